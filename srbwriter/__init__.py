@@ -1,0 +1,39 @@
+"""srbwriter: write a story with many live branches of a language model on your own machine.
+
+This module holds the public names and nothing else. They are resolved on first use (PEP 562), so that
+``import srbwriter`` stays cheap: it must never load the native library, a user interface or a server.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from srbwriter.engine import Engine, Request, Sampling
+    from srbwriter.session import Session
+    from srbwriter.story import Story
+
+__version__ = "0.1.0"
+
+__all__ = ["Engine", "Request", "Sampling", "Session", "Story", "__version__"]
+
+_HOME = {
+    "Engine": "srbwriter.engine",
+    "Request": "srbwriter.engine",
+    "Sampling": "srbwriter.engine",
+    "Session": "srbwriter.session",
+    "Story": "srbwriter.story",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
