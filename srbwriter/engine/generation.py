@@ -1,0 +1,283 @@
+"""What a request becomes: append-only branch buffers, an event log, and handles that steer branches.
+
+The engine thread is the only writer. Readers on any thread follow with cursors and never make it
+wait. Knows nothing of llama.cpp; verbs are handed to a ``post`` callable as plain commands.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .types import (
+    BranchState,
+    Cancelled,
+    Done,
+    Event,
+    Failed,
+    FinishReason,
+    InvalidRequest,
+    Request,
+    Sampling,
+    Stop,
+    TokenLogprob,
+)
+
+
+class Command(NamedTuple):
+    """A verb on its way to the engine thread."""
+
+    verb: str
+    generation: Generation
+    branch: int = -1
+    args: tuple[Any, ...] = ()
+
+
+@dataclass(slots=True)
+class Buffer:
+    """One take of a branch: only ever appended to. A cut starts a new buffer."""
+
+    revision: int = 0
+    pieces: list[str] = field(default_factory=list[str])  # published text
+    ids: list[int] = field(default_factory=list[int])
+    ends: list[int] = field(default_factory=list[int])  # characters decoded once the id was added
+    logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
+    tail: str = ""  # text at the end that no id covers (a stop string ended inside a token)
+
+
+class Cursor(NamedTuple):
+    """How far a reader has read: which take, and how many pieces of it."""
+
+    revision: int = -1
+    pieces: int = 0
+
+
+class Delta(NamedTuple):
+    """What a reader has not seen. With ``reset`` the text replaces everything read before."""
+
+    text: str
+    reset: bool
+    cursor: Cursor
+
+
+class Branch:
+    """Handle on one branch. Attributes may be read from any thread; verbs act within one step."""
+
+    def __init__(self, generation: Generation, index: int, sampling: Sampling, stop: Stop, seed: int) -> None:
+        self.generation = generation
+        self.index = index
+        self.sampling = sampling
+        self.stop_rule = stop
+        self.seed = seed
+        self.state = BranchState.WAITING
+        self.finish_reason: FinishReason | None = None
+        self.stop_text: str | None = None
+        self.overlap = 0  # characters of the first id that already end the prompt (token healing)
+        self.started_at = 0.0  # time.monotonic() of the first token, 0 before
+        self.changed_at = 0.0
+        self.buffer = Buffer()
+
+    @property
+    def text(self) -> str:
+        """Everything published of this take."""
+        return "".join(self.buffer.pieces)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Token ids of this take; their text is ``text`` less ``buffer.tail``."""
+        return tuple(self.buffer.ids)
+
+    @property
+    def logprobs(self) -> tuple[TokenLogprob, ...]:
+        return tuple(self.buffer.logprobs)
+
+    @property
+    def live(self) -> bool:
+        return self.state not in (BranchState.DONE, BranchState.FAILED)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Mean speed of this take so far; 0.0 before the second token."""
+        span = self.changed_at - self.started_at
+        return (len(self.buffer.ids) - 1) / span if span > 0 else 0.0
+
+    def read(self, cursor: Cursor | None = None) -> Delta:
+        """Text published since ``cursor``; never waits."""
+        buffer = self.buffer
+        end = len(buffer.pieces)
+        seen = cursor or Cursor()
+        if seen.revision != buffer.revision:
+            return Delta("".join(buffer.pieces[:end]), cursor is not None, Cursor(buffer.revision, end))
+        return Delta("".join(buffer.pieces[seen.pieces : end]), False, Cursor(buffer.revision, end))
+
+    def stop(self) -> None:
+        """End it here and keep its text."""
+        self._post("stop")
+
+    def kill(self) -> None:
+        """End it and give its cells back at once; the handle keeps the text."""
+        self._post("kill")
+
+    def reroll(self, seed: int | None = None, sampling: Sampling | None = None, stop: Stop | None = None) -> None:
+        """Start over from the prompt in the same slot; None draws a new seed."""
+        self._post("reroll", seed, sampling, stop)
+
+    def extend(self, stop: Stop | int | None = None) -> None:
+        """Go on from where it ended. A number is that many tokens more."""
+        self._post("extend", stop)
+
+    def pause(self) -> None:
+        self._post("pause")
+
+    def resume(self) -> None:
+        self._post("resume")
+
+    def rewind(
+        self, *, tokens: int | None = None, chars: int | None = None, sentences: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """Drop the last ``tokens``, ``chars`` or ``sentences`` (exactly one of them) and go on.
+
+        A new seed is drawn when none is given, so that the text takes another turn.
+        """
+        if sum(x is not None for x in (tokens, chars, sentences)) != 1:
+            raise InvalidRequest("rewind", "give exactly one of tokens, chars and sentences")
+        self._post("rewind", tokens, chars, sentences, seed)
+
+    def append(self, text: str) -> None:
+        """Write ``text`` into the branch as if the model had; it goes on from there."""
+        self._post("append", text)
+
+    def set_sampling(self, sampling: Sampling) -> None:
+        """Sample the next tokens differently; an unset seed keeps the branch's own."""
+        self._post("set_sampling", sampling)
+
+    def set_stop(self, stop: Stop) -> None:
+        self._post("set_stop", stop)
+
+    def _post(self, verb: str, *args: Any) -> None:
+        self.generation.post(Command(verb, self.generation, self.index, args))
+
+
+Listener = Callable[[], None]
+
+
+class Generation:
+    """A submitted request: its branches, and everything that happened to them in order."""
+
+    def __init__(self, number: int, request: Request, post: Callable[[Command], None]) -> None:
+        self.number = number
+        self.request = request
+        self.post = post
+        self.branches: list[Branch] = []
+        self.prompt_ids: tuple[int, ...] = ()  # as evaluated
+        self.prompt_logprobs: list[TokenLogprob] = []  # of prompt_ids[1:], when asked for
+        self.prompt_done = 0
+        self.cached_tokens = 0
+        self.truncated = False
+        self.submitted_at = time.monotonic()
+        self.error: Exception | None = None
+        self.log: list[Event] = []
+        self._changed = threading.Condition()
+        self._listeners: list[Listener] = []
+        self._idle = False
+
+    # ---- read, from any thread
+
+    @property
+    def done(self) -> bool:
+        """No branch is live and nothing is waiting."""
+        return self._idle
+
+    def events(self, start: int = 0, timeout: float | None = None) -> Iterator[Event]:
+        """Events from ``start`` on, waiting for more until the request is done.
+
+        Raises TimeoutError when nothing happens for ``timeout`` seconds.
+        """
+        position = start
+        while True:
+            with self._changed:
+                if not self._changed.wait_for(lambda: len(self.log) > position or self._idle, timeout):
+                    raise TimeoutError("no event from the engine")
+                batch = self.log[position:]
+                idle = self._idle and not batch
+            yield from batch
+            position += len(batch)
+            if idle:
+                return
+
+    def __iter__(self) -> Iterator[Event]:
+        return self.events()
+
+    def wait(self, timeout: float | None = None) -> Generation:
+        """Block until done. Raises the engine's error if the request failed, or TimeoutError."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._idle, timeout):
+                raise TimeoutError("the request is still running")
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def result(self, timeout: float | None = None) -> list[str]:
+        """Wait, then the text of every branch."""
+        return [branch.text for branch in self.wait(timeout).branches]
+
+    def add_listener(self, listener: Listener) -> Callable[[], None]:
+        """Call ``listener`` from the engine thread once per step with news; returns its removal.
+
+        It must return at once (``loop.call_soon_threadsafe`` is the intended use).
+        """
+        with self._changed:
+            self._listeners.append(listener)
+
+        def remove() -> None:
+            with self._changed:
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
+
+        return remove
+
+    # ---- steer, from any thread
+
+    def cancel(self) -> None:
+        """Stop every branch, keep the text."""
+        self.post(Command("cancel", self))
+
+    def add_branch(self, n: int = 1, sampling: Sampling | None = None, stop: Stop | None = None) -> None:
+        """Fork ``n`` more branches from the prompt; they follow as ``Added`` events."""
+        self.post(Command("add_branch", self, -1, (n, sampling, stop)))
+
+    # ---- write, engine thread only
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """Append a step's events and wake the readers once."""
+        if not events:
+            return
+        last = events[-1]
+        with self._changed:
+            self.log.extend(events)
+            self._idle = isinstance(last, (Done, Failed))
+            if isinstance(last, Failed):
+                self.error = last.error
+            self._changed.notify_all()
+            listeners = tuple(self._listeners)
+        for listener in listeners:
+            listener()
+
+    def abandon(self, error: Exception | None = None) -> None:
+        """End a request that the engine will never touch again."""
+        failure = error if error is not None else Cancelled("the engine was closed")
+        with self._changed:
+            if self._idle:
+                return
+            self.error, self._idle = failure, True
+            self._changed.notify_all()
+            listeners = tuple(self._listeners)
+        for branch in self.branches:
+            if branch.live:
+                branch.state = BranchState.FAILED
+        for listener in listeners:
+            listener()

@@ -1,0 +1,368 @@
+"""The vocabulary of the house: what is asked of the engine and what it answers.
+
+Frozen dataclasses only. Knows no llama.cpp, no story, no screen and no HTTP; every face and every
+backend speaks in these words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+MAX_SEQUENCES = 256
+"""llama.cpp's hard limit on sequence ids (``LLAMA_MAX_SEQ`` in ``llama-cparams.h``)."""
+
+DEFAULT_MAX_BRANCHES = 64
+"""Live branches one engine runs at once unless told otherwise."""
+
+
+class Priority(IntEnum):
+    """Who is served first. Background work runs only while nothing else is active."""
+
+    FOREGROUND = 0
+    NORMAL = 1
+    BACKGROUND = 2
+
+
+class BranchState(StrEnum):
+    """Where a branch is in its life."""
+
+    WAITING = "waiting"  # queued, or parked until cells are free
+    PROMPT = "prompt"  # its prompt (or typed text) is being evaluated
+    WRITING = "writing"
+    PAUSED = "paused"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class FinishReason(StrEnum):
+    """Why a branch stopped."""
+
+    EOG = "eog"  # the model ended its text
+    LENGTH = "length"  # max_tokens or max_seconds reached
+    STOP = "stop"  # a stop string, stop token or finished constraint
+    LINE = "line"
+    SENTENCE = "sentence"
+    PARAGRAPH = "paragraph"
+    CONTEXT = "context"  # the context window is full
+    STOPPED = "stopped"  # the caller stopped it; its text is kept
+    KILLED = "killed"  # the caller discarded it
+    ERROR = "error"
+
+
+Boundary = Literal["line", "sentence", "paragraph"]
+Overflow = Literal["error", "truncate", "shift"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How one branch chooses its tokens. Names, meanings and defaults are llama.cpp's.
+
+    Ranges and help texts stand in :data:`srbwriter.engine.parameters.PARAMETERS`; building a
+    chain from values outside them raises :class:`InvalidRequest`.
+    """
+
+    temperature: float = 0.8  # <= 0 is greedy
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    typical_p: float = 1.0
+    top_n_sigma: float = -1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = -1  # -1 is the whole context
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    repeat_penalty: float = 1.0
+    repeat_last_n: int = 64  # -1 is the whole context
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    adaptive_target: float = -1.0
+    adaptive_decay: float = 0.9
+    min_keep: int = 0
+    infill: bool = False
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    grammar: str | None = None  # GBNF
+    json_schema: str | None = None  # JSON text
+    regex: str | None = None
+    samplers: tuple[str, ...] | None = None  # order by name; None is the engine's own
+    seed: int | None = None  # None draws one
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """When one branch ends. Every rule is checked after every token."""
+
+    max_tokens: int | None = None  # None: until the model ends; 0: only fill the cache
+    min_tokens: int = 0  # no end of generation and no boundary before this many tokens
+    strings: tuple[str, ...] = ()  # the match is cut off unless include_string
+    boundary: Boundary | None = None  # end after a whole line, sentence or paragraph
+    after_any: tuple[str, ...] = ()  # end after a token whose text holds one of these; it is kept
+    after_min_tokens: int = 0  # tokens that after_any passes over
+    token_ids: tuple[int, ...] = ()
+    include_string: bool = False
+    ignore_eog: bool = False
+    max_seconds: float | None = None  # wall clock of generation
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRun:
+    """A piece of a prompt.
+
+    ``ids`` are reused as they are when ``vocab`` is the engine's vocabulary fingerprint (or
+    None); otherwise ``text`` is tokenised again. ``overlap`` is how many characters at the start
+    of the ids' text already stand at the end of the run before (left by token healing).
+    """
+
+    text: str
+    ids: tuple[int, ...] | None = None
+    vocab: str | None = None
+    overlap: int = 0
+
+
+Prompt: TypeAlias = "str | Sequence[int] | Sequence[TokenRun]"
+
+
+@dataclass(frozen=True, slots=True)
+class BranchView:
+    """What a logits callback is told about the branch it steers."""
+
+    index: int
+    prompt_ids: Sequence[int]
+    ids: Sequence[int]
+
+
+LogitsCallback: TypeAlias = "Callable[[NDArray[np.float32], BranchView], None]"
+"""Changes a private copy of one row of raw logits in place, before sampling."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """n branches of one prompt."""
+
+    prompt: Prompt
+    n: int = 1
+    sampling: Sampling | tuple[Sampling, ...] = field(default_factory=Sampling)  # one, or one a branch
+    stop: Stop | tuple[Stop, ...] = field(default_factory=Stop)
+    priority: Priority = Priority.NORMAL
+    logprobs: int | None = None  # None: off; 0: chosen token; k: and the k best
+    prompt_logprobs: int | None = None
+    heal: bool = False  # let the first token complete the prompt's last, typed one
+    add_bos: bool = True
+    parse_special: bool = False  # special tokens written out in text become one id
+    overflow: Overflow = "error"
+    n_keep: int = 0  # tokens at the start kept when truncating or shifting; -1 all of the prompt
+    logits_callback: LogitsCallback | None = None
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """Natural-log probabilities of one token, from raw logits; top is best first."""
+
+    id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptProgress:
+    """``done`` of ``total`` prompt tokens are in the cache; ``cached`` of them were before."""
+
+    done: int
+    total: int
+    cached: int
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """New text of a branch. ``text`` can be empty while a character or stop string is incomplete."""
+
+    branch: int
+    text: str
+    ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A branch lost its end: only ``chars`` characters and ``tokens`` ids of it remain."""
+
+    branch: int
+    chars: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A branch joined a running request."""
+
+    branch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanged:
+    branch: int
+    state: BranchState
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A branch ended. ``stop_text`` is the stop string that matched, if one did."""
+
+    branch: int
+    reason: FinishReason
+    tokens: int
+    stop_text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """No branch of the request is live; a re-roll or extension makes it live again."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    error: EngineError
+
+
+Event: TypeAlias = "PromptProgress | Text | Cut | Added | StateChanged | Finished | Done | Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """How a model is loaded and run. None leaves the choice to the engine."""
+
+    n_ctx: int | None = None  # cells shared by all branches; None: the model's own, at most 8192
+    n_batch: int | None = None
+    n_ubatch: int | None = None
+    threads: int | None = None
+    threads_batch: int | None = None
+    gpu_layers: int = -1
+    main_gpu: int = 0
+    tensor_split: tuple[float, ...] = ()
+    mlock: bool = False
+    mmap: bool = True
+    numa: Literal["", "distribute", "isolate", "numactl"] = ""
+    flash_attn: Literal["auto", "on", "off"] = "auto"
+    cache_type_k: str = "f16"
+    cache_type_v: str = "f16"
+    seed: int | None = None  # from which branch seeds derive when a request names none
+    max_branches: int = DEFAULT_MAX_BRANCHES
+    max_sequences: int | None = None  # sequence ids: live branches and parked prefixes
+    logits_rows: int = 64  # stored rows, so that forking a resident node evaluates nothing
+    parked_fraction: float = 0.75  # share of cells that prefixes nobody runs may hold
+    step_seconds: float = 0.05  # time budget of one prompt chunk while branches write
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What is known of a loaded model. Sizes in bytes, contexts in tokens."""
+
+    path: str
+    name: str
+    description: str
+    architecture: str
+    n_params: int
+    size: int
+    n_vocab: int
+    n_ctx_train: int
+    n_ctx: int
+    n_embd: int
+    vocab: str  # fingerprint of the vocabulary
+    chat_template: str | None
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class EngineStats:
+    """One look at the counters; all of them cover the life of the engine."""
+
+    prompt_tokens: int = 0  # asked for
+    reused_tokens: int = 0  # of these, found in the cache
+    prompt_rows: int = 0  # prompt rows handed to llama_decode
+    branch_rows: int = 0  # branch rows handed to llama_decode
+    generated_tokens: int = 0
+    decodes: int = 0
+    prompt_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    used_cells: int = 0
+    total_cells: int = 0
+    used_sequences: int = 0
+    total_sequences: int = 0
+    logits_rows: int = 0
+    live_branches: int = 0
+    waiting_requests: int = 0
+    running_requests: int = 0
+
+
+class EngineError(Exception):
+    """Base of everything the engine raises on purpose; ``str()`` is fit for a person."""
+
+
+class ModelError(EngineError):
+    """A model file cannot be used. Names the file and the cure."""
+
+    def __init__(self, path: str, problem: str, cure: str = "") -> None:
+        self.path, self.problem, self.cure = path, problem, cure
+        super().__init__(f"{path}: {problem}" + (f" — {cure}" if cure else ""))
+
+
+class InvalidRequest(EngineError):
+    """A field of a request cannot mean anything. Names the field."""
+
+    def __init__(self, field_name: str, problem: str) -> None:
+        self.field, self.problem = field_name, problem
+        super().__init__(f"{field_name}: {problem}")
+
+
+class LimitExceeded(InvalidRequest):
+    """More branches than the engine runs at once."""
+
+    def __init__(self, n: int, limit: int) -> None:
+        self.n, self.limit = n, limit
+        super().__init__("n", f"{n} branches asked for, the limit is {limit}")
+
+
+class ContextOverflow(EngineError):
+    """The prompt does not fit the context window."""
+
+    def __init__(self, n_prompt: int, n_ctx: int) -> None:
+        self.n_prompt, self.n_ctx = n_prompt, n_ctx
+        super().__init__(
+            f"request ({n_prompt} tokens) exceeds the available context size ({n_ctx} tokens), "
+            "try increasing it (--ctx-size) or shortening the prompt"
+        )
+
+
+class Cancelled(EngineError):
+    """The request was cancelled before it could finish."""
+
+
+class EngineClosed(EngineError):
+    """The engine is closed, or its thread has died; the message says which."""
+
+
+class NativeError(EngineError):
+    """llama.cpp refused a call that should have worked."""
+
+    def __init__(self, call: str, code: Any) -> None:
+        self.call, self.code = call, code
+        super().__init__(f"{call} failed ({code})")
