@@ -1,0 +1,180 @@
+"""The table of configuration keys: the only place where one is written down.
+
+The TOML file, the environment, the flags, the documentation and the settings screen are all made from
+these rows. Sampling keys come from the engine's own table of parameters and are added where the program
+is put together; this room must never import the engine or a face.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+from srbwriter.config.kinds import INTEGER, LAYERS, NUMBERS, PATH, SWITCH, TEXT, TEXTS, Kind
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Key(Generic[T_co]):
+    """One setting.
+
+    ``name`` is ``section.key`` as in the TOML file. ``flags`` are its spellings on the command line, the
+    first one shown; a switch also gets the ``--no-`` spelling of its long flags. ``minimum`` and
+    ``maximum`` are inclusive and apply to numbers.
+    """
+
+    name: str
+    kind: Kind[T_co]
+    default: T_co
+    help: str
+    flags: tuple[str, ...] = ()
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    env: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.env:
+            object.__setattr__(self, "env", "SRBWRITER_" + self.name.replace(".", "_").upper())
+
+    @property
+    def section(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def expected(self) -> str:
+        """What a value must be, in words that complete "expected …"."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if self.minimum is not None and self.maximum is not None:
+            return f"{self.kind.expected} from {self.minimum:g} to {self.maximum:g}"
+        if self.minimum is not None:
+            return f"{self.kind.expected}, {self.minimum:g} or more"
+        if self.maximum is not None:
+            return f"{self.kind.expected}, {self.maximum:g} or less"
+        return self.kind.expected
+
+    def read_text(self, text: str) -> T_co:
+        """Read a flag or an environment variable. Raises ValueError."""
+        return self._checked(self.kind.from_text(text))
+
+    def read_toml(self, value: object) -> T_co:
+        """Read a parsed TOML value. Raises ValueError."""
+        return self._checked(self.kind.from_toml(value))
+
+    def _checked(self, value: Any) -> Any:
+        if self.choices and value not in self.choices:
+            raise ValueError
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if self.minimum is not None and value < self.minimum:
+                raise ValueError
+            if self.maximum is not None and value > self.maximum:
+                raise ValueError
+        return value
+
+
+SECTIONS = {
+    "model": "The model and how it is run",
+    "generation": "What is asked of the model",
+    "sampling": "How each branch chooses its words",
+    "interface": "The terminal app",
+    "server": "The HTTP server",
+    "log": "The log",
+}
+"""Sections of config.toml in the order of help and documentation, with their titles."""
+
+CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+"""Types of KV cache cells (``kv_cache_types`` in llama.cpp's ``common/arg.cpp``)."""
+
+MODEL = Key[Path | None](
+    "model.path", PATH, None,
+    "model file (GGUF), or the name of one in the models folder; the bundled one if not given",
+    ("--model", "-m"), env="SRBWRITER_MODEL",
+)
+CTX_SIZE = Key[int | None](
+    "model.ctx_size", INTEGER, None,
+    "tokens of context that all branches share; 0 is all that the model was trained for",
+    ("--ctx-size", "-c"), minimum=0,
+)
+THREADS = Key[int | None](
+    "model.threads", INTEGER, None, "threads for writing", ("--threads", "-t"), minimum=1
+)
+THREADS_BATCH = Key[int | None](
+    "model.threads_batch", INTEGER, None,
+    "threads for reading the prompt", ("--threads-batch", "-tb"), minimum=1,
+)
+BATCH_SIZE = Key[int | None](
+    "model.batch_size", INTEGER, None,
+    "most tokens in one batch", ("--batch-size", "-b"), minimum=1,
+)
+UBATCH_SIZE = Key[int | None](
+    "model.ubatch_size", INTEGER, None,
+    "most tokens computed at once", ("--ubatch-size", "-ub"), minimum=1,
+)
+GPU_LAYERS = Key(
+    "model.gpu_layers", LAYERS, -1,
+    "layers that a GPU build keeps on the GPU; -1 or all is every one",
+    ("--gpu-layers", "-ngl", "--n-gpu-layers"), minimum=-1,
+)
+MAIN_GPU = Key("model.main_gpu", INTEGER, 0, "number of the main GPU", ("--main-gpu", "-mg"), minimum=0)
+TENSOR_SPLIT = Key[tuple[float, ...]](
+    "model.tensor_split", NUMBERS, (),
+    "share of the model on each GPU, for example 3,1", ("--tensor-split", "-ts"),
+)
+MLOCK = Key("model.mlock", SWITCH, False, "keep the model in memory, never swapped out", ("--mlock",))
+MMAP = Key("model.mmap", SWITCH, True, "map the model file instead of reading it", ("--mmap",))
+NUMA = Key[str | None](
+    "model.numa", TEXT, None,
+    "placement on machines with several memory nodes", ("--numa",),
+    choices=("distribute", "isolate", "numactl"),
+)
+FLASH_ATTN = Key(
+    "model.flash_attn", TEXT, "auto",
+    "flash attention", ("--flash-attn", "-fa"), choices=("auto", "on", "off"),
+)
+CACHE_TYPE_K = Key(
+    "model.cache_type_k", TEXT, "f16",
+    "type of the cached keys", ("--cache-type-k", "-ctk"), choices=CACHE_TYPES,
+)
+CACHE_TYPE_V = Key(
+    "model.cache_type_v", TEXT, "f16",
+    "type of the cached values", ("--cache-type-v", "-ctv"), choices=CACHE_TYPES,
+)
+
+N = Key("generation.n", INTEGER, 8, "branches written at once", ("--n", "-n"), minimum=1, maximum=64)
+MAX_N = Key(
+    "generation.max_n", INTEGER, 64,
+    "most branches that may be live at once", ("--max-n",), minimum=1, maximum=64,
+)
+MAX_TOKENS = Key(
+    "generation.max_tokens", INTEGER, 128,
+    "most tokens in one branch", ("--max-tokens", "--n-predict"), minimum=1,
+)
+STOP = Key[tuple[str, ...]](
+    "generation.stop", TEXTS, (),
+    "text that ends a branch and is cut off; may be given several times", ("--stop",),
+)
+UNTIL = Key[str | None](
+    "generation.until", TEXT, None,
+    "end each branch after a whole one of these", ("--until",), choices=("line", "sentence", "paragraph"),
+)
+SEED = Key[int | None](
+    "generation.seed", INTEGER, None,
+    "number from which the seeds of all branches follow; random if not given", ("--seed", "-s"),
+    minimum=0, maximum=2**32 - 1,
+)
+
+HOST = Key("server.host", TEXT, "127.0.0.1", "address to listen on", ("--host",))
+PORT = Key("server.port", INTEGER, 9090, "port to listen on", ("--port",), minimum=0, maximum=65535)
+
+LOG_LEVEL = Key(
+    "log.level", TEXT, "info",
+    "how much is written to the log", ("--log-level",), choices=("debug", "info", "warning", "error"),
+)
+
+KEYS: tuple[Key[Any], ...] = tuple(
+    cast("Key[Any]", row) for row in list(globals().values()) if isinstance(row, Key)
+)
+"""Every row above, in order."""

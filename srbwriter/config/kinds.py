@@ -1,0 +1,109 @@
+"""Kinds of configuration values: how each is read from text and from TOML, and how to name it in words.
+
+Knows single values only: no keys, no files, no flags.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar, cast
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T_co]):
+    """One type of value.
+
+    ``from_text`` reads flags and environment variables, ``from_toml`` a parsed TOML value; both raise
+    ValueError for what they cannot read. ``expected`` completes "expected …".
+    """
+
+    expected: str
+    metavar: str
+    from_text: Callable[[str], T_co]
+    from_toml: Callable[[object], T_co]
+
+
+def _integer(value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ValueError
+
+
+def _number(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _finite(float(value))
+    raise ValueError
+
+
+def _finite(value: float) -> float:
+    if value - value != 0:  # infinities and NaN
+        raise ValueError
+    return value
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise ValueError
+
+
+def _switch(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError
+
+
+_SWITCH_WORDS = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
+
+
+def _switch_word(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in _SWITCH_WORDS:
+        raise ValueError
+    return _SWITCH_WORDS[word]
+
+
+def _path(value: object) -> Path:
+    text = _text(value)
+    if not text or "\0" in text:
+        raise ValueError
+    return Path(text).expanduser()
+
+
+def _items(value: object) -> list[object]:
+    if isinstance(value, list):
+        return cast("list[object]", value)
+    raise ValueError
+
+
+def _layers(value: object) -> int:
+    return -1 if value in ("all", "auto") else _integer(value)
+
+
+INTEGER = Kind("a whole number", "N", int, _integer)
+NUMBER = Kind("a number", "X", lambda text: _finite(float(text)), _number)
+TEXT = Kind("text", "TEXT", str, _text)
+SWITCH = Kind("true or false", "", _switch_word, _switch)
+PATH = Kind("a path", "PATH", _path, _path)
+TEXTS = Kind[tuple[str, ...]](
+    "a list of texts", "TEXT", lambda text: (text,), lambda value: tuple(_text(x) for x in _items(value))
+)
+NUMBERS = Kind[tuple[float, ...]](
+    "numbers, separated by commas",
+    "X,X",
+    lambda text: tuple(_finite(float(part)) for part in text.split(",")),
+    lambda value: tuple(_number(x) for x in _items(value)),
+)
+LAYERS = Kind(
+    "a whole number, or all",
+    "N",
+    lambda text: _layers(text if text in ("all", "auto") else int(text)),
+    _layers,
+)

@@ -1,0 +1,219 @@
+"""Settings: what holds, and where it was said.
+
+Reads the four places a setting can come from and ranks them: flag > environment > the writer's file >
+remembered > default. Knows a table of keys and where the files lie; knows no face and no engine.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
+
+from srbwriter import paths
+from srbwriter.config.keys import Key
+from srbwriter.config.kinds import PATH
+
+T = TypeVar("T")
+
+Source = Literal["flag", "environment", "file", "remembered", "default"]
+
+CONFIG_VARIABLE = "SRBWRITER_CONFIG"
+"""Names another file than the one in the config folder."""
+
+_PREFIX = "SRBWRITER_"
+
+
+class ConfigError(Exception):
+    """A setting cannot be used. The message names the place, the key and what was expected."""
+
+
+class UnknownKey(ConfigError):
+    """A name that is no key. The message names the nearest one."""
+
+    def __init__(self, place: str, name: str, nearest: str | None) -> None:
+        self.place, self.name, self.nearest = place, name, nearest
+        super().__init__(f"{place}: unknown key {name}" + (f"; did you mean {nearest}?" if nearest else ""))
+
+
+class WrongValue(ConfigError):
+    """A value that its key does not take."""
+
+    def __init__(self, place: str, key: Key[Any], value: object) -> None:
+        self.place, self.key, self.value = place, key, value
+        super().__init__(f"{place}: {key.name} = {value!r}: expected {key.expected}")
+
+
+class Table:
+    """The keys of the program, by name."""
+
+    def __init__(self, keys: Iterable[Key[Any]]) -> None:
+        self._by_name = {key.name: key for key in keys}
+
+    def __iter__(self) -> Iterator[Key[Any]]:
+        return iter(self._by_name.values())
+
+    def __getitem__(self, name: str) -> Key[Any]:
+        return self._by_name[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def section(self, name: str) -> list[Key[Any]]:
+        return [key for key in self if key.section == name]
+
+    def nearest(self, name: str) -> str | None:
+        """The key that ``name`` was probably meant to be: the most alike, in its own section or elsewhere."""
+        from difflib import get_close_matches
+
+        if found := get_close_matches(name, list(self._by_name), n=1, cutoff=0.75):
+            return found[0]
+        leaves = {key.partition(".")[2]: key for key in self._by_name}
+        found = get_close_matches(name.rpartition(".")[2], list(leaves), n=1, cutoff=0.7)
+        return leaves[found[0]] if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    value: Any
+    source: Source
+
+
+class Settings:
+    """The settings that hold in this run. ``settings[keys.PORT]`` is a value of the key's own type."""
+
+    def __init__(self, table: Table, found: Mapping[str, Setting], warnings: tuple[str, ...] = ()) -> None:
+        self.table = table
+        self.warnings = warnings
+        self._found = dict(found)
+
+    def __getitem__(self, key: Key[T]) -> T:
+        setting = self._found.get(key.name)
+        return key.default if setting is None else cast(T, setting.value)
+
+    def source(self, key: Key[Any]) -> Source:
+        setting = self._found.get(key.name)
+        return "default" if setting is None else setting.source
+
+    def section(self, name: str) -> dict[str, Any]:
+        """Every setting of a section, by its name within the section."""
+        return {key.name.partition(".")[2]: self[key] for key in self.table.section(name)}
+
+
+def load(
+    table: Table, flags: Mapping[str, Any], environment: Mapping[str, str], file: Path | None = None
+) -> Settings:
+    """Rank everything that was said into one Settings.
+
+    Args:
+        table: the keys of the program.
+        flags: values from the command line, already checked, by key name.
+        environment: usually ``os.environ``.
+        file: the writer's file if the command line named one.
+
+    Raises:
+        ConfigError: the writer's file or a variable says what no key takes, or a named file cannot be read.
+    """
+    found: dict[str, Setting] = {}
+    remembered, complaints = read_overlay(table)
+    found.update({name: Setting(value, "remembered") for name, value in remembered.items()})
+    found.update({name: Setting(value, "file") for name, value in _read_file(table, environment, file)})
+    variables, unknown = _read_environment(table, environment)
+    found.update({name: Setting(value, "environment") for name, value in variables.items()})
+    found.update({name: Setting(value, "flag") for name, value in flags.items()})
+    return Settings(table, found, (*complaints, *unknown))
+
+
+def read_overlay(table: Table) -> tuple[dict[str, Any], list[str]]:
+    """What the program remembered, and complaints: its own file is never a reason not to start."""
+    file = paths.overlay_file()
+    try:
+        document = _parse(file)
+    except FileNotFoundError:
+        return {}, []
+    except ConfigError as error:
+        return {}, [str(error)]
+    values: dict[str, Any] = {}
+    complaints: list[str] = []
+    for name, value in _leaves(document):
+        try:
+            values[name] = _checked(table, str(file), name, value)
+        except ConfigError as error:
+            complaints.append(str(error))
+    return values, complaints
+
+
+def _read_file(
+    table: Table, environment: Mapping[str, str], named: Path | None
+) -> Iterator[tuple[str, Any]]:
+    if named is None and environment.get(CONFIG_VARIABLE):
+        named = Path(environment[CONFIG_VARIABLE]).expanduser()
+    file = named or paths.config_file()
+    try:
+        document = _parse(file)
+    except FileNotFoundError:
+        if named is None:
+            return
+        raise ConfigError(f"{file}: there is no such file") from None
+    for name, value in _leaves(document):
+        checked = _checked(table, str(file), name, value)
+        # A relative path in a file means beside the file, wherever the program was started.
+        yield name, file.parent / checked if table[name].kind is PATH else checked
+
+
+def _parse(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
+    except ValueError as error:  # not TOML, or not UTF-8
+        raise ConfigError(f"{file}: {error}") from error
+
+
+def _leaves(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for section, content in document.items():
+        if isinstance(content, dict):
+            for name, value in cast(dict[str, Any], content).items():
+                yield f"{section}.{name}", value
+        else:
+            yield section, content
+
+
+def _checked(table: Table, place: str, name: str, value: object) -> Any:
+    if name not in table:
+        raise UnknownKey(place, name, table.nearest(name))
+    try:
+        return table[name].read_toml(value)
+    except ValueError:
+        raise WrongValue(place, table[name], value) from None
+
+
+def _read_environment(
+    table: Table, environment: Mapping[str, str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Values of our variables, and a complaint for each that starts like ours and is none."""
+    by_variable = {key.env: key for key in table}
+    values: dict[str, Any] = {}
+    unknown: list[str] = []
+    for variable, text in environment.items():
+        if not variable.startswith(_PREFIX) or variable == CONFIG_VARIABLE:
+            continue
+        key = by_variable.get(variable)
+        if key is None:
+            unknown.append(str(UnknownKey("environment", variable, _nearest_of(variable, by_variable))))
+            continue
+        try:
+            values[key.name] = key.read_text(text)
+        except ValueError:
+            raise WrongValue(f"environment variable {variable}", key, text) from None
+    return values, unknown
+
+
+def _nearest_of(name: str, names: Iterable[str]) -> str | None:
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, list(names), n=1, cutoff=0.75)), None)

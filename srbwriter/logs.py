@@ -1,0 +1,83 @@
+"""The log: one rotating file in the state folder, native faults, and reports of crashes.
+
+Every room logs through the standard library's ``logging``; only this module says where it goes. The engine
+routes llama.cpp's own lines into the logger ``srbwriter.native``. This room knows paths and nothing above
+it, and what a writer types never goes into a log.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import platform
+import sys
+import time
+import traceback
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import TextIO
+
+from srbwriter import paths
+
+_FORMAT = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
+_MAX_BYTES = 1_000_000
+_BACKUPS = 3
+
+_faults: TextIO | None = None
+
+
+def start(level: str = "info") -> str | None:
+    """Send the log to its file, and native faults to theirs beside it.
+
+    Args:
+        level: the least severe level that is kept: debug, info, warning or error.
+
+    Returns:
+        None, or why there is no log in words; a folder that cannot be written never stops the program.
+    """
+    root = logging.getLogger()
+    root.setLevel(level.upper())
+    try:
+        paths.log_dir().mkdir(parents=True, exist_ok=True)
+        handler = RotatingFileHandler(
+            paths.log_file(), maxBytes=_MAX_BYTES, backupCount=_BACKUPS, encoding="utf-8"
+        )
+        _watch_faults()
+    except OSError as error:
+        root.addHandler(logging.NullHandler())
+        return f"no log is kept: {paths.log_file()}: {error.strerror}"
+    handler.setFormatter(logging.Formatter(_FORMAT))
+    root.addHandler(handler)
+    logging.captureWarnings(True)
+    return None
+
+
+def fault_file() -> Path:
+    """Where the Python stacks go when native code crashes the process."""
+    return paths.log_dir() / "faults.log"
+
+
+def _watch_faults() -> None:
+    global _faults
+    _faults = fault_file().open("a", encoding="utf-8")  # stays open: a crash cannot open files
+    faulthandler.enable(_faults)
+
+
+def write_crash_report(error: BaseException) -> Path | None:
+    """Write ``error`` with its stack into a file of its own; None if even that is impossible."""
+    from srbwriter import __version__
+
+    report = "\n".join(
+        (
+            f"srbwriter {__version__}, Python {platform.python_version()}, {platform.platform()}",
+            f"{time.strftime('%Y-%m-%d %H:%M:%S %z')}, {Path(sys.argv[0]).name}",
+            "",
+            "".join(traceback.format_exception(error)),
+        )
+    )
+    file = paths.log_dir() / f"crash-{time.strftime('%Y%m%d-%H%M%S')}.txt"
+    try:
+        paths.write_atomic(file, report.encode("utf-8", "replace"))
+    except OSError:
+        return None
+    return file

@@ -1,0 +1,108 @@
+"""Where things lie: the writer's folders, and the files packed with the program.
+
+The lowest room of the house. It knows platformdirs and the file system, and nothing else of srbwriter.
+A folder is not created by asking for its path; whoever writes into it creates it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+import platformdirs
+
+_APP = "srbwriter"
+
+
+def config_dir() -> Path:
+    """The writer's own settings; the program only ever reads here."""
+    return Path(platformdirs.user_config_dir(_APP, appauthor=False))
+
+
+def data_dir() -> Path:
+    """What the writer would miss: stories and models."""
+    return Path(platformdirs.user_data_dir(_APP, appauthor=False))
+
+
+def state_dir() -> Path:
+    """What the program remembers between runs: overlay, logs, backups."""
+    return Path(platformdirs.user_state_dir(_APP, appauthor=False))
+
+
+def cache_dir() -> Path:
+    """What can be deleted at any time."""
+    return Path(platformdirs.user_cache_dir(_APP, appauthor=False))
+
+
+def config_file() -> Path:
+    return config_dir() / "config.toml"
+
+
+def overlay_file() -> Path:
+    """Settings the program remembered, below the writer's own in rank."""
+    return state_dir() / "remembered.toml"
+
+
+def log_dir() -> Path:
+    return state_dir() / "logs"
+
+
+def log_file() -> Path:
+    return log_dir() / "srbwriter.log"
+
+
+def library_dir() -> Path:
+    """Stories that were given no other place."""
+    return data_dir() / "library"
+
+
+def models_dir() -> Path:
+    """Model files that can be named without their folder."""
+    return data_dir() / "models"
+
+
+def asset_dir(name: str) -> Path:
+    """Return the folder ``name`` (``themes``, ``sample_prompts``) that ships with the program.
+
+    In a wheel the folder lies inside the package, in a checkout beside it.
+
+    Raises:
+        FileNotFoundError: neither place has it; the installation is incomplete.
+    """
+    package = Path(__file__).parent
+    for place in (package / name, package.parent / name):
+        if place.is_dir():
+            return place
+    raise FileNotFoundError(f"{package / name}: the installation is incomplete; install srbwriter again")
+
+
+def write_atomic(path: Path, data: bytes) -> None:
+    """Replace ``path`` by ``data`` so that a crash leaves either the old file or the new one, whole.
+
+    The folder is created if need be. Raises OSError as the file system does; ``path`` is then as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename in ``folder`` durable where the system can open folders."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
