@@ -8,32 +8,38 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import platformdirs
+if TYPE_CHECKING:
+    from platformdirs.api import PlatformDirsABC
 
-_APP = "srbwriter"
+
+def _platform_dirs() -> PlatformDirsABC:
+    from platformdirs import PlatformDirs  # costs as much as the rest of a short command's start
+
+    return PlatformDirs("srbwriter", appauthor=False)
 
 
 def config_dir() -> Path:
     """The writer's own settings; the program only ever reads here."""
-    return Path(platformdirs.user_config_dir(_APP, appauthor=False))
+    return _platform_dirs().user_config_path
 
 
 def data_dir() -> Path:
     """What the writer would miss: stories and models."""
-    return Path(platformdirs.user_data_dir(_APP, appauthor=False))
+    return _platform_dirs().user_data_path
 
 
 def state_dir() -> Path:
     """What the program remembers between runs: overlay, logs, backups."""
-    return Path(platformdirs.user_state_dir(_APP, appauthor=False))
+    return _platform_dirs().user_state_path
 
 
 def cache_dir() -> Path:
     """What can be deleted at any time."""
-    return Path(platformdirs.user_cache_dir(_APP, appauthor=False))
+    return _platform_dirs().user_cache_path
 
 
 def config_file() -> Path:
@@ -84,16 +90,16 @@ def write_atomic(path: Path, data: bytes) -> None:
     The folder is created if need be. Raises OSError as the file system does; ``path`` is then as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with temporary.open("wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(temporary)
+            temporary.unlink()
         raise
     _sync_folder(path.parent)
 

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast, get_args
 
-from srbwriter.config.kinds import INTEGER, LAYERS, NUMBERS, PATH, SWITCH, TEXT, TEXTS, Kind
+from srbwriter.config.kinds import INTEGER, LAYERS, NUMBERS, PATH, SWITCH, TEXT, TEXTS, Kind, one_of
+
+Numa = Literal["distribute", "isolate", "numactl"]
+FlashAttention = Literal["auto", "on", "off"]
+Boundary = Literal["line", "sentence", "paragraph"]
 
 T_co = TypeVar("T_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Key(Generic[T_co]):
     """One setting.
 
@@ -32,7 +36,6 @@ class Key(Generic[T_co]):
     flags: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
-    choices: tuple[str, ...] = ()
     env: str = ""
 
     def __post_init__(self) -> None:
@@ -46,8 +49,6 @@ class Key(Generic[T_co]):
     @property
     def expected(self) -> str:
         """What a value must be, in words that complete "expected …"."""
-        if self.choices:
-            return "one of " + ", ".join(self.choices)
         if self.minimum is not None and self.maximum is not None:
             return f"{self.kind.expected} from {self.minimum:g} to {self.maximum:g}"
         if self.minimum is not None:
@@ -65,8 +66,6 @@ class Key(Generic[T_co]):
         return self._checked(self.kind.from_toml(value))
 
     def _checked(self, value: Any) -> Any:
-        if self.choices and value not in self.choices:
-            raise ValueError
         if isinstance(value, int | float) and not isinstance(value, bool):
             if self.minimum is not None and value < self.minimum:
                 raise ValueError
@@ -85,7 +84,7 @@ SECTIONS = {
 }
 """Sections of config.toml in the order of help and documentation, with their titles."""
 
-CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+CACHE_TYPE = one_of("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 """Types of KV cache cells (``kv_cache_types`` in llama.cpp's ``common/arg.cpp``)."""
 
 MODEL = Key[Path | None](
@@ -125,22 +124,18 @@ TENSOR_SPLIT = Key[tuple[float, ...]](
 )
 MLOCK = Key("model.mlock", SWITCH, False, "keep the model in memory, never swapped out", ("--mlock",))
 MMAP = Key("model.mmap", SWITCH, True, "map the model file instead of reading it", ("--mmap",))
-NUMA = Key[str | None](
-    "model.numa", TEXT, None,
+NUMA = Key[Numa | None](
+    "model.numa", one_of(*get_args(Numa)), None,
     "placement on machines with several memory nodes", ("--numa",),
-    choices=("distribute", "isolate", "numactl"),
 )
-FLASH_ATTN = Key(
-    "model.flash_attn", TEXT, "auto",
-    "flash attention", ("--flash-attn", "-fa"), choices=("auto", "on", "off"),
+FLASH_ATTN = Key[FlashAttention](
+    "model.flash_attn", one_of(*get_args(FlashAttention)), "auto", "flash attention", ("--flash-attn", "-fa")
 )
 CACHE_TYPE_K = Key(
-    "model.cache_type_k", TEXT, "f16",
-    "type of the cached keys", ("--cache-type-k", "-ctk"), choices=CACHE_TYPES,
+    "model.cache_type_k", CACHE_TYPE, "f16", "type of the cached keys", ("--cache-type-k", "-ctk")
 )
 CACHE_TYPE_V = Key(
-    "model.cache_type_v", TEXT, "f16",
-    "type of the cached values", ("--cache-type-v", "-ctv"), choices=CACHE_TYPES,
+    "model.cache_type_v", CACHE_TYPE, "f16", "type of the cached values", ("--cache-type-v", "-ctv")
 )
 
 N = Key("generation.n", INTEGER, 8, "branches written at once", ("--n", "-n"), minimum=1, maximum=64)
@@ -156,9 +151,9 @@ STOP = Key[tuple[str, ...]](
     "generation.stop", TEXTS, (),
     "text that ends a branch and is cut off; may be given several times", ("--stop",),
 )
-UNTIL = Key[str | None](
-    "generation.until", TEXT, None,
-    "end each branch after a whole one of these", ("--until",), choices=("line", "sentence", "paragraph"),
+UNTIL = Key[Boundary | None](
+    "generation.until", one_of(*get_args(Boundary)), None,
+    "end each branch after a whole one of these", ("--until",),
 )
 SEED = Key[int | None](
     "generation.seed", INTEGER, None,
@@ -170,8 +165,8 @@ HOST = Key("server.host", TEXT, "127.0.0.1", "address to listen on", ("--host",)
 PORT = Key("server.port", INTEGER, 9090, "port to listen on", ("--port",), minimum=0, maximum=65535)
 
 LOG_LEVEL = Key(
-    "log.level", TEXT, "info",
-    "how much is written to the log", ("--log-level",), choices=("debug", "info", "warning", "error"),
+    "log.level", one_of("debug", "info", "warning", "error"), "info",
+    "how much is written to the log", ("--log-level",),
 )
 
 KEYS: tuple[Key[Any], ...] = tuple(

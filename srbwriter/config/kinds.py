@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar, cast
+from typing import Generic, LiteralString, TypeVar, cast
 
 T_co = TypeVar("T_co", covariant=True)
+Word = TypeVar("Word", bound=LiteralString)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Kind(Generic[T_co]):
     """One type of value.
 
@@ -25,6 +26,7 @@ class Kind(Generic[T_co]):
     metavar: str
     from_text: Callable[[str], T_co]
     from_toml: Callable[[object], T_co]
+    choices: tuple[str, ...] = ()
 
 
 def _integer(value: object) -> int:
@@ -107,3 +109,15 @@ LAYERS = Kind(
     lambda text: _layers(text if text in ("all", "auto") else int(text)),
     _layers,
 )
+
+
+def one_of(*words: Word) -> Kind[Word]:
+    """The kind of value that is one of ``words``."""
+    by_text: dict[object, Word] = {word: word for word in words}
+
+    def read(value: object) -> Word:
+        if not isinstance(value, str) or value not in by_text:
+            raise ValueError
+        return by_text[value]
+
+    return Kind("one of " + ", ".join(words), "WORD", read, read, words)

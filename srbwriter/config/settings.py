@@ -6,7 +6,6 @@ remembered > default. Knows a table of keys and where the files lie; knows no fa
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -164,6 +163,8 @@ def _read_file(
 
 
 def _parse(file: Path) -> dict[str, Any]:
+    import tomllib
+
     try:
         return tomllib.loads(file.read_text("utf-8"))
     except FileNotFoundError:

@@ -1,0 +1,96 @@
+"""The command line: the only place where the program is put together.
+
+Reads flags and settings, picks a face and hands over. It decides nothing about stories or models, and
+it loads no interface, server or native library before one is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from srbwriter.cli import commands, flags
+from srbwriter.cli.exits import Exit, Failure
+from srbwriter.config import ConfigError, Settings, keys
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program; returns its exit code.
+
+    Args:
+        argv: the command line without the program's name; that of the process by default.
+    """
+    try:
+        return _run(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone; without this the interpreter complains while it shuts down.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.ERROR
+    except Exception as error:  # the last line of defence: every failure ends in words
+        return _report(error)
+
+
+def _run(argv: list[str]) -> int:
+    from srbwriter import launch
+
+    named = argv[0] if argv else ""
+    command = commands.COMMANDS.get(named, commands.DEFAULT)
+    module = command.load()
+    program = f"srbwriter {command.name}".rstrip()
+    table = launch.table()
+    parser = flags.parser(program, module.DESCRIPTION, _epilog(command))
+    parser.add_argument("--config", metavar="FILE", type=Path, help="settings file [SRBWRITER_CONFIG]")
+    module.configure(parser, table)
+    arguments = parser.parse_args(argv[1:] if command.name else argv)
+    settings = launch.settings(table, flags.chosen(arguments, table), getattr(arguments, "config", None))
+    _start_log(settings)
+    return module.run(arguments, settings)
+
+
+def _epilog(command: commands.Command) -> str:
+    listed = "" if command.name else commands.listing(commands.COMMANDS.values()) + "\n\n"
+    return listed + flags.exit_codes()
+
+
+def _start_log(settings: Settings) -> None:
+    from srbwriter import logs
+
+    complaint = logs.start(settings[keys.LOG_LEVEL])
+    for line in (*settings.warnings, *filter(None, [complaint])):
+        _say(line)
+
+
+def _report(error: Exception) -> int:
+    """Say what went wrong, and return the exit code for it."""
+    from srbwriter.engine.types import EngineError, ModelError
+
+    _say(str(error) or type(error).__name__)
+    match error:
+        case Failure():
+            return error.code
+        case ConfigError():
+            return Exit.USAGE
+        case ModelError():
+            return Exit.MODEL
+        case EngineError() | OSError():
+            return Exit.ERROR
+        case _:
+            _report_crash(error)
+            return Exit.ERROR
+
+
+def _report_crash(error: Exception) -> None:
+    from srbwriter import logs
+
+    if (report := logs.write_crash_report(error)) is not None:
+        _say(f"this is a defect of srbwriter; details are in {report}")
+
+
+def _say(line: str) -> None:
+    print(f"srbwriter: {line}", file=sys.stderr)

@@ -1,0 +1,115 @@
+"""Command-line flags, made from the table of configuration keys.
+
+Knows argparse and the table; knows no command and no face.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+from srbwriter.cli.exits import Exit
+from srbwriter.config import Key, Table
+from srbwriter.config.keys import SECTIONS
+from srbwriter.config.kinds import SWITCH, TEXTS
+
+REFUSED = {
+    ("--lora-base",): (
+        "llama.cpp no longer takes a base model for LoRA; apply the adapter to the model it was trained on"
+    ),
+    ("--grp-attn-n", "-gan", "--grp-attn-w", "-gaw"): (
+        "self-extend moves cached cells, and branches share theirs; "
+        "use a model with a longer context, and --ctx-size"
+    ),
+}
+"""Flags of llama.cpp that must not be ignored silently, and why they are not taken."""
+
+
+def parser(program: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
+    """A parser in the manner of this program: nothing abbreviated, text laid out as written."""
+    return argparse.ArgumentParser(
+        prog=program,
+        description=description,
+        epilog=epilog or exit_codes(),
+        formatter_class=_Formatter,
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+
+
+def exit_codes() -> str:
+    return "exit codes:\n" + "\n".join(f"  {code.value:<4} {code.meaning}" for code in Exit)
+
+
+def add_keys(target: argparse.ArgumentParser, table: Table, sections: Iterable[str]) -> None:
+    """Add the flags of ``sections``, one titled group for each, and the flags that are refused."""
+    for section in sections:
+        group = target.add_argument_group(SECTIONS[section])
+        for key in table.section(section):
+            if key.flags:
+                _add_key(group, key)
+    for flags, reason in REFUSED.items():
+        target.add_argument(*flags, nargs="?", action=_Refuse, help=argparse.SUPPRESS, const=reason)
+
+
+def chosen(arguments: argparse.Namespace, table: Table) -> dict[str, Any]:
+    """The settings given as flags, by key name."""
+    return {name: value for name, value in vars(arguments).items() if name in table}
+
+
+def _add_key(group: Any, key: Key[Any]) -> None:
+    help_text = f"{key.help}{_extent(key)}".replace("%", "%%")
+    if key.kind is SWITCH:
+        group.add_argument(*key.flags, dest=key.name, action=argparse.BooleanOptionalAction, help=help_text)
+        return
+    group.add_argument(
+        *key.flags,
+        dest=key.name,
+        type=_reader(key),
+        action=_Collect if key.kind is TEXTS else "store",
+        metavar=key.kind.metavar,
+        help=help_text,
+    )
+
+
+def _extent(key: Key[Any]) -> str:
+    """The choices and the default, for ``--help``."""
+    choices = ": " + ", ".join(key.kind.choices) if key.kind.choices else ""
+    if key.default in (None, (), ""):
+        return choices
+    shown = ("no", "yes")[key.default] if isinstance(key.default, bool) else key.default
+    return f"{choices} (default {shown})"
+
+
+def _reader(key: Key[Any]) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        try:
+            return key.read_text(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected {key.expected}") from None
+
+    return read
+
+
+class _Collect(argparse.Action):
+    """Gathers the values of a flag that may be given several times."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
+        setattr(namespace, self.dest, (*getattr(namespace, self.dest, ()), *values))
+
+
+class _Refuse(argparse.Action):
+    """Ends the program with the reason why a flag is not taken."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: Any, values: Any, option: str | None = None
+    ) -> NoReturn:
+        parser.error(f"{option}: {self.const}")
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Help with room for flags of two spellings."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32)
