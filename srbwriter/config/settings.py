@@ -64,14 +64,13 @@ class Table:
         return [key for key in self if key.section == name]
 
     def nearest(self, name: str) -> str | None:
-        """The key that ``name`` was probably meant to be: the most alike, in its own section or elsewhere."""
-        from difflib import get_close_matches
-
-        if found := get_close_matches(name, list(self._by_name), n=1, cutoff=0.75):
-            return found[0]
-        leaves = {key.partition(".")[2]: key for key in self._by_name}
-        found = get_close_matches(name.rpartition(".")[2], list(leaves), n=1, cutoff=0.7)
-        return leaves[found[0]] if found else None
+        """The key that ``name`` was probably meant to be: of its own section, or else of any."""
+        section, _, leaf = name.rpartition(".")
+        for rows in (self.section(section), self):
+            by_leaf = {key.name.partition(".")[2]: key.name for key in rows}
+            if found := _most_like(leaf, by_leaf):
+                return by_leaf[found]
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +204,7 @@ def _read_environment(
             continue
         key = by_variable.get(variable)
         if key is None:
-            unknown.append(str(UnknownKey("environment", variable, _nearest_of(variable, by_variable))))
+            unknown.append(str(UnknownKey("environment", variable, _most_like(variable, by_variable))))
             continue
         try:
             values[key.name] = key.read_text(text)
@@ -214,7 +213,7 @@ def _read_environment(
     return values, unknown
 
 
-def _nearest_of(name: str, names: Iterable[str]) -> str | None:
+def _most_like(name: str, names: Iterable[str]) -> str | None:
     from difflib import get_close_matches
 
-    return next(iter(get_close_matches(name, list(names), n=1, cutoff=0.75)), None)
+    return next(iter(get_close_matches(name, list(names), n=1, cutoff=0.7)), None)

@@ -1,0 +1,190 @@
+"""Ranking of sources, and complaints that name the place, the key and the cure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srbwriter import paths
+from srbwriter.config import ConfigError, Table, UnknownKey, WrongValue, keys, load, remember
+from srbwriter.config.settings import CONFIG_VARIABLE
+
+TABLE = Table(keys.KEYS)
+
+
+def write_config(text: str) -> Path:
+    paths.config_dir().mkdir(parents=True, exist_ok=True)
+    paths.config_file().write_text(text, "utf-8")
+    return paths.config_file()
+
+
+@pytest.mark.parametrize(
+    ("said", "value", "source"),
+    [
+        ((), 8, "default"),
+        (("remembered",), 2, "remembered"),
+        (("remembered", "file"), 3, "file"),
+        (("remembered", "file", "environment"), 4, "environment"),
+        (("remembered", "file", "environment", "flag"), 5, "flag"),
+        (("remembered", "flag"), 5, "flag"),
+        (("file", "flag"), 5, "flag"),
+        (("remembered", "environment"), 4, "environment"),
+    ],
+)
+def test_the_nearer_source_wins(home: Path, said: tuple[str, ...], value: int, source: str) -> None:
+    if "remembered" in said:
+        remember(TABLE, {keys.N: 2})
+    if "file" in said:
+        write_config("[generation]\nn = 3\n")
+    environment = {keys.N.env: "4"} if "environment" in said else {}
+    flags = {keys.N.name: 5} if "flag" in said else {}
+    settings = load(TABLE, flags, environment)
+    assert (settings[keys.N], settings.source(keys.N)) == (value, source)
+
+
+def test_the_writers_file_is_never_written(home: Path) -> None:
+    file = write_config("[generation]\nn = 3 # mine\n")
+    before = (file.read_bytes(), file.stat().st_mtime_ns)
+    remember(TABLE, {keys.N: 9, keys.MODEL: Path("/models/a.gguf")})
+    load(TABLE, {}, {})
+    assert (file.read_bytes(), file.stat().st_mtime_ns) == before
+    assert sorted(x.name for x in paths.config_dir().iterdir()) == ["config.toml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "nearest"),
+    [
+        ("[model]\nctx_sise = 1\n", "model.ctx_sise", "model.ctx_size"),
+        ("[server]\nctx_size = 1\n", "server.ctx_size", "model.ctx_size"),
+        ("ctx-size = 1\n", "ctx-size", "model.ctx_size"),
+        ("[modle]\nctx_size = 1\n", "modle.ctx_size", "model.ctx_size"),
+        ("[generation]\nzzzzzz = 1\n", "generation.zzzzzz", None),
+    ],
+)
+def test_an_unknown_key_names_file_key_and_nearest(
+    home: Path, text: str, name: str, nearest: str | None
+) -> None:
+    file = write_config(text)
+    with pytest.raises(UnknownKey) as caught:
+        load(TABLE, {}, {})
+    assert (caught.value.name, caught.value.nearest) == (name, nearest)
+    assert str(file) in str(caught.value) and name in str(caught.value)
+    assert (f"did you mean {nearest}?" in str(caught.value)) == (nearest is not None)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ('ctx_size = "big"', "a whole number, 0 or more"),
+        ("ctx_size = -1", "a whole number, 0 or more"),
+        ("ctx_size = true", "a whole number, 0 or more"),
+        ("ctx_size = 1.5", "a whole number, 0 or more"),
+        ("mlock = 1", "true or false"),
+        ('flash_attn = "maybe"', "one of auto, on, off"),
+        ("flash_attn = true", "one of auto, on, off"),
+        ('tensor_split = "3,1"', "numbers, separated by commas"),
+        ("tensor_split = [3, nan]", "numbers, separated by commas"),
+        ("path = 3", "a path"),
+        ('path = ""', "a path"),
+        ("gpu_layers = -2", "a whole number, or all, -1 or more"),
+    ],
+)
+def test_a_wrong_value_names_file_key_value_and_expectation(home: Path, line: str, expected: str) -> None:
+    file = write_config(f"[model]\n{line}\n")
+    with pytest.raises(WrongValue) as caught:
+        load(TABLE, {}, {})
+    message = str(caught.value)
+    assert message.startswith(f"{file}: model.{line.partition(' ')[0]} = ")
+    assert message.endswith(f"expected {expected}")
+
+
+def test_a_file_that_is_not_toml_is_named(home: Path) -> None:
+    file = write_config("n = = 3\n")
+    with pytest.raises(ConfigError, match="line 1") as caught:
+        load(TABLE, {}, {})
+    assert str(file) in str(caught.value)
+
+
+def test_a_file_that_is_not_text_is_named(home: Path) -> None:
+    file = write_config("")
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="config.toml"):
+        load(TABLE, {}, {})
+
+
+def test_only_a_file_that_was_asked_for_must_exist(home: Path, tmp_path: Path) -> None:
+    missing = tmp_path / "none.toml"
+    assert load(TABLE, {}, {})[keys.N] == keys.N.default
+    with pytest.raises(ConfigError, match="no such file"):
+        load(TABLE, {}, {}, missing)
+    with pytest.raises(ConfigError, match="no such file"):
+        load(TABLE, {}, {CONFIG_VARIABLE: str(missing)})
+
+
+def test_a_named_file_stands_in_for_the_writers_own(home: Path, tmp_path: Path) -> None:
+    write_config("[generation]\nn = 3\n")
+    other = tmp_path / "other.toml"
+    other.write_text("[generation]\nmax_tokens = 7\n", "utf-8")
+    for settings in (load(TABLE, {}, {}, other), load(TABLE, {}, {CONFIG_VARIABLE: str(other)})):
+        assert (settings[keys.N], settings[keys.MAX_TOKENS]) == (keys.N.default, 7)
+
+
+def test_a_relative_path_in_a_file_lies_beside_the_file(home: Path) -> None:
+    file = write_config('[model]\npath = "novelist.gguf"\n')
+    assert load(TABLE, {}, {})[keys.MODEL] == file.parent / "novelist.gguf"
+    file.write_text('[model]\npath = "/models/novelist.gguf"\n', "utf-8")
+    assert load(TABLE, {}, {})[keys.MODEL] == Path("/models/novelist.gguf")
+
+
+def test_a_wrong_variable_is_named(home: Path) -> None:
+    with pytest.raises(WrongValue, match="SRBWRITER_GENERATION_N.*'many'"):
+        load(TABLE, {}, {"SRBWRITER_GENERATION_N": "many"})
+
+
+def test_an_unknown_variable_is_a_warning_that_names_the_nearest(home: Path) -> None:
+    settings = load(TABLE, {}, {"SRBWRITER_MODEL_THREAD": "4", "PATH": "/bin"})
+    (warning,) = settings.warnings
+    assert "SRBWRITER_MODEL_THREAD;" in warning and "SRBWRITER_MODEL_THREADS?" in warning
+
+
+@pytest.mark.parametrize("damage", [b"\xff", b"[generation", b"[generation]\nnn = 1\n", b"generation = 3\n"])
+def test_a_damaged_overlay_is_a_warning(home: Path, damage: bytes) -> None:
+    paths.overlay_file().parent.mkdir(parents=True)
+    paths.overlay_file().write_bytes(damage)
+    settings = load(TABLE, {}, {})
+    assert settings[keys.N] == keys.N.default
+    assert str(paths.overlay_file()) in settings.warnings[0]
+
+
+def test_remembering_keeps_what_was_remembered(home: Path) -> None:
+    remember(TABLE, {keys.N: 3, keys.STOP: ("\n\n", 'a "b"')})
+    remember(TABLE, {keys.MODEL: Path("/m.gguf")})
+    settings = load(TABLE, {}, {})
+    assert (settings[keys.N], settings[keys.STOP]) == (3, ("\n\n", 'a "b"'))
+    assert settings[keys.MODEL] == Path("/m.gguf")
+    remember(TABLE, {keys.N: None})
+    assert load(TABLE, {}, {}).source(keys.N) == "default"
+    assert load(TABLE, {}, {})[keys.MODEL] == Path("/m.gguf")
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=4))
+def test_any_text_is_remembered_exactly(texts: list[str]) -> None:
+    remember(TABLE, {keys.STOP: tuple(texts)})
+    assert load(TABLE, {}, {})[keys.STOP] == tuple(texts)
+
+
+def test_every_default_is_a_value_of_its_key() -> None:
+    for key in TABLE:
+        if key.default is not None and not isinstance(key.default, Path):
+            toml = list(key.default) if isinstance(key.default, tuple) else key.default
+            assert key.read_toml(toml) == key.default, key.name
+
+
+def test_names_variables_and_flags_are_unique() -> None:
+    rows = list(TABLE)
+    for spellings in ([key.name for key in rows], [key.env for key in rows], [f for k in rows for f in k.flags]):
+        assert len(spellings) == len(set(spellings))
+    assert all(key.section in keys.SECTIONS and key.help for key in rows)

@@ -1,0 +1,35 @@
+"""Fixtures that several rooms share. No test touches the folders or settings of whoever runs it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from srbwriter.demo import bundled_model
+
+if TYPE_CHECKING:
+    from srbwriter.engine import Engine
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own for each test: empty, without a setting or a file of the person's."""
+    folder = tmp_path_factory.mktemp("home")
+    for variable in [name for name in os.environ if name.startswith(("SRBWRITER_", "XDG_"))]:
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("HOME", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """The engine on the bundled model, shared by the whole run."""
+    from srbwriter.engine import Engine
+    from srbwriter.engine.types import EngineOptions
+
+    with Engine.load(bundled_model(), EngineOptions(n_ctx=2048, gpu_layers=0, seed=1)) as loaded:
+        yield loaded
