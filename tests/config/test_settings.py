@@ -185,6 +185,7 @@ def test_every_default_is_a_value_of_its_key() -> None:
 
 def test_names_variables_and_flags_are_unique() -> None:
     rows = list(TABLE)
-    for spellings in ([key.name for key in rows], [key.env for key in rows], [f for k in rows for f in k.flags]):
+    flags = [flag for key in rows for flag in key.flags]
+    for spellings in ([key.name for key in rows], [key.env for key in rows], flags):
         assert len(spellings) == len(set(spellings))
     assert all(key.section in keys.SECTIONS and key.help for key in rows)
