@@ -240,15 +240,15 @@ def without_deleted(draft: StoryDraft) -> StoryDraft:
 
 def foreign(meta: JsonObject, format_name: str) -> JsonObject:
     """The fields of ``format_name`` kept under ``meta["foreign"]``; empty when there are none."""
-    kept = meta.get("foreign")
-    fields = kept.get(format_name) if isinstance(kept, dict) else None
-    return fields if isinstance(fields, dict) else cast(JsonObject, {})
+    fields: JsonValue = _mapping(meta.get("foreign")).get(format_name)
+    return _mapping(fields)
 
 
 def keep_foreign(meta: JsonObject, format_name: str, fields: JsonObject) -> None:
     """Store ``fields`` under ``meta["foreign"][format_name]``; nothing is stored for no fields."""
-    if not fields:
-        return
-    kept = meta.setdefault("foreign", {})
-    if isinstance(kept, dict):
-        kept[format_name] = fields
+    if fields:
+        meta["foreign"] = {**_mapping(meta.get("foreign")), format_name: fields}
+
+
+def _mapping(value: JsonValue) -> JsonObject:
+    return cast(JsonObject, value) if isinstance(value, dict) else {}

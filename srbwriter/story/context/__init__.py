@@ -1,0 +1,38 @@
+"""Context assembly: which tokens a prompt is made of, and why.
+
+:func:`assemble` is pure.  It takes the text runs of a path with their stored ids, the effective
+settings, a tokenizer as functions and a window, and returns the prompt with an exact account.  What
+must stay put between prompts is a :class:`Layout`, returned and passed back in; keep it on the node.
+It knows nothing of the engine, the store or a screen.
+"""
+
+from __future__ import annotations
+
+from srbwriter.story.context.assemble import assemble, cache_break
+from srbwriter.story.context.types import (
+    Assembly,
+    ContextError,
+    FellOut,
+    Layout,
+    Position,
+    Run,
+    Segment,
+    Source,
+    Tokenizer,
+    Window,
+)
+
+__all__ = [
+    "Assembly",
+    "ContextError",
+    "FellOut",
+    "Layout",
+    "Position",
+    "Run",
+    "Segment",
+    "Source",
+    "Tokenizer",
+    "Window",
+    "assemble",
+    "cache_break",
+]

@@ -1,0 +1,233 @@
+"""The end of the story as text and tokens together, so that it can be cut and opened anywhere.
+
+A strand is cut from the runs of a path.  Stored token ids are only ever sliced; text is tokenised
+only where no ids are known.  It knows nothing of notes, lore or budgets.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Literal
+
+from srbwriter.story.context.types import Position, Run, Segment, Tokenizer
+
+Begin = Literal["story", "cut", "anywhere"]
+"""Where a strand begins: with the story, at the cut asked for, or just where it was long enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A run, or the end of one: ``start`` is where it begins in the node's text."""
+
+    node_id: str
+    start: int
+    text: str
+    ids: tuple[int, ...] | None
+
+
+class Strand:
+    """The last part of a path.  Offsets are characters from the strand's start."""
+
+    def __init__(self, pieces: Sequence[_Piece], tokenizer: Tokenizer, begins: Begin) -> None:
+        self._pieces = pieces
+        self._tokenizer = tokenizer
+        self.begins: Begin = begins
+        self.text = "".join(piece.text for piece in pieces)
+        self._starts = list(accumulate((len(piece.text) for piece in pieces), initial=0))
+        self._offsets: dict[int, tuple[list[int], bool]] = {}
+
+    @cached_property
+    def size(self) -> int:
+        """Tokens in the whole strand."""
+        return sum(len(segment.tokens) for segment in self.segments(0, len(self.text)))
+
+    def segments(self, start: int, end: int) -> list[Segment]:
+        """The text from ``start`` to ``end`` as story segments, with stored ids where there are any."""
+        segments: list[Segment] = []
+        untokenised: list[str] = []
+        first_id = ""
+        for index, low, high in self._overlapping(start, end):
+            piece = self._pieces[index]
+            if piece.ids is None:
+                first_id = first_id if untokenised else piece.node_id
+                untokenised.append(piece.text[low:high])
+                continue
+            segments.extend(self._tokenise(untokenised, first_id))
+            untokenised = []
+            ids = self._slice(index, low, high)
+            segments.append(Segment("story", piece.text[low:high], ids, piece.node_id))
+        segments.extend(self._tokenise(untokenised, first_id))
+        return segments
+
+    def clean(self, offset: int) -> bool:
+        """Whether the strand can be opened at ``offset`` without breaking a stored token."""
+        index, inner = self._at(offset)
+        piece = self._pieces[index] if index < len(self._pieces) else None
+        if piece is None or piece.ids is None or inner == 0:
+            return True
+        offsets, exact = self._token_offsets(index)
+        place = bisect_left(offsets, inner)
+        return exact and place < len(offsets) and offsets[place] == inner
+
+    def offset_from_end(self, tokens: int) -> int:
+        """The first token start that leaves at most ``tokens`` tokens up to the end."""
+        left = tokens
+        for low, high in self._groups():
+            if self._pieces[low].ids is not None:
+                offsets, _ = self._token_offsets(low)
+            else:
+                text = self.text[self._starts[low] : self._starts[high]]
+                offsets, _ = token_offsets(text, self._tokenizer.tokenize(text), self._tokenizer)
+            if len(offsets) > left:
+                inner = offsets[len(offsets) - left] if left else self._starts[high] - self._starts[low]
+                return self._starts[low] + inner
+            left -= len(offsets)
+        return 0
+
+    def position(self, offset: int) -> Position:
+        """``offset`` as a place that can be found again in a later strand."""
+        index, inner = self._at(offset)
+        if not self._pieces:
+            return Position("", 0)
+        if index == len(self._pieces):
+            index, inner = index - 1, len(self._pieces[-1].text)
+        return Position(self._pieces[index].node_id, self._pieces[index].start + inner)
+
+    def locate(self, position: Position) -> int | None:
+        """Where ``position`` is in this strand, ``None`` if it lies outside."""
+        for index in range(len(self._pieces) - 1, -1, -1):
+            piece = self._pieces[index]
+            if piece.node_id == position.node_id:
+                inner = position.offset - piece.start
+                return self._starts[index] + inner if 0 <= inner <= len(piece.text) else None
+        return None
+
+    def line_start(self, lines: int) -> int:
+        """The start of the last ``lines`` lines that are not blank, where it can be opened; 0 for too few."""
+        end = len(self.text.rstrip())
+        while end > 0:
+            start = self.text.rfind("\n", 0, end) + 1
+            lines -= self.text[start:end].strip() != ""
+            if lines <= 0 and self.clean(start):
+                return start
+            end = start - 1
+        return 0
+
+    def _at(self, offset: int) -> tuple[int, int]:
+        """The piece that ``offset`` lies in, and where; past the end it is the number of pieces."""
+        index = bisect_right(self._starts, offset) - 1
+        return (index, offset - self._starts[index]) if index < len(self._pieces) else (index, 0)
+
+    def _overlapping(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+        index = self._at(start)[0]
+        while index < len(self._pieces) and self._starts[index] < end:
+            base = self._starts[index]
+            yield index, max(start - base, 0), min(end - base, len(self._pieces[index].text))
+            index += 1
+
+    def _groups(self) -> Iterator[tuple[int, int]]:
+        """Index ranges of pieces tokenised together, from the last to the first."""
+        high = len(self._pieces)
+        while high > 0:
+            low = high - 1
+            while self._pieces[low].ids is None and low > 0 and self._pieces[low - 1].ids is None:
+                low -= 1
+            yield low, high
+            high = low
+
+    def _tokenise(self, texts: list[str], node_id: str) -> list[Segment]:
+        text = "".join(texts)
+        if not text:
+            return []
+        return [Segment("story", text, tuple(self._tokenizer.tokenize(text)), node_id)]
+
+    def _slice(self, index: int, low: int, high: int) -> tuple[int, ...]:
+        piece = self._pieces[index]
+        assert piece.ids is not None
+        if low == 0 and high == len(piece.text):
+            return piece.ids
+        offsets, _ = self._token_offsets(index)
+        last = len(piece.ids) if high == len(piece.text) else bisect_left(offsets, high)
+        return piece.ids[bisect_left(offsets, low) if low else 0 : last]
+
+    def _token_offsets(self, index: int) -> tuple[list[int], bool]:
+        if index not in self._offsets:
+            piece = self._pieces[index]
+            self._offsets[index] = token_offsets(piece.text, piece.ids or (), self._tokenizer)
+        return self._offsets[index]
+
+
+def token_offsets(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> tuple[list[int], bool]:
+    """The character each token starts at, and whether that is exact.
+
+    A token that starts inside a character gets the offset of that character.  When the bytes of the
+    tokens are not the text (byte repair, an added space), offsets are spread evenly and not exact.
+    """
+    pieces = tokenizer.pieces(ids)
+    if b"".join(pieces) != text.encode("utf-8", "surrogatepass"):
+        return [index * len(text) // len(ids) for index in range(len(ids))], False
+    offsets: list[int] = []
+    characters = 0
+    for piece in pieces:
+        inside = bool(piece) and _continues(piece[0])
+        offsets.append(characters - 1 if inside else characters)
+        characters += sum(not _continues(byte) for byte in piece)
+    return offsets, True
+
+
+def _continues(byte: int) -> bool:
+    """Whether a UTF-8 byte is inside a character (RFC 3629: 10xxxxxx)."""
+    return byte & 0xC0 == 0x80
+
+
+def strand_of(runs: Sequence[Run], tokenizer: Tokenizer, *, cut: Position | None, enough: int) -> Strand:
+    """The strand from ``cut`` on, or a shorter one that is sure to have more than ``enough`` tokens.
+
+    A cut that is not on the path counts as the beginning of the story.
+    """
+    characters_per_token = 8  # a first guess on the high side; doubled until the strand is long enough
+    while True:
+        strand = _collect(runs, tokenizer, cut, enough + 1, characters_per_token)
+        if strand.begins != "anywhere" or strand.size > enough:
+            return strand
+        characters_per_token *= 2
+
+
+def _collect(
+    runs: Sequence[Run], tokenizer: Tokenizer, cut: Position | None, enough: int, characters_per_token: int
+) -> Strand:
+    pieces: list[_Piece] = []
+    tokens = 0.0
+    for run in reversed(runs):
+        if tokens >= enough:
+            return Strand(pieces[::-1], tokenizer, "anywhere")
+        piece, here = _piece(run, tokenizer, cut)
+        room = int((enough - tokens) * characters_per_token) + 1
+        if piece.ids is None and len(piece.text) > room:
+            start = piece.start + len(piece.text) - room
+            pieces.append(_Piece(run.node_id, start, run.text[start:], None))
+            return Strand(pieces[::-1], tokenizer, "anywhere")
+        if piece.text:
+            pieces.append(piece)
+        if here:
+            return Strand(pieces[::-1], tokenizer, "cut")
+        tokens += len(piece.text) / characters_per_token if piece.ids is None else len(piece.ids)
+    return Strand(pieces[::-1], tokenizer, "story")
+
+
+def _piece(run: Run, tokenizer: Tokenizer, cut: Position | None) -> tuple[_Piece, bool]:
+    """The run as a piece, from the cut on if the cut is in it, and whether it is."""
+    known = bool(run.tokens) and bool(tokenizer.vocabulary) and run.vocabulary == tokenizer.vocabulary
+    ids = tuple(run.tokens) if known else None
+    here = cut is not None and run.node_id == cut.node_id and cut.offset <= len(run.text)
+    start = cut.offset if here and cut is not None else 0
+    if ids is None or start == 0:
+        return _Piece(run.node_id, start, run.text[start:], ids), here
+    offsets, _ = token_offsets(run.text, ids, tokenizer)
+    place = bisect_left(offsets, start)
+    start = offsets[place] if place < len(offsets) else len(run.text)
+    return _Piece(run.node_id, start, run.text[start:], ids[place:]), here

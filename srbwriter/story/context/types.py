@@ -1,0 +1,156 @@
+"""The vocabulary of context assembly: what goes in, what comes out.
+
+Plain frozen values.  They know nothing of the tree, the store or the engine; a tokenizer is a pair
+of functions.  All offsets into text are in characters, all sizes in tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from srbwriter.story.lore import LoreProblem
+
+Source = Literal["bos", "template", "memory", "lore", "note", "story"]
+"""What a part of the prompt is there for."""
+
+
+class ContextError(ValueError):
+    """The window cannot hold even the parts that must be there; the message names the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tokenizer:
+    """A vocabulary as two functions.
+
+    ``tokenize`` turns text into ids and adds nothing (no BOS, no EOS, no leading space);
+    ``pieces`` gives the bytes of each id; ``vocabulary`` is the fingerprint ids are stored with.
+    """
+
+    tokenize: Callable[[str], Sequence[int]]
+    pieces: Callable[[Sequence[int]], Sequence[bytes]]
+    vocabulary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """The text of one node on the path.  ``tokens`` are used when ``vocabulary`` is the tokenizer's."""
+
+    node_id: str
+    text: str
+    tokens: Sequence[int] = ()
+    vocabulary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Room: ``n_ctx`` tokens in all, of which ``reserve`` stay free for what will be generated.
+
+    ``bos`` are ids the model wants at the very start.
+    """
+
+    n_ctx: int
+    reserve: int
+    bos: Sequence[int] = ()
+
+    @property
+    def available(self) -> int:
+        return self.n_ctx - self.reserve
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in the story that survives everything but an edit of its node."""
+
+    node_id: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What has to stay put from one assembly to the next so that the cached prefix survives.
+
+    ``cut`` is where the story starts in the window (``None``: at its beginning); ``anchors`` says
+    where the note (key ``"note"``) and lore entries (key ``"lore:<id>"``) stand.  Pass back the layout
+    of the nearest node up the path that has one; a place that is no longer on the path is ignored.
+    """
+
+    cut: Position | None = None
+    anchors: Mapping[str, Position] = field(default_factory=dict[str, Position])
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "cut": _position_to_json(self.cut) if self.cut else None,
+            "anchors": {key: _position_to_json(place) for key, place in self.anchors.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> Layout:
+        """Read :meth:`to_json`; anything unreadable is forgotten, which costs one cold prefill, no text."""
+        fields = cast(dict[str, Any], value) if isinstance(value, dict) else {}
+        places = fields.get("anchors")
+        anchors = cast(dict[str, Any], places) if isinstance(places, dict) else {}
+        read = {str(key): _position_from_json(place) for key, place in anchors.items()}
+        return cls(
+            cut=_position_from_json(fields.get("cut")),
+            anchors={key: place for key, place in read.items() if place is not None},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A stretch of the prompt.  ``ident`` is the node id for story, the entry id for lore, else empty.
+
+    Neighbouring story runs without stored ids are tokenised together and share a segment, which then
+    bears the id of the first.
+    """
+
+    source: Source
+    text: str
+    tokens: tuple[int, ...]
+    ident: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FellOut:
+    """Text that found no room.  For the story it is everything before the cut."""
+
+    source: Source
+    text: str
+    ident: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """A prompt, and the account of it.
+
+    ``counts`` has an entry for every source present and adds up to ``len(tokens)``.
+    ``cache_break`` is the index of the first token that differs from the previous prompt; when it
+    equals the previous prompt's length, the whole of it is still a prefix.
+    """
+
+    segments: tuple[Segment, ...]
+    tokens: tuple[int, ...]
+    counts: Mapping[Source, int]
+    available: int
+    fell_out: tuple[FellOut, ...]
+    layout: Layout
+    cache_break: int
+    problems: tuple[LoreProblem, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return "".join(segment.text for segment in self.segments)
+
+
+def _position_to_json(position: Position) -> list[str | int]:
+    return [position.node_id, position.offset]
+
+
+def _position_from_json(value: object) -> Position | None:
+    match value:
+        case [str(node_id), int(offset)] if offset >= 0:
+            return Position(node_id, offset)
+        case _:
+            return None

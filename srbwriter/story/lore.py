@@ -1,0 +1,164 @@
+"""Which lorebook entries a piece of story calls for.
+
+Pure text matching over :class:`~srbwriter.story.draft.LoreEntry`.  It knows nothing of tokens,
+of where an entry will be placed, or of the story tree.  Regular expressions come from files of
+strangers, so each search, and all searches of one scan together, have a time limit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import regex
+
+from srbwriter.story.draft import LoreEntry
+
+DEFAULT_SCAN_DEPTH = 4000
+"""Characters looked at from the end of the story when neither entry nor story says otherwise."""
+
+SEARCH_SECONDS = 0.05
+"""Longest time for one regular expression."""
+
+SCAN_SECONDS = 0.5
+"""Longest time for all regular expressions of one scan."""
+
+MAX_PATTERN = 1000
+"""Longest pattern, in characters, that is compiled at all."""
+
+_FLAGS = {"i": regex.IGNORECASE, "m": regex.MULTILINE, "s": regex.DOTALL}
+_IDLE_FLAGS = frozenset("guyv")  # JavaScript flags that change nothing about whether a text matches
+
+
+class LoreKeyError(ValueError):
+    """A key written as a regular expression cannot be used; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoreProblem:
+    """A key that was skipped, and why, in words for the writer."""
+
+    entry_id: str
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoreScan:
+    """The entries a text calls for, in the order given, and the keys that could not be tried."""
+
+    active: tuple[LoreEntry, ...]
+    problems: tuple[LoreProblem, ...] = ()
+
+
+def scan(entries: Iterable[LoreEntry], tail: str, *, scan_depth: int | None = None) -> LoreScan:
+    """Find the entries that ``tail``, the end of the story, calls for.
+
+    ``tail`` should reach back as far as the deepest scan (:func:`reach`).  A bad or slow key counts
+    as not matching and is reported, never raised.
+    """
+    matcher = _Matcher()
+    active = tuple(entry for entry in entries if matcher.wants(entry, tail, scan_depth))
+    return LoreScan(active, tuple(matcher.problems))
+
+
+def reach(entries: Iterable[LoreEntry], scan_depth: int | None = None) -> int:
+    """How many characters from the end of the story :func:`scan` can look at."""
+    default = DEFAULT_SCAN_DEPTH if scan_depth is None else scan_depth
+    return max((default if entry.scan_depth is None else entry.scan_depth for entry in entries), default=0)
+
+
+def is_regex(key: str) -> bool:
+    """Whether a key is written as ``/pattern/flags``."""
+    return len(key) > 2 and key.startswith("/") and key.rfind("/") > 1
+
+
+@lru_cache(maxsize=512)
+def compile_key(key: str, case_sensitive: bool = True, whole_words: bool = False) -> regex.Pattern[str]:
+    """The pattern for a key.  Raises :class:`LoreKeyError` when a regular expression cannot be used."""
+    if is_regex(key):
+        return _compile_regex(key)
+    pattern = regex.escape(key.strip())
+    if whole_words:
+        pattern = rf"(?<!\w){pattern}(?!\w)"
+    return regex.compile(pattern, 0 if case_sensitive else regex.IGNORECASE | regex.FULLCASE)
+
+
+def _compile_regex(key: str) -> regex.Pattern[str]:
+    pattern, flag_text = key[1 : key.rfind("/")], key[key.rfind("/") + 1 :]
+    if len(pattern) > MAX_PATTERN:
+        raise LoreKeyError(f"the pattern is longer than {MAX_PATTERN} characters")
+    flags = regex.VERSION0
+    for letter in flag_text:
+        if letter not in _FLAGS and letter not in _IDLE_FLAGS:
+            raise LoreKeyError(f"unknown flag {letter!r} after the closing slash")
+        flags |= _FLAGS.get(letter, 0)
+    try:
+        return regex.compile(pattern.replace(r"\/", "/"), flags)
+    except (regex.error, RecursionError, OverflowError) as error:
+        raise LoreKeyError(f"not a regular expression: {error}") from error
+
+
+class _Matcher:
+    """One scan: keeps the clock and the complaints."""
+
+    def __init__(self) -> None:
+        self.problems: list[LoreProblem] = []
+        self._seconds_left = SCAN_SECONDS
+
+    def wants(self, entry: LoreEntry, tail: str, scan_depth: int | None) -> bool:
+        if not entry.enabled or not entry.text:
+            return False
+        if entry.constant:
+            return True
+        text = _end_of(tail, _depth(entry, scan_depth))
+        if not any(self._hit(entry, key, text) for key in entry.keys):
+            return False
+        return self._secondary(entry, text)
+
+    def _secondary(self, entry: LoreEntry, text: str) -> bool:
+        if not entry.secondary:
+            return True
+        hits = [self._hit(entry, key, text) for key in entry.secondary]
+        match entry.logic:
+            case "any":
+                return any(hits)
+            case "all":
+                return all(hits)
+            case "not_any":
+                return not any(hits)
+            case "not_all":
+                return not all(hits)
+
+    def _hit(self, entry: LoreEntry, key: str, text: str) -> bool:
+        if not key.strip():
+            return False
+        if self._seconds_left <= 0:
+            return self._skip(entry, key, "the time for all lorebook keys of this scan was used up")
+        started = time.monotonic()
+        try:
+            pattern = compile_key(key, entry.case_sensitive, entry.whole_words)
+            limit = min(SEARCH_SECONDS, self._seconds_left)
+            return pattern.search(text, timeout=limit, concurrent=False) is not None
+        except TimeoutError:
+            return self._skip(entry, key, f"the search took longer than {SEARCH_SECONDS} s")
+        except LoreKeyError as error:
+            return self._skip(entry, key, str(error))
+        finally:
+            self._seconds_left -= time.monotonic() - started
+
+    def _skip(self, entry: LoreEntry, key: str, reason: str) -> bool:
+        self.problems.append(LoreProblem(entry.id, key, reason))
+        return False
+
+
+def _depth(entry: LoreEntry, scan_depth: int | None) -> int:
+    if entry.scan_depth is not None:
+        return entry.scan_depth
+    return DEFAULT_SCAN_DEPTH if scan_depth is None else scan_depth
+
+
+def _end_of(text: str, length: int) -> str:
+    return text[-length:] if length > 0 else ""

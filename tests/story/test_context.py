@@ -1,0 +1,292 @@
+"""What assembly puts into a prompt, in which order, and what it says about it."""
+
+from __future__ import annotations
+
+import pytest
+
+from srbwriter.story.context import (
+    Assembly,
+    ContextError,
+    Layout,
+    Position,
+    Run,
+    Tokenizer,
+    Window,
+    assemble,
+    cache_break,
+)
+from srbwriter.story.draft import LoreEntry, Settings, Template
+from tests.story.context_tokens import VOCABULARY, toy_tokenizer
+
+WIDE = Window(n_ctx=10_000, reserve=100)
+
+
+def run(node_id: str, text: str, tokenizer: Tokenizer | None = None) -> Run:
+    if tokenizer is None:
+        return Run(node_id, text)
+    return Run(node_id, text, tuple(tokenizer.tokenize(text)), VOCABULARY)
+
+
+def paragraphs(count: int, words: int = 8) -> str:
+    return "".join(" ".join(f"w{p}x{w}" for w in range(words)) + ".\n" for p in range(count))
+
+
+def assemble_text(text: str, settings: Settings, window: Window = WIDE, **more: Layout) -> Assembly:
+    return assemble([run("n", text)], settings, toy_tokenizer(), window, **more)
+
+
+def test_an_empty_story_is_an_empty_prompt() -> None:
+    assembly = assemble([], Settings(), toy_tokenizer(), WIDE)
+    assert assembly.tokens == ()
+    assert assembly.counts == {}
+    assert assembly.fell_out == ()
+
+
+def test_the_order_is_bos_template_memory_lore_story_template() -> None:
+    settings = Settings(
+        memory="A quiet village.",
+        lore=[LoreEntry("1", text="The mill is old.", constant=True)],
+        template=Template(before="<|user|>", between="<|model|>", after="<|go|>"),
+    )
+    assembly = assemble([run("n", "Once.")], settings, toy_tokenizer(), Window(1000, 10, bos=(7,)))
+    assert [s.source for s in assembly.segments] == [
+        "bos",
+        "template",
+        "memory",
+        "lore",
+        "template",
+        "story",
+        "template",
+    ]
+    assert assembly.text == "<|user|>A quiet village.\nThe mill is old.\n<|model|>Once.<|go|>"
+    assert assembly.tokens[0] == 7
+
+
+def test_counts_add_up_by_source() -> None:
+    settings = Settings(memory="one two three", author_note="grim")
+    assembly = assemble_text(paragraphs(20), settings)
+    assert sum(assembly.counts.values()) == len(assembly.tokens)
+    for source, count in assembly.counts.items():
+        assert count == sum(len(s.tokens) for s in assembly.segments if s.source == source)
+
+
+def test_the_note_stands_its_depth_in_lines_before_the_end() -> None:
+    assembly = assemble_text(
+        "one\ntwo\nthree\nfour\nfive", Settings(author_note="[grim]", author_note_depth=2)
+    )
+    assert assembly.text == "one\ntwo\nthree\n[grim]\nfour\nfive"
+
+
+def test_blank_lines_do_not_count_as_depth() -> None:
+    assembly = assemble_text("one\n\ntwo\n\nthree\n", Settings(author_note="[grim]", author_note_depth=2))
+    assert assembly.text == "one\n\n[grim]\ntwo\n\nthree\n"
+
+
+def test_a_note_never_stands_after_the_last_line() -> None:
+    assembly = assemble_text("one\ntwo and", Settings(author_note="[grim]", author_note_depth=0))
+    assert assembly.text == "one\n[grim]\ntwo and"
+
+
+def test_the_note_keeps_its_place_while_the_story_grows_a_little() -> None:
+    settings = Settings(author_note="[grim]", author_note_depth=1)
+    tokenizer = toy_tokenizer()
+    first = assemble([run("a", paragraphs(5))], settings, tokenizer, WIDE)
+    second = assemble(
+        [run("a", paragraphs(5)), run("b", "More.\n")], settings, tokenizer, WIDE, first.layout, first.tokens
+    )
+    assert second.cache_break == len(first.tokens)
+    assert second.layout.anchors["note"] == first.layout.anchors["note"]
+
+
+def test_the_note_follows_when_the_story_has_outgrown_it() -> None:
+    settings = Settings(author_note="[grim]", author_note_depth=1)
+    window = Window(n_ctx=400, reserve=50)
+    runs = [run("a", paragraphs(3))]
+    first = assemble(runs, settings, toy_tokenizer(), window)
+    runs.append(run("b", paragraphs(15)))
+    second = assemble(runs, settings, toy_tokenizer(), window, first.layout, first.tokens)
+    assert second.layout.anchors["note"].node_id == "b"
+    assert second.cache_break < len(first.tokens)
+
+
+def test_going_back_does_not_leave_the_note_at_the_very_end() -> None:
+    settings = Settings(author_note="[grim]", author_note_depth=1)
+    layout = Layout(anchors={"note": Position("n", len("one\ntwo\n"))})
+    assembly = assemble_text("one\ntwo\n", settings, layout=layout)
+    assert assembly.text == "one\n[grim]\ntwo\n"
+
+
+def test_triggered_lore_stands_in_the_story_and_constant_lore_before_it() -> None:
+    lore = [
+        LoreEntry("c", text="Constant.", constant=True),
+        LoreEntry("t", text="Triggered.", keys=["mill"], depth=1),
+        LoreEntry("q", text="Quiet.", keys=["dragon"], depth=1),
+    ]
+    assembly = assemble_text("The mill\nturned.", Settings(lore=lore))
+    assert assembly.text == "Constant.\nThe mill\nTriggered.\nturned."
+
+
+def test_lore_lingers_until_its_place_is_touched() -> None:
+    settings = Settings(lore=[LoreEntry("t", text="Lore.", keys=["mill"], depth=2, scan_depth=40)])
+    tokenizer = toy_tokenizer()
+    runs = [run("a", paragraphs(3) + "The mill.\n")]
+    first = assemble(runs, settings, tokenizer, WIDE)
+    runs.append(run("b", paragraphs(2)))
+    second = assemble(runs, settings, tokenizer, WIDE, first.layout, first.tokens)
+    assert "Lore." in second.text
+    assert second.cache_break == len(first.tokens)
+    cold = assemble(runs, settings, tokenizer, WIDE)
+    assert "Lore." not in cold.text
+
+
+def test_lore_that_was_switched_off_goes_at_once() -> None:
+    entry = LoreEntry("t", text="Lore.", keys=["mill"], depth=2)
+    text = paragraphs(3) + "The mill.\n"
+    first = assemble_text(text, Settings(lore=[entry]))
+    off = LoreEntry("t", text="Lore.", keys=["mill"], depth=2, enabled=False)
+    second = assemble_text(text, Settings(lore=[off]), layout=first.layout)
+    assert "Lore." in first.text
+    assert "Lore." not in second.text
+    assert "lore:t" not in second.layout.anchors
+
+
+def test_lore_budgets_are_kept_and_losses_named() -> None:
+    lore = [
+        LoreEntry("low", text="low " * 30, constant=True, order=1),
+        LoreEntry("high", text="high " * 30, constant=True, order=9),
+    ]
+    assembly = assemble_text("Once.", Settings(lore=lore, lore_budget=60))
+    assert [s.ident for s in assembly.segments if s.source == "lore"] == ["high"]
+    assert [(lost.source, lost.ident) for lost in assembly.fell_out] == [("lore", "low")]
+
+
+def test_an_entry_is_cut_to_its_own_budget_at_a_word() -> None:
+    entry = LoreEntry("e", text="alpha beta gamma delta", constant=True, token_budget=3)
+    assembly = assemble_text("Once.", Settings(lore=[entry]))
+    (segment,) = [s for s in assembly.segments if s.source == "lore"]
+    assert len(segment.tokens) <= 3
+    assert segment.text == "alpha beta "
+    assert assembly.fell_out[0].text == "gamma delta\n"
+
+
+def test_a_long_memory_gives_way_to_the_story() -> None:
+    window = Window(n_ctx=200, reserve=40)
+    assembly = assemble_text(paragraphs(50), Settings(memory="word " * 500), window)
+    assert len(assembly.tokens) <= window.available
+    assert assembly.counts["story"] >= window.available // 8
+    assert any(lost.source == "memory" for lost in assembly.fell_out)
+
+
+def test_what_fell_out_and_what_is_in_make_the_whole_story() -> None:
+    text = paragraphs(200)
+    assembly = assemble_text(text, Settings(), Window(n_ctx=500, reserve=100))
+    (lost,) = assembly.fell_out
+    assert lost.source == "story"
+    assert lost.text + assembly.text == text
+    assert lost.text.endswith("\n")
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_cut_leaves_about_three_quarters_and_starts_a_paragraph(stored: bool) -> None:
+    tokenizer = toy_tokenizer()
+    runs = [run(str(i), paragraphs(3), tokenizer if stored else None) for i in range(40)]
+    window = Window(n_ctx=700, reserve=100)
+    assembly = assemble(runs, Settings(), tokenizer, window)
+    assert 0.5 * window.available <= len(assembly.tokens) <= 0.75 * window.available
+    assert assembly.fell_out[0].text.endswith("\n")
+    assert assembly.layout.cut is not None
+
+
+def test_a_paragraph_longer_than_the_window_is_cut_at_a_sentence() -> None:
+    text = "".join(f"Word {i} of many. " for i in range(400))
+    assembly = assemble_text(text, Settings(), Window(n_ctx=300, reserve=50))
+    assert assembly.text.startswith("Word ")
+
+
+def test_text_without_any_space_is_still_cut() -> None:
+    window = Window(n_ctx=300, reserve=50)
+    assembly = assemble_text("я" * 3000, Settings(), window)
+    assert 0 < len(assembly.tokens) <= window.available
+    assert set(assembly.text) == {"я"}
+
+
+def test_stored_ids_are_used_as_they_are_even_when_cut() -> None:
+    """Ids that the tokenizer would never produce for the text must survive, whole or sliced."""
+    tokenizer = toy_tokenizer()
+    text = paragraphs(60)
+    odd = tuple(token for char in text for token in tokenizer.tokenize(char))  # one token per character
+    assert odd != tuple(tokenizer.tokenize(text))
+    window = Window(n_ctx=900, reserve=100)
+    assembly = assemble([Run("n", text, odd, VOCABULARY)], Settings(author_note="[x]"), tokenizer, window)
+    story = [s for s in assembly.segments if s.source == "story"]
+    kept = tuple(token for segment in story for token in segment.tokens)
+    assert len(story) == 2
+    assert kept == odd[-len(kept) :]
+    assert b"".join(tokenizer.pieces(kept)).decode() == "".join(s.text for s in story)
+
+
+def test_ids_of_another_vocabulary_are_not_used() -> None:
+    tokenizer = toy_tokenizer()
+    for foreign in (Run("n", "Once.", (1, 2, 3), "other"), Run("n", "Once.", (1, 2, 3), "")):
+        assert assemble([foreign], Settings(), tokenizer, WIDE).tokens == tuple(tokenizer.tokenize("Once."))
+
+
+def test_ids_whose_bytes_are_not_the_text_are_kept_whole() -> None:
+    """A byte-repaired token has other bytes than the text: no place inside such a run can be opened."""
+    tokenizer = toy_tokenizer()
+    ids = tuple(tokenizer.tokenize("one\ntwo\nthree\n"))
+    damaged = Run("b", "one\ntwo\nthr�e\n", ids, VOCABULARY)
+    settings = Settings(author_note="[x]", author_note_depth=2)
+    assembly = assemble([run("a", "zero\n"), damaged], settings, tokenizer, WIDE)
+    assert [s.text for s in assembly.segments] == ["zero\n", "[x]\n", "one\ntwo\nthr�e\n"]
+    assert assembly.segments[2].tokens == ids
+
+
+def test_neighbouring_typed_runs_are_tokenised_as_one() -> None:
+    tokenizer = toy_tokenizer()
+    assembly = assemble([run("a", "straw"), run("b", "berry jam")], Settings(), tokenizer, WIDE)
+    assert assembly.tokens == tuple(tokenizer.tokenize("strawberry jam"))
+    assert assembly.segments[0].ident == "a"
+
+
+def test_a_window_that_is_too_small_says_so() -> None:
+    with pytest.raises(ContextError, match="reserve less"):
+        assemble([run("n", "Once.")], Settings(), toy_tokenizer(), Window(n_ctx=100, reserve=95))
+
+
+def test_an_old_cut_off_the_path_is_ignored() -> None:
+    assembly = assemble_text("one\ntwo\n", Settings(), layout=Layout(cut=Position("gone", 3)))
+    assert assembly.text == "one\ntwo\n"
+    assert assembly.layout.cut is None
+
+
+def test_an_old_cut_that_leaves_almost_nothing_is_given_up() -> None:
+    text = paragraphs(30)
+    layout = Layout(cut=Position("n", len(text) - 10))
+    assembly = assemble_text(text, Settings(), Window(n_ctx=2000, reserve=100), layout=layout)
+    assert assembly.text == text
+
+
+def test_bad_lore_keys_are_reported_and_harmless() -> None:
+    lore = [LoreEntry("bad", text="x", keys=["/(/"]), LoreEntry("good", text="Good.", keys=["once"])]
+    assembly = assemble_text("Once.", Settings(lore=lore))
+    assert "Good." in assembly.text
+    assert [problem.entry_id for problem in assembly.problems] == ["bad"]
+
+
+def test_a_layout_survives_json() -> None:
+    layout = Layout(Position("a", 3), {"note": Position("b", 4), "lore:x": Position("c", 0)})
+    assert Layout.from_json(layout.to_json()) == layout
+
+
+@pytest.mark.parametrize(
+    "value", [None, 3, "x", [], {"cut": [1, 2]}, {"anchors": [1]}, {"anchors": {"a": ["n", -1]}}]
+)
+def test_an_unreadable_layout_is_forgotten(value: object) -> None:
+    assert Layout.from_json(value) == Layout()
+
+
+def test_cache_break_counts_the_shared_start() -> None:
+    assert cache_break((1, 2, 3), (1, 2, 4)) == 2
+    assert cache_break((1, 2), (1, 2, 3)) == 2
+    assert cache_break((), (1,)) == 0
