@@ -1,0 +1,142 @@
+"""llama.cpp's samplers as checked handles: nothing that is NULL gets into a chain, none lacks a selector.
+
+A NULL sampler in a chain is a segmentation fault and a chain without a selector an abort, so every handle
+is made, cloned and joined here. Knows no parameter names and no defaults; :mod:`srbwriter.engine.sampling`
+decides what a chain is made of.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..types import NativeError
+from .library import L, library
+
+Sampler: TypeAlias = Any
+"""A ``llama_sampler *``: false when NULL, never None."""
+
+_c: Any = L  # llama_cpp's declarations are not typed
+
+NEGATIVE_INFINITY = float("-inf")
+
+_CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])  # llama_token_data
+
+
+def make(name: str, *args: Any) -> Sampler:
+    """A new sampler by the last part of its C name (``top_k``, ``dist``, …). Raises NativeError."""
+    return _checked(getattr(library(), f"llama_sampler_init_{name}")(*args), name)
+
+
+def make_dry(
+    vocab: int, multiplier: float, base: float, allowed_length: int, last_n: int, breakers: Sequence[str]
+) -> Sampler:
+    """DRY looks for every breaker in every token of the vocabulary: some 6 ms a breaker at 128k tokens.
+
+    Called through ctypes' CDLL, unlike the others, so that other Python threads run meanwhile.
+    """
+    raw = [breaker.encode() for breaker in breakers]
+    array = (C.c_char_p * len(raw))(*raw)
+    pointer = _c.llama_sampler_init_dry(vocab, multiplier, base, allowed_length, last_n, array, len(raw))
+    return _checked(pointer, "dry")
+
+
+def make_logit_bias(n_vocab: int, biases: Iterable[tuple[int, float]]) -> Sampler:
+    """``biases`` are (token id, what is added to its logit); the ids must lie within the vocabulary."""
+    pairs = [_c.llama_logit_bias(token, bias) for token, bias in biases]
+    array = (_c.llama_logit_bias * len(pairs))(*pairs)
+    return make("logit_bias", n_vocab, len(pairs), array)
+
+
+def clone(sampler: Sampler) -> Sampler:
+    """A copy with its own history. Never for adaptive-p: its clone reads past the end of its buffer."""
+    return _checked(library().llama_sampler_clone(sampler), "clone")
+
+
+def free(sampler: Sampler) -> None:
+    """Free a sampler, or a chain with all its members."""
+    library().llama_sampler_free(sampler)
+
+
+def reset(sampler: Sampler) -> None:
+    """Forget the history."""
+    library().llama_sampler_reset(sampler)
+
+
+def accept_all(sampler: Sampler, ids: Iterable[int]) -> None:
+    """Let a sampler or chain see tokens that were written."""
+    accept = library().llama_sampler_accept
+    for token in ids:
+        accept(sampler, token)
+
+
+def join(members: Sequence[Sampler], selector: Sampler) -> Sampler:
+    """A chain that owns ``members`` and ends with ``selector``."""
+    lib = library()
+    params = _c.llama_sampler_chain_default_params()
+    params.no_perf = True
+    chain = _checked(lib.llama_sampler_chain_init(params), "chain")
+    for sampler in (*members, selector):
+        lib.llama_sampler_chain_add(chain, _checked(sampler, "chain_add"))
+    return chain
+
+
+def _checked(pointer: Sampler, name: str) -> Sampler:
+    if not pointer:
+        raise NativeError(f"llama_sampler {name}", "NULL")
+    return pointer
+
+
+class Candidates:
+    """One candidate array of vocabulary size, filled anew for every pick."""
+
+    __slots__ = ("_array", "_data", "_ids", "_native", "_order")
+
+    def __init__(self, n_vocab: int) -> None:
+        self._array = np.zeros(n_vocab, dtype=_CANDIDATE)
+        self._ids = self._array["id"]
+        self._order = np.arange(n_vocab, dtype=np.int32)
+        self._data: Any = C.cast(self._array.ctypes.data, C.POINTER(_c.llama_token_data))
+        self._native: Any = _c.llama_token_data_array()
+
+    def pick(self, chain: Sampler, logits: NDArray[np.float32]) -> int:
+        """Sample from a row of logits without changing it; -1 when the chain selected nothing.
+
+        Tokens at minus infinity stay out of the array when few others are left: samplers spend time on
+        them, and some go wrong (typical's entropy becomes NaN).
+        """
+        finite = logits != NEGATIVE_INFINITY
+        n = int(np.count_nonzero(finite))
+        if n == 0:
+            return -1
+        if n <= logits.size // 8:
+            allowed = np.flatnonzero(finite)
+            self._ids[:n] = allowed
+            self._array["logit"][:n] = logits[allowed]
+        else:
+            n = logits.size
+            self._ids[:] = self._order
+            self._array["logit"] = logits
+        native = self._native
+        native.data = self._data
+        native.size, native.selected, native.sorted = n, -1, False
+        library().llama_sampler_apply(chain, C.byref(native))
+        if not 0 <= native.selected < native.size:
+            return -1
+        return int(native.data[native.selected].id)  # read through the struct: XTC moves the pointer
+
+
+_local = threading.local()
+
+
+def candidates(n_vocab: int) -> Candidates:
+    """This thread's array for vocabularies of that size."""
+    arrays: dict[int, Candidates] = _local.__dict__.setdefault("arrays", {})
+    if n_vocab not in arrays:
+        arrays[n_vocab] = Candidates(n_vocab)
+    return arrays[n_vocab]

@@ -1,0 +1,394 @@
+"""The one table of generation parameters: ranges, aliases, flags and help for every face.
+
+Defaults are read from the dataclasses of :mod:`srbwriter.engine.types`, never written again. Must not import
+anything heavy: the command line reads this table to print its help.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, Literal
+
+from .types import InvalidRequest, Priority, Request, Sampling, Stop
+
+Kind = Literal["int", "float", "bool", "text", "choice", "texts", "ids", "biases"]
+"""Shape of a value: the last three are sequences of strings, of token ids, of (token id, bias)."""
+
+_RECORDS: dict[str, type[Sampling] | type[Stop] | type[Request]] = {
+    "sampling": Sampling,
+    "stop": Stop,
+    "request": Request,
+}
+_KINDS: dict[str, Kind] = {
+    "int": "int",
+    "float": "float",
+    "bool": "bool",
+    "str": "text",
+    "tuple[str, ...]": "texts",
+    "tuple[int, ...]": "ids",
+    "tuple[tuple[int, float], ...]": "biases",
+    "Priority": "choice",
+    "Boundary": "choice",
+    "Overflow": "choice",
+}
+_INT32 = 2**31 - 1
+_SEED_MAX = 2**64 - 1
+GROUPS = ("length", "basic", "truncation", "repetition", "dry", "other samplers", "constraint", "request")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One field of a request.
+
+    ``name`` is what faces call it, ``field`` what ``record`` calls it. ``step`` is a sensible increment for
+    a control; ``flags`` follow llama-server where it has the same thing.
+    """
+
+    record: Literal["sampling", "stop", "request"]
+    field: str
+    group: str
+    help: str
+    minimum: float | None = None
+    maximum: float | None = None
+    step: float | None = None
+    choices: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    public: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.public or self.field
+
+    @cached_property
+    def annotation(self) -> str:
+        """The field's type as written in the dataclass, without ``| None``."""
+        return str(self._field.type).removesuffix(" | None")
+
+    @cached_property
+    def kind(self) -> Kind:
+        return _KINDS[self.annotation]
+
+    @cached_property
+    def optional(self) -> bool:
+        """Whether None is a value: off, or left to the engine."""
+        return str(self._field.type).endswith(" | None")
+
+    @cached_property
+    def default(self) -> Any:
+        return None if self._field.default is MISSING else self._field.default
+
+    def check(self, value: Any) -> None:
+        """Raise InvalidRequest when ``value`` is not of this kind or not in range."""
+        if value is None and self.optional:
+            return
+        problem = self._problem(value)
+        if problem:
+            raise InvalidRequest(self.name, problem)
+
+    def clamp(self, value: float) -> float:
+        """The nearest number in range, for faces that would rather bend a value than refuse it."""
+        value = value if self.minimum is None else max(value, self.minimum)
+        return value if self.maximum is None else min(value, self.maximum)
+
+    @cached_property
+    def _field(self) -> Any:
+        return next(f for f in fields(_RECORDS[self.record]) if f.name == self.field)
+
+    def _problem(self, value: Any) -> str:
+        if not _is_kind(self.kind, value):
+            return f"{value!r} is not {_KIND_WORDS[self.kind]}"
+        if self.choices and _text(value) not in self.choices:
+            return f"{value!r} is not one of {', '.join(self.choices)}"
+        if isinstance(value, (int, float)) and self.clamp(value) != value:
+            return f"{value} is not in {_number(self.minimum)} … {_number(self.maximum)}"
+        return ""
+
+
+_KIND_WORDS: dict[Kind, str] = {
+    "int": "a whole number",
+    "float": "a finite number",
+    "bool": "true or false",
+    "text": "text",
+    "choice": "text",
+    "texts": "a sequence of texts",
+    "ids": "a sequence of token ids",
+    "biases": "a sequence of (token id, bias), where a bias is a finite number or minus infinity",
+}
+
+
+def _is_kind(kind: Kind, value: Any) -> bool:
+    match kind:
+        case "int":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "float":
+            return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        case "bool":
+            return isinstance(value, bool)
+        case "text":
+            return isinstance(value, str)
+        case "choice":
+            return isinstance(value, (str, IntEnum))
+        case "texts":
+            return _is_sequence(value) and all(isinstance(item, str) for item in value)
+        case "ids":
+            return _is_sequence(value) and all(_is_kind("int", item) for item in value)
+        case "biases":
+            return _is_sequence(value) and all(map(_is_bias, value))
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, (tuple, list))
+
+
+def _is_bias(item: Any) -> bool:
+    if not _is_sequence(item) or len(item) != 2:
+        return False
+    token, bias = item[0], item[1]
+    return _is_kind("int", token) and bool(bias == -math.inf or _is_kind("float", bias))
+
+
+def _text(value: Any) -> str:
+    return value.name.lower() if isinstance(value, IntEnum) else str(value)
+
+
+def _number(value: float | None) -> str:
+    return "∞" if value is None else f"{value:g}"
+
+
+def _sampling(
+    field: str, group: str, help: str, minimum: float | None = None, maximum: float | None = None,
+    step: float | None = None, **more: Any,
+) -> Parameter:  # fmt: skip
+    return Parameter("sampling", field, group, help, minimum, maximum, step, **more)
+
+
+PARAMETERS: tuple[Parameter, ...] = (
+    Parameter(
+        "stop", "max_tokens", "length", "Tokens a branch writes at most; 0 only fills the cache.",
+        0, _INT32, 16,
+        aliases=("n_predict", "max_new_tokens", "max_length", "max_completion_tokens", "num_predict"),
+        flags=("--max-tokens", "--predict", "--n-predict"),
+    ),
+    Parameter(
+        "stop", "min_tokens", "length", "Tokens before which a branch does not end by itself.",
+        0, _INT32, 1, aliases=("min_length",), flags=("--min-tokens",),
+    ),
+    Parameter(
+        "stop", "strings", "length", "Texts that end a branch; they are cut off.", public="stop",
+        aliases=("stopping_strings", "stop_sequence", "stop_sequences"),
+        flags=("--stop", "--reverse-prompt", "-r"),
+    ),
+    Parameter(
+        "stop", "boundary", "length", "End each branch after a whole line, sentence or paragraph.",
+        choices=("line", "sentence", "paragraph"), flags=("--boundary",),
+    ),
+    Parameter("stop", "after_any", "length", "End after a token that holds one of these texts; it is kept."),
+    Parameter("stop", "after_min_tokens", "length", "Tokens that after_any passes over.", 0, _INT32, 1),
+    Parameter("stop", "token_ids", "length", "Tokens that end a branch.", public="stop_token_ids"),
+    Parameter(
+        "stop", "include_string", "length", "Keep the stop text at the end of the branch.",
+        public="include_stop", aliases=("include_stop_str_in_output",), flags=("--include-stop",),
+    ),
+    Parameter(
+        "stop", "ignore_eog", "length", "Write on when the model would end its text.", public="ignore_eos",
+        aliases=("ban_eos_token", "use_default_badwordsids"), flags=("--ignore-eos",),
+    ),
+    Parameter(
+        "stop", "max_seconds", "length", "Seconds a branch writes at most.", 0, None, 1,
+        flags=("--max-seconds",),
+    ),
+    _sampling("temperature", "basic", "How adventurous the choice is; 0 always takes the likeliest token.",
+              0, 100, 0.05, aliases=("temp",), flags=("--temperature", "--temp")),
+    _sampling("dynatemp_range", "basic", "The temperature varies this much with the model's doubt.",
+              0, 100, 0.05, flags=("--dynatemp-range",)),
+    _sampling("dynatemp_exponent", "basic", "How doubt maps to temperature within dynatemp_range.",
+              0, 10, 0.1, flags=("--dynatemp-exp",)),
+    _sampling("seed", "basic", "Where chance begins: same seed, settings and branches, same text.",
+              0, _SEED_MAX, 1, aliases=("sampler_seed",), flags=("--seed", "-s")),
+    _sampling("top_k", "truncation", "Choose among the k likeliest tokens; 0 is off.",
+              -1, _INT32, 5, flags=("--top-k",)),
+    _sampling("top_p", "truncation", "Choose among the likeliest tokens that together are this probable.",
+              0, 1, 0.01, flags=("--top-p",)),
+    _sampling("min_p", "truncation", "Drop tokens less likely than this share of the likeliest.",
+              0, 1, 0.01, flags=("--min-p",)),
+    _sampling("typical_p", "truncation", "Prefer tokens of expected surprise, up to this mass; 1 is off.",
+              0, 1, 0.01, aliases=("typical", "typ_p"), flags=("--typical", "--typical-p")),
+    _sampling("top_n_sigma", "truncation", "Keep logits within n deviations of the best; below 0 is off.",
+              -1, 100, 0.1, aliases=("nsigma",), flags=("--top-nsigma", "--top-n-sigma")),
+    _sampling("xtc_probability", "truncation", "How often XTC drops the likeliest tokens but one.",
+              0, 1, 0.05, flags=("--xtc-probability",)),
+    _sampling("xtc_threshold", "truncation", "Tokens at least this likely are dropped; above 0.5 is off.",
+              0, 1, 0.05, flags=("--xtc-threshold",)),
+    _sampling("min_keep", "truncation", "Candidates that every truncation leaves at least.",
+              0, _INT32, 1),
+    _sampling("repeat_penalty", "repetition", "Makes tokens that occurred less likely; 1 is off.",
+              0.01, 100, 0.05, aliases=("repetition_penalty", "rep_pen"), flags=("--repeat-penalty",)),
+    _sampling("repeat_last_n", "repetition", "Tokens that penalties look back; -1 is the whole context.",
+              -1, _INT32, 16, aliases=("repetition_penalty_range", "rep_pen_range", "penalty_range"),
+              flags=("--repeat-last-n",)),
+    _sampling("frequency_penalty", "repetition", "Lowers a token's logit by this for each time it occurred.",
+              -100, 100, 0.05, flags=("--frequency-penalty",)),
+    _sampling("presence_penalty", "repetition", "Lowers a token's logit by this once it occurred.",
+              -100, 100, 0.05, flags=("--presence-penalty",)),
+    _sampling("dry_multiplier", "dry", "Strength of DRY, which keeps phrases from repeating; 0 is off.",
+              0, 100, 0.05, flags=("--dry-multiplier",)),
+    _sampling("dry_base", "dry", "How fast DRY grows with the length of the repetition.",
+              1, 10, 0.05, flags=("--dry-base",)),
+    _sampling("dry_allowed_length", "dry", "Tokens that may repeat before DRY acts.",
+              0, _INT32, 1, flags=("--dry-allowed-length",)),
+    _sampling("dry_penalty_last_n", "dry", "Tokens that DRY looks back; -1 is the whole context.",
+              -1, _INT32, 64, aliases=("dry_range",), flags=("--dry-penalty-last-n",)),
+    _sampling("dry_sequence_breakers", "dry", "Texts across which no repetition is seen.",
+              flags=("--dry-sequence-breaker",)),
+    _sampling("mirostat", "other samplers", "Steer surprise instead of truncating: 1 or 2; 0 is off.",
+              0, 2, 1, aliases=("mirostat_mode",), flags=("--mirostat",)),
+    _sampling("mirostat_tau", "other samplers", "Surprise that mirostat aims at, in bits.",
+              0, 100, 0.1, flags=("--mirostat-ent",)),
+    _sampling("mirostat_eta", "other samplers", "How fast mirostat corrects.",
+              0, 1, 0.01, flags=("--mirostat-lr",)),
+    _sampling("adaptive_target", "other samplers", "Probability that chosen tokens shall have on average; "
+              "below 0 is off.", -1, 1, 0.05, flags=("--adaptive-target",)),
+    _sampling("adaptive_decay", "other samplers", "How long adaptive_target remembers.",
+              0, 0.99, 0.01, flags=("--adaptive-decay",)),
+    _sampling("infill", "other samplers", "Merge candidates that begin alike, for filling a gap in a text."),
+    _sampling("samplers", "other samplers", "Samplers in the order they act, taken literally.",
+              flags=("--samplers",)),
+    _sampling("logit_bias", "constraint", "Added to the logits of tokens; minus infinity forbids one.",
+              flags=("--logit-bias", "-l")),
+    _sampling("grammar", "constraint", "GBNF grammar that the text follows.",
+              aliases=("grammar_string", "guided_grammar"), flags=("--grammar",)),
+    _sampling("json_schema", "constraint", "JSON schema that the text follows.",
+              aliases=("guided_json",), flags=("--json-schema", "-j")),
+    _sampling("regex", "constraint", "Regular expression that the whole text matches.",
+              aliases=("guided_regex",), flags=("--regex",)),
+    Parameter("request", "n", "request", "Branches of the prompt.", 1, None, 1, aliases=("n_cmpl",),
+              flags=("--n", "-n")),
+    Parameter("request", "priority", "request", "Who is served first.",
+              choices=tuple(p.name.lower() for p in Priority)),
+    Parameter("request", "logprobs", "request", "Log-probabilities of the chosen token and so many others.",
+              0, _INT32, 1, aliases=("n_probs", "top_logprobs"), flags=("--logprobs",)),
+    Parameter("request", "prompt_logprobs", "request", "The same for the tokens of the prompt.",
+              0, _INT32, 1),
+    Parameter("request", "heal", "request", "Let the first token complete the prompt's last word."),
+    Parameter("request", "add_bos", "request", "Begin the prompt as the model expects.",
+              aliases=("add_bos_token", "add_special_tokens")),
+    Parameter("request", "parse_special", "request", "Read special tokens written out in the prompt."),
+    Parameter("request", "overflow", "request", "When the prompt does not fit: refuse it, drop "
+              "its beginning, or let that slide out while writing.", choices=("error", "truncate", "shift")),
+    Parameter("request", "n_keep", "request", "Tokens at the start that overflow never drops; -1 is all.",
+              -1, _INT32, 1, flags=("--keep",)),
+)  # fmt: skip
+
+BY_NAME: dict[str, Parameter] = {name: p for p in PARAMETERS for name in (p.name, *p.aliases)}
+"""Every spelling that requests may use."""
+
+_OF_SAMPLING = {p.field: p for p in PARAMETERS if p.record == "sampling"}
+_MAX_BREAKERS = 64
+_MAX_ORDER = 32
+
+
+def validate(sampling: Sampling) -> None:
+    """Raise InvalidRequest naming the first field that cannot mean anything."""
+    for field, parameter in _OF_SAMPLING.items():
+        parameter.check(getattr(sampling, field))
+    if any(not text or "\0" in text for text in sampling.dry_sequence_breakers):
+        raise InvalidRequest("dry_sequence_breakers", "a breaker cannot be empty or hold a NUL character")
+    if len(sampling.dry_sequence_breakers) > _MAX_BREAKERS:
+        raise InvalidRequest("dry_sequence_breakers", f"at most {_MAX_BREAKERS} are possible")
+    if sampling.samplers is not None and len(sampling.samplers) > _MAX_ORDER:
+        raise InvalidRequest("samplers", f"at most {_MAX_ORDER} are possible")
+    given = [name for name in ("grammar", "json_schema", "regex") if getattr(sampling, name) is not None]
+    if len(given) > 1:
+        raise InvalidRequest(given[1], f"only one constraint is possible, and {given[0]} is given")
+
+
+SAMPLERS: Mapping[str, tuple[str, ...]] = {
+    "penalties": ("e",),
+    "dry": ("d",),
+    "top_n_sigma": ("s", "top-n-sigma"),
+    "top_k": ("k", "top-k"),
+    "typ_p": ("y", "typical_p", "typical-p", "typical", "typ-p", "typ"),
+    "top_p": ("p", "top-p", "nucleus"),
+    "min_p": ("m", "min-p"),
+    "xtc": ("x",),
+    "temperature": ("t", "temp"),
+    "infill": ("i",),
+    "adaptive_p": ("a", "adaptive-p"),
+}
+"""Samplers that have a place in an order; for each llama.cpp's letter and its other spellings."""
+
+_SPELLINGS = {spelling: name for name, others in SAMPLERS.items() for spelling in (name, *others)}
+_KOBOLD_ORDER: Mapping[int, tuple[str, ...]] = {
+    0: ("top_k",), 2: ("top_p", "min_p"), 4: ("typ_p",), 5: ("temperature",), 6: ("penalties",),
+}  # fmt: skip  # 1 is top-a and 3 tail-free, which are gone
+
+
+def sampler_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Canonical sampler names in the order given; unknown ones are skipped. A plain string is letters."""
+    return tuple(_SPELLINGS[name] for name in names if name in _SPELLINGS)
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """What clients still send and llama.cpp no longer has; ``neutral`` values ask for nothing."""
+
+    names: tuple[str, ...]
+    treatment: Literal["emulated", "ignored", "refused"]
+    why: str
+    neutral: tuple[Any, ...] = (0, None)
+
+
+GONE: tuple[Gone, ...] = (
+    Gone(("tfs_z", "tfs"), "ignored", "llama.cpp dropped it; min_p cuts the same tail", (1, None)),
+    Gone(("penalize_nl",), "ignored", "newlines are penalised like every token; logit_bias can favour them",
+         (True, None)),
+    Gone(("top_a",), "ignored", "top-a never was in llama.cpp; min_p also follows the likeliest token"),
+    Gone(("epsilon_cutoff", "eta_cutoff"), "ignored", "llama.cpp has no such cutoff; min_p does its work"),
+    Gone(("smoothing_factor", "smoothing_curve"), "ignored", "quadratic sampling is not in llama.cpp; "
+         "dynatemp_range comes near", (0, 1, None)),
+    Gone(("rep_pen_slope", "encoder_repetition_penalty"), "ignored", "only one repetition penalty exists, "
+         "repeat_penalty", (0, 1, None)),
+    Gone(("no_repeat_ngram_size",), "ignored", "DRY keeps phrases from repeating: dry_multiplier"),
+    Gone(("penalty_alpha", "guidance_scale", "cfg_scale", "negative_prompt"), "ignored",
+         "this needs a second evaluation of every token", (0, 1, "", None)),
+    Gone(("num_beams", "use_beam_search", "best_beams"), "refused",
+         "branches are sampled, not searched; ask for more of them with n", (0, 1, False, None)),
+    Gone(("do_sample",), "emulated", "false is temperature 0", (True, None)),
+    Gone(("dynatemp_low", "dynatemp_high", "min_temp", "max_temp"), "emulated",
+         "the middle is temperature, half the distance dynatemp_range"),
+    Gone(("temperature_last",), "emulated",
+         "temperature acts after truncation unless samplers says otherwise", (False, True, None)),
+    Gone(("sampler_order",), "emulated", "Kobold's numbers become names in samplers", ([], None)),
+)  # fmt: skip
+
+BY_GONE_NAME: dict[str, Gone] = {name: gone for gone in GONE for name in gone.names}
+
+
+def replace_gone(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What ``values`` of a request mean in parameters of today, and a sentence for each that is ignored.
+
+    Raises InvalidRequest for what cannot be had.
+    """
+    asked = {n: (g, v) for n, v in values.items() if (g := BY_GONE_NAME.get(n)) and v not in g.neutral}
+    notes: list[str] = []
+    for name, (gone, _) in asked.items():
+        if gone.treatment == "refused":
+            raise InvalidRequest(name, gone.why)
+        if gone.treatment == "ignored":
+            notes.append(f"{name} is ignored: {gone.why}")
+    changes: dict[str, Any] = {}
+    if "do_sample" in asked:
+        changes["temperature"] = 0.0
+    low = values.get("dynatemp_low", values.get("min_temp"))
+    high = values.get("dynatemp_high", values.get("max_temp"))
+    if low is not None and high is not None and high > low:
+        changes |= {"temperature": (low + high) / 2, "dynatemp_range": (high - low) / 2}
+    if "sampler_order" in asked:
+        order = values["sampler_order"]
+        changes["samplers"] = tuple(name for number in order for name in _KOBOLD_ORDER.get(number, ()))
+    return changes, notes

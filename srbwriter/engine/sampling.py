@@ -1,0 +1,350 @@
+"""Sampling → native sampler chains: one template per parameter set and model, one chain per branch.
+
+The order is llama.cpp's own (``common/common.h``): bias, penalties, DRY, top-n-sigma, top-k, typical, top-p,
+min-p, XTC, temperature, selector. Knows nothing of scheduling, text or grammars; constraints stay outside the
+chain because a chain in which a grammar rejects every candidate aborts the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .native import samplers as native
+from .native.library import library
+from .native.samplers import NEGATIVE_INFINITY, Sampler
+from .parameters import sampler_order, validate
+from .types import InvalidRequest, Sampling
+
+DEFAULT_ORDER = (
+    "penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "infill", "xtc", "temperature",
+)  # fmt: skip
+_UNTRUNCATED = frozenset({"penalties", "dry", "infill", "temperature"})  # what greedy and mirostat keep
+
+PREFILTER = 4096
+"""Candidates that sorting samplers get to see of a large vocabulary when nothing truncates before them.
+
+Sorting 128k candidates costs 7 to 20 ms a token, the 4096 best 0.4 ms. The tokens beyond weigh next to
+nothing in a trained model; an explicit ``samplers`` order is not touched.
+"""
+_LARGE_VOCABULARY = 4 * PREFILTER
+_SORTING = frozenset({"typ_p", "top_p", "xtc", "dynatemp", "mirostat"})
+_TRUNCATING = frozenset({"top_k", "min_p", "top_p", "typ_p", "infill"})
+
+_INFILL_CANDIDATES = 64  # infill compares all candidates pairwise
+_INFILL_PIECE = 512  # bytes; its buffer does not grow, a longer piece ends the process
+_GREEDY_BELOW = 1e-6  # dividing logits by less overflows to infinity
+_TYPICAL_FLOOR = 1e-30  # a candidate of probability 0 makes typical's entropy NaN
+_MIROSTAT_M = 100  # tokens mirostat 1 estimates from; llama.cpp's constant
+_WHOLE_CONTEXT = 131072  # tokens of history at most; a ring buffer of this size is copied per branch
+_MASK64 = 0xFFFFFFFFFFFFFFFF
+
+
+class SamplerModel(Protocol):
+    """What samplers need to know of a model."""
+
+    @property
+    def vocab(self) -> int: ...  # llama_vocab *
+    @property
+    def n_vocab(self) -> int: ...
+    @property
+    def n_ctx_train(self) -> int: ...
+    @property
+    def eog(self) -> frozenset[int]: ...
+    @property
+    def suppress(self) -> tuple[int, ...]: ...  # never sampled
+    @property
+    def special_pieces(self) -> Sequence[bytes]: ...  # text of every token, control tokens written out
+
+
+def derive_seed(seed: int, k: int) -> int:
+    """The k-th seed that follows from ``seed``, for one sampler; never 0xFFFFFFFF, llama.cpp's "random".
+
+    SplitMix64 (Steele, Lea and Flood, 2014), so that neighbouring seeds give unrelated streams.
+    """
+    z = (seed + (k + 1) * 0x9E3779B97F4A7C15) & _MASK64
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK64
+    return (z ^ (z >> 31)) & 0xFFFFFFFE
+
+
+class Chain:
+    """The sampler of one branch. ``pointer`` goes to ``llama_sampler_sample``, which also accepts."""
+
+    __slots__ = ("_n_vocab", "_remembers", "pointer")
+
+    def __init__(self, pointer: Sampler, n_vocab: int, remembers: bool) -> None:
+        self.pointer = pointer
+        self._n_vocab = n_vocab
+        self._remembers = remembers
+
+    def pick(self, logits: NDArray[np.float32]) -> int:
+        """Sample from a row of logits, which stays as it is; :meth:`accept` the token afterwards.
+
+        Tokens at minus infinity are not chosen while another is left; when the samplers leave nothing,
+        the likeliest token of the row is taken.
+        """
+        token = native.candidates(self._n_vocab).pick(self.pointer, logits)
+        return token if token >= 0 else int(np.argmax(np.nan_to_num(logits, nan=NEGATIVE_INFINITY)))
+
+    def accept(self, token: int) -> None:
+        """Remember a token that was picked or typed; not one from ``llama_sampler_sample``."""
+        if self._remembers:
+            library().llama_sampler_accept(self.pointer, token)
+
+    def close(self) -> None:
+        """Free the native chain; closing twice does nothing."""
+        pointer, self.pointer = self.pointer, None
+        if pointer:
+            native.free(pointer)
+
+
+@dataclass(slots=True)
+class _Stage:
+    """A place in the chain: made afresh from a seed, or cloned from a prototype that has a history."""
+
+    name: str
+    make: Callable[[int], Sampler]
+    prototype: Sampler = None
+
+
+class SamplerTemplate:
+    """Chains for any number of branches that sample alike; made once, since DRY's scan takes long.
+
+    Raises InvalidRequest for values outside their ranges and for what the model cannot do.
+    """
+
+    def __init__(self, sampling: Sampling, model: SamplerModel) -> None:
+        validate(sampling)
+        if sampling.infill or "infill" in sampler_order(sampling.samplers or ()):
+            _check_infill(model)
+        self.sampling = sampling
+        self._model = model
+        self._stages: list[_Stage] = []
+        try:
+            self._stages += self._members()
+            self._selector = _selector(sampling, model)
+        except BaseException:
+            self.close()
+            raise
+        self.history = any(stage.prototype for stage in self._stages)
+        self._remembers = self.history or self._selector.name == "adaptive_p"
+
+    def history_length(self, n_ctx: int) -> int:
+        """How many tokens before the next one matter, in a context of ``n_ctx``."""
+        if not self.history:
+            return 0
+        names = {stage.name for stage in self._stages if stage.prototype}
+        lengths = {"penalties": self.sampling.repeat_last_n, "dry": self.sampling.dry_penalty_last_n}
+        return max(min(n_ctx, _WHOLE_CONTEXT) if n < 0 else n for name, n in lengths.items() if name in names)
+
+    def prime(self, ids: Sequence[int]) -> None:
+        """Make ``ids``, the end of the prompt, the history that every chain begins with."""
+        for stage in self._stages:
+            if stage.prototype:
+                native.reset(stage.prototype)
+                native.accept_all(stage.prototype, ids)
+
+    def new(self, seed: int, ids: Sequence[int] = ()) -> Chain:
+        """A chain of its own for one branch, that has seen the primed history and ``ids``.
+
+        Equal seeds choose equally. Seeded samplers are made afresh, as a clone would repeat its twin.
+        """
+        members: list[Sampler] = []
+        try:
+            for k, stage in enumerate(self._stages):
+                if stage.prototype:
+                    members.append(native.clone(stage.prototype))
+                    native.accept_all(members[-1], ids)
+                else:
+                    members.append(stage.make(derive_seed(seed, k + 1)))
+            selector = self._selector.make(derive_seed(seed, 0))
+        except BaseException:
+            for sampler in members:
+                native.free(sampler)
+            raise
+        return Chain(native.join(members, selector), self._model.n_vocab, self._remembers)
+
+    def close(self) -> None:
+        """Free the prototypes; chains made from them live on. Closing twice does nothing."""
+        for stage in self._stages:
+            if stage.prototype:
+                native.free(stage.prototype)
+        self._stages = []
+
+    def _members(self) -> list[_Stage]:
+        """The stages before the selector; those that do nothing are left out."""
+        sampling, model = self.sampling, self._model
+        names = _names(sampling)
+        stages = [_logit_bias(sampling, model), *(_BUILDERS[name](sampling, model) for name in names)]
+        members = [stage for group in stages for stage in group]
+        if sampling.samplers is None and model.n_vocab >= _LARGE_VOCABULARY:
+            members = _prefiltered(members, sampling.mirostat > 0 and sampling.temperature > _GREEDY_BELOW)
+        return members
+
+
+def _names(sampling: Sampling) -> Sequence[str]:
+    if sampling.samplers is not None:
+        return sampler_order(sampling.samplers)
+    if sampling.mirostat or sampling.temperature <= _GREEDY_BELOW:
+        return [name for name in DEFAULT_ORDER if name in _UNTRUNCATED]
+    return DEFAULT_ORDER
+
+
+def _prefiltered(members: list[_Stage], mirostat: bool) -> list[_Stage]:
+    """Put a top-k before the first sampler that would sort the whole vocabulary."""
+    cheap = partial(native.make, "top_k", PREFILTER)
+    for i, stage in enumerate(members):
+        if stage.name in _SORTING:
+            return [*members[:i], _Stage("top_k", lambda _: cheap()), *members[i:]]
+        if stage.name in _TRUNCATING:
+            return members
+    return [*members, _Stage("top_k", lambda _: cheap())] if mirostat else members
+
+
+def _stage(name: str, sampler: str, *args: object) -> _Stage:
+    return _Stage(name, lambda _: native.make(sampler, *args))
+
+
+def _seeded(name: str, sampler: str, *args: object) -> _Stage:
+    return _Stage(name, lambda seed: native.make(sampler, *args, seed))
+
+
+def _remembering(name: str, prototype: Sampler) -> _Stage:
+    return _Stage(name, lambda _: native.clone(prototype), prototype)
+
+
+def _whole(last_n: int, model: SamplerModel) -> int:
+    return min(model.n_ctx_train or _WHOLE_CONTEXT, _WHOLE_CONTEXT) if last_n < 0 else last_n
+
+
+def _logit_bias(s: Sampling, model: SamplerModel) -> list[_Stage]:
+    biases = dict.fromkeys(model.suppress, NEGATIVE_INFINITY)
+    for token, bias in s.logit_bias:
+        if not 0 <= token < model.n_vocab:
+            raise InvalidRequest("logit_bias", f"token id {token} is not in 0 … {model.n_vocab - 1}")
+        biases[token] = biases.get(token, 0.0) + bias
+    if not biases:
+        return []
+    if sum(bias == NEGATIVE_INFINITY for bias in biases.values()) >= model.n_vocab:
+        raise InvalidRequest("logit_bias", "no token is left to choose from")
+    pairs = tuple(biases.items())
+    return [_Stage("logit_bias", lambda _: native.make_logit_bias(model.n_vocab, pairs))]
+
+
+def _penalties(s: Sampling, model: SamplerModel) -> list[_Stage]:
+    neutral = s.repeat_penalty == 1.0 and s.frequency_penalty == 0.0 and s.presence_penalty == 0.0
+    if neutral or s.repeat_last_n == 0:
+        return []
+    last_n = _whole(s.repeat_last_n, model)
+    strengths = (s.repeat_penalty, s.frequency_penalty, s.presence_penalty)
+    return [_remembering("penalties", native.make("penalties", model.n_vocab, last_n, *strengths))]
+
+
+def _dry(s: Sampling, model: SamplerModel) -> list[_Stage]:
+    if s.dry_multiplier == 0.0 or s.dry_penalty_last_n == 0:
+        return []
+    last_n = _whole(s.dry_penalty_last_n, model)
+    breakers = s.dry_sequence_breakers
+    prototype = native.make_dry(
+        model.vocab, s.dry_multiplier, s.dry_base, s.dry_allowed_length, last_n, breakers
+    )
+    return [_remembering("dry", prototype)]
+
+
+def _top_n_sigma(s: Sampling, _: SamplerModel) -> list[_Stage]:
+    return [_stage("top_n_sigma", "top_n_sigma", s.top_n_sigma)] if s.top_n_sigma > 0 else []
+
+
+def _top_k(s: Sampling, _: SamplerModel) -> list[_Stage]:
+    return [_stage("top_k", "top_k", s.top_k)] if s.top_k > 0 else []
+
+
+def _typical(s: Sampling, _: SamplerModel) -> list[_Stage]:
+    if s.typical_p >= 1.0:
+        return []
+    floor = _stage("floor", "min_p", _TYPICAL_FLOOR, 0)
+    return [floor, _stage("typ_p", "typical", s.typical_p, s.min_keep)]
+
+
+def _top_p(s: Sampling, _: SamplerModel) -> list[_Stage]:
+    return [_stage("top_p", "top_p", s.top_p, s.min_keep)] if s.top_p < 1.0 else []
+
+
+def _min_p(s: Sampling, _: SamplerModel) -> list[_Stage]:
+    return [_stage("min_p", "min_p", s.min_p, s.min_keep)] if s.min_p > 0 else []
+
+
+def _xtc(s: Sampling, _: SamplerModel) -> list[_Stage]:
+    active = s.xtc_probability > 0 and s.xtc_threshold <= 0.5
+    return [_seeded("xtc", "xtc", s.xtc_probability, s.xtc_threshold, s.min_keep)] if active else []
+
+
+def _temperature(s: Sampling, _: SamplerModel) -> list[_Stage]:
+    if s.temperature <= _GREEDY_BELOW:
+        return []  # the selector is greedy
+    if s.dynatemp_range > 0:
+        return [_stage("dynatemp", "temp_ext", s.temperature, s.dynatemp_range, s.dynatemp_exponent)]
+    return [_stage("temperature", "temp", s.temperature)] if s.temperature != 1.0 else []
+
+
+def _infill(s: Sampling, model: SamplerModel) -> list[_Stage]:
+    if not s.infill and s.samplers is None:
+        return []
+    return [_stage("top_k", "top_k", _INFILL_CANDIDATES), _stage("infill", "infill", model.vocab)]
+
+
+def _check_infill(model: SamplerModel) -> None:
+    lib = library()
+    if lib.llama_vocab_eot(model.vocab) < 0 and lib.llama_vocab_eos(model.vocab) < 0:
+        raise InvalidRequest("infill", "this model has no token that ends a text")
+    if max(map(len, model.special_pieces)) > _INFILL_PIECE:
+        raise InvalidRequest("infill", f"this model has tokens of more than {_INFILL_PIECE} bytes")
+
+
+def _nothing(_: Sampling, __: SamplerModel) -> list[_Stage]:
+    return []
+
+
+_BUILDERS: dict[str, Callable[[Sampling, SamplerModel], list[_Stage]]] = {
+    "penalties": _penalties,
+    "dry": _dry,
+    "top_n_sigma": _top_n_sigma,
+    "top_k": _top_k,
+    "typ_p": _typical,
+    "top_p": _top_p,
+    "min_p": _min_p,
+    "xtc": _xtc,
+    "temperature": _temperature,
+    "infill": _infill,
+    "adaptive_p": _nothing,  # a selector: it stands last whatever the order says
+}
+
+
+def _selector(s: Sampling, model: SamplerModel) -> _Stage:
+    if s.temperature <= _GREEDY_BELOW:
+        return _stage("greedy", "greedy")
+    if s.mirostat == 1:
+        return _Stage(
+            "mirostat",
+            lambda seed: native.make(
+                "mirostat", model.n_vocab, seed, s.mirostat_tau, s.mirostat_eta, _MIROSTAT_M
+            ),
+        )
+    if s.mirostat == 2:
+        return _Stage(
+            "mirostat", lambda seed: native.make("mirostat_v2", seed, s.mirostat_tau, s.mirostat_eta)
+        )
+    if s.adaptive_target >= 0:
+        return _seeded("adaptive_p", "adaptive_p", s.adaptive_target, s.adaptive_decay)
+    return _seeded("dist", "dist")
+
+
+def without_seed(sampling: Sampling) -> Sampling:
+    """The key under which branches that differ only by seed share a template."""
+    return replace(sampling, seed=None)
