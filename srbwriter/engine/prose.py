@@ -1,0 +1,263 @@
+"""Where lines, sentences, paragraphs and words end, decided one character at a time.
+
+The scanners never look at a character twice, so that a branch may be watched while it is written;
+the helpers run the same scanners over a whole text. Must never know tokens, requests or a story.
+
+The sentence rule: one or more of ``. ! ? …`` with the closing quotes and brackets behind them ends
+a sentence when whitespace follows. It does not end one
+
+* after a title or common abbreviation, or a single capital other than ``I`` (an initial), unless
+  the line ends there too;
+* after an ellipsis, a closing quote or bracket, or a dotted word such as ``p.m.``, when the next
+  word begins in lower case (``"Wait!" she said``), unless the line ends first.
+
+``。 ！ ？`` need no whitespace behind them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Protocol
+
+ABBREVIATIONS = frozenset(
+    "Mr Mrs Ms Mx Messrs Dr Prof Rev Hon Fr Sr Jr St Mt Mme Mlle Capt Cmdr Col Cpl Gen Gov Lt Maj Sgt Pvt "
+    "Adm Sen Rep Pres etc e.g i.e eg ie cf vs viz ca approx".split()
+)
+"""Words whose full stop does not end a sentence. Those that are everyday words too are left out."""
+
+_WIDE_ENDERS = "。！？｡"
+_ENDERS = ".!?…‽؟۔।॥" + _WIDE_ENDERS
+_CLOSERS = "\"'”’»›)]}*_」』）】〉》〕］｝"
+_BLANK = " \t\r"  # what a blank line may hold
+_TAIL = 16  # characters remembered before a full stop; longer than any abbreviation
+
+_ENDER = re.compile(f"[{re.escape(_ENDERS)}]")
+_LAST_WORD = re.compile(r"[^\W\d_]+(?:\.[^\W\d_]+)*\Z")
+_IDEOGRAPHIC = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_WORD = re.compile(rf"\s*(?:[{_IDEOGRAPHIC}]|[^\s{_IDEOGRAPHIC}]+)")
+
+
+class Scanner(Protocol):
+    """Follows a text as it grows and says where units of it end.
+
+    ``position`` is the number of characters before the first one fed; ``inside`` says that they
+    belong to a unit that has begun.
+    """
+
+    held: int
+    """Characters at the end of what was fed that an end yet to be decided may cut off."""
+
+    def feed(self, text: str) -> Sequence[int]:
+        """Go on by ``text``; positions in the whole text at which units are now known to end."""
+        ...
+
+    def mark(self) -> None:
+        """Only units that hold a character after this one, whitespace aside, end from now on."""
+        ...
+
+
+class LineScanner:
+    """Lines end before ``\\n``; those with nothing but whitespace do not count."""
+
+    def __init__(self, position: int = 0, inside: bool = False) -> None:
+        self.held = 0
+        self._position = position
+        self._inside = inside
+
+    def feed(self, text: str) -> Sequence[int]:
+        ends: list[int] = []
+        start = 0
+        while (stop := text.find("\n", start)) >= 0:
+            if self._inside or not _blank(text, start, stop):
+                ends.append(self._position + stop)
+            self._inside = False
+            start = stop + 1
+        self._inside = self._inside or not _blank(text, start, len(text))
+        self._position += len(text)
+        return ends
+
+    def mark(self) -> None:
+        self._inside = False
+
+
+class ParagraphScanner:
+    """Paragraphs end before a blank line, that is before ``\\n``, spaces or tabs if any, ``\\n``."""
+
+    def __init__(self, position: int = 0, inside: bool = False) -> None:
+        self.held = 0
+        self._position = position
+        self._inside = inside
+        self._end = -1  # of the paragraph, if only blanks follow up to the next line break
+
+    def feed(self, text: str) -> Sequence[int]:
+        if self._end < 0 and "\n" not in text:
+            self._inside = self._inside or not _blank(text, 0, len(text))
+            self._position += len(text)
+            return ()
+        ends: list[int] = []
+        for i, char in enumerate(text, self._position):
+            if char == "\n":
+                if self._end >= 0:
+                    ends.append(self._end)
+                    self._end, self._inside = -1, False
+                elif self._inside:
+                    self._end = i
+            elif char not in _BLANK:
+                self._end = -1
+                self._inside = self._inside or not char.isspace()
+        self._position += len(text)
+        self.held = self._position - self._end if self._end >= 0 else 0
+        return ends
+
+    def mark(self) -> None:
+        self._end, self._inside = -1, False
+        self.held = 0
+
+    def final(self) -> int | None:
+        """The end of a paragraph that nothing follows; None when none has begun."""
+        if not self._inside:
+            return None
+        return self._end if self._end >= 0 else self._position
+
+
+class _State(IntEnum):
+    BODY = 0  # in a sentence, or before one
+    CLOSING = 1  # behind its full stop
+    AFTER = 2  # in whitespace behind an end that the next word decides
+
+
+class SentenceScanner:
+    """Sentences by the rule at the top of this module; their closing quotes belong to them."""
+
+    def __init__(self, position: int = 0) -> None:
+        self._state = _State.BODY
+        self._tail = ""
+        self._end = self._floor = -1
+        self._word = ""  # before the enders
+        self._enders, self._last = 0, ""
+        self._wide = self._trailing = self._closed = False
+        self._position = position
+        self.held = 0
+
+    def feed(self, text: str) -> Sequence[int]:
+        ends: list[int] = []
+        if self._state is not _State.BODY or _ENDER.search(text):
+            self._scan(text, ends)
+        self._position += len(text)
+        self._tail = text[-_TAIL:] if len(text) >= _TAIL else (self._tail + text)[-_TAIL:]
+        return ends
+
+    def mark(self) -> None:
+        self._floor = self._position
+        self.held = 0
+
+    def final(self) -> int | None:
+        """The end of a sentence that nothing follows; None when its full stop is missing."""
+        if self._state is _State.BODY or (self._state is _State.CLOSING and self._abbreviated()):
+            return None
+        return self._end
+
+    def _scan(self, text: str, ends: list[int]) -> None:
+        i = 0
+        while i < len(text):
+            if self._state is _State.AFTER:
+                self._weigh(text[i], ends)
+            elif self._state is _State.CLOSING:
+                self._close(text[i], self._position + i + 1, ends)
+            if self._state is _State.BODY:
+                found = _ENDER.search(text, i)
+                if found is None:
+                    return
+                i = found.start()
+                self._open(text, i)
+            i += 1
+
+    def _open(self, text: str, i: int) -> None:
+        """The ender at ``i`` may end the sentence."""
+        word = _LAST_WORD.search(text[i - _TAIL : i] if i >= _TAIL else self._tail + text[:i])
+        self._word = word[0] if word else ""
+        self._enders, self._last = 0, ""
+        self._wide = self._trailing = self._closed = False
+        self._state = _State.CLOSING
+        self._add(text[i], self._position + i + 1)
+
+    def _add(self, ender: str, end: int) -> None:
+        """One more of ``. ! ?``, up to ``end``."""
+        self._trailing = self._trailing or ender == "…" or (ender == "." and self._last == ".")
+        self._wide = self._wide or ender in _WIDE_ENDERS
+        self._last, self._end = ender, end
+        self._enders += 1
+
+    def _close(self, char: str, end: int, ends: list[int]) -> None:
+        """``char``, which ends at ``end``, stands behind an ender."""
+        if char in _ENDERS:
+            self._add(char, end)
+        elif char in _CLOSERS:
+            self._closed, self._end = True, end
+        elif char == "\n" or self._wide:
+            self._finish(ends)
+        elif not char.isspace() or self._abbreviated():
+            self._state = _State.BODY
+        elif self._closed or self._trailing or "." in self._word:
+            self._state, self.held = _State.AFTER, 1
+        else:
+            self._finish(ends)
+
+    def _weigh(self, char: str, ends: list[int]) -> None:
+        """``char`` follows an end and whitespace."""
+        if char == "\n" or not (char.isspace() or char.islower()):
+            self._finish(ends)
+        elif char.islower():
+            self._state, self.held = _State.BODY, 0
+        else:
+            self.held += 1
+
+    def _finish(self, ends: list[int]) -> None:
+        self._state, self.held = _State.BODY, 0
+        if self._end > self._floor:
+            ends.append(self._end)
+
+    def _abbreviated(self) -> bool:
+        """A lone full stop belongs to the word before it."""
+        if self._enders != 1 or self._closed or self._last != ".":
+            return False
+        initial = self._word[-1:].isupper() and self._word[-2:-1] in ("", ".") and self._word != "I"
+        return initial or self._word in ABBREVIATIONS
+
+
+def sentence_ends(text: str) -> list[int]:
+    """Positions at which sentences of ``text`` end; its own end counts when a full stop is there."""
+    scanner = SentenceScanner()
+    ends = list(scanner.feed(text))
+    final = scanner.final()
+    return ends if final is None else [*ends, final]
+
+
+def paragraph_ends(text: str) -> list[int]:
+    """Positions at which paragraphs of ``text`` end; the last one ends with its last word."""
+    scanner = ParagraphScanner()
+    ends = list(scanner.feed(text.rstrip()))
+    final = scanner.final()
+    return ends if final is None else [*ends, final]
+
+
+def word_ends(text: str) -> list[int]:
+    """Positions at which words of ``text`` end; Chinese and Japanese characters are words."""
+    return [found.end() for found in _WORD.finditer(text)]
+
+
+def last_sentence_start(text: str, sentences: int) -> int:
+    """Where to cut ``text`` to drop its last ``sentences``; an unfinished one counts.
+
+    The whitespace before the dropped sentences goes too. 0 when there are no more than that.
+    """
+    ends = sentence_ends(text)
+    if not text[ends[-1] if ends else 0 :].strip():
+        ends = ends[:-1]
+    return ends[-sentences] if 0 < sentences <= len(ends) else (0 if sentences > 0 else len(text))
+
+
+def _blank(text: str, start: int, stop: int) -> bool:
+    return not text[start:stop].strip()

@@ -1,0 +1,209 @@
+"""From tokens to text, branch by branch: UTF-8 across tokens, stop strings, stops at boundaries.
+
+Runs once per branch and decode step, so that the usual token (whole characters, no rule) costs
+one look-up. Must never know the model, sampling or who reads the text.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .prose import LineScanner, ParagraphScanner, Scanner, SentenceScanner
+from .types import Boundary, FinishReason, Stop
+
+_CONTEXT = 64  # characters of earlier text that a sentence scanner is given
+
+_new_decoder = codecs.getincrementaldecoder("utf-8")
+
+
+class Pieces:
+    """What every token of a vocabulary writes; built once per model.
+
+    ``text[i]`` is None where the bytes of token ``i`` are not whole UTF-8 characters.
+    """
+
+    def __init__(self, pieces: Sequence[bytes]) -> None:
+        self.bytes: list[bytes] = list(pieces)
+        self.text: list[str | None] = [_whole(piece) for piece in self.bytes]
+
+
+class Hit(NamedTuple):
+    """A rule ended the branch: ``keep`` characters of its decoded text stay."""
+
+    reason: FinishReason
+    keep: int
+    stop_text: str | None
+
+
+class _Rules:
+    """A :class:`Stop` made ready for checking."""
+
+    def __init__(self, stop: Stop) -> None:
+        strings = sorted({text for text in stop.strings if text}, key=len, reverse=True)
+        self.strings = tuple(strings)
+        # Alternatives are tried in order at each position: earliest match, then longest.
+        self.match = re.compile("|".join(map(re.escape, strings))) if strings else None
+        self.first = re.compile("|".join(sorted({re.escape(s[0]) for s in strings}))) if strings else None
+        self.longest = len(strings[0]) if strings else 0
+        self.include = stop.include_string
+        self.after_any = tuple(text for text in stop.after_any if text)
+        self.after_from = max(stop.after_min_tokens + 1, stop.min_tokens)
+        self.boundary: Boundary | None = stop.boundary
+        self.boundary_from = stop.min_tokens
+        self.plain = not (strings or self.after_any or self.boundary)
+
+
+class BranchText:
+    """The text of one branch, fed token by token.
+
+    Publishing never takes back: text that a stop string or boundary may still cut off is held
+    until that is decided. Matches lie wholly in text the model wrote after the last ``restart``
+    or ``typed``, and no boundary falls before the first character there that is not whitespace.
+    """
+
+    __slots__ = (
+        "_decoder", "_floor", "_held", "_partial", "_plain", "_rules", "_scanner", "_text", "_vocabulary",
+        "decoded", "tokens",
+    )  # fmt: skip
+
+    def __init__(self, pieces: Pieces, stop: Stop) -> None:
+        self._vocabulary = pieces
+        self._text = pieces.text
+        self._decoder = _new_decoder("replace")
+        self._rules: _Rules = _Rules(stop)
+        self.restart("")
+
+    @property
+    def published(self) -> int:
+        """Characters published so far."""
+        return self.decoded - len(self._held)
+
+    def restart(self, text: str, tokens: int = 0) -> None:
+        """As if exactly ``text`` had been decoded and published, by ``tokens`` tokens."""
+        self._decoder.reset()
+        self._partial = False
+        self.tokens = tokens  # fed so far; what min_tokens and after_min_tokens count
+        self.decoded = self._floor = len(text)  # characters, those held back included
+        self._held = ""
+        self._plain = self._rules.plain
+        before = text[-_CONTEXT:]
+        self._scanner = _scanner(self._rules.boundary, self.decoded - len(before))
+        if self._scanner is not None:
+            self._scanner.feed(before)
+            self._scanner.mark()
+
+    def set_stop(self, stop: Stop) -> None:
+        """Other rules from the next token on; the text so far counts as begun."""
+        rules = _Rules(stop)
+        if rules.boundary != self._rules.boundary:
+            self._scanner = _scanner(rules.boundary, self.published, self.decoded > self._floor)
+            if self._scanner is not None:
+                self._scanner.feed(self._held)
+        self._rules = rules
+        self._plain = rules.plain and not self._held
+
+    def typed(self, text: str) -> str:
+        """The writer goes on with ``text``: no rule looks at it. Returns what is to be published."""
+        broken = self._flush() + text
+        self.decoded += len(text)
+        self._floor = self.decoded
+        if self._scanner is not None:
+            self._scanner.feed(broken)
+            self._scanner.mark()
+        rest, self._held = self._held + broken, ""
+        return rest
+
+    def feed(self, token: int) -> tuple[str, Hit | None]:
+        """One token more: text that may be published now, and the rule that ended the branch.
+
+        Of several rules that end it with this token, the one that keeps least does. After a hit
+        the text published in all is exactly the first ``keep`` characters decoded; only
+        ``restart`` may follow it. Raises IndexError for a token outside the vocabulary.
+        """
+        self.tokens += 1
+        text = self._text[token]
+        if text is None or self._partial:
+            text = self._decoder.decode(self._vocabulary.bytes[token])
+            self._partial = bool(self._decoder.getstate()[0])
+        self.decoded += len(text)
+        return (text, None) if self._plain else self._check(text)
+
+    def finish(self) -> str:
+        """The branch ended without a hit: what was held back, a broken character as U+FFFD."""
+        rest, self._held = self._held + self._flush(), ""
+        if self._scanner is not None:
+            self._scanner.mark()
+        return rest
+
+    def _flush(self) -> str:
+        """What is left of a broken character."""
+        broken = self._decoder.decode(b"", True)
+        self._decoder.reset()
+        self._partial = False
+        self.decoded += len(broken)
+        return broken
+
+    def _check(self, text: str) -> tuple[str, Hit | None]:
+        rules = self._rules
+        window = self._held + text
+        published = self.decoded - len(window)
+        hit, hold = self._find(window, published) if rules.first is not None else (None, 0)
+        scanner = self._scanner
+        if scanner is not None:
+            ends = scanner.feed(text)
+            hold = max(hold, scanner.held)
+            if ends and self.tokens >= rules.boundary_from and (hit is None or ends[0] < hit.keep):
+                hit = Hit(FinishReason(rules.boundary), ends[0], None)
+        if hit is None and rules.after_any and self.tokens >= rules.after_from:
+            hit = self._ends_token(text)
+        if hit is not None:
+            self._held = ""
+            return window[: hit.keep - published], hit
+        cut = len(window) - hold
+        self._held = window[cut:]
+        self._plain = rules.plain
+        return window[:cut], None
+
+    def _find(self, window: str, published: int) -> tuple[Hit | None, int]:
+        """A stop string in ``window``, or how much of its end may be the start of one."""
+        rules = self._rules
+        assert rules.first is not None and rules.match is not None
+        if rules.first.search(window) is None:
+            return None, 0
+        found = rules.match.search(window)
+        if found is not None:
+            keep = published + (found.end() if rules.include else found.start())
+            return Hit(FinishReason.STOP, keep, found[0]), 0
+        for start in rules.first.finditer(window, max(0, len(window) - rules.longest + 1)):
+            end = window[start.start() :]
+            if any(string.startswith(end) for string in rules.strings):
+                return None, len(end)
+        return None, 0
+
+    def _ends_token(self, text: str) -> Hit | None:
+        for string in self._rules.after_any:
+            if string in text:
+                return Hit(FinishReason.STOP, self.decoded, string)
+        return None
+
+
+def _scanner(boundary: Boundary | None, position: int, inside: bool = False) -> Scanner | None:
+    match boundary:
+        case None:
+            return None
+        case "line":
+            return LineScanner(position, inside)
+        case "paragraph":
+            return ParagraphScanner(position, inside)
+        case "sentence":
+            return SentenceScanner(position)
+
+
+def _whole(piece: bytes) -> str | None:
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return None
