@@ -1,0 +1,27 @@
+"""The terminal app, a thin face on a Session. The only room that imports Textual, and only when it is run.
+
+It translates keys into verbs of the session and paints what branches publish. It must never touch the
+engine's insides, the store or the server.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from srbwriter.config import Settings
+
+__all__ = ["run"]
+
+
+def run(settings: Settings, story: Path | None = None) -> int:
+    """Open the workbench in this terminal until the writer leaves; returns the exit code.
+
+    Args:
+        settings: what holds in this run.
+        story: the story to open; None is the one left last, or a new one.
+    """
+    from srbwriter.tui.start import open_workbench
+
+    return open_workbench(settings, story)

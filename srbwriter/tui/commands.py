@@ -1,0 +1,137 @@
+"""The table of commands: the one place where a command of the workbench is written down.
+
+Bindings, command palette, key line, help, the leader's menu and the page of keys in the documentation are
+all made from these rows. A row says what and with which keys; the handler of the same name stands in
+``srbwriter.tui.verbs``. Pure data: this module must never import Textual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command. Keys are comma-separated names as Textual spells them.
+
+    ``keys`` work while a pane has the focus, and behind the leader everywhere; ``anywhere`` work with any
+    focus, so they are never characters. ``hint`` is the label on the key line; a command without one is not
+    shown there. ``vim`` replaces ``keys`` in the vim keymap. A ``numbered`` command has one key for each
+    digit and is told which.
+    """
+
+    id: str
+    group: str
+    title: str
+    help: str
+    keys: str = ""
+    anywhere: str = ""
+    hint: str = ""
+    vim: str = ""
+    numbered: bool = False
+
+
+LEADER = "ctrl+g"
+DIGITS = "1,2,3,4,5,6,7,8,9"
+
+_BRANCH = "This branch"
+_ALL = "All branches"
+_TAKE = "Taking a part"
+_STORY = "Story"
+_VIEW = "View"
+_PROGRAM = "Program"
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("pick_number", _BRANCH, "Pick a branch by number",
+            "Append branch 1 to 9 to the story; new ones go on from there.",
+            DIGITS, hint="pick", numbered=True),
+    Command("pick", _BRANCH, "Pick this branch",
+            "Append the branch to the story, up to the taking cursor if one is set.", "enter",
+            hint="pick this"),
+    Command("reroll", _BRANCH, "Re-roll this branch",
+            "Write it again from the start with a new seed; the others go on.", "r", hint="re-roll"),
+    Command("kill", _BRANCH, "Kill this branch",
+            "End it and give its memory back.", "k", hint="kill", vim="x"),
+    Command("stop", _BRANCH, "Stop this branch", "End it here and keep its text.", "s", hint="stop"),
+    Command("pause", _BRANCH, "Pause or resume this branch",
+            "Hold the branch still, or let it go on.", "space", hint="pause"),
+    Command("extend", _BRANCH, "Extend this branch",
+            "Let a finished branch go on from where it ended.", "e", hint="extend"),
+    Command("rewind", _BRANCH, "Rewind one sentence",
+            "Drop the branch's last sentence and write on from there with a new seed.", "backspace",
+            hint="rewind"),
+
+    Command("take_word", _TAKE, "Take a word more", "Move the taking cursor to the next word's end.", "w"),
+    Command("untake_word", _TAKE, "Take a word less", "Move the taking cursor back one word.", "W"),
+    Command("take_sentence", _TAKE, "Take a sentence more",
+            "Move the taking cursor to the sentence's end.", "d"),
+    Command("untake_sentence", _TAKE, "Take a sentence less",
+            "Move the taking cursor back one sentence.", "D"),
+    Command("take_paragraph", _TAKE, "Take a paragraph more",
+            "Move the taking cursor to the paragraph's end.", "f"),
+    Command("untake_paragraph", _TAKE, "Take a paragraph less",
+            "Move the taking cursor back one paragraph.", "F"),
+
+    Command("generate", _ALL, "Write new branches",
+            "Write N branches from where the story stands.", "g", "ctrl+n", hint="write"),
+    Command("stop_all", _ALL, "Stop, or step back",
+            "Stop all branches; if none is being written, go back to the story.",
+            anywhere="escape", hint="stop"),
+    Command("reroll_all", _ALL, "Re-roll all branches",
+            "Write all but the locked ones again with new seeds.", "R"),
+    Command("more", _ALL, "A branch more",
+            "Add a branch, also while others are being written.", "plus,equals_sign", hint="more"),
+    Command("fewer", _ALL, "A branch fewer",
+            "End the last branch, and write one fewer from now on.", "minus", hint="fewer"),
+    Command("next_page", _ALL, "Next page of branches",
+            "Show the branches that did not fit.", "right_square_bracket"),
+    Command("previous_page", _ALL, "Previous page of branches", "Go back a page.", "left_square_bracket"),
+
+    Command("undo", _STORY, "Undo",
+            "Take back the last change to the story: a pick or your own words.", "u", "ctrl+z", hint="undo"),
+    Command("redo", _STORY, "Redo", "Do again what was undone.", "U", "ctrl+y"),
+
+    Command("switch", _VIEW, "Story or branches",
+            "Move between the story and the branches.", anywhere="tab", hint="story/branches"),
+    Command("left", _VIEW, "Branch to the left", "Go to the branch to the left.", "left", vim="h,left"),
+    Command("right", _VIEW, "Branch to the right", "Go to the branch to the right.", "right", vim="l,right"),
+    Command("up", _VIEW, "Branch above", "Go to the branch above.", "up", vim="k,up"),
+    Command("down", _VIEW, "Branch below", "Go to the branch below.", "down", vim="j,down"),
+    Command("read_on", _VIEW, "Read on in this branch", "Scroll the branch a page down.", "pagedown"),
+    Command("read_back", _VIEW, "Read back in this branch",
+            "Scroll the branch a page up; it stays there until you come back to the end.", "pageup"),
+    Command("layout", _VIEW, "Next layout",
+            "Branches below the story, to its right, or all in one column.", "v", "ctrl+l", hint="layout"),
+    Command("single", _VIEW, "One branch, large", "Show this branch alone; again for all.", "z", "f9"),
+
+    Command("leader", _PROGRAM, "Leader",
+            "The next key acts as if a branch had the focus.", anywhere=LEADER, hint="leader"),
+    Command("quit", _PROGRAM, "Quit", "Leave; every word is kept.", anywhere="ctrl+q", hint="quit"),
+)
+
+
+def by_id() -> dict[str, Command]:
+    return {command.id: command for command in COMMANDS}
+
+
+def keys_of(command: Command, keymap: str = "default", own: Mapping[str, str] | None = None) -> list[str]:
+    """The keys that run ``command`` on a branch: the writer's ``own`` if given, else those of the keymap."""
+    return _split((own or {}).get(command.id) or (command.vim if keymap == "vim" else "") or command.keys)
+
+
+def anywhere_of(command: Command, own: Mapping[str, str] | None = None) -> list[str]:
+    """The keys that run ``command`` with any focus; one of the writer's own takes their place if it can."""
+    chosen = _split((own or {}).get(command.id, ""))
+    return [key for key in chosen if is_control(key)] or _split(command.anywhere)
+
+
+def is_control(key: str) -> bool:
+    """True for a key that never types a character."""
+    function_key = len(key) > 1 and key[0] == "f" and key[1:].isdigit()
+    return key.startswith("ctrl+") or function_key or key == "escape"
+
+
+def _split(keys: str) -> list[str]:
+    return [key.strip() for key in keys.split(",") if key.strip()]

@@ -1,0 +1,54 @@
+"""The one reader of running branches: a timer that looks at their buffers and paints what is new.
+
+The engine never waits for it and no message is sent for a token. While nothing runs it looks rarely.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from textual.timer import Timer
+
+if TYPE_CHECKING:
+    from srbwriter.tui.screens.desk import Desk
+
+FPS, FPS_REMOTE = 24, 12  # a network link carries every repainted cell
+_IDLE_TICKS = 6
+_SLOW_TICKS = 6  # status and marks change more slowly than text
+
+
+class Pump:
+    """Calls the desk's ``flush`` and ``flush_slowly`` on one timer."""
+
+    def __init__(self, desk: Desk, fps: int | None) -> None:
+        self._desk = desk
+        self.fps = fps or (FPS_REMOTE if "SSH_CONNECTION" in os.environ else FPS)
+        self._ticks = 0
+        self._awake = 0
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        self._timer = self._desk.set_interval(1 / self.fps, self.tick)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+
+    def wake(self) -> None:
+        """Something was asked for: look at every tick for a while, from now on."""
+        self._awake = 2 * self.fps
+
+    def tick(self) -> None:
+        self._ticks += 1
+        self._awake -= 1
+        if not self._desk.writing and self._awake < 0 and self._ticks % _IDLE_TICKS:
+            return
+        self.flush(slowly=self._ticks % _SLOW_TICKS == 0)
+
+    def flush(self, slowly: bool = True) -> None:
+        """Paint everything that is new now."""
+        with self._desk.app.batch_update():
+            self._desk.flush()
+            if slowly:
+                self._desk.flush_slowly()

@@ -1,0 +1,251 @@
+"""The desk: the story beside its live branches. The screen a writer spends the day on.
+
+It puts the session and the widgets together: text goes from the editor to the session, branches from the
+session to the panes. What keys do stands in ``srbwriter.tui.verbs``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.screen import Screen
+from textual.timer import Timer
+
+from srbwriter.engine.types import EngineError
+from srbwriter.tui import layouts, status
+from srbwriter.tui.commands import COMMANDS, by_id
+from srbwriter.tui.pump import Pump
+from srbwriter.tui.screens.leader import LeaderMenu
+from srbwriter.tui.verbs import HANDLERS
+from srbwriter.tui.widgets.branch_grid import BranchGrid
+from srbwriter.tui.widgets.branch_pane import BranchPane
+from srbwriter.tui.widgets.key_line import KeyLine, key_name
+from srbwriter.tui.widgets.status_line import StatusLine
+from srbwriter.tui.widgets.story_editor import StoryEditor
+
+if TYPE_CHECKING:
+    from srbwriter.session import Round, Session
+    from srbwriter.tui.app import Workbench
+
+log = logging.getLogger(__name__)
+
+_TYPING_SECONDS = 0.4  # this long after the last key the story is told of the writer's words
+
+
+class Desk(Screen[None]):
+    """Story, panes, status and keys."""
+
+    CSS_PATH = "desk.tcss"
+    AUTO_FOCUS = "StoryEditor"
+
+    def __init__(self, session: Session, workbench: Workbench) -> None:
+        super().__init__()
+        self.session = session
+        self.bench = workbench
+        self.editor = StoryEditor(id="story")
+        self.grid = BranchGrid(id="branches")
+        self.status_line = StatusLine()
+        self.key_line = KeyLine()
+        self.pump = Pump(self, workbench.fps)
+        self.layout_name = workbench.layout_name
+        self._round: Round | None = None
+        self._shown = -1
+        self._commit_timer: Timer | None = None
+        self._bind()
+
+    def compose(self) -> ComposeResult:
+        with Container(id="desk"):
+            yield self.editor
+            yield self.grid
+        yield self.status_line
+        yield self.key_line
+
+    def on_mount(self) -> None:
+        self.show_story()
+        self.grid.show([None] * self.session.n)
+        self.apply_layout()
+        self.pump.start()
+        self.flush_slowly()
+
+    def on_unmount(self) -> None:
+        self.pump.stop()
+
+    # ---- keys
+
+    def _bind(self) -> None:
+        for command in COMMANDS:
+            for key in self.bench.anywhere(command):
+                self._bindings.bind(
+                    key, f"screen.run('{command.id}')", command.title, show=False, priority=True
+                )
+
+    async def on_key(self, event: events.Key) -> None:
+        """Plain keys are commands while a pane has the focus."""
+        if isinstance(self.focused, BranchPane) and self.run_key(event.key):
+            event.stop()
+
+    def run_key(self, key: str) -> bool:
+        """Run what ``key`` means on a branch; False if it means nothing."""
+        found = self.bench.branch_keys.get(key)
+        if found is None:
+            return False
+        command, number = found
+        self.run(command.id, number)
+        return True
+
+    def action_run(self, command_id: str) -> None:
+        self.run(command_id)
+
+    def run(self, command_id: str, number: int = 0) -> None:
+        """Run a command of the table. What the engine or the story refuse is said, never raised."""
+        command = by_id()[command_id]
+        try:
+            if command.numbered:
+                HANDLERS[command_id](self, number or self.grid.current + 1)
+            else:
+                HANDLERS[command_id](self)
+        except (EngineError, ValueError, OSError) as error:
+            log.warning("%s: %s", command_id, error)
+            self.say(str(error), error=True)
+        self.pump.wake()
+        self._show_keys()
+
+    @on(KeyLine.Pressed)
+    def _key_pressed(self, event: KeyLine.Pressed) -> None:
+        self.run(event.command)
+
+    def lead(self) -> None:
+        """Show what the next key can do, and do it."""
+
+        def done(key: str | None) -> None:
+            if key is not None and not self.run_key(key):
+                self.say(f"{key_name(key)} does nothing here.")
+
+        self.app.push_screen(LeaderMenu(self.bench), done)
+
+    def _show_keys(self) -> None:
+        on_branch = isinstance(self.focused, BranchPane)
+        entries: list[tuple[str, str, str]] = []
+        for command in COMMANDS:
+            keys = self.bench.anywhere(command)
+            if on_branch:
+                keys = self.bench.keys(command) or keys
+            if command.hint and keys:
+                name = "1–9" if command.numbered else key_name(keys[0])
+                entries.append((command.id, name, command.hint))
+        self.key_line.show(entries)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        self._show_keys()
+
+    # ---- the story
+
+    @on(StoryEditor.Edited)
+    def _edited(self) -> None:
+        if self._commit_timer is not None:
+            self._commit_timer.stop()
+        self._commit_timer = self.set_timer(_TYPING_SECONDS, self.commit)
+
+    @on(StoryEditor.Undo)
+    def _undo(self, event: StoryEditor.Undo) -> None:
+        self.run("redo" if event.forward else "undo")
+
+    def commit(self) -> None:
+        """Tell the session what the writer has typed; nothing may be done to the story before."""
+        if self._commit_timer is not None:
+            self._commit_timer.stop()
+            self._commit_timer = None
+            self.session.set_text(self.editor.whole)
+
+    def show_story(self) -> None:
+        """Show the session's text with the cursor at its end."""
+        self.editor.show(self.session.text())
+
+    # ---- branches
+
+    @property
+    def writing(self) -> bool:
+        """True while any branch is live or waits for the model."""
+        current = self.session.round
+        if current is None:
+            return False
+        return not current.branches or any(branch.live for branch in current.branches)
+
+    def write(self) -> None:
+        """Write new branches from where the story stands."""
+        self.commit()
+        self.session.generate()
+        self.flush()
+
+    def pick(self, index: int, upto: int | None = None) -> None:
+        """Append a branch to the story, and go on if the writer wants that."""
+        current = self.session.round
+        if current is None or not 0 <= index < len(current.branches):
+            self.say(f"There is no branch {index + 1}.")
+            return
+        if not current.branches[index].text.strip():
+            self.say(f"Branch {index + 1} has no words yet.")
+            return
+        self.commit()
+        self.session.pick(index, upto)
+        self.show_story()
+        if self.bench.goes_on:
+            self.session.generate()
+        self.flush()
+
+    def on_branch(self, act: Callable[[int], object]) -> None:
+        """Do something to the current branch."""
+        pane = self.grid.pane
+        if pane is None or pane.branch is None:
+            self.say("There is no branch here yet.")
+            return
+        act(pane.index)
+
+    @on(BranchPane.Chosen)
+    def _chosen(self, event: BranchPane.Chosen) -> None:
+        self.pick(event.pane.index, event.pane.take)
+
+    # ---- painting, called by the pump
+
+    def flush(self) -> None:
+        current = self.session.round
+        count = len(current.branches) if current is not None else 0
+        if current is not self._round or count != self._shown:
+            self._round, self._shown = current, count
+            blank: list[None] = [None] * self.session.n
+            self.grid.show(current.branches if current is not None and count else blank)
+        self.grid.pull()
+
+    def flush_slowly(self) -> None:
+        self.status_line.left = status.left(self.session)
+        self.status_line.right = status.right(self.session)
+        self._show_keys()
+
+    def say(self, words: str, error: bool = False) -> None:
+        """Tell the writer something in a line that goes away by itself."""
+        self.notify(words, severity="error" if error else "information", markup=False)
+
+    # ---- layout
+
+    def next_layout(self) -> None:
+        self.layout_name = layouts.after(self.layout_name)
+        self.apply_layout()
+        self.bench.remember_layout(self.layout_name)
+
+    def apply_layout(self) -> None:
+        """Arrange story and panes for the layout and the room there is."""
+        layouts.apply(self, self.layout_name)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.apply_layout()
+
+    def leave(self) -> None:
+        self.commit()
+        self.app.exit()
+
+

@@ -1,0 +1,91 @@
+"""The terminal's own safety: native output kept off the screen, and the screen given back whatever happens.
+
+Textual draws on standard error, and llama.cpp writes there too. So the screen gets a copy of the terminal
+and descriptor 2 goes to the log. Knows descriptors and signals; knows no app.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from srbwriter import paths
+
+_RESTORE = (
+    b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l"  # mouse reports off
+    b"\x1b[?2004l\x1b[?1004l\x1b[<u"  # pasting, focus reports, key protocol
+    b"\x1b[?1049l\x1b[?25h\x1b[0m"  # main screen, cursor, colours
+)
+
+
+@contextlib.contextmanager
+def guarded() -> Iterator[None]:
+    """Keep descriptor 2 for the log and draw on a copy of the terminal until the block ends."""
+    paths.log_dir().mkdir(parents=True, exist_ok=True)
+    screen = os.dup(2 if os.isatty(2) else 1)
+    errors = os.dup(2)
+    log = os.open(paths.log_dir() / "native.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    kept = sys.stderr, sys.__stderr__
+    sys.stderr.flush()
+    os.dup2(log, 2)
+    os.close(log)
+    with os.fdopen(screen, "w", encoding="utf-8", errors="replace", closefd=False) as stream:
+        sys.stderr = sys.__stderr__ = stream
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+            sys.stderr, sys.__stderr__ = kept  # type: ignore[assignment]
+            os.dup2(errors, 2)
+            os.close(errors)
+    os.close(screen)
+
+
+@contextlib.contextmanager
+def restored() -> Iterator[None]:
+    """Give the terminal back as it was, also if this process is killed or native code aborts it.
+
+    A child, made before anything else runs, holds the other end of a pipe: if the pipe closes without a word,
+    it restores the terminal in our place.
+    """
+    if os.name != "posix" or not os.isatty(0):
+        yield
+        return
+    import termios
+
+    before = termios.tcgetattr(0)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        _wait_and_restore(reading, before)
+    os.close(reading)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error, OSError):
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+        with contextlib.suppress(OSError):
+            os.write(writing, b".")
+        os.close(writing)
+        with contextlib.suppress(OSError):
+            os.waitpid(child, 0)
+
+
+def _wait_and_restore(reading: int, before: list[Any]) -> NoReturn:
+    """In the child: sleep until the parent ends, and restore the terminal if it ended without a word."""
+    import termios
+
+    try:
+        for name in ("SIGINT", "SIGHUP", "SIGTERM", "SIGQUIT", "SIGTSTP", "SIGTTOU"):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+        if os.read(reading, 1) == b"":
+            os.write(1, _RESTORE)
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+    finally:
+        os._exit(0)  # the child shares the parent's buffers and must flush none of them

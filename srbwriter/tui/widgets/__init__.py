@@ -1,0 +1,1 @@
+"""What stands on the screens, one widget a file."""

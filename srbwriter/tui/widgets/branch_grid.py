@@ -1,0 +1,146 @@
+"""The panes of a round, laid out so that each is as readable as the room allows.
+
+Panes are made once and shown again for every round, so nothing is mounted while branches are being written.
+Branches that do not fit are on further pages. Knows panes and branches; runs no command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual import events
+from textual.containers import Container
+from textual.message import Message
+from textual.reactive import reactive
+
+from srbwriter.engine.generation import Branch
+from srbwriter.tui.widgets.branch_pane import BranchPane
+
+MIN_WIDTH, MIN_HEIGHT = 30, 5
+_BEST_WIDTH = 64  # cells; wider lines are no easier to read
+
+
+def arrange(n: int, width: int, height: int) -> tuple[int, int]:
+    """Columns and rows for ``n`` panes in a room of cells; they may hold fewer than ``n``."""
+    most_columns = max(1, min(n, width // MIN_WIDTH))
+    most_rows = max(1, height // MIN_HEIGHT)
+
+    def worth(columns: int) -> tuple[int, float]:
+        rows = min(most_rows, -(-n // columns))
+        shown = min(n, columns * rows)
+        return shown, min(width / columns, _BEST_WIDTH) * (height / rows - 1) * shown
+
+    columns = max(range(1, most_columns + 1), key=worth)
+    return columns, min(most_rows, -(-n // columns))
+
+
+class BranchGrid(Container):
+    """All panes; ``single`` shows the current one only."""
+
+    DEFAULT_CSS = """
+    BranchGrid { layout: grid; grid-gutter: 0 1; width: 1fr; height: 1fr; }
+    """
+
+    single: reactive[bool] = reactive(False)
+    column: reactive[bool] = reactive(False)
+
+    class PageChanged(Message):
+        """Another set of branches is shown."""
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.panes: list[BranchPane] = []
+        self.page = 0
+        self.pages = 1
+        self.current = 0  # index of the branch that commands are about
+        self._per_page = 1
+        self._count = 0
+
+    @property
+    def shown(self) -> list[BranchPane]:
+        """The panes of this page, in order."""
+        first = self.page * self._per_page
+        return self.panes[first : min(first + self._per_page, self._count)]
+
+    @property
+    def pane(self) -> BranchPane | None:
+        """The pane that commands are about."""
+        return self.panes[self.current] if self.current < self._count else None
+
+    def show(self, branches: Sequence[Branch | None]) -> None:
+        """Show the branches of a round, one pane each."""
+        self.grow(len(branches))
+        self._count = len(branches)
+        for pane, branch in zip(self.panes, branches, strict=False):
+            if pane.branch is not branch or branch is None:
+                pane.show(branch)
+        self.current = min(self.current, max(0, self._count - 1))
+        self._arrange()
+
+    def grow(self, count: int) -> None:
+        """Have at least ``count`` panes."""
+        fresh = [BranchPane(index) for index in range(len(self.panes), count)]
+        if fresh:
+            self.panes.extend(fresh)
+            self.mount_all(fresh)
+
+    def pull(self) -> None:
+        """Paint what the branches in view have published."""
+        for pane in self.shown:
+            pane.pull()
+
+    def go(self, index: int) -> None:
+        """Make ``index`` the current branch, turn to its page and focus it."""
+        if not 0 <= index < self._count:
+            return
+        self.current = index
+        if self.single or index // self._per_page != self.page:
+            self._arrange()
+        self.panes[index].focus()
+
+    def turn(self, pages: int) -> None:
+        """Show another page; the last one is followed by the first."""
+        if self.pages > 1:
+            page = (self.page + pages) % self.pages
+            self.go(page * self._per_page)
+
+    def step(self, columns: int, rows: int) -> None:
+        """Go to the neighbour in the grid, onto the next page at its edge."""
+        wide = max(1, self._columns)
+        self.go(self.current + columns + rows * wide)
+
+    _columns = 1
+
+    def _arrange(self) -> None:
+        width, height = self.size
+        if not self._count or not width or not height:
+            return
+        columns, rows = (1, 1) if self.single else arrange(self._count, width, height)
+        if self.column and not self.single:
+            columns, rows = 1, max(1, min(self._count, height // MIN_HEIGHT))
+        self._columns = columns
+        self._per_page = columns * rows
+        self.pages = -(-self._count // self._per_page)
+        page = self.current // self._per_page
+        first = page * self._per_page
+        for pane in self.panes:
+            pane.display = first <= pane.index < min(first + self._per_page, self._count)
+            pane.number = pane.index + 1
+        self.styles.grid_size_columns = columns
+        self.styles.grid_size_rows = rows
+        if page != self.page:
+            self.page = page
+        self.post_message(self.PageChanged())
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._arrange()
+
+    def watch_single(self) -> None:
+        self._arrange()
+
+    def watch_column(self) -> None:
+        self._arrange()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        if isinstance(event.widget, BranchPane):
+            self.current = event.widget.index

@@ -1,0 +1,317 @@
+"""One branch, live: a line that says what it is doing, and the tail of its text.
+
+The pane draws its own lines and never grows, so a token costs one line of painting and no layout. It follows
+the end of the text until the reader scrolls; from then on nothing moves under him. It reads its branch by
+cursor and steers nothing: keys go to the commands.
+"""
+
+from __future__ import annotations
+
+import time
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.cache import LRUCache
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.selection import Selection
+from textual.strip import Strip
+from textual.widget import Widget
+
+from srbwriter.engine.generation import Branch, Cursor
+from srbwriter.engine.types import BranchState, FinishReason
+from srbwriter.tui import boundaries
+from srbwriter.tui.words import state_sign, state_words
+from srbwriter.tui.wrap import Wrapper
+
+_PAD = 1  # cells left and right of the text
+_HEADER_SECONDS = 0.25  # numbers that change with every token are painted this often
+_WHEEL_LINES = 3
+
+
+class BranchPane(Widget, can_focus=True):
+    """Shows one branch. ``number`` is what the reader calls it, ``index`` its place in the round."""
+
+    ALLOW_SELECT = True
+    COMPONENT_CLASSES = {"pane--head", "pane--text", "pane--taken", "pane--rest", "pane--note"}
+
+    DEFAULT_CSS = """
+    BranchPane {
+        height: 1fr; width: 1fr;
+        .pane--head { background: $surface; color: $text-muted; }
+        .pane--text { color: $foreground; }
+        .pane--taken { color: $foreground; text-style: underline; }
+        .pane--rest { color: $text-muted; }
+        .pane--note { color: $text-muted; text-style: italic; }
+        &:focus .pane--head { background: $primary; color: $background; text-style: bold; }
+        &.-writing .pane--head { color: $text-accent; }
+        &:focus.-writing .pane--head { color: $background; }
+        &.-failed .pane--head { color: $text-error; }
+    }
+    """
+
+    marks: reactive[str] = reactive("")
+    note: reactive[str] = reactive("")
+
+    class Chosen(Message):
+        """A double click: the reader wants this branch."""
+
+        def __init__(self, pane: BranchPane) -> None:
+            self.pane = pane
+            super().__init__()
+
+    def __init__(self, index: int) -> None:
+        super().__init__()
+        self.index = index
+        self.number = index + 1
+        self.branch: Branch | None = None
+        self.take: int | None = None  # characters that a pick takes; None is all of them
+        self._cursor: Cursor | None = None
+        self._text = Wrapper()
+        self._top: int | None = None  # first line shown once the reader has scrolled
+        self._head = ""
+        self._head_at = 0.0
+        self._strips: LRUCache[tuple[int, int, int | None], Strip] = LRUCache(512)
+
+    # ---- what it shows
+
+    @property
+    def text(self) -> str:
+        """The branch's text as far as it has been painted."""
+        return self._text.text
+
+    @property
+    def following(self) -> bool:
+        """True while the end of the text is kept in view."""
+        return self._top is None
+
+    @property
+    def head(self) -> str:
+        """The line above the text, as it stands on the screen."""
+        return self._head
+
+    def show(self, branch: Branch | None) -> None:
+        """Show another branch from its beginning."""
+        self.branch = branch
+        self._cursor, self.take, self._top = None, None, None
+        self._text.reset("")
+        self._strips.clear()
+        self.pull(force=True)
+        self.refresh()
+
+    def pull(self, force: bool = False) -> None:
+        """Read what the branch has published since the last time, and paint only that."""
+        if self.branch is None:
+            self._set_head(force)
+            return
+        delta = self.branch.read(self._cursor)
+        self._cursor = delta.cursor
+        if delta.reset:
+            self._replace(delta.text)
+        elif delta.text:
+            self._append(delta.text)
+        self._set_head(force or delta.reset)
+
+    def _replace(self, text: str) -> None:
+        self._text.reset(text)
+        self._strips.clear()
+        if self.take is not None:
+            self.take = min(self.take, len(text)) or None
+        if self._top is not None:
+            self._top = min(self._top, self._last_top)
+        self.refresh()
+
+    def _append(self, text: str) -> None:
+        last = len(self._text.lines) - 1
+        moved = self._text.append(text)
+        for key in [key for key in self._strips.keys() if key[0] >= last]:  # noqa: SIM118 - not a dict
+            self._strips.discard(key)
+        top = self._first
+        if not moved or not self.following or len(self._text.lines) <= self._body:
+            row = max(0, last - top)
+            if row < self._body:
+                self.refresh(Region(0, 1 + row, self.size.width, self._body - row))
+            return
+        self.refresh(Region(0, 1, self.size.width, self._body))
+
+    # ---- the line above the text
+
+    def _set_head(self, force: bool) -> None:
+        now = time.monotonic()
+        self.set_class(self.branch is not None and self.branch.state is BranchState.WRITING, "-writing")
+        self.set_class(self.branch is not None and self.branch.state is BranchState.FAILED, "-failed")
+        if not force and now - self._head_at < _HEADER_SECONDS and self._state_unchanged():
+            return
+        head = self._compose_head()
+        if head != self._head or force:
+            self._head, self._head_at = head, now
+            self.refresh(Region(0, 0, self.size.width, 1))
+
+    def _state_unchanged(self) -> bool:
+        return self.branch is None or self._head_state == self.branch.state
+
+    _head_state: BranchState | None = None
+
+    def _compose_head(self) -> str:
+        branch = self.branch
+        if branch is None:
+            return f" {self.number} "
+        self._head_state = branch.state
+        left = f" {self.number} {state_sign(branch)} {state_words(branch)}"
+        right = f"{len(branch.buffer.ids)} tok"
+        if branch.state is BranchState.WRITING and (speed := branch.tokens_per_second):
+            right += f" {speed:.0f}/s"
+        if not self.following:
+            hidden = len(self._text.lines) - self._body - self._first
+            right = f"↓{hidden} · {right}" if hidden > 0 else right
+        extras = [mark for mark in (self.note, self.marks) if mark]
+        width = self.size.width - 1
+        for dropped in range(len(extras) + 1):
+            shown = " ".join([left, *(f"· {extra}" for extra in extras[: len(extras) - dropped])])
+            if cell_len(shown) + cell_len(right) + 1 <= width:
+                return f"{set_cell_size(shown, width - cell_len(right))}{right}"
+        return set_cell_size(left, max(0, width))
+
+    def watch_marks(self) -> None:
+        self._set_head(force=True)
+
+    def watch_note(self) -> None:
+        self._set_head(force=True)
+
+    # ---- drawing
+
+    @property
+    def _body(self) -> int:
+        return max(0, self.size.height - 1)
+
+    @property
+    def _last_top(self) -> int:
+        return max(0, len(self._text.lines) - self._body)
+
+    @property
+    def _first(self) -> int:
+        return self._last_top if self._top is None else self._top
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y == 0:
+            style = self.get_component_rich_style("pane--head")
+            return Strip([Segment(set_cell_size(self._head, width), style)], width)
+        row = self._first + y - 1
+        if row >= len(self._text.lines):
+            if y == 1 and not self._text.lines:
+                return self._placeholder(width)
+            return Strip.blank(width, self.rich_style)
+        key = (row, width, self.take)
+        strip = self._strips.get(key) if self.text_selection is None else None
+        if strip is None:
+            strip = self._line(row, width)
+            if self.text_selection is None:
+                self._strips[key] = strip
+        return strip.apply_offsets(-_PAD, row)
+
+    def _placeholder(self, width: int) -> Strip:
+        words = ""
+        if self.branch is not None and self.branch.finish_reason is FinishReason.ERROR:
+            words = str(self.branch.generation.error or "")
+        style = self.get_component_rich_style("pane--note")
+        return Strip([Segment(set_cell_size(" " + words, width), style)], width)
+
+    def _line(self, row: int, width: int) -> Strip:
+        start = self._text.lines[row].start
+        shown = self._text.shown(row)
+        text_style = self.get_component_rich_style("pane--text")
+        if self.take is None:
+            segments = [Segment(shown, text_style)]
+        else:
+            cut = max(0, min(len(shown), self.take - start))
+            segments = [
+                Segment(shown[:cut], self.get_component_rich_style("pane--taken")),
+                Segment(shown[cut:], self.get_component_rich_style("pane--rest")),
+            ]
+        segments = self._select(row, shown, segments)
+        pad = Segment(" " * _PAD, text_style)
+        strip = Strip([pad, *segments]).adjust_cell_length(width, text_style)
+        return strip
+
+    def _select(self, row: int, shown: str, segments: list[Segment]) -> list[Segment]:
+        selection = self.text_selection
+        span = selection.get_span(row) if selection is not None else None
+        if span is None:
+            return segments
+        start, end = span
+        end = len(shown) if end == -1 else end
+        style: Style = self.screen.get_component_rich_style("screen--selection")
+        base = segments[0].style or Style()
+        return [
+            Segment(shown[:start], base),
+            Segment(shown[start:end], base + style),
+            Segment(shown[end:], base),
+        ]
+
+    def get_selection(self, selection: Selection) -> tuple[str, str] | None:
+        lines = "\n".join(self._text.shown(row) for row in range(len(self._text.lines)))
+        return selection.extract(lines), "\n"
+
+    def selection_updated(self, selection: Selection | None) -> None:
+        self._strips.clear()
+        self.refresh()
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._strips.clear()
+
+    def on_resize(self, event: events.Resize) -> None:
+        size: Size = event.size
+        reading = self._text.lines[self._first].start if self._text.lines and self._top is not None else None
+        self._text.resize(size.width - 2 * _PAD)
+        self._strips.clear()
+        if reading is not None:  # the line being read stays in view at the new width
+            self._top = min(self._text.line_of(reading), self._last_top)
+        self._set_head(force=True)
+
+    # ---- reading
+
+    def scroll_lines(self, lines: int) -> None:
+        """Move the view; at the end of the text it follows again."""
+        if not self._last_top:
+            return
+        top = max(0, min(self._last_top, self._first + lines))
+        self._top = None if top == self._last_top and lines > 0 else top
+        self._set_head(force=True)
+        self.refresh()
+
+    def page(self, pages: int) -> None:
+        self.scroll_lines(pages * max(1, self._body - 1))
+
+    def _on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.scroll_lines(-_WHEEL_LINES)
+
+    def _on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.scroll_lines(_WHEEL_LINES)
+
+    def on_click(self, event: events.Click) -> None:
+        if event.chain == 2:
+            self.post_message(self.Chosen(self))
+
+    # ---- taking a part
+
+    def move_take(self, unit: boundaries.Unit, direction: int) -> None:
+        """Move the taking cursor by one unit and keep it in view; at the start nothing is set."""
+        if not self._text.text:
+            return
+        at = self.take if self.take is not None else (0 if direction > 0 else len(self._text.text))
+        self.take = boundaries.step(self._text.text, at, unit, direction) or None
+        if self.take is not None:
+            row = self._text.line_of(self.take - 1)
+            if not self._first <= row < self._first + self._body:
+                self._top = min(max(0, row - self._body + 1), self._last_top)
+            else:
+                self._top = self._first  # what is being chosen must not move
+        self._strips.clear()
+        self.refresh()

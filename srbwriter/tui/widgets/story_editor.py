@@ -1,0 +1,163 @@
+"""The story as text that the writer edits, a window of it at a time.
+
+A key costs the same in a long book as on the first page, because only the window is in the text area. Undo
+belongs to the story and not to the widget. Knows text; the screen around it knows the session.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from textual.document._document import Document
+from textual.message import Message
+from textual.widgets import TextArea
+from textual.widgets.text_area import Edit, EditResult
+
+WINDOW = 48_000
+"""Characters of the story in the text area at a time."""
+
+
+def window_around(text: str, offset: int, size: int = WINDOW) -> tuple[int, int]:
+    """The part of ``text`` to show: about ``size`` characters around ``offset``, cut at paragraphs."""
+    if len(text) <= size:
+        return 0, len(text)
+    start = max(0, min(offset - size // 2, len(text) - size))
+    end = min(len(text), start + size)
+    if start:
+        start = text.find("\n", start, start + size // 4) + 1 or start
+    if end < len(text):
+        end = text.rfind("\n", end - size // 4, end) + 1 or end
+    return start, end
+
+
+class StoryEditor(TextArea):
+    """The text of the story. ``text`` is the window, :attr:`whole` all of it."""
+
+    DEFAULT_CSS = """
+    StoryEditor {
+        border: none; padding: 0 2; background: $background;
+        &:focus { border: none; }
+        & .text-area--cursor-line { background: $background; }
+        &:focus .text-area--cursor-line { background: $surface 60%; }
+    }
+    """
+
+    class Undo(Message):
+        """The writer wants the last change back; ``forward`` to do it again."""
+
+        def __init__(self, forward: bool) -> None:
+            self.forward = forward
+            super().__init__()
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id, soft_wrap=True, show_line_numbers=False, placeholder="Begin here …")
+        self._before = ""
+        self._after = ""
+        self._quiet = False  # True while the program, not the writer, changes the text
+
+    @property
+    def _lines(self) -> Document:
+        return cast(Document, self.document)  # always one: no language is ever set
+
+    @property
+    def whole(self) -> str:
+        return self._before + self.text + self._after
+
+    @property
+    def hidden(self) -> tuple[int, int]:
+        """Characters of the story before and behind the window."""
+        return len(self._before), len(self._after)
+
+    @property
+    def place(self) -> int:
+        """The cursor's offset in the whole story."""
+        return len(self._before) + self._lines.get_index_from_location(self.cursor_location)
+
+    def show(self, text: str, place: int | None = None) -> None:
+        """Show ``text``, changing on the screen only what differs; the cursor goes to ``place``."""
+        place = len(text) if place is None else place
+        start, end = len(self._before), len(text) - len(self._after)
+        kept = text.startswith(self._before) and text.endswith(self._after) and start <= place <= end
+        if not kept or end - start > 2 * WINDOW or end < start:
+            start, end = window_around(text, place)
+            self._before, self._after = text[:start], text[end:]
+        self._change(text[start:end])
+        self.go(place)
+
+    def go(self, place: int) -> None:
+        """Put the cursor at an offset of the whole story, moving the window if need be."""
+        inside = place - len(self._before)
+        if not 0 <= inside <= len(self.text):
+            whole = self.whole
+            start, end = window_around(whole, place)
+            self._before, self._after = whole[:start], whole[end:]
+            self._change(whole[start:end])
+            inside = place - start
+        self.move_cursor(self._lines.get_location_from_index(inside))
+        self.scroll_cursor_visible()
+
+    def _change(self, text: str) -> None:
+        old = self.text
+        if old == text:
+            return
+        head = _common(old, text)
+        tail = _common(old[head:][::-1], text[head:][::-1])
+        start = self._lines.get_location_from_index(head)
+        end = self._lines.get_location_from_index(len(old) - tail)
+        self._quiet = True
+        try:
+            self.replace(text[head : len(text) - tail], start, end)
+        finally:
+            self._quiet = False
+        self.history.clear()
+
+    class Edited(Message):
+        """The writer changed the text."""
+
+    def edit(self, edit: Edit) -> EditResult:
+        result = super().edit(edit)
+        if not self._quiet:
+            self.post_message(self.Edited())
+        return result
+
+    def action_undo(self) -> None:
+        self.post_message(self.Undo(forward=False))
+
+    def action_redo(self) -> None:
+        self.post_message(self.Undo(forward=True))
+
+    def action_cursor_up(self, select: bool = False) -> None:
+        if self._before and self.cursor_at_first_line:
+            self.go(self.place)
+            self.go_window(-1)
+        super().action_cursor_up(select)
+
+    def action_cursor_page_up(self) -> None:
+        if self._before and self.cursor_at_first_line:
+            self.go_window(-1)
+        super().action_cursor_page_up()
+
+    def action_cursor_page_down(self) -> None:
+        if self._after and self.cursor_at_last_line:
+            self.go_window(1)
+        super().action_cursor_page_down()
+
+    def go_window(self, direction: int) -> None:
+        """Move the window so that the cursor's place is in its middle."""
+        place, whole = self.place, self.whole
+        start, end = window_around(whole, place)
+        self._before, self._after = whole[:start], whole[end:]
+        self._change(whole[start:end])
+        self.go(place)
+
+
+def _common(one: str, other: str) -> int:
+    """Length of the common start of two texts, by halving; slices compare at memory speed."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

@@ -1,0 +1,104 @@
+"""Soft wrapping of text that grows at its end.
+
+Only the last line is wrapped again when text is appended, so the cost of a token does not depend on the
+length of the text. Widths are terminal cells, positions are characters. Knows no widget.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from rich.cells import cell_len
+
+_PIECE = re.compile(r"\n|[^\S\n]+|\S+")
+
+
+class Line(NamedTuple):
+    """Characters ``start`` to ``end`` of the text stand on one screen line."""
+
+    start: int
+    end: int
+
+
+class Wrapper:
+    """Text and its screen lines at one width."""
+
+    def __init__(self, width: int = 1) -> None:
+        self._width = max(1, width)
+        self.text = ""
+        self.lines: list[Line] = []
+
+    @property
+    def width(self) -> int:
+        return self._width
+
+    def resize(self, width: int) -> bool:
+        """Wrap at another width; False if it is the same as before."""
+        width = max(1, width)
+        if width == self._width:
+            return False
+        self._width = width
+        self.reset(self.text)
+        return True
+
+    def reset(self, text: str) -> None:
+        self.text = text
+        self.lines = []
+        if text:
+            self._wrap_from(0)
+
+    def append(self, text: str) -> bool:
+        """Add text at the end; True if that changed more than the last line."""
+        if not text:
+            return False
+        before = len(self.lines)
+        start = self.lines.pop().start if self.lines else 0
+        self.text += text
+        self._wrap_from(start)
+        return len(self.lines) != before
+
+    def shown(self, index: int) -> str:
+        """The characters of screen line ``index``, without what ended it."""
+        line = self.lines[index]
+        return self.text[line.start : line.end].rstrip("\n")
+
+    def line_of(self, offset: int) -> int:
+        """The screen line that holds character ``offset``; the last one for offsets behind the text."""
+        low, high = 0, len(self.lines)
+        while low < high:
+            middle = (low + high) // 2
+            if self.lines[middle].end <= offset:
+                low = middle + 1
+            else:
+                high = middle
+        return max(0, min(low, len(self.lines) - 1))
+
+    def _wrap_from(self, start: int) -> None:
+        used = 0
+        if start == 0:  # the space that joins the text to what stands before it would look like an indent
+            start = len(self.text) - len(self.text.lstrip(" "))
+        for piece in _PIECE.finditer(self.text, start):
+            at, word = piece.start(), piece.group()
+            if word == "\n":
+                self.lines.append(Line(start, piece.end()))
+                start, used = piece.end(), 0
+                continue
+            width = cell_len(word)
+            if word.isspace():  # hangs over the edge rather than opening the next line
+                used += width
+                continue
+            fits_a_line = width <= self._width and width == len(word)
+            if used and (used + width > self._width) and (fits_a_line or used >= self._width):
+                self.lines.append(Line(start, at))
+                start, used = at, 0
+            if used + width <= self._width:
+                used += width
+                continue
+            for offset, character in enumerate(word, at):
+                cells = cell_len(character)
+                if used + cells > self._width and offset > start:
+                    self.lines.append(Line(start, offset))
+                    start, used = offset, 0
+                used += cells
+        self.lines.append(Line(start, len(self.text)))

@@ -1,0 +1,102 @@
+"""The desk: branches run, are picked, and the story goes on."""
+
+from __future__ import annotations
+
+from srbwriter.engine.types import BranchState
+from tests.tui.conftest import OpenBench
+
+
+async def test_one_key_starts_n_branches_and_their_text_is_shown(open_bench: OpenBench) -> None:
+    async with open_bench(n=4) as bench:
+        await bench.write(12)
+        panes = bench.desk.grid.shown
+        assert len(panes) == 4
+        assert [pane.text for pane in panes] == bench.texts()
+        assert all("writing" in pane.head for pane in panes)
+
+
+async def test_a_digit_picks_and_new_branches_go_on(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.write()
+        await bench.on_panes()
+        picked, first_round = bench.texts()[2], bench.session.round
+        await bench.press("3")
+        assert bench.session.text() == "It rained." + picked
+        assert bench.desk.editor.text == "It rained." + picked
+        assert bench.session.round is not first_round
+        assert all(branch.live for branch in bench.session.round.branches)
+
+
+async def test_with_the_editor_focused_digits_are_typed(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.write()
+        await bench.press("3")
+        assert bench.desk.editor.text == "It rained.3"
+
+
+async def test_the_leader_reaches_the_same_commands_from_the_editor(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.write()
+        picked = bench.texts()[1]
+        await bench.press("ctrl+g", "2")
+        assert bench.session.text() == "It rained." + picked
+
+
+async def test_branches_started_while_the_model_loads_appear_when_it_has(open_bench: OpenBench) -> None:
+    async with open_bench(ready=False) as bench:
+        await bench.press("ctrl+n")
+        assert "loading the model" in bench.desk.status_line.line
+        bench.session.finish_loading()
+        await bench.tokens(5)
+        assert all(pane.text for pane in bench.desk.grid.shown)
+
+
+async def test_a_scrolled_pane_stays_where_the_reader_is(open_bench: OpenBench) -> None:
+    async with open_bench(n=4) as bench:
+        bench.session.stop = bench.session.stop.__class__(max_tokens=None)
+        await bench.write(200)
+        await bench.on_panes()
+        pane = bench.desk.grid.pane
+        assert pane is not None
+        await bench.press("pageup")
+        seen = [pane.render_line(y).text for y in range(1, pane.size.height)]
+        await bench.tokens(100)
+        assert [pane.render_line(y).text for y in range(1, pane.size.height)] == seen
+        assert not pane.following
+        while not pane.following:
+            await bench.press("pagedown")
+        assert pane.render_line(pane.size.height - 1).text.strip() in pane.text
+
+
+async def test_typed_words_reach_the_story_before_branches_are_written(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.press(*" Hard")
+        await bench.press("ctrl+n")
+        assert bench.session.text() == "It rained. Hard"
+        assert bench.session.engine.generations[-1].request.prompt == "It rained. Hard"
+
+
+async def test_escape_stops_then_goes_to_the_story(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.write()
+        await bench.on_panes()
+        await bench.press("escape")
+        assert all(branch.state is BranchState.DONE for branch in bench.session.round.branches)
+        assert not bench.desk.editor.has_focus
+        await bench.press("escape")
+        assert bench.desk.editor.has_focus
+
+
+async def test_markup_in_a_branch_is_plain_text(open_bench: OpenBench) -> None:
+    async with open_bench(n=1) as bench:
+        await bench.write(1)
+        bench.session.append(0, " [/bold] [red]danger[")
+        await bench.tokens(1)
+        pane = bench.desk.grid.shown[0]
+        assert "[/bold] [red]danger[" in "".join(pane.render_line(y).text for y in range(pane.size.height))
+
+
+async def test_quitting_closes_the_session(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.press("ctrl+q")
+    assert bench.session.closed
