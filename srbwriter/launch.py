@@ -6,27 +6,72 @@ native library before an engine is wanted, and knows no story, no screen and no 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, cast
 
 from srbwriter import paths
-from srbwriter.config import Settings, Table, keys, load
+from srbwriter.config import Key, Settings, keys
+from srbwriter.config.kinds import INTEGER, NAMES, NUMBER, SWITCH, TEXT, TEXTS, Kind, one_of
+from srbwriter.engine.parameters import PARAMETERS, Parameter
+from srbwriter.engine.types import EngineOptions, Sampling, Stop
 
 if TYPE_CHECKING:
     from srbwriter.engine import Engine
-    from srbwriter.engine.types import EngineOptions, Sampling, Stop
+
+log = logging.getLogger(__name__)
 
 
-def table() -> Table:
-    """Every key of the program: the table of configuration keys and the engine's sampling parameters."""
-    return Table(keys.KEYS)
+def request_keys() -> tuple[Key[Any], ...]:
+    """Rows for the table of keys, made from the engine's own table of parameters.
+
+    Parameters without a flag make sense in a single request only, and get no row.
+    """
+    return tuple(
+        Key[Any](
+            name=f"{_SECTIONS[parameter.record]}.{parameter.name}",
+            kind=_kind(parameter),
+            default=parameter.default,
+            help=_phrase(parameter.help),
+            flags=parameter.flags,
+            minimum=parameter.minimum,
+            maximum=parameter.maximum,
+        )
+        for parameter in _configurable()
+    )
 
 
-def settings(table: Table, flags: Mapping[str, Any], file: Path | None = None) -> Settings:
-    """The settings that hold in this process. Raises ConfigError."""
-    return load(table, flags, os.environ, file)
+_SECTIONS = {"stop": "generation", "sampling": "sampling"}
+_KINDS: dict[str, Kind[Any]] = {
+    "int": INTEGER, "float": NUMBER, "bool": SWITCH, "text": TEXT, "texts": TEXTS
+}  # fmt: skip
+_OWN = {keys.MAX_TOKENS.name, "sampling.seed"}
+"""Parameters with rows of their own in the table of keys, because the program's default differs."""
+
+
+def _configurable() -> list[Parameter]:
+    return [
+        parameter
+        for parameter in PARAMETERS
+        if parameter.flags
+        and (parameter.kind in _KINDS or parameter.choices)
+        and f"{_SECTIONS.get(parameter.record)}.{parameter.name}" not in _OWN
+        and parameter.record in _SECTIONS
+    ]
+
+
+def _kind(parameter: Parameter) -> Kind[Any]:
+    if parameter.field == "samplers":
+        return NAMES  # one flag for the whole order, as llama-server takes it
+    return one_of(*cast(Any, parameter.choices)) if parameter.choices else _KINDS[parameter.kind]
+
+
+def _phrase(sentence: str) -> str:
+    """A help text in the form that the table of keys has: no capital, no full stop."""
+    begun = sentence[0].lower() + sentence[1:] if sentence[1].islower() else sentence
+    return begun.rstrip(".")
 
 
 def model_path(settings: Settings) -> Path:
@@ -42,8 +87,6 @@ def model_path(settings: Settings) -> Path:
 
 def engine_options(settings: Settings) -> EngineOptions:
     """How the model is to be run."""
-    from srbwriter.engine.types import EngineOptions
-
     return EngineOptions(
         n_ctx=settings[keys.CTX_SIZE],
         n_batch=settings[keys.BATCH_SIZE],
@@ -66,20 +109,17 @@ def engine_options(settings: Settings) -> EngineOptions:
 
 def sampling(settings: Settings) -> Sampling:
     """How branches choose their tokens unless a request says otherwise."""
-    from srbwriter.engine.types import Sampling
-
-    return Sampling(**settings.section("sampling"))
+    return Sampling(**_fields(settings, "sampling"))
 
 
 def stop(settings: Settings) -> Stop:
     """When branches end unless a request says otherwise."""
-    from srbwriter.engine.types import Stop
+    return Stop(max_tokens=settings[keys.MAX_TOKENS], **_fields(settings, "stop"))
 
-    return Stop(
-        max_tokens=settings[keys.MAX_TOKENS],
-        strings=settings[keys.STOP],
-        boundary=settings[keys.UNTIL],
-    )
+
+def _fields(settings: Settings, record: str) -> dict[str, Any]:
+    values = settings.section(_SECTIONS[record])
+    return {p.field: values[p.name] for p in _configurable() if p.record == record}
 
 
 def engine(settings: Settings, on_progress: Callable[[float], object] | None = None) -> Engine:
@@ -95,3 +135,58 @@ def engine(settings: Settings, on_progress: Callable[[float], object] | None = N
     from srbwriter.engine import Engine
 
     return Engine.load(model_path(settings), engine_options(settings), on_progress=on_progress)
+
+
+class Loader:
+    """Loads an engine on a thread of its own, so that a face can show itself at once.
+
+    ``state`` is INIT, LOADING, READY or FAILED; ``progress`` the share loaded, 0.0 to 1.0. All attributes
+    may be read from any thread.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.engine: Engine | None = None
+        self.error: Exception | None = None
+        self.progress = 0.0
+        self._settings = settings
+        self._thread: Thread | None = None
+        self._ended = Event()
+
+    @property
+    def state(self) -> str:
+        if self._thread is None:
+            return "INIT"
+        if not self._ended.is_set():
+            return "LOADING"
+        return "FAILED" if self.engine is None else "READY"
+
+    def start(self) -> None:
+        self._thread = Thread(target=self._load, name="srbwriter-load", daemon=True)
+        self._thread.start()
+
+    def wait(self, timeout: float | None = None) -> Engine:
+        """Wait for the engine. Raises what loading raised, or TimeoutError after ``timeout`` seconds."""
+        if not self._ended.wait(timeout):
+            raise TimeoutError("the model is still being loaded")
+        if self.engine is None:
+            raise self.error or RuntimeError("the model was not loaded")
+        return self.engine
+
+    def close(self) -> None:
+        """Wait for a load that is under way, and close what it brought up."""
+        if self._thread is not None:
+            self._thread.join()
+        if self.engine is not None:
+            self.engine.close()
+
+    def _load(self) -> None:
+        try:
+            self.engine = engine(self._settings, self._note)
+        except Exception as error:  # kept for whoever asks; a thread has nobody to raise to
+            log.error("the model was not loaded: %s", error)
+            self.error = error
+        finally:
+            self._ended.set()
+
+    def _note(self, share: float) -> None:
+        self.progress = share

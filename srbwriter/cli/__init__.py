@@ -13,7 +13,8 @@ from pathlib import Path
 
 from srbwriter.cli import commands, flags
 from srbwriter.cli.exits import Exit, Failure
-from srbwriter.config import ConfigError, Settings, keys
+from srbwriter.cli.table import overview, table
+from srbwriter.config import ConfigError, Settings, keys, load
 
 __all__ = ["main"]
 
@@ -37,25 +38,26 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: list[str]) -> int:
-    from srbwriter import launch
-
     named = argv[0] if argv else ""
     command = commands.COMMANDS.get(named, commands.DEFAULT)
     module = command.load()
     program = f"srbwriter {command.name}".rstrip()
-    table = launch.table()
+    brief = command is commands.DEFAULT and not {"-h", "--help", "--version"}.isdisjoint(argv)
+    keys_of_all = overview() if brief else table()
     parser = flags.parser(program, module.DESCRIPTION, _epilog(command))
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings file [SRBWRITER_CONFIG]")
-    module.configure(parser, table)
+    module.configure(parser, keys_of_all)
     arguments = parser.parse_args(argv[1:] if command.name else argv)
-    settings = launch.settings(table, flags.chosen(arguments, table), getattr(arguments, "config", None))
+    said = flags.chosen(arguments, keys_of_all)
+    settings = load(keys_of_all, said, os.environ, getattr(arguments, "config", None))
     _start_log(settings)
     return module.run(arguments, settings)
 
 
 def _epilog(command: commands.Command) -> str:
-    listed = "" if command.name else commands.listing(commands.COMMANDS.values()) + "\n\n"
-    return listed + flags.exit_codes()
+    if command.name:
+        return flags.exit_codes()
+    return f"{commands.listing()}\n\n{flags.exit_codes()}"
 
 
 def _start_log(settings: Settings) -> None:

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 from srbwriter import __version__
+from srbwriter.cli import serve
 from srbwriter.cli.commands import COMMANDS
 from srbwriter.cli.exits import Exit, Failure
 from srbwriter.cli.flags import add_keys
-from srbwriter.config import Settings, Table, keys
+from srbwriter.config import Settings, Table
 from srbwriter.config.keys import SECTIONS
 
 DESCRIPTION = """\
@@ -36,17 +37,15 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         raise Failure(f"the command comes first: srbwriter {story} …", Exit.USAGE)
     if getattr(arguments, "serve", False):
         return _serve(story, settings)
-    if any(settings.source(key) == "flag" for key in settings.table.section(keys.PORT.section)):
-        raise Failure("--host and --port go with --serve", Exit.USAGE)
+    if any(settings.source(key) == "flag" for key in serve.OPTIONS):
+        raise Failure("--host, --port and other flags of the server go with --serve", Exit.USAGE)
     return _open(story, settings)
 
 
 def _serve(story: Path | None, settings: Settings) -> int:
     if story is not None:
         raise Failure(f"--serve takes no story, but {story} was given", Exit.USAGE)
-    from srbwriter import server
-
-    return server.run(settings)
+    return serve.run(settings)
 
 
 def _open(story: Path | None, settings: Settings) -> int:

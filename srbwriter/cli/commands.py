@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from srbwriter.config import Settings, Table
 
@@ -27,8 +25,9 @@ class Module(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(NamedTuple):
+    """A command, what it is good for in one line, and where it lives."""
+
     name: str
     summary: str
     module: str
@@ -46,6 +45,10 @@ DEFAULT = Command("", "open the terminal app, or serve", "srbwriter.cli.app")
 """What runs when no command is named."""
 
 
-def listing(commands: Iterable[Command]) -> str:
+def listing() -> str:
     """The commands for ``--help``."""
-    return "commands:\n" + "\n".join(f"  {command.name:<10} {command.summary}" for command in commands)
+    rows = "\n".join(f"  {command.name:<10} {command.summary}" for command in COMMANDS.values())
+    return (
+        f"commands, each with a --help of its own:\n{rows}\n\n"
+        "`srbwriter write --help` also lists the flags of all samplers, which are taken here too."
+    )

@@ -6,8 +6,8 @@ Knows argparse and the table; knows no command and no face.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
-from typing import Any, NoReturn
+from collections.abc import Callable, Collection
+from typing import Any, NoReturn, cast
 
 from srbwriter.cli.exits import Exit
 from srbwriter.config import Key, Table
@@ -26,6 +26,16 @@ REFUSED = {
 """Flags of llama.cpp that must not be ignored silently, and why they are not taken."""
 
 
+OTHER_SPELLINGS = {
+    "--slots-endpoint-disable": ("server.slots", False),
+    "--log-disable": ("server.access_log", False),
+}
+"""Flags of llama-server that say what one of ours says: the key and the value."""
+
+MEANINGLESS = ("--cont-batching", "-cb")
+"""Flags of llama-server that ask for what is always done."""
+
+
 def parser(program: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
     """A parser in the manner of this program: nothing abbreviated, text laid out as written."""
     return argparse.ArgumentParser(
@@ -42,13 +52,17 @@ def exit_codes() -> str:
     return "exit codes:\n" + "\n".join(f"  {code.value:<4} {code.meaning}" for code in Exit)
 
 
-def add_keys(target: argparse.ArgumentParser, table: Table, sections: Iterable[str]) -> None:
+def add_keys(target: argparse.ArgumentParser, table: Table, sections: Collection[str]) -> None:
     """Add the flags of ``sections``, one titled group for each, and the flags that are refused."""
     for section in sections:
         group = target.add_argument_group(SECTIONS[section])
         for key in table.section(section):
             if key.flags:
                 _add_key(group, key)
+    for flag, (name, value) in OTHER_SPELLINGS.items():
+        if name in table and table[name].section in sections:
+            target.add_argument(flag, dest=name, action="store_const", const=value, help=argparse.SUPPRESS)
+    target.add_argument(*MEANINGLESS, action="store_true", help=argparse.SUPPRESS)
     for flags, reason in REFUSED.items():
         target.add_argument(*flags, nargs="?", action=_Refuse, help=argparse.SUPPRESS, const=reason)
 
@@ -78,8 +92,15 @@ def _extent(key: Key[Any]) -> str:
     choices = ": " + ", ".join(key.kind.choices) if key.kind.choices else ""
     if key.default in (None, (), ""):
         return choices
-    shown = ("no", "yes")[key.default] if isinstance(key.default, bool) else key.default
-    return f"{choices} (default {shown})"
+    return f"{choices} (default {_shown(key.default)})"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return " ".join(repr(item) for item in cast("tuple[Any, ...]", value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _reader(key: Key[Any]) -> Callable[[str], Any]:

@@ -19,13 +19,14 @@ DESCRIPTION = """\
 Write branches of a prompt to standard output, the first one as it is written.
 
   srbwriter write "Once upon a time," -n 4
-  srbwriter write "It was a dark night" -n 1 --until paragraph
+  srbwriter write "It was a dark night" -n 1 --boundary paragraph
   cat chapter.txt | srbwriter write -n 3 --json --seed 7"""
 
 _CONTROL = {code: None for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
 
 
 def configure(parser: argparse.ArgumentParser, table: Table) -> None:
+    parser.usage = "srbwriter write [PROMPT] [options]"
     parser.add_argument(
         "prompt",
         metavar="PROMPT",

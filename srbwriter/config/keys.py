@@ -7,40 +7,46 @@ is put together; this room must never import the engine or a face.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar, cast, get_args
+from typing import Any, Final, Generic, Literal, TypeVar, cast, get_args
 
-from srbwriter.config.kinds import INTEGER, LAYERS, NUMBERS, PATH, SWITCH, TEXT, TEXTS, Kind, one_of
+from srbwriter.config.kinds import INTEGER, LAYERS, NUMBERS, PATH, SWITCH, Kind, one_of
 
 Numa = Literal["distribute", "isolate", "numactl"]
 FlashAttention = Literal["auto", "on", "off"]
-Boundary = Literal["line", "sentence", "paragraph"]
 
 T_co = TypeVar("T_co", covariant=True)
 
 
-@dataclass(frozen=True)
 class Key(Generic[T_co]):
     """One setting.
 
     ``name`` is ``section.key`` as in the TOML file. ``flags`` are its spellings on the command line, the
     first one shown; a switch also gets the ``--no-`` spelling of its long flags. ``minimum`` and
-    ``maximum`` are inclusive and apply to numbers.
+    ``maximum`` are inclusive and apply to numbers. ``env`` is the environment variable.
     """
 
-    name: str
-    kind: Kind[T_co]
-    default: T_co
-    help: str
-    flags: tuple[str, ...] = ()
-    minimum: float | None = None
-    maximum: float | None = None
-    env: str = ""
+    __slots__ = ("default", "env", "flags", "help", "kind", "maximum", "minimum", "name")
 
-    def __post_init__(self) -> None:
-        if not self.env:
-            object.__setattr__(self, "env", "SRBWRITER_" + self.name.replace(".", "_").upper())
+    def __init__(
+        self,
+        name: str,
+        kind: Kind[T_co],
+        default: T_co,
+        help: str,
+        flags: tuple[str, ...] = (),
+        minimum: float | None = None,
+        maximum: float | None = None,
+        env: str = "",
+    ) -> None:
+        self.name: Final = name
+        self.kind: Final = kind
+        self.default: Final = default
+        self.help: Final = help
+        self.flags: Final = flags
+        self.minimum: Final = minimum
+        self.maximum: Final = maximum
+        self.env: Final = env or "SRBWRITER_" + name.replace(".", "_").upper()
 
     @property
     def section(self) -> str:
@@ -49,12 +55,13 @@ class Key(Generic[T_co]):
     @property
     def expected(self) -> str:
         """What a value must be, in words that complete "expected …"."""
-        if self.minimum is not None and self.maximum is not None:
-            return f"{self.kind.expected} from {self.minimum:g} to {self.maximum:g}"
-        if self.minimum is not None:
-            return f"{self.kind.expected}, {self.minimum:g} or more"
-        if self.maximum is not None:
-            return f"{self.kind.expected}, {self.maximum:g} or less"
+        low, high = _written(self.minimum), _written(self.maximum)
+        if low and high:
+            return f"{self.kind.expected} from {low} to {high}"
+        if low:
+            return f"{self.kind.expected}, {low} or more"
+        if high:
+            return f"{self.kind.expected}, {high} or less"
         return self.kind.expected
 
     def read_text(self, text: str) -> T_co:
@@ -72,6 +79,12 @@ class Key(Generic[T_co]):
             if self.maximum is not None and value > self.maximum:
                 raise ValueError
         return value
+
+
+def _written(bound: float | None) -> str:
+    if bound is None:
+        return ""
+    return str(int(bound)) if bound == int(bound) else str(bound)
 
 
 SECTIONS = {
@@ -145,24 +158,13 @@ MAX_N = Key(
 )
 MAX_TOKENS = Key(
     "generation.max_tokens", INTEGER, 128,
-    "most tokens in one branch", ("--max-tokens", "--n-predict"), minimum=1,
-)
-STOP = Key[tuple[str, ...]](
-    "generation.stop", TEXTS, (),
-    "text that ends a branch and is cut off; may be given several times", ("--stop",),
-)
-UNTIL = Key[Boundary | None](
-    "generation.until", one_of(*get_args(Boundary)), None,
-    "end each branch after a whole one of these", ("--until",),
+    "most tokens in one branch", ("--max-tokens", "--predict", "--n-predict"), minimum=0,
 )
 SEED = Key[int | None](
     "generation.seed", INTEGER, None,
     "number from which the seeds of all branches follow; random if not given", ("--seed", "-s"),
     minimum=0, maximum=2**32 - 1,
 )
-
-HOST = Key("server.host", TEXT, "127.0.0.1", "address to listen on", ("--host",))
-PORT = Key("server.port", INTEGER, 9090, "port to listen on", ("--port",), minimum=0, maximum=65535)
 
 LOG_LEVEL = Key(
     "log.level", one_of("debug", "info", "warning", "error"), "info",

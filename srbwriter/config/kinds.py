@@ -6,27 +6,35 @@ Knows single values only: no keys, no files, no flags.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, LiteralString, TypeVar, cast
+from typing import Final, Generic, LiteralString, TypeVar, cast
 
 T_co = TypeVar("T_co", covariant=True)
 Word = TypeVar("Word", bound=LiteralString)
 
 
-@dataclass(frozen=True)
 class Kind(Generic[T_co]):
-    """One type of value.
+    """One type of value. (A plain class: loading ``dataclasses`` would be a tenth of ``--help``.)
 
     ``from_text`` reads flags and environment variables, ``from_toml`` a parsed TOML value; both raise
     ValueError for what they cannot read. ``expected`` completes "expected …".
     """
 
-    expected: str
-    metavar: str
-    from_text: Callable[[str], T_co]
-    from_toml: Callable[[object], T_co]
-    choices: tuple[str, ...] = ()
+    __slots__ = ("choices", "expected", "from_text", "from_toml", "metavar")
+
+    def __init__(
+        self,
+        expected: str,
+        metavar: str,
+        from_text: Callable[[str], T_co],
+        from_toml: Callable[[object], T_co],
+        choices: tuple[str, ...] = (),
+    ) -> None:
+        self.expected: Final = expected
+        self.metavar: Final = metavar
+        self.from_text: Final = from_text
+        self.from_toml: Final = from_toml
+        self.choices: Final = choices
 
 
 def _integer(value: object) -> int:
@@ -96,6 +104,12 @@ SWITCH = Kind("true or false", "", _switch_word, _switch)
 PATH = Kind("a path", "PATH", _path, _path)
 TEXTS = Kind[tuple[str, ...]](
     "a list of texts", "TEXT", lambda text: (text,), lambda value: tuple(_text(x) for x in _items(value))
+)
+NAMES = Kind[tuple[str, ...]](
+    "names, separated by semicolons",
+    "A;B",
+    lambda text: tuple(part.strip() for part in text.split(";")),
+    lambda value: tuple(_text(x) for x in _items(value)),
 )
 NUMBERS = Kind[tuple[float, ...]](
     "numbers, separated by commas",

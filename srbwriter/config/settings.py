@@ -7,9 +7,8 @@ remembered > default. Knows a table of keys and where the files lie; knows no fa
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from srbwriter import paths
 from srbwriter.config.keys import Key
@@ -73,8 +72,9 @@ class Table:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(NamedTuple):
+    """A value, and who said it."""
+
     value: Any
     source: Source
 

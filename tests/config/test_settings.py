@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter import paths
-from srbwriter.config import ConfigError, Table, UnknownKey, WrongValue, keys, load, remember
+from srbwriter.cli.table import table
+from srbwriter.config import ConfigError, Key, UnknownKey, WrongValue, keys, load, remember
 from srbwriter.config.settings import CONFIG_VARIABLE
 
-TABLE = Table(keys.KEYS)
+TABLE = table()
+STOP: Key[tuple[str, ...]] = TABLE["generation.stop"]
 
 
 def write_config(text: str) -> Path:
@@ -160,10 +162,10 @@ def test_a_damaged_overlay_is_a_warning(home: Path, damage: bytes) -> None:
 
 
 def test_remembering_keeps_what_was_remembered(home: Path) -> None:
-    remember(TABLE, {keys.N: 3, keys.STOP: ("\n\n", 'a "b"')})
+    remember(TABLE, {keys.N: 3, STOP: ("\n\n", 'a "b"')})
     remember(TABLE, {keys.MODEL: Path("/m.gguf")})
     settings = load(TABLE, {}, {})
-    assert (settings[keys.N], settings[keys.STOP]) == (3, ("\n\n", 'a "b"'))
+    assert (settings[keys.N], settings[STOP]) == (3, ("\n\n", 'a "b"'))
     assert settings[keys.MODEL] == Path("/m.gguf")
     remember(TABLE, {keys.N: None})
     assert load(TABLE, {}, {}).source(keys.N) == "default"
@@ -172,8 +174,8 @@ def test_remembering_keeps_what_was_remembered(home: Path) -> None:
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), max_size=4))
 def test_any_text_is_remembered_exactly(texts: list[str]) -> None:
-    remember(TABLE, {keys.STOP: tuple(texts)})
-    assert load(TABLE, {}, {})[keys.STOP] == tuple(texts)
+    remember(TABLE, {STOP: tuple(texts)})
+    assert load(TABLE, {}, {})[STOP] == tuple(texts)
 
 
 def test_every_default_is_a_value_of_its_key() -> None:

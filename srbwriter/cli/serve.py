@@ -1,0 +1,122 @@
+"""``srbwriter --serve``: the server's rows for the table of keys, and the hand-over to it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from srbwriter.cli.exits import Failure
+from srbwriter.config import Key, Settings, keys
+from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, one_of
+
+if TYPE_CHECKING:
+    from srbwriter.server.settings import ServerSettings
+
+HOST = Key("server.host", TEXT, "127.0.0.1", "address to listen on", ("--host",))
+PORT = Key(
+    "server.port", INTEGER, 9090, "port to listen on; 0 takes any", ("--port",), minimum=0, maximum=65535
+)
+UNIX_SOCKET = Key[Path | None](
+    "server.unix_socket", PATH, None, "listen on this socket file instead of a port", ("--unix-socket",)
+)
+ALIAS = Key[str | None]("server.alias", TEXT, None, "name the model goes by", ("--alias", "-a"))
+API_KEYS = Key[tuple[str, ...]](
+    "server.api_keys", TEXTS, (), "key that clients must send; may be given several times", ("--api-key",)
+)
+API_KEY_FILE = Key[Path | None](
+    "server.api_key_file", PATH, None, "file of such keys, one a line", ("--api-key-file",)
+)
+INSECURE = Key(
+    "server.insecure", SWITCH, False, "serve other machines without a key", ("--insecure",)
+)
+CORS_ORIGINS = Key[tuple[str, ...]](
+    "server.cors_origins", TEXTS, (),
+    "web origin that may read answers beside this machine's own; * is any; may be given several times",
+    ("--cors-origins",),
+)
+METRICS = Key("server.metrics", SWITCH, False, "answer GET /metrics", ("--metrics",))
+SLOTS = Key("server.slots", SWITCH, True, "answer GET /slots", ("--slots",))
+SYSTEM_PROMPT_FILE = Key[Path | None](
+    "server.system_prompt_file", PATH, None,
+    "JSON file with a prompt that precedes every other", ("--system-prompt-file", "-spf"),
+)
+CHAT_TEMPLATE = Key[str | None](
+    "server.chat_template", TEXT, None, "chat template instead of the model's own", ("--chat-template",)
+)
+CHAT_TEMPLATE_FILE = Key[Path | None](
+    "server.chat_template_file", PATH, None, "file with such a template", ("--chat-template-file",)
+)
+CONTEXT_SHIFT = Key(
+    "server.context_shift", SWITCH, False, "go on past a full context by forgetting", ("--context-shift",)
+)
+STATIC_PATH = Key[Path | None](
+    "server.static_path", PATH, None, "folder of files to serve instead of the page", ("--path",)
+)
+PAGE = Key("server.page", SWITCH, True, "serve a page to write in", ("--page",))
+SSL_KEY_FILE = Key[Path | None](
+    "server.ssl_key_file", PATH, None, "private key for HTTPS", ("--ssl-key-file",)
+)
+SSL_CERT_FILE = Key[Path | None](
+    "server.ssl_cert_file", PATH, None, "certificate for HTTPS", ("--ssl-cert-file",)
+)
+LOG_FORMAT = Key(
+    "server.log_format", one_of("text", "json"), "text", "form of the log of requests", ("--log-format",)
+)
+ACCESS_LOG = Key("server.access_log", SWITCH, True, "log requests", ("--access-log",))
+TIMEOUT = Key(
+    "server.timeout", NUMBER, 600.0,
+    "seconds a connection may be silent", ("--timeout", "-to"), minimum=1, maximum=86400,
+)
+
+OPTIONS: tuple[Key[Any], ...] = tuple(
+    cast("Key[Any]", row) for row in list(globals().values()) if isinstance(row, Key)
+)
+"""Every row above, in order. Names are those of the fields of ServerSettings."""
+
+_FILES = {API_KEY_FILE, CHAT_TEMPLATE_FILE}
+"""Rows that are read here and are no fields of their own."""
+
+
+def run(settings: Settings) -> int:
+    """Serve until a signal ends it; returns the exit code."""
+    from srbwriter import launch, server
+    from srbwriter.server.auth import ServerError
+
+    loader = launch.Loader(settings)
+    try:
+        options = server_settings(settings)
+        loader.start()
+        return server.run(loader, options, ready=_announce)
+    except ServerError as error:
+        raise Failure(str(error)) from error
+    finally:
+        loader.close()
+
+
+def server_settings(settings: Settings) -> ServerSettings:
+    """What the server is told. Raises ServerError or OSError for a file that cannot be read."""
+    from dataclasses import replace
+
+    from srbwriter import launch
+    from srbwriter.server.auth import read_keys
+    from srbwriter.server.settings import ServerSettings
+
+    fields = {row.name.partition(".")[2]: settings[row] for row in OPTIONS if row not in _FILES}
+    options = ServerSettings(
+        **fields,
+        n=settings[keys.N],
+        max_n=settings[keys.MAX_N],
+        sampling=launch.sampling(settings),
+    )
+    if settings.source(keys.MAX_TOKENS) != "default":
+        options = replace(options, n_predict=settings[keys.MAX_TOKENS])
+    if (file := settings[API_KEY_FILE]) is not None:
+        options = replace(options, api_keys=(*options.api_keys, *read_keys(file)))
+    if (file := settings[CHAT_TEMPLATE_FILE]) is not None:
+        options = replace(options, chat_template=file.read_text("utf-8"))
+    return options
+
+
+def _announce(url: str) -> None:
+    print(f"srbwriter: listening on {url}", file=sys.stderr, flush=True)
