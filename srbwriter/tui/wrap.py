@@ -53,7 +53,9 @@ class Wrapper:
         if not text:
             return False
         before = len(self.lines)
-        start = self.lines.pop().start if self.lines else 0
+        start = self.lines.pop().start if before > 1 else 0
+        if before == 1:
+            self.lines.clear()
         self.text += text
         self._wrap_from(start)
         return len(self.lines) != before
