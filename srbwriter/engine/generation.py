@@ -159,10 +159,15 @@ class Branch:
         self._post("set_stop", stop)
 
     def _post(self, verb: str, *args: Any) -> None:
+        if verb in REVIVING:
+            self.generation.expect()
         self.generation.post(Command(verb, self.generation, self.index, args))
 
 
 Listener = Callable[[], None]
+
+REVIVING = frozenset({"reroll", "extend", "rewind"})
+"""Verbs after which a request that was done is not."""
 
 
 class Generation:
@@ -181,6 +186,7 @@ class Generation:
         self.submitted_at = time.monotonic()
         self.error: Exception | None = None
         self.log: list[Event] = []
+        self.engine_state: Any = None  # the engine's own side of the request
         self._changed = threading.Condition()
         self._listeners: list[Listener] = []
         self._idle = False
@@ -248,7 +254,14 @@ class Generation:
 
     def add_branch(self, n: int = 1, sampling: Sampling | None = None, stop: Stop | None = None) -> None:
         """Fork ``n`` more branches from the prompt; they follow as ``Added`` events."""
+        self.expect()
         self.post(Command("add_branch", self, -1, (n, sampling, stop)))
+
+    def expect(self) -> None:
+        """A verb is on its way: readers wait for what comes of it."""
+        with self._changed:
+            if self.error is None:
+                self._idle = False
 
     # ---- write, engine thread only
 

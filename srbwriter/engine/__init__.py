@@ -1,0 +1,55 @@
+"""The batched engine as a library: evaluate a prompt once, run N branches of it as independent processes.
+
+Public names are loaded when first used, so that importing this package costs nothing.
+Knows tokens and text; knows no story, no screen and no HTTP.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .engine import Engine
+    from .generation import Branch, Cursor, Delta, Generation
+    from .loader import EngineLoader
+    from .types import (
+        BranchState,
+        ContextOverflow,
+        EngineClosed,
+        EngineError,
+        EngineOptions,
+        EngineStats,
+        FinishReason,
+        InvalidRequest,
+        LimitExceeded,
+        ModelError,
+        ModelInfo,
+        Priority,
+        Request,
+        Sampling,
+        Stop,
+        TokenRun,
+    )
+
+_HOMES = {
+    "Engine": "engine", "EngineLoader": "loader",
+    **dict.fromkeys(("Branch", "Cursor", "Delta", "Generation"), "generation"),
+    **dict.fromkeys(
+        ("BranchState", "ContextOverflow", "EngineClosed", "EngineError", "EngineOptions", "EngineStats",
+         "FinishReason", "InvalidRequest", "LimitExceeded", "ModelError", "ModelInfo", "Priority", "Request",
+         "Sampling", "Stop", "TokenRun"), "types"),
+}  # fmt: skip
+
+__all__ = [
+    "Branch", "BranchState", "ContextOverflow", "Cursor", "Delta", "Engine", "EngineClosed", "EngineError",
+    "EngineLoader", "EngineOptions", "EngineStats", "FinishReason", "Generation", "InvalidRequest",
+    "LimitExceeded", "ModelError", "ModelInfo", "Priority", "Request", "Sampling", "Stop", "TokenRun",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)

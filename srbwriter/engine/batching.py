@@ -1,0 +1,141 @@
+"""What goes into the next decode: one row a branch, shared while branches agree, and a prompt chunk.
+
+Knows tracks and rows; knows nothing of queues, sampling or text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from .cache import Cache
+from .native.context import Context
+from .prefix import Node
+from .runner import Runner, Track, Trunk
+
+
+class Fed(NamedTuple):
+    """``count`` tokens of a track are in the batch; its last row is ``row``."""
+
+    track: Track
+    count: int
+    row: int
+    scored: bool  # every row of it has logits
+
+
+class Plan(NamedTuple):
+    """The batch, in the engine's words."""
+
+    rows: list[Runner]
+    shared: dict[int, list[Runner]]  # further branches on the same row
+    fed: list[Fed]
+
+    @property
+    def prompt_rows(self) -> int:
+        return sum(f.count for f in self.fed)
+
+    def sequences(self) -> Iterable[int]:
+        yield from (r.seq for r in self.rows)
+        yield from (r.seq for group in self.shared.values() for r in group)
+        yield from (f.track.seq for f in self.fed)
+
+
+class ChunkBudget:
+    """How many prompt tokens fit a slice of time, learnt from the steps before."""
+
+    def __init__(self, seconds: float, most: int) -> None:
+        self.seconds, self.most = seconds, most
+        self._per_token = 0.0
+        self._row_step = 0.0
+
+    def size(self, writing: bool, abortable: bool) -> int:
+        """Tokens for the next chunk. Nobody is kept waiting when no branch writes, so then more."""
+        if self._per_token == 0.0:
+            return min(64, self.most)
+        seconds = self.seconds if writing or not abortable else self.seconds * 8
+        return max(8, min(self.most, int(seconds / self._per_token)))
+
+    def learn(self, seconds: float, prompt_rows: int, branch_rows: int) -> None:
+        if not prompt_rows:
+            self._row_step = _mean(self._row_step, seconds)
+        elif prompt_rows >= 8:
+            alone = seconds - (self._row_step if branch_rows else 0.0)
+            self._per_token = _mean(self._per_token, max(alone, seconds * 0.1) / prompt_rows)
+
+
+class Batcher:
+    """Fills the context's batch."""
+
+    def __init__(self, context: Context, cache: Cache, share: bool) -> None:
+        self.context, self.cache = context, cache
+        self.share = share  # whether the memory takes rows of several sequences
+
+    def plan(self, writing: Sequence[Runner], feeding: Sequence[Track], chunk: int) -> Plan:
+        """At most ``chunk`` tokens of ``feeding``, first come first; all of ``writing``."""
+        batch = self.context.batch
+        batch.clear()
+        rows, shared = self._branch_rows(writing)
+        fed: list[Fed] = []
+        outputs = self.context.max_outputs - len(rows)
+        room = min(chunk, self.context.max_rows - len(rows))
+        for track in feeding:
+            if room <= 0 or outputs <= 0:
+                break
+            scored = isinstance(track, Trunk) and track.run.request.prompt_logprobs is not None
+            count = min(len(track.todo), room, outputs if scored else room)
+            tokens = track.todo[:count]
+            last = count == len(track.todo)
+            start = self.cache.tree.tip[track.seq].end
+            row = batch.add_run(tokens, start, track.seq, True if scored else int(last))
+            fed.append(Fed(track, count, row, scored))
+            room -= count
+            outputs -= count if scored else int(last)
+        return Plan(rows, shared, fed)
+
+    def _branch_rows(self, writing: Sequence[Runner]) -> tuple[list[Runner], dict[int, list[Runner]]]:
+        tip = self.cache.tree.tip
+        rows: list[Runner] = []
+        tokens: list[int] = []
+        positions: list[int] = []
+        seqs: list[int] = []
+        shared: dict[int, list[Runner]] = {}
+        seen: dict[tuple[Node, int], int] = {}
+        for runner in writing:
+            node = tip[runner.seq]
+            token = runner.todo[0]
+            if len(node.tips) > 1 and self.share:
+                row = seen.setdefault((node, token), len(rows))
+                if row != len(rows):
+                    shared.setdefault(row, []).append(runner)
+                    continue
+            rows.append(runner)
+            tokens.append(token)
+            positions.append(node.end)
+            seqs.append(runner.seq)
+        if rows:
+            batch = self.context.batch
+            batch.add_rows(tokens, positions, seqs)
+            for row, others in shared.items():
+                batch.share(row, [rows[row].seq, *(r.seq for r in others)])
+        return rows, shared
+
+    def settle(self, plan: Plan) -> None:
+        """The decode went well: the tree learns of the rows."""
+        advance = self.cache.advance
+        for row, runner in enumerate(plan.rows):
+            others = plan.shared.get(row) if plan.shared else None
+            seqs = (runner.seq,) if others is None else (runner.seq, *(r.seq for r in others))
+            advance(seqs, runner.todo)
+        for fed in plan.fed:
+            track = fed.track
+            advance((track.seq,), track.todo[: fed.count])
+            track.todo = track.todo[fed.count :]
+
+    def roll_back(self, plan: Plan) -> None:
+        """The decode was aborted: drop whatever it left behind, as if it had not begun."""
+        for seq in plan.sequences():
+            self.context.remove(seq, self.cache.tree.tip[seq].end)
+
+
+def _mean(old: float, new: float) -> float:
+    return new if old == 0.0 else old * 0.8 + new * 0.2

@@ -1,0 +1,193 @@
+"""Sequences and cells: the prefix tree and the native cache, changed together and never apart.
+
+A sequence is live (a branch or a prompt is being run on it), parked (a prefix kept for later) or
+free. Parked sequences give way, least recently used first, when cells or ids are needed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .prefix import Match, Node, PrefixTree
+
+log = logging.getLogger(__name__)
+
+
+class Memory(Protocol):
+    """What the cache asks of a native context."""
+
+    cells: int
+    sequences: int
+
+    def copy(self, source: int, target: int, start: int, end: int) -> None: ...
+    def remove(self, seq: int, start: int = -1, end: int = -1) -> None: ...
+    def clear(self) -> None: ...
+
+
+class Lease(NamedTuple):
+    """A live sequence that holds the first ``length`` of the ids asked for."""
+
+    seq: int
+    length: int
+
+
+class Cache:
+    """``partial`` says that tails of sequences can be dropped (attention memories)."""
+
+    def __init__(self, memory: Memory, *, partial: bool, parked_fraction: float, logits_rows: int) -> None:
+        self.memory = memory
+        self.tree = PrefixTree(logits_rows)
+        self.partial = partial
+        self.parked: set[int] = set()
+        self.pins: dict[str, tuple[int, ...]] = {}
+        self._free = list(range(memory.sequences - 1, -1, -1))
+        self._parked_cap = int(memory.cells * parked_fraction)
+
+    @property
+    def used_sequences(self) -> int:
+        return self.memory.sequences - len(self._free)
+
+    @property
+    def live_cells(self) -> int:
+        """Cells that running sequences hold; all others can be had."""
+        return self.tree.cells - self.tree.idle_cells(self.parked)
+
+    # ---- leases
+
+    def resident(self, ids: Sequence[int], limit: int | None = None) -> int:
+        """How many of ``ids`` can be resumed without evaluating them."""
+        return self._find(ids, limit).length
+
+    def lease(self, ids: Sequence[int], limit: int | None = None) -> Lease | None:
+        """A live sequence on the longest resident prefix of ``ids``; None when no id is to be had.
+
+        Raises NativeError when llama.cpp refuses.
+        """
+        found = self._find(ids, limit)
+        claimed = self._claim(found) if self.partial else None
+        if claimed is not None:
+            return Lease(claimed, found.length)
+        if not self._free:
+            self._guard(found)
+            if not self.free_sequence(self._covering(found)):
+                return None
+            found = self._find(ids, limit)  # the tree may have changed under it
+        seq = self._free.pop()
+        source = self.tree.fork(seq, found)
+        if source is not None:
+            self.memory.copy(source, seq, 0, found.length)
+        return Lease(seq, found.length)
+
+    def advance(self, seqs: Sequence[int], tokens: Sequence[int]) -> None:
+        """``tokens`` have been decoded for ``seqs``. Cells evaluated twice are given back."""
+        for merge in self.tree.advance(seqs, tokens):
+            if not self.partial:
+                continue  # such a memory has no cells to share
+            for seq in seqs:
+                self.memory.remove(seq, merge.start, merge.end)
+                self.memory.copy(merge.source, seq, merge.start, merge.end)
+
+    def store_logits(self, seq: int, row: NDArray[np.float32]) -> None:
+        """Keep a copy of ``row`` as what follows the tip of ``seq``."""
+        self.tree.store_logits(seq, np.array(row, np.float32))
+
+    def logits_after(self, ids: Sequence[int]) -> NDArray[np.float32] | None:
+        return self.tree.logits_after(ids)
+
+    def rewind(self, seq: int, end: int) -> bool:
+        """Drop what ``seq`` holds from position ``end`` on; False where the memory cannot."""
+        if not self.partial:
+            return False
+        if self.tree.tip[seq].end > end:
+            self.memory.remove(seq, end)
+            self.tree.truncate(seq, end)
+        return True
+
+    def park(self, seq: int) -> None:
+        """Nobody runs ``seq`` now; keep what only it holds until room is needed."""
+        if self.tree.tip[seq] is self.tree.root or (self.partial and self.tree.redundant(seq)):
+            self.drop(seq)
+            return
+        self.parked.add(seq)
+        self.tree.touch(seq)
+        while self.parked and self.tree.idle_cells(self.parked) > self._parked_cap and self.evict():
+            pass
+
+    def drop(self, seq: int) -> None:
+        """Give ``seq`` and everything that only it holds back."""
+        self.memory.remove(seq)
+        self.tree.release(seq)
+        self.parked.discard(seq)
+        self._free.append(seq)
+
+    def clear(self) -> None:
+        """Forget everything; no sequence may be live."""
+        self.memory.clear()
+        self.tree.clear()
+        self.parked.clear()
+        self._free = list(range(self.memory.sequences - 1, -1, -1))
+
+    # ---- room
+
+    def make_room(self, cells: int) -> bool:
+        """Evict until ``cells`` more fit."""
+        while self.tree.cells + cells > self.memory.cells:
+            if not self.evict():
+                return False
+        return True
+
+    def evict(self) -> bool:
+        """Shorten the parked sequence that was used longest ago by one run; False if none is left."""
+        seq = self.tree.oldest(self.parked, self._pinned())
+        if seq is None:
+            return False
+        node = self.tree.tip[seq]
+        parent = node.parent
+        alone = len(node.seqs) == 1 and parent is not None and parent.parent is not None and len(parent.seqs) == 1
+        if self.partial and alone and parent is not None:
+            self.memory.remove(seq, parent.end)
+            self.tree.truncate(seq, parent.end)
+        else:
+            self.drop(seq)
+        return True
+
+    def free_sequence(self, spared: Iterable[int] = ()) -> bool:
+        """Release a whole parked sequence for its id."""
+        seq = self.tree.oldest(self.parked - set(spared), self._pinned())
+        if seq is None:
+            return False
+        self.drop(seq)
+        return True
+
+    # ---- inside
+
+    def _find(self, ids: Sequence[int], limit: int | None) -> Match:
+        return self.tree.match(ids, limit) if self.partial else self.tree.anchored(ids, limit)
+
+    def _claim(self, found: Match) -> int | None:
+        """A parked sequence that ends exactly at the match can be run as it is."""
+        if found.length == 0 or found.offset != len(found.node.tokens):
+            return None
+        for seq in found.node.tips:
+            if seq in self.parked:
+                self.parked.discard(seq)
+                self.tree.touch(seq)
+                return seq
+        return None
+
+    def _covering(self, found: Match) -> tuple[int, ...]:
+        """One sequence that must survive for the match to stay resident."""
+        live = next((s for s in found.node.seqs if s not in self.parked), None)
+        return () if live is not None else tuple(found.node.seqs)[:1]
+
+    def _guard(self, found: Match) -> None:
+        for seq in self._covering(found):
+            self.tree.touch(seq)
+
+    def _pinned(self) -> list[Node]:
+        return [self.tree.match(ids).node for ids in self.pins.values()]

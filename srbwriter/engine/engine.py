@@ -1,0 +1,410 @@
+"""The library face: load a model, submit requests, read what they become.
+
+One thread owns the native context (or the caller, with ``thread=False``); every public method
+here may be called from any thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from .cache import Cache
+from .generation import Command, Generation
+from .model import Model
+from .native.context import Context, default_threads, has_gpu
+from .native.weights import Progress, refuse_unsafe_tensors
+from .parameters import validate
+from .prompt import assemble, fit
+from .runner import Run
+from .scheduler import Scheduler
+from .steering import make_run
+from .types import (
+    EngineClosed,
+    EngineError,
+    EngineOptions,
+    EngineStats,
+    InvalidRequest,
+    LimitExceeded,
+    ModelError,
+    ModelInfo,
+    NativeError,
+    Request,
+)
+
+log = logging.getLogger(__name__)
+
+DEFAULT_WINDOW = 8192  # tokens; long enough for chapters, small enough for a laptop's memory
+SPARE_CELLS = 4096  # room beyond one window for branches and parked prefixes
+CPU_BATCH, GPU_BATCH = 512, 2048
+SWITCH_INTERVAL = 5e-4
+"""Seconds. The engine thread asks for the GIL back after every decode; with Python's default of
+5 ms, one busy thread makes a 2 ms step last 7 ms, with this 4 ms."""
+INTERRUPTING = frozenset({"cancel", "stop", "kill", "reroll"})
+
+
+class Engine:
+    """A loaded model and the batch that runs on it. Make one with :meth:`load`."""
+
+    def __init__(self, model: Model, context: Context, options: EngineOptions, window: int) -> None:
+        self.model, self.options = model, options
+        self.n_ctx = window
+        self._context = context
+        partial = model.partial_removal
+        self._cache = Cache(
+            context, partial=partial, parked_fraction=options.parked_fraction, logits_rows=options.logits_rows
+        )
+        gpu = has_gpu() and options.gpu_layers != 0
+        abortable = partial and not gpu and context.enable_abort()
+        self._scheduler = Scheduler(model, context, self._cache, options, window=window, abortable=abortable)
+        self._numbers = itertools.count(1)
+        self._seeds = itertools.count()
+        self._seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
+        self._wake = threading.Event()
+        self._closing = False
+        self._dead: Exception | None = None
+        self._failures = 0
+        self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
+        self._thread: threading.Thread | None = None
+        self._owner = threading.Lock()  # whoever steps
+
+    # ---- life
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], options: EngineOptions | None = None, *,
+        on_progress: Progress | None = None, thread: bool = True,
+    ) -> Engine:
+        """Load a GGUF model and make it ready to write.
+
+        ``on_progress`` gets a fraction from 0 to 1 and cancels by returning False. With
+        ``thread=False`` nothing happens until the caller calls :meth:`process`.
+        Raises ModelError, or Cancelled.
+        """
+        options = options or EngineOptions()
+        file = Path(path).expanduser()
+        refuse_unsafe_tensors(file)
+        model = Model(file, options, on_progress)
+        try:
+            context, window = _context(model, options)
+        except EngineError:
+            model.close()
+            raise
+        engine = cls(model, context, options, window)
+        if thread:
+            engine._start()
+        log.info("%s is ready: %d cells, window %d, %d sequences", model.name, context.cells, window, context.sequences)
+        return engine
+
+    def close(self, timeout: float = 5.0) -> None:
+        """End every request (readers are told) and free the model. May be called twice."""
+        if self._closing:
+            return
+        self._closing = True
+        self._wake.set()
+        self._context.abort()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout)
+            if self._thread.is_alive():
+                log.error("the engine thread did not end; its memory is left to the system")
+                self._abandon(EngineClosed("the engine was closed"))
+                return
+        self._abandon(EngineClosed("the engine was closed"))
+        for run in self._scheduler.runs:
+            run.close()
+        self._context.close()
+        self.model.close()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def reset(self) -> None:
+        """Forget every cached prefix. Running requests are ended first."""
+        self.call(lambda: self._scheduler.fail_all(EngineClosed("the engine was reset")))
+
+    # ---- work
+
+    def submit(self, request: Request) -> Generation:
+        """Queue a request; its branches start writing on their own.
+
+        Raises InvalidRequest (LimitExceeded for n), ContextOverflow or EngineClosed.
+        """
+        self._check_open()
+        self._check(request)
+        ids, heal_prefix = assemble(self.model, request)
+        fitted = fit(ids, request, self.n_ctx)
+        generation = Generation(next(self._numbers), request, self._post)
+        generation.truncated = len(fitted) != len(ids)
+        generation.prompt_ids = tuple(fitted)
+        sampling = request.sampling[0] if isinstance(request.sampling, tuple) else request.sampling
+        seed = sampling.seed if sampling.seed is not None else self._seed + 7919 * next(self._seeds)
+        make_run(generation, fitted, heal_prefix, seed, self.model.pieces)
+        self._generations.add(generation)
+        self._post(Command("submit", generation))
+        return generation
+
+    def process(self, timeout: float | None = None) -> bool:
+        """Do one step on the caller's thread; False when there was nothing to do for ``timeout`` seconds."""
+        if self._thread is not None:
+            raise EngineClosed("this engine has a thread of its own; load it with thread=False to drive it yourself")
+        self._check_open()
+        if self._step():
+            return True
+        if timeout:
+            self._wake.wait(timeout)
+        self._wake.clear()
+        return self._step()
+
+    def call(self, function: Callable[[], Any], timeout: float | None = 30.0) -> Any:
+        """Run ``function`` between two steps and return its result (raise its error)."""
+        done = threading.Event()
+        box: list[Any] = []
+
+        def run() -> None:
+            try:
+                box.append((True, function()))
+            except Exception as error:
+                box.append((False, error))
+            done.set()
+
+        self._check_open()
+        self._post(Command("call", _NOBODY, -1, (run,)))
+        if self._thread is None:
+            self._step()
+        if not done.wait(timeout):
+            raise EngineClosed("the engine did not answer")
+        good, value = box[0]
+        if not good:
+            raise value
+        return value
+
+    def flush(self) -> None:
+        """Return when every command given so far has been carried out."""
+        self.call(lambda: None)
+
+    # ---- words and numbers
+
+    @property
+    def info(self) -> ModelInfo:
+        model = self.model
+        return ModelInfo(
+            path=str(model.path), name=model.name, description=model.description, architecture=model.architecture,
+            n_params=model.n_params, size=model.size, n_vocab=model.n_vocab, n_ctx_train=model.n_ctx_train,
+            n_ctx=self.n_ctx, n_embd=model.n_embd, vocab=model.fingerprint, chat_template=model.chat_template,
+            metadata=model.metadata,
+        )
+
+    @property
+    def max_branches(self) -> int:
+        """Live branches at once; more than that in one request is refused."""
+        return self.options.max_branches
+
+    @property
+    def bos(self) -> int | None:
+        return self.model.bos
+
+    @property
+    def eos(self) -> int | None:
+        return self.model.eos
+
+    @property
+    def fim(self) -> tuple[int, int, int] | None:
+        """Ids of the fill-in-the-middle tokens (prefix, suffix, middle), if the model has them."""
+        return self.model.fim
+
+    @property
+    def alive(self) -> bool:
+        return not self._closing and self._dead is None
+
+    @property
+    def busy(self) -> bool:
+        """Whether any request is running or waiting."""
+        return bool(self._scheduler.runs or self._scheduler.commands)
+
+    @property
+    def raw_ctx(self) -> int:
+        """The native ``llama_context *``. Only for use inside :meth:`call`, at the caller's own risk."""
+        return self._context.pointer
+
+    def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]:
+        return self.model.tokenize(text, add_bos, parse_special)
+
+    def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
+        """Text of ``ids``; control tokens are left out unless ``special``. Raises InvalidRequest."""
+        return self.model.detokenize(ids, special)
+
+    def token_bytes(self, token: int) -> bytes:
+        return self.model.token_bytes(token)
+
+    def token(self, text: str) -> int | None:
+        """Id of the single token ``text``, special ones included, or None."""
+        return self.model.token(text)
+
+    def apply_template(
+        self, messages: Sequence[dict[str, Any]], *, add_generation_prompt: bool = True,
+        continue_final_message: bool = False, tools: Sequence[dict[str, Any]] | None = None,
+        template: str | None = None, **kwargs: Any,
+    ) -> str:
+        """Messages as one prompt, by the model's own template, or ChatML if it has none.
+
+        Raises InvalidRequest for messages or templates that do not fit together.
+        """
+        from .chat import render  # brings Jinja along, which only conversations need
+
+        model = self.model
+        return render(
+            template or model.chat_template, messages, add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message, tools=tools,
+            bos=_special_text(model, model.bos), eos=_special_text(model, model.eos), **kwargs,
+        )
+
+    def create_chat_completion(self, messages: Sequence[dict[str, Any]], **settings: Any) -> Generation:
+        """Submit a conversation. ``settings`` are fields of Request; the reply is its branches' text."""
+        prompt = self.apply_template(messages)
+        return self.submit(Request(prompt=prompt, parse_special=True, **settings))
+
+    # ---- the cache
+
+    def pin(self, name: str, ids: Sequence[int]) -> None:
+        """Keep the prefix ``ids`` in the cache rather than others; a second pin of a name moves it."""
+        self.model.check_ids(ids)
+        self.call(lambda: self._cache.pins.__setitem__(name, tuple(ids)))
+
+    def unpin(self, name: str) -> None:
+        self.call(lambda: self._cache.pins.pop(name, None))
+
+    def resident(self, ids: Sequence[int]) -> int:
+        """How many tokens of ``ids`` need not be evaluated now."""
+        return int(self.call(lambda: self._cache.resident(ids)))
+
+    def stats(self) -> EngineStats:
+        """The counters now. Read without waiting for the engine, so a step may be half counted."""
+        counters = dict(self._scheduler.counters)
+        scheduler, cache = self._scheduler, self._cache
+        return EngineStats(
+            prompt_tokens=int(counters["prompt_tokens"]), reused_tokens=int(counters["reused_tokens"]),
+            prompt_rows=int(counters["prompt_rows"]), branch_rows=int(counters["branch_rows"]),
+            generated_tokens=scheduler.writer.generated, decodes=int(counters["decodes"]),
+            prompt_seconds=counters["prompt_seconds"], decode_seconds=counters["decode_seconds"],
+            used_cells=cache.tree.cells, total_cells=self._context.cells,
+            used_sequences=cache.used_sequences, total_sequences=self._context.sequences,
+            logits_rows=cache.tree.stored_rows, live_branches=len(scheduler.writing),
+            waiting_requests=sum(1 for r in list(scheduler.runs) if not r.admitted),
+            running_requests=sum(1 for r in list(scheduler.runs) if r.admitted),
+        )
+
+    # ---- inside
+
+    def _check(self, request: Request) -> None:
+        if request.n < 1:
+            raise InvalidRequest("n", f"must be at least 1, got {request.n}")
+        if request.n > self.max_branches:
+            raise LimitExceeded(request.n, self.max_branches)
+        for name, value in (("sampling", request.sampling), ("stop", request.stop)):
+            if isinstance(value, tuple) and len(value) != request.n:
+                raise InvalidRequest(name, f"one for each of {request.n} branches, got {len(value)}")
+        for sampling in request.sampling if isinstance(request.sampling, tuple) else (request.sampling,):
+            validate(sampling)
+
+    def _check_open(self) -> None:
+        if self._dead is not None:
+            raise EngineClosed(f"the engine has failed: {self._dead}")
+        if self._closing:
+            raise EngineClosed("the engine is closed")
+
+    def _post(self, command: Command) -> None:
+        if not self.alive:
+            if command.generation is not _NOBODY:
+                command.generation.abandon(EngineClosed("the engine is closed"))
+            return
+        self._scheduler.commands.append(command)
+        if command.verb in INTERRUPTING:
+            self._scheduler.interrupt(command.generation)
+        self._wake.set()
+
+    def _start(self) -> None:
+        if sys.getswitchinterval() > SWITCH_INTERVAL:
+            sys.setswitchinterval(SWITCH_INTERVAL)
+        self._thread = threading.Thread(target=self._loop, name="srbwriter-engine", daemon=True)
+        self._thread.start()
+
+    def _loop(self) -> None:
+        while not self._closing:
+            self._wake.clear()
+            if not self._step():
+                self._wake.wait()
+        log.debug("the engine thread ends")
+
+    def _step(self) -> bool:
+        """One step. A failure ends the running requests, not the engine, unless it keeps failing."""
+        if self._closing or self._dead is not None:
+            return False
+        with self._owner:
+            try:
+                busy = self._scheduler.step()
+                self._failures = 0
+                return busy
+            except Exception as error:
+                log.exception("an engine step failed")
+                self._failures += 1
+                self._recover(error)
+                return True
+
+    def _recover(self, error: Exception) -> None:
+        shown = error if isinstance(error, EngineError) else NativeError("engine step", repr(error))
+        try:
+            self._scheduler.fail_all(shown)
+        except Exception as second:
+            log.exception("the engine could not recover")
+            self._failures = 3
+            error = second
+        if self._failures >= 3:
+            self._dead = error
+            self._abandon(EngineClosed(f"the engine has failed: {error}"))
+
+    def _abandon(self, error: EngineClosed) -> None:
+        for generation in list(self._generations):
+            generation.abandon(error)
+
+
+_NOBODY: Any = None  # commands that concern no request
+
+
+def _special_text(model: Model, token: int | None) -> str:
+    return "" if token is None else model.special_pieces[token].decode("utf-8", "replace")
+
+
+def _context(model: Model, options: EngineOptions) -> tuple[Context, int]:
+    """The context for a model, and how many positions one branch may use in it."""
+    if options.n_ctx is not None and options.n_ctx < 16:
+        raise ModelError(str(model.path), f"a context of {options.n_ctx} tokens is too small", "give --ctx-size 256 or more")
+    if options.n_ctx:
+        window = cells = options.n_ctx
+    else:
+        window = min(model.n_ctx_train or DEFAULT_WINDOW, DEFAULT_WINDOW)
+        cells = window + SPARE_CELLS
+    sequences = options.max_sequences or min(2 * options.max_branches, 256)
+    if not model.partial_removal:
+        sequences = options.max_sequences or min(options.max_branches + 2, 16)  # each costs a whole state
+    threads = options.threads or default_threads()
+    gpu = has_gpu() and options.gpu_layers != 0
+    batch = options.n_batch or (GPU_BATCH if gpu else CPU_BATCH)
+    context = Context(
+        model.pointer, cells=cells, sequences=max(sequences, options.max_branches if model.partial_removal else 2),
+        batch=batch, ubatch=options.n_ubatch or min(batch, CPU_BATCH), threads=threads,
+        threads_batch=options.threads_batch or threads, options=options, path=str(model.path),
+    )
+    return context, min(window, context.cells)
+
+
+__all__ = ["Engine", "Run"]

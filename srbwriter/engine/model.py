@@ -1,0 +1,137 @@
+"""A loaded model: weights, vocabulary, metadata. Knows no context and no branches."""
+
+from __future__ import annotations
+
+import ctypes as C
+import hashlib
+import logging
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from .native import weights
+from .native.context import recurrent
+from .native.library import library
+from .native.weights import Progress
+from .text import Pieces
+from .types import EngineOptions, InvalidRequest
+
+log = logging.getLogger(__name__)
+
+
+class Model:
+    """Weights and vocabulary of one GGUF file. Reading methods may be called from any thread."""
+
+    def __init__(self, path: Path, options: EngineOptions, on_progress: Progress | None = None) -> None:
+        self.path = path
+        self.pointer = weights.load(path, options, on_progress)
+        lib = library()
+        self._lib = lib
+        self.vocab: int = lib.llama_model_get_vocab(self.pointer)
+        self.n_vocab = int(lib.llama_vocab_n_tokens(self.vocab))
+        self.n_ctx_train = int(lib.llama_model_n_ctx_train(self.pointer))
+        self.n_embd = int(lib.llama_model_n_embd(self.pointer))
+        self.n_params = int(lib.llama_model_n_params(self.pointer))
+        self.size = int(lib.llama_model_size(self.pointer))
+        self.recurrent, self.hybrid = recurrent(self.pointer)
+        self.metadata = weights.metadata(self.pointer)
+        self.description = weights.description(self.pointer)
+        self.add_bos = bool(lib.llama_vocab_get_add_bos(self.vocab))
+        self.bos = _known(lib.llama_vocab_bos(self.vocab))
+        self.eos = _known(lib.llama_vocab_eos(self.vocab))
+        self.eot = _known(lib.llama_vocab_eot(self.vocab))
+        self.eog = frozenset(t for t in range(self.n_vocab) if lib.llama_vocab_is_eog(self.vocab, t))
+        self.suppress = tuple(weights.suppressed_tokens(self.vocab))
+        fim = tuple(
+            _known(f(self.vocab))
+            for f in (lib.llama_vocab_fim_pre, lib.llama_vocab_fim_suf, lib.llama_vocab_fim_mid)
+        )
+        self.fim: tuple[int, int, int] | None = (
+            (fim[0], fim[1], fim[2]) if fim[0] is not None and fim[1] is not None and fim[2] is not None else None
+        )
+        template = lib.llama_model_chat_template(self.pointer, None)
+        self.chat_template: str | None = template.decode("utf-8", "replace") if template else None
+        self.pieces = Pieces(self._all_pieces(special=False))
+
+    @property
+    def name(self) -> str:
+        return self.metadata.get("general.name") or self.path.stem
+
+    @property
+    def architecture(self) -> str:
+        return self.metadata.get("general.architecture", "")
+
+    @property
+    def partial_removal(self) -> bool:
+        """Whether the tail of a sequence can be dropped; only attention memories can."""
+        return not (self.recurrent or self.hybrid)
+
+    @cached_property
+    def special_pieces(self) -> list[bytes]:
+        """Token bytes with control tokens written out."""
+        return self._all_pieces(special=True)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Names the vocabulary: equal ids mean equal text under equal fingerprints."""
+        digest = hashlib.blake2b(digest_size=8)
+        for piece in self.special_pieces:
+            digest.update(len(piece).to_bytes(4, "little") + piece)
+        return digest.hexdigest()
+
+    def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]:
+        """Token ids of ``text``; ``add_bos`` puts the beginning token first if the model wants one."""
+        ids = weights.tokenize(self.vocab, text.encode("utf-8", "replace"), False, parse_special) if text else []
+        if add_bos and self.add_bos and self.bos is not None and ids[:1] != [self.bos]:
+            ids.insert(0, self.bos)
+        return ids
+
+    def tokenize_continuation(self, text: str) -> list[int]:
+        """Token ids of ``text`` that follows other text.
+
+        SentencePiece vocabularies put a space before whatever they tokenise; a line break in
+        front takes it, and its tokens are cut off again.
+        """
+        if not self._adds_space:
+            return self.tokenize(text)
+        lead = self.tokenize("\n")
+        ids = self.tokenize("\n" + text)
+        return ids[len(lead) :] if ids[: len(lead)] == lead else self.tokenize(text)
+
+    @cached_property
+    def _adds_space(self) -> bool:
+        ids = self.tokenize("a")
+        return b"".join(self.pieces.bytes[t] for t in ids).startswith(b" ")
+
+    def check_ids(self, ids: Iterable[int]) -> None:
+        """Raises InvalidRequest for an id that is not in the vocabulary."""
+        for token in ids:
+            if not 0 <= token < self.n_vocab:
+                raise InvalidRequest("prompt", f"token id {token} is not in 0 … {self.n_vocab - 1}")
+
+    def token_bytes(self, token: int, special: bool = True) -> bytes:
+        self.check_ids((token,))
+        return self.special_pieces[token] if special else self.pieces.bytes[token]
+
+    def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
+        self.check_ids(ids)
+        table = self.special_pieces if special else self.pieces.bytes
+        return b"".join(table[t] for t in ids).decode("utf-8", "replace")
+
+    def token(self, text: str) -> int | None:
+        """Id of the one token that ``text`` is (special tokens included), or None."""
+        ids = self.tokenize(text, parse_special=True)
+        return ids[0] if len(ids) == 1 else None
+
+    def close(self) -> None:
+        if self.pointer:
+            self._lib.llama_model_free(self.pointer)
+            self.pointer = 0
+
+    def _all_pieces(self, special: bool) -> list[bytes]:
+        buffer = C.create_string_buffer(256)
+        return [weights.token_piece(self.vocab, t, special, buffer) for t in range(self.n_vocab)]
+
+
+def _known(token: int) -> int | None:
+    return token if token >= 0 else None

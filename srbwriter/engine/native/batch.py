@@ -1,0 +1,78 @@
+"""A llama_batch whose arrays are numpy's, filled without a ctypes call per token."""
+
+from __future__ import annotations
+
+import ctypes as C
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .library import L
+
+
+class Batch:
+    """Rows of one ``llama_decode``. ``width`` is the most sequence ids that one row can carry."""
+
+    def __init__(self, capacity: int, width: int) -> None:
+        self.capacity = capacity
+        self.size = 0
+        self._token = np.zeros(capacity, np.int32)
+        self._pos = np.zeros(capacity, np.int32)
+        self._n_seq = np.ones(capacity, np.int32)
+        self._seq = np.zeros((capacity, width), np.int32)
+        self._output = np.zeros(capacity, np.int8)
+        rows = self._seq.ctypes.data + np.arange(capacity, dtype=np.uint64) * np.uint64(width * 4)
+        self._rows = np.ascontiguousarray(rows, np.uint64)
+        self.native = L.llama_batch(
+            0,
+            _pointer(self._token, C.c_int32),
+            None,
+            _pointer(self._pos, C.c_int32),
+            _pointer(self._n_seq, C.c_int32),
+            C.cast(C.c_void_p(self._rows.ctypes.data), C.POINTER(C.POINTER(C.c_int32))),
+            _pointer(self._output, C.c_int8),
+        )
+
+    def clear(self) -> None:
+        self.size = 0
+
+    def add_rows(self, tokens: Sequence[int], positions: Sequence[int], seqs: Sequence[int]) -> None:
+        """One row a branch, each with logits wanted."""
+        start, end = self.size, self.size + len(tokens)
+        self._token[start:end] = tokens
+        self._pos[start:end] = positions
+        self._seq[start:end, 0] = seqs
+        self._n_seq[start:end] = 1
+        self._output[start:end] = 1
+        self.size = end
+
+    def share(self, row: int, seqs: Sequence[int]) -> None:
+        """Let ``row`` belong to several sequences that are identical so far."""
+        self._seq[row, : len(seqs)] = seqs
+        self._n_seq[row] = len(seqs)
+
+    def add_run(self, tokens: Sequence[int], position: int, seq: int, outputs: bool | int) -> int:
+        """Consecutive tokens of one sequence; returns the index of the last row.
+
+        ``outputs`` True wants logits of every row, an integer of that many at the end.
+        """
+        start, end = self.size, self.size + len(tokens)
+        self._token[start:end] = tokens
+        self._pos[start:end] = np.arange(position, position + len(tokens), dtype=np.int32)
+        self._seq[start:end, 0] = seq
+        self._n_seq[start:end] = 1
+        self._output[start:end] = outputs is True
+        if outputs is not True and outputs > 0:
+            self._output[end - outputs : end] = 1
+        self.size = end
+        return end - 1
+
+    def take(self) -> Any:
+        """The native struct, sized for the rows added."""
+        self.native.n_tokens = self.size
+        return self.native
+
+
+def _pointer(array: np.ndarray[Any, Any], kind: Any) -> Any:
+    return array.ctypes.data_as(C.POINTER(kind))

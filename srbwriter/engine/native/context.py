@@ -1,0 +1,174 @@
+"""One llama_context: decoding, sequences, logits. Knows rows and ids, not branches or requests.
+
+Every rule that llama.cpp enforces by abort() is checked here before the call.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..types import MAX_SEQUENCES, EngineOptions, ModelError, NativeError
+from .batch import Batch
+from .library import L, library
+
+# enum ggml_type, for the kinds a KV cache may have
+CACHE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
+_FLASH = {"auto": -1, "on": 1, "off": 0}  # enum llama_flash_attn_type
+
+OK, NO_SLOT, ABORTED = 0, 1, 2
+
+
+class Context:
+    """A context with one unified cache. Only its owner's thread may call it."""
+
+    def __init__(
+        self, model: int, *, cells: int, sequences: int, batch: int, ubatch: int, threads: int,
+        threads_batch: int, options: EngineOptions, path: str,
+    ) -> None:
+        lib = library()
+        self._lib = lib
+        self.sequences = min(sequences, MAX_SEQUENCES)
+        batch = max(batch, self.sequences, 1)
+        params = L.llama_context_default_params()
+        params.n_ctx = cells
+        params.n_seq_max = self.sequences
+        params.n_batch = batch
+        params.n_ubatch = min(max(ubatch, 1), batch)
+        params.n_outputs_max = self.sequences
+        params.n_threads = threads
+        params.n_threads_batch = threads_batch
+        params.flash_attn_type = _FLASH[flash_attention(options)]
+        params.type_k, params.type_v = CACHE_TYPES[options.cache_type_k], CACHE_TYPES[options.cache_type_v]
+        params.kv_unified = True
+        params.no_perf = True
+        pointer = lib.llama_init_from_model(model, params)
+        if not pointer:
+            raise ModelError(
+                path, f"no room for a context of {cells} tokens, or the cache types do not fit together",
+                "lower --ctx-size, use --cache-type-k/v f16, or offload fewer layers",
+            )
+        self.pointer = int(pointer)
+        self.memory = lib.llama_get_memory(self.pointer)
+        if not self.memory:
+            lib.llama_free(self.pointer)
+            raise ModelError(path, "this model has no decoder to write with", "choose a text generation model")
+        self.cells = int(lib.llama_n_ctx(self.pointer))
+        self.max_rows = int(lib.llama_n_batch(self.pointer))
+        self.max_outputs = self.sequences
+        self.n_vocab = int(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model)))
+        self.batch = Batch(self.max_rows, self.sequences)
+        self._abort_flag = C.create_string_buffer(b"\0\0", 2)
+
+    # ---- decoding
+
+    def decode(self) -> int:
+        """Run the batch: OK, NO_SLOT or ABORTED. Raises NativeError for anything else."""
+        code = self._lib.llama_decode(self.pointer, self.batch.take())
+        if code == OK:
+            self._lib.llama_synchronize(self.pointer)
+        elif code not in (NO_SLOT, ABORTED):
+            raise NativeError("llama_decode", code)
+        return int(code)
+
+    def logits(self, row: int) -> NDArray[np.float32]:
+        """Logits of a batch row, valid until the next decode. Copy what must last."""
+        pointer = self._lib.llama_get_logits_ith(self.pointer, row)
+        if not pointer:
+            raise NativeError("llama_get_logits_ith", row)
+        return np.ctypeslib.as_array(pointer, (self.n_vocab,))
+
+    # ---- sequences
+
+    def copy(self, source: int, target: int, start: int, end: int) -> None:
+        """Let ``target`` share cells [start, end) of ``source``; nothing is computed or copied."""
+        self._check(source)
+        self._check(target)
+        if end > start:
+            self._lib.llama_memory_seq_cp(self.memory, source, target, start, end)
+
+    def remove(self, seq: int, start: int = -1, end: int = -1) -> None:
+        """Drop positions [start, end), all of them by default. Raises NativeError if refused."""
+        self._check(seq)
+        if not self._lib.llama_memory_seq_rm(self.memory, seq, start, end):
+            raise NativeError("llama_memory_seq_rm", f"sequence {seq}, {start} to {end}")
+
+    def last_position(self, seq: int) -> int:
+        """Highest evaluated position of ``seq``, -1 when it is empty."""
+        self._check(seq)
+        return int(self._lib.llama_memory_seq_pos_max(self.memory, seq))
+
+    def clear(self) -> None:
+        self._lib.llama_memory_clear(self.memory, True)
+
+    def _check(self, seq: int) -> None:
+        if not 0 <= seq < self.sequences:
+            raise NativeError("sequence id", seq)
+
+    # ---- abort
+
+    def enable_abort(self) -> bool:
+        """Poll a flag between graph nodes. The callback is libc's strlen on a two-byte buffer:
+        0 while its first byte is 0, so that no Python code and no GIL is involved."""
+        if self._lib.strlen is None:
+            return False
+        callback = L.ggml_abort_callback(self._lib.strlen)
+        self._abort_callback = callback
+        self._lib.llama_set_abort_callback(self.pointer, callback, C.cast(self._abort_flag, C.c_void_p))
+        return True
+
+    def abort(self) -> None:
+        """Make the decode that runs now end early. Safe from any thread."""
+        self._abort_flag[0] = b"x"
+
+    def rearm(self) -> None:
+        self._abort_flag[0] = b"\0"
+
+    def close(self) -> None:
+        if self.pointer:
+            self._lib.llama_free(self.pointer)
+            self.pointer = 0
+
+
+def has_gpu() -> bool:
+    return bool(library().llama_supports_gpu_offload())
+
+
+def flash_attention(options: EngineOptions) -> str:
+    """"auto" resolved for this build.
+
+    On CPU flash attention works row by row below 64 queries, so that several branches over one
+    prefix are 1.7 to 2.1 times slower with it. A quantised V cache cannot do without it.
+    """
+    if options.flash_attn != "auto" or (has_gpu() and options.gpu_layers != 0):
+        return options.flash_attn
+    return "off" if options.cache_type_v in ("f16", "f32", "bf16") else "on"
+
+
+def default_threads() -> int:
+    """Physical cores this process may use, less one for the interface."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:
+        cores = os.cpu_count() or 2
+    if _hyperthreads():
+        cores = (cores + 1) // 2
+    return max(1, cores - 1)
+
+
+def _hyperthreads() -> bool:
+    try:
+        with open("/sys/devices/system/cpu/smt/active", encoding="ascii") as file:
+            return file.read().strip() == "1"
+    except OSError:
+        return False
+
+
+def recurrent(model: int) -> tuple[bool, bool]:
+    """(purely recurrent, hybrid): such a memory cannot drop the tail of a sequence."""
+    lib: Any = library()
+    return bool(lib.llama_model_is_recurrent(model)), bool(lib.llama_model_is_hybrid(model))

@@ -1,0 +1,116 @@
+"""llama.cpp's C functions, bound twice.
+
+Calls that compute for long go through ``ctypes.CDLL``, which releases the GIL. Short calls go
+through ``ctypes.PyDLL``, which keeps it: a busy Python thread then cannot put itself between the
+calls of a decode step. A PyDLL call must not wait for anything, so it is only safe once
+``llama_synchronize`` has returned, and never for a call that logs from another native thread.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import logging
+import os
+import sys
+import threading
+from typing import Any
+
+# libgomp spins at barriers by default; with one core taken by the interface a step then costs
+# 20 to 120 times as much. Must stand in the environment before the library is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # no debugger is forked when ggml aborts
+
+import llama_cpp.llama_cpp as L
+
+log = logging.getLogger("srbwriter.native")
+
+LONG = (
+    "llama_backend_init llama_numa_init llama_model_load_from_file llama_model_free llama_init_from_model "
+    "llama_free llama_decode llama_synchronize llama_tokenize llama_memory_clear"
+).split()
+
+SHORT = (
+    "llama_model_get_vocab llama_model_n_ctx_train llama_model_n_embd llama_model_n_layer llama_model_n_swa "
+    "llama_model_is_recurrent llama_model_is_hybrid llama_model_has_encoder llama_model_has_decoder "
+    "llama_model_n_params llama_model_size llama_model_chat_template llama_model_desc llama_model_meta_count "
+    "llama_model_meta_key_by_index llama_model_meta_val_str_by_index llama_model_n_head llama_model_n_head_kv "
+    "llama_vocab_n_tokens llama_vocab_type llama_vocab_is_eog llama_vocab_is_control llama_vocab_bos "
+    "llama_vocab_eos llama_vocab_eot llama_vocab_nl llama_vocab_get_add_bos llama_vocab_get_text "
+    "llama_vocab_fim_pre llama_vocab_fim_suf llama_vocab_fim_mid llama_token_to_piece "
+    "llama_vocab_get_suppress_tokens llama_supports_gpu_offload llama_memory_can_shift "
+    "llama_get_memory llama_memory_seq_rm llama_memory_seq_cp llama_memory_seq_pos_min llama_memory_seq_pos_max "
+    "llama_n_ctx llama_n_batch llama_n_ubatch llama_n_seq_max llama_set_abort_callback llama_set_n_threads "
+    "llama_get_logits llama_get_logits_ith "
+    "llama_sampler_chain_init llama_sampler_chain_add llama_sampler_chain_get llama_sampler_chain_n "
+    "llama_sampler_accept llama_sampler_apply llama_sampler_sample llama_sampler_clone llama_sampler_reset "
+    "llama_sampler_free llama_sampler_init_greedy llama_sampler_init_dist llama_sampler_init_top_k "
+    "llama_sampler_init_top_p llama_sampler_init_min_p llama_sampler_init_typical llama_sampler_init_temp "
+    "llama_sampler_init_temp_ext llama_sampler_init_xtc llama_sampler_init_top_n_sigma "
+    "llama_sampler_init_mirostat llama_sampler_init_mirostat_v2 llama_sampler_init_grammar "
+    "llama_sampler_init_penalties llama_sampler_init_dry llama_sampler_init_adaptive_p "
+    "llama_sampler_init_logit_bias llama_sampler_init_infill"
+).split()
+
+_LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}  # enum ggml_log_level
+_partial = ""
+_last_level = logging.INFO
+
+
+@C.CFUNCTYPE(None, C.c_int, C.c_char_p, C.c_void_p)
+def _to_logging(level: int, text: bytes | None, _: Any) -> None:
+    """llama.cpp's log lines, joined when they come in parts (level 5 continues the one before)."""
+    global _partial, _last_level
+    if level in _LEVELS:
+        # The load prints hundreds of INFO lines that say nothing to a writer.
+        _last_level = logging.DEBUG if level == 2 else _LEVELS[level]
+    _partial += (text or b"").decode("utf-8", "replace")
+    if _partial.endswith("\n"):
+        log.log(_last_level, "%s", _partial.rstrip("\n"))
+        _partial = ""
+
+
+@C.CFUNCTYPE(None, C.c_char_p)
+def _on_abort(message: bytes | None) -> None:
+    """ggml is about to abort(): the last words belong into the log."""
+    log.critical("llama.cpp aborted: %s", (message or b"").decode("utf-8", "replace").strip())
+    for handler in logging.getLogger().handlers + log.handlers:
+        handler.flush()
+
+
+class Library:
+    """Bound functions as attributes, under their C names."""
+
+    def __init__(self) -> None:
+        native: C.CDLL = L._lib  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        short = C.PyDLL(native._name)
+        for names, handle in ((LONG, native), (SHORT, short)):
+            for name in names:
+                setattr(self, name, _bind(handle, name))
+        L.llama_log_set(_to_logging, C.c_void_p(0))  # pyright: ignore[reportArgumentType]
+        native.ggml_set_abort_callback(_on_abort)
+        self.llama_backend_init()
+        self.strlen = C.cast(C.CDLL(None).strlen, C.c_void_p).value if sys.platform != "win32" else None
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{name} is not among the bound functions")
+
+
+def _bind(handle: C.CDLL, name: str) -> Any:
+    """A function pointer of our own, typed as llama_cpp types it."""
+    known = getattr(L, name)
+    function = handle[name]  # indexing makes a new function object, attribute access would not
+    function.argtypes, function.restype = known.argtypes, known.restype
+    return function
+
+
+_lock = threading.Lock()
+_library: Library | None = None
+
+
+def library() -> Library:
+    """The process's one library, bound and initialised at the first call."""
+    global _library
+    with _lock:
+        if _library is None:
+            _library = Library()
+        return _library

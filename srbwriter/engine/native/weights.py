@@ -1,0 +1,175 @@
+"""Loading a model file and asking it what it is. Knows no context and no sequences."""
+
+from __future__ import annotations
+
+import ctypes as C
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..types import Cancelled, EngineOptions, ModelError, NativeError
+from .library import L, library
+
+log = logging.getLogger("srbwriter.engine")
+
+Progress = Callable[[float], bool | None]
+_LOAD_MODES = {(True, False): 1, (True, True): 3, (False, True): 2, (False, False): 0}  # (mmap, mlock)
+_NUMA = {"distribute": 1, "isolate": 2, "numactl": 3}  # enum ggml_numa_strategy
+_numa_done = False
+
+
+def check_file(path: Path) -> None:
+    """Refuse what cannot be a GGUF file before llama.cpp sees it. Raises ModelError."""
+    if not path.exists():
+        raise ModelError(str(path), "no such file", "check the path, or run `srbwriter models` to see what there is")
+    if path.is_dir():
+        raise ModelError(str(path), "this is a folder", "name the .gguf file in it")
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise ModelError(str(path), f"cannot be read ({error.strerror})", "check its permissions") from error
+    if magic != b"GGUF":
+        raise ModelError(str(path), "not a GGUF file", "download or convert the model in GGUF format")
+
+
+def load(path: Path, options: EngineOptions, on_progress: Progress | None) -> int:
+    """Load weights; returns the model pointer.
+
+    ``on_progress`` gets a fraction and cancels the load by returning False. Raises ModelError,
+    or Cancelled.
+    """
+    check_file(path)
+    lib = library()
+    _init_numa(options.numa)
+    params = L.llama_model_default_params()
+    params.n_gpu_layers = options.gpu_layers
+    params.main_gpu = options.main_gpu
+    params.load_mode = _LOAD_MODES[options.mmap, options.mlock]
+    split: Any = None
+    if options.tensor_split:
+        split = (C.c_float * 128)(*options.tensor_split)
+        params.tensor_split = split
+    cancelled = False
+
+    @L.llama_progress_callback
+    def progress(fraction: float, _: Any) -> bool:
+        nonlocal cancelled
+        if on_progress is not None and on_progress(fraction) is False:
+            cancelled = True
+        return not cancelled
+
+    params.progress_callback = progress
+    pointer = lib.llama_model_load_from_file(str(path).encode(), params)
+    if cancelled:
+        if pointer:
+            lib.llama_model_free(pointer)
+        raise Cancelled(f"loading {path.name} was cancelled")
+    if not pointer:
+        raise ModelError(
+            str(path),
+            "llama.cpp could not load it; the log says why",
+            "the file may be cut short or made for a newer llama.cpp: download it again or update srbwriter",
+        )
+    return int(pointer)
+
+
+def _init_numa(strategy: str) -> None:
+    global _numa_done
+    if strategy and not _numa_done:
+        library().llama_numa_init(_NUMA[strategy])
+        _numa_done = True
+
+
+def _read(function: Any, *args: Any) -> str:
+    """Call a C function that fills a buffer and returns the length it wanted."""
+    size = 1024
+    while True:
+        buffer = C.create_string_buffer(size)
+        wanted = function(*args, buffer, size)
+        if wanted < 0:
+            return ""
+        if wanted < size:
+            return buffer.value.decode("utf-8", "replace")
+        size = wanted + 1
+
+
+def metadata(model: int) -> dict[str, str]:
+    """Key-value pairs of the file; arrays are given as llama.cpp prints them."""
+    lib = library()
+    found: dict[str, str] = {}
+    for index in range(lib.llama_model_meta_count(model)):
+        key = _read(lib.llama_model_meta_key_by_index, model, index)
+        found[key] = _read(lib.llama_model_meta_val_str_by_index, model, index)
+    return found
+
+
+def description(model: int) -> str:
+    return _read(library().llama_model_desc, model)
+
+
+def token_piece(vocab: int, token: int, special: bool, buffer: Any) -> bytes:
+    """Bytes of one token. ``token`` must be in range: llama.cpp terminates otherwise."""
+    lib = library()
+    length = lib.llama_token_to_piece(vocab, token, buffer, len(buffer), 0, special)
+    if length < 0:
+        larger = C.create_string_buffer(-length)
+        length = lib.llama_token_to_piece(vocab, token, larger, len(larger), 0, special)
+        return bytes(larger.raw[:length])
+    return bytes(buffer.raw[:length])
+
+
+def tokenize(vocab: int, text: bytes, add_special: bool, parse_special: bool) -> list[int]:
+    """Token ids of UTF-8 ``text``."""
+    lib = library()
+    size = len(text) + 8
+    while True:
+        ids = (C.c_int32 * size)()
+        count = lib.llama_tokenize(vocab, text, len(text), ids, size, add_special, parse_special)
+        if count >= 0:
+            return ids[:count]
+        if -count <= size:
+            raise NativeError("llama_tokenize", count)
+        size = -count
+
+
+def suppressed_tokens(vocab: int) -> Sequence[int]:
+    """Tokens that the model's file says are never to be sampled."""
+    count = C.c_int32(0)
+    pointer: Any = library().llama_vocab_get_suppress_tokens(vocab, C.byref(count))
+    return [int(pointer[i]) for i in range(count.value)] if pointer else ()
+
+
+_UNSAFE_TYPES = {24: "I8", 25: "I16", 27: "I64", 28: "F64"}  # enum ggml_type
+
+
+def refuse_unsafe_tensors(path: Path) -> None:
+    """Raises ModelError for tensor types that llama.cpp loads and then crashes on in a decode."""
+    check_file(path)
+    library()
+    native: Any = L._lib  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    open_file, free = native["gguf_init_from_file"], native["gguf_free"]
+    count, kind, name = native["gguf_get_n_tensors"], native["gguf_get_tensor_type"], native["gguf_get_tensor_name"]
+    open_file.restype, open_file.argtypes = C.c_void_p, [C.c_char_p, _GgufParams]
+    free.restype, free.argtypes = None, [C.c_void_p]
+    count.restype, count.argtypes = C.c_int64, [C.c_void_p]
+    kind.restype, kind.argtypes = C.c_int, [C.c_void_p, C.c_int64]
+    name.restype, name.argtypes = C.c_char_p, [C.c_void_p, C.c_int64]
+    file = open_file(str(path).encode(), _GgufParams(True, None))
+    if not file:
+        raise ModelError(str(path), "the GGUF header cannot be read", "the file is damaged: download it again")
+    try:
+        for index in range(count(file)):
+            found = _UNSAFE_TYPES.get(kind(file, index))
+            if found:
+                tensor = name(file, index).decode("utf-8", "replace")
+                raise ModelError(str(path), f"tensor {tensor} is of type {found}, which cannot be run", "convert it again")
+    finally:
+        free(file)
+
+
+class _GgufParams(C.Structure):
+    """``struct gguf_init_params``: read the header only."""
+
+    _fields_ = [("no_alloc", C.c_bool), ("ctx", C.c_void_p)]  # noqa: RUF012

@@ -1,0 +1,78 @@
+"""From what a request calls its prompt to token ids that fit. Knows the model's vocabulary only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .model import Model
+from .types import ContextOverflow, InvalidRequest, Request, TokenRun
+from .writing import last_token_prefix
+
+
+def assemble(model: Model, request: Request) -> tuple[list[int], bytes]:
+    """Token ids of the prompt, and the bytes that token healing took off its end.
+
+    Raises InvalidRequest when there is nothing to evaluate or an id is unknown.
+    """
+    prompt = request.prompt
+    if isinstance(prompt, str):
+        ids, typed = model.tokenize(prompt, False, request.parse_special), prompt
+    elif not prompt or isinstance(prompt[0], TokenRun):
+        ids, typed = _join(model, [r for r in prompt if isinstance(r, TokenRun)], request.parse_special)
+    else:
+        ids, typed = [t for t in prompt if isinstance(t, int)], ""
+        model.check_ids(ids)
+    wants_bos = request.add_bos and model.add_bos and model.bos is not None
+    if wants_bos and model.bos is not None and ids[:1] != [model.bos]:
+        ids = [model.bos, *ids]
+    if not ids:
+        if model.bos is None:
+            raise InvalidRequest("prompt", "it is empty, and this model cannot begin from nothing")
+        ids = [model.bos]
+    prefix = last_token_prefix(model, ids, typed) if request.heal else b""
+    return (ids[:-1], prefix) if prefix else (ids, b"")
+
+
+def _join(model: Model, runs: Sequence[TokenRun], parse_special: bool) -> tuple[list[int], str]:
+    """Ids of all runs in order, and the typed text at the end, if it ends in typed text.
+
+    Neighbouring runs without usable ids are tokenised as one text.
+    """
+    ids: list[int] = []
+    typed = ""
+
+    def settle() -> None:
+        nonlocal typed
+        if typed:
+            ids.extend(model.tokenize_continuation(typed) if ids else model.tokenize(typed, False, parse_special))
+            typed = ""
+
+    for run in runs:
+        if run.ids is not None and run.vocab in (None, model.fingerprint):
+            if run.overlap:
+                typed = typed[: -run.overlap]  # the ids spell these characters themselves
+            settle()
+            model.check_ids(run.ids)
+            ids.extend(run.ids)
+        else:
+            typed += run.text
+    last = typed
+    settle()
+    return ids, last
+
+
+def fit(ids: list[int], request: Request, window: int) -> list[int]:
+    """The prompt, shortened if it must be and may be, so that one token more fits the window.
+
+    Raises ContextOverflow with the counts. Truncation takes whole half windows out of the middle,
+    so that the kept tail stays where it is while a text grows (llama.cpp's server cuts likewise).
+    """
+    if len(ids) < window:
+        return ids
+    if request.overflow == "error":
+        raise ContextOverflow(len(ids), window)
+    keep = request.n_keep if 0 <= request.n_keep < window - 4 else min(len(ids), window // 2) * (request.n_keep < 0)
+    block = max((window - keep) // 2, 1)
+    gone = ((len(ids) - keep - block) // block) * block
+    shorter = ids[:keep] + ids[keep + gone :]
+    return shorter if len(shorter) < window else shorter[:keep] + shorter[keep + len(shorter) - window + 1 :]

@@ -1,0 +1,179 @@
+"""The engine thread's side of a request: what is run, on which sequence, and what is left to do.
+
+``Run`` stands behind a Generation, ``Runner`` behind a Branch, ``Trunk`` behind a prompt that is
+being evaluated. Plain state and its arithmetic; the scheduler moves it.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from .constraints import Constraint
+from .generation import Branch, Buffer, Generation
+from .sampling import Chain, SamplerTemplate
+from .text import BranchText, Pieces
+from .types import BranchState, Done, Event, Request, Sampling, Stop, TokenLogprob
+
+NO_LIMIT = 1 << 60
+
+
+class Track:
+    """A live sequence with tokens to evaluate."""
+
+    __slots__ = ("run", "seq", "todo")
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.seq = -1
+        self.todo: Sequence[int] = ()
+
+
+class Trunk(Track):
+    """A prompt on its way into the cache."""
+
+    __slots__ = ("scored",)
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(run)
+        self.scored = 0  # prompt tokens whose logprobs are known (only when asked for)
+
+
+class Runner(Track):
+    """One branch. ``base`` and the buffer's ids from ``first`` on are the path it is on."""
+
+    __slots__ = (
+        "base", "branch", "chain", "constraint", "deadline", "fast", "first", "heal", "hidden", "ignore_eog",
+        "limit", "min_tokens", "sampling", "skip", "stop_ids", "text",
+    )
+
+    def __init__(self, run: Run, branch: Branch, pieces: Pieces) -> None:
+        super().__init__(run)
+        self.branch = branch
+        self.base: list[int] = run.ids
+        self.first = 0
+        self.chain: Chain | None = None
+        self.constraint: Constraint | None = None
+        self.heal: Constraint | None = None  # the next tokens must spell what typed text began
+        self.hidden = 0  # decoded characters that belong to the prompt (token healing)
+        self.skip = 0  # characters still to be hidden
+        self.sampling: Sampling = branch.sampling
+        self.text = BranchText(pieces, branch.stop_rule)
+        self.fast = False
+        self.set_stop(branch.stop_rule)
+
+    @property
+    def buffer(self) -> Buffer:
+        return self.branch.buffer
+
+    @property
+    def path(self) -> list[int]:
+        """Every token from the start of the prompt to the end of the branch."""
+        return self.base + self.buffer.ids[self.first :]
+
+    def set_stop(self, stop: Stop, more: int | None = None) -> None:
+        """Apply a stop rule; ``more`` tokens from here instead of its max_tokens."""
+        self.branch.stop_rule = stop
+        have = len(self.buffer.ids)
+        if more is not None:
+            self.limit = have + more
+        else:
+            self.limit = NO_LIMIT if stop.max_tokens is None else stop.max_tokens
+        self.min_tokens = stop.min_tokens
+        self.ignore_eog = stop.ignore_eog
+        self.stop_ids = frozenset(stop.token_ids)
+        self.deadline = None if stop.max_seconds is None else time.monotonic() + stop.max_seconds
+        self.text.set_stop(stop)
+
+    def new_take(self) -> None:
+        """Forget the text; the reader sees a new revision."""
+        self.branch.buffer = Buffer(self.buffer.revision + 1)
+        self.base, self.first = self.run.ids, 0
+        self.text.restart("")
+        self.close_chain()
+        self.branch.started_at = self.branch.changed_at = 0.0
+        self.set_stop(self.branch.stop_rule)
+
+    def cut(self, chars: int, tail_ids: Sequence[int] = ()) -> None:
+        """Keep ``chars`` characters: whole tokens up to there, then ``tail_ids`` for the rest."""
+        old = self.buffer
+        keep = tokens_within(old, chars)
+        text = "".join(old.pieces)[:chars]
+        new = Buffer(old.revision + 1, [text] if text else [], old.ids[:keep], old.ends[:keep], old.logprobs[:keep])
+        new.ids.extend(tail_ids)
+        new.ends.extend([chars] * len(tail_ids))
+        if keep < self.first:  # the path was shifted since; its end still is this branch's tokens
+            self.base = self.base[: len(self.base) - (self.first - keep)]
+            self.first = keep
+        self.branch.buffer = new
+        self.text.restart(text)
+        self.hidden = self.skip = 0
+        self.heal = None
+        self.close_chain()
+
+    def close_chain(self) -> None:
+        if self.chain is not None:
+            self.chain.close()
+            self.chain = None
+        self.constraint = None
+
+
+class Run:
+    """A request being served."""
+
+    def __init__(self, generation: Generation, ids: list[int], heal_prefix: bytes) -> None:
+        self.generation = generation
+        self.request: Request = generation.request
+        self.ids = ids
+        self.heal_prefix = heal_prefix  # bytes taken off the prompt's end, for the first token to spell
+        self.trunk: Trunk | None = None
+        self.runners: list[Runner] = []
+        self.events: list[Event] = []
+        self.admitted = False
+        self.order = (int(self.request.priority), generation.number)
+        self.templates: dict[Sampling, SamplerTemplate] = {}
+        self.constraints: dict[Sampling, Constraint | None] = {}
+
+    @property
+    def live(self) -> bool:
+        return any(r.branch.live for r in self.runners)
+
+    def completed(self) -> Done:
+        tokens = sum(len(r.buffer.ids) for r in self.runners)
+        return Done(len(self.ids), self.generation.cached_tokens, tokens)
+
+    def close(self) -> None:
+        for runner in self.runners:
+            runner.close_chain()
+        for template in self.templates.values():
+            template.close()
+        self.templates.clear()
+
+
+def tokens_within(buffer: Buffer, chars: int) -> int:
+    """How many tokens lie wholly within the first ``chars`` characters."""
+    return bisect_right(buffer.ends, chars)
+
+
+def waiting(runner: Runner) -> bool:
+    return runner.seq < 0 and runner.branch.state in (BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING)
+
+
+def score(row: object, token: int, best: int) -> TokenLogprob:
+    """Log-probability of ``token`` and of the ``best`` likeliest, from one row of raw logits.
+
+    Softmax over the whole vocabulary, row by row: a row of 128k stays in the core's cache.
+    """
+    import numpy as np
+
+    logits = np.asarray(row, np.float32)
+    peak = float(logits.max())
+    total = peak + float(np.log(np.exp(logits - peak).sum()))
+    top: tuple[tuple[int, float], ...] = ()
+    if best > 0:
+        best = min(best, len(logits))
+        order = np.argpartition(logits, -best)[-best:]
+        order = order[np.argsort(-logits[order], kind="stable")]
+        top = tuple((int(t), float(logits[t]) - total) for t in order)
+    return TokenLogprob(token, float(logits[token]) - total, top)

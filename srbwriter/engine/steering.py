@@ -1,0 +1,299 @@
+"""The verbs: what a branch handle's command does to its branch, between two steps.
+
+Runs on the engine thread. A verb takes the branch off its sequence, changes its text, and lets
+admission put it back where the cache already holds most of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from .generation import Branch, Command, Generation
+from .prose import last_sentence_start
+from .runner import Run, Runner, tokens_within
+from .sampling import derive_seed
+from .types import (
+    Added,
+    BranchState,
+    Cut,
+    EngineError,
+    FinishReason,
+    Sampling,
+    Stop,
+    Text,
+)
+from .writing import last_token_prefix
+
+if TYPE_CHECKING:
+    from .scheduler import Scheduler
+
+log = logging.getLogger(__name__)
+
+
+class Steering:
+    """Commands to state changes."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.model = scheduler.model
+        self.writer = scheduler.writer
+        self._verbs: dict[str, Callable[..., None]] = {
+            "stop": self.stop, "kill": self.kill, "reroll": self.reroll, "extend": self.extend,
+            "pause": self.pause, "resume": self.resume, "rewind": self.rewind, "append": self.append,
+            "set_sampling": self.set_sampling, "set_stop": self.set_stop,
+        }
+
+    def handle(self, command: Command) -> None:
+        """Carry out one command. An error it causes ends the request it concerns, nothing else."""
+        if command.verb == "call":
+            command.args[0]()
+            return
+        run = command.generation.engine_state
+        if not isinstance(run, Run):
+            return
+        try:
+            self._handle(command, run)
+        except EngineError as error:
+            log.warning("request %d, %s: %s", run.generation.number, command.verb, error)
+            self.writer.fail_run(run, error)
+        self._again(run)
+
+    def _handle(self, command: Command, run: Run) -> None:
+        if command.verb == "submit":
+            self.scheduler.add(run)
+        elif command.verb == "cancel":
+            for runner in run.runners:
+                self.stop(runner)
+            run.admitted = True
+        elif command.verb == "add_branch":
+            self.add_branch(run, *command.args)
+        elif 0 <= command.branch < len(run.runners):
+            self._verbs[command.verb](run.runners[command.branch], *command.args)
+
+    def _again(self, run: Run) -> None:
+        """A finished request that has something to do, or to say, is served again."""
+        if run not in self.scheduler.runs and run.admitted:
+            self.scheduler.runs.append(run)
+
+    # ---- ending and pausing
+
+    def stop(self, runner: Runner) -> None:
+        self._end(runner, FinishReason.STOPPED)
+
+    def kill(self, runner: Runner) -> None:
+        self._end(runner, FinishReason.KILLED)
+
+    def _end(self, runner: Runner, reason: FinishReason) -> None:
+        if runner.branch.live:
+            self.scheduler.unlist(runner)
+            self.writer.finish(runner, reason, None)
+            if not runner.run.live:
+                self.scheduler.drop_trunk(runner.run)
+
+    def pause(self, runner: Runner) -> None:
+        if runner.branch.live and runner.branch.state is not BranchState.PAUSED:
+            self.scheduler.unlist(runner)
+            self.writer.detach(runner)
+            self.writer.set_state(runner, BranchState.PAUSED)
+
+    def resume(self, runner: Runner) -> None:
+        if runner.branch.state is BranchState.PAUSED:
+            self.writer.set_state(runner, BranchState.WAITING)
+
+    # ---- going on differently
+
+    def reroll(self, runner: Runner, seed: int | None, sampling: Sampling | None, stop: Stop | None) -> None:
+        self._take_off(runner)
+        branch = runner.branch
+        if sampling is not None:
+            runner.sampling = branch.sampling = sampling
+        if stop is not None:
+            branch.stop_rule = stop
+        branch.seed = self._seed(branch, seed)
+        runner.new_take()
+        branch.overlap = 0
+        runner.run.events.append(Cut(branch.index, 0, 0))
+        self._revive(runner)
+
+    def extend(self, runner: Runner, stop: Stop | int | None) -> None:
+        branch = runner.branch
+        if branch.live and stop is None:
+            return
+        self._settle_tail(runner)
+        if isinstance(stop, Stop):
+            runner.set_stop(stop)
+        elif not branch.live or stop is not None:
+            more = stop if stop is not None else branch.stop_rule.max_tokens
+            runner.set_stop(branch.stop_rule, more)
+        if not branch.live:
+            self._restart_text(runner)
+            self._revive(runner)
+
+    def rewind(
+        self, runner: Runner, tokens: int | None, chars: int | None, sentences: int | None, seed: int | None
+    ) -> None:
+        self._take_off(runner)
+        branch = runner.branch
+        text = branch.text
+        if tokens is not None:
+            keep = max(len(branch.buffer.ids) - max(tokens, 0), 0)
+            chars_kept = min(branch.buffer.ends[keep - 1], len(text)) if keep else 0
+        elif chars is not None:
+            chars_kept = max(len(text) - max(chars, 0), 0)
+        else:
+            chars_kept = last_sentence_start(text, sentences or 0)
+        self._cut_to(runner, text, chars_kept)
+        branch.seed = self._seed(branch, seed)
+        runner.set_stop(branch.stop_rule)
+        runner.run.events.append(Cut(branch.index, chars_kept, len(branch.buffer.ids)))
+        self._revive(runner)
+
+    def _cut_to(self, runner: Runner, text: str, chars: int) -> None:
+        """Keep ``chars`` characters; a token cut in half is written anew as typed text."""
+        if chars <= 0:
+            runner.new_take()
+            runner.branch.overlap = 0
+            return
+        buffer = runner.buffer
+        kept = tokens_within(buffer, chars)
+        begin = buffer.ends[kept - 1] if kept else 0
+        rest = text[begin:chars]
+        if not kept and runner.run.heal_prefix:
+            rest = runner.run.heal_prefix.decode("utf-8", "replace") + rest
+        runner.cut(chars, self.model.tokenize_continuation(rest) if rest else ())
+
+    def append(self, runner: Runner, text: str) -> None:
+        branch = runner.branch
+        if not text:
+            return
+        live = branch.live
+        self._take_off(runner)
+        if live:
+            held = runner.text.finish()
+            if held:
+                branch.buffer.pieces.append(held)
+        self._settle_tail(runner)
+        ids = self.model.tokenize_continuation(text)
+        prefix = last_token_prefix(self.model, ids, text) if runner.run.request.heal else b""
+        if not runner.buffer.ids and runner.run.heal_prefix:
+            ids = self.model.tokenize_continuation(runner.run.heal_prefix.decode("utf-8", "replace") + text)
+            branch.overlap = len(runner.run.heal_prefix.decode("utf-8", "replace"))
+        if prefix:
+            ids = ids[:-1]
+        self._typed(runner, text, ids)
+        if prefix and live:
+            self.writer.heal(runner, prefix)
+            runner.text.restart(branch.text[: len(branch.text) - runner.skip])
+        if live:
+            self._revive(runner)
+
+    def _typed(self, runner: Runner, text: str, ids: list[int]) -> None:
+        branch, buffer = runner.branch, runner.buffer
+        buffer.pieces.append(text)
+        buffer.ids.extend(ids)
+        buffer.ends.extend([len(branch.text)] * len(ids))
+        runner.limit += len(ids)
+        runner.close_chain()
+        self._restart_text(runner)
+        runner.run.events.append(Text(branch.index, text, tuple(ids)))
+
+    def set_sampling(self, runner: Runner, sampling: Sampling) -> None:
+        if sampling.seed is not None:
+            runner.branch.seed = sampling.seed
+        runner.sampling = runner.branch.sampling = sampling
+        runner.close_chain()
+        if runner.seq >= 0:
+            self.writer.prepare(runner)
+
+    def set_stop(self, runner: Runner, stop: Stop) -> None:
+        ignore = runner.ignore_eog
+        runner.set_stop(stop)
+        if runner.ignore_eog != ignore:
+            runner.close_chain()
+        if runner.seq >= 0:
+            self.writer.prepare(runner)
+
+    def add_branch(self, run: Run, n: int, sampling: Sampling | None, stop: Stop | None) -> None:
+        first = run.runners[0].branch
+        for _ in range(n):
+            index = len(run.runners)
+            chosen = sampling if sampling is not None else first.sampling
+            seed = chosen.seed if sampling is not None and chosen.seed is not None else derive_seed(first.seed, index)
+            branch = Branch(run.generation, index, chosen, stop if stop is not None else first.stop_rule, seed)
+            run.generation.branches.append(branch)
+            run.runners.append(Runner(run, branch, self.model.pieces))
+            run.events.append(Added(index))
+
+    # ---- the window
+
+    def make_window(self, runner: Runner) -> bool:
+        """Forget the older half of what follows the kept head, if the request allows it.
+
+        What remains is evaluated again: shifting cells in place would move them for every branch
+        that shares them, and leaves other values than a fresh evaluation.
+        """
+        request = runner.run.request
+        if request.overflow != "shift":
+            return False
+        path = runner.path
+        keep = len(runner.run.ids) if request.n_keep < 0 else min(request.n_keep, len(path))
+        gone = (len(path) - keep) // 2
+        if gone < 1 or len(path) - gone + 1 > self.scheduler.window:
+            return False
+        runner.base = path[:keep] + path[keep + gone :]
+        runner.first = len(runner.buffer.ids)
+        runner.run.generation.truncated = True
+        return True
+
+    # ---- inside
+
+    def _take_off(self, runner: Runner) -> None:
+        self.scheduler.unlist(runner)
+        self.writer.detach(runner)
+
+    def _revive(self, runner: Runner) -> None:
+        branch = runner.branch
+        branch.finish_reason = branch.stop_text = None
+        if branch.state is not BranchState.PAUSED:
+            self.writer.set_state(runner, BranchState.WAITING)
+        runner.run.admitted = True
+
+    def _restart_text(self, runner: Runner) -> None:
+        runner.hidden = runner.skip = 0
+        runner.heal = None
+        runner.text.restart(runner.branch.text)
+
+    def _settle_tail(self, runner: Runner) -> None:
+        """Text that no token covers becomes tokens, so that the branch can go on from it."""
+        buffer = runner.buffer
+        if buffer.tail:
+            ids = self.model.tokenize_continuation(buffer.tail)
+            buffer.ids.extend(ids)
+            buffer.ends.extend([len(runner.branch.text)] * len(ids))
+            buffer.tail = ""
+
+    def _seed(self, branch: Branch, seed: int | None) -> int:
+        return seed if seed is not None else derive_seed(branch.seed, branch.buffer.revision + 1)
+
+
+def make_run(generation: Generation, ids: list[int], heal_prefix: bytes, seed: int, pieces: Any) -> Run:
+    """Branches and runners of a new request."""
+    request = generation.request
+    run = Run(generation, ids, heal_prefix)
+    for index in range(request.n):
+        sampling = request.sampling[index] if isinstance(request.sampling, tuple) else request.sampling
+        stop = request.stop[index] if isinstance(request.stop, tuple) else request.stop
+        own = sampling.seed if isinstance(request.sampling, tuple) and sampling.seed is not None else None
+        branch = Branch(generation, index, sampling, stop, own if own is not None else derive_seed(seed, index))
+        generation.branches.append(branch)
+        run.runners.append(Runner(run, branch, pieces))
+    generation.engine_state = run
+    return run
+
+
+def without_seed(sampling: Sampling) -> Sampling:
+    """The part of the settings that two branches with different seeds can share."""
+    return replace(sampling, seed=None)
