@@ -13,7 +13,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, cast
 
 from srbwriter import paths
-from srbwriter.config import Key, Settings, keys
+from srbwriter.config import ConfigError, Key, Settings, keys
 from srbwriter.config.kinds import INTEGER, NAMES, NUMBER, SWITCH, TEXT, TEXTS, Kind, one_of
 from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import EngineOptions, Sampling, Stop
@@ -105,6 +105,14 @@ def engine_options(settings: Settings) -> EngineOptions:
         seed=settings[keys.SEED],
         max_branches=settings[keys.MAX_N],
     )
+
+
+def branches(settings: Settings) -> int:
+    """How many branches are written at once. Raises ConfigError for more than may be live."""
+    n, most = settings[keys.N], settings[keys.MAX_N]
+    if n > most and settings.source(keys.N) != "default":
+        raise ConfigError(f"{keys.N.name} = {n} is above {keys.MAX_N.name} = {most}")
+    return min(n, most)
 
 
 def sampling(settings: Settings) -> Sampling:

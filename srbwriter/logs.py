@@ -23,6 +23,7 @@ _FORMAT = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
 _MAX_BYTES = 1_000_000
 _BACKUPS = 3
 
+_handler: logging.Handler | None = None
 _faults: TextIO | None = None
 
 
@@ -35,21 +36,38 @@ def start(level: str = "info") -> str | None:
     Returns:
         None, or why there is no log in words; a folder that cannot be written never stops the program.
     """
-    root = logging.getLogger()
-    root.setLevel(level.upper())
+    global _handler
+    stop()
     try:
         paths.log_dir().mkdir(parents=True, exist_ok=True)
-        handler = RotatingFileHandler(
+        _handler = RotatingFileHandler(
             paths.log_file(), maxBytes=_MAX_BYTES, backupCount=_BACKUPS, encoding="utf-8"
         )
         _watch_faults()
+        complaint = None
     except OSError as error:
-        root.addHandler(logging.NullHandler())
-        return f"no log is kept: {paths.log_file()}: {error.strerror}"
-    handler.setFormatter(logging.Formatter(_FORMAT))
-    root.addHandler(handler)
+        _handler = logging.NullHandler()  # without any, Python would print warnings over the screen
+        complaint = f"no log is kept: {paths.log_file()}: {error.strerror}"
+    _handler.setFormatter(logging.Formatter(_FORMAT))
+    root = logging.getLogger()
+    root.addHandler(_handler)
+    root.setLevel(level.upper())
     logging.captureWarnings(True)
-    return None
+    return complaint
+
+
+def stop() -> None:
+    """Close what :func:`start` opened."""
+    global _handler, _faults
+    if _handler is not None:
+        logging.captureWarnings(False)
+        logging.getLogger().removeHandler(_handler)
+        _handler.close()
+        _handler = None
+    if _faults is not None:
+        faulthandler.disable()
+        _faults.close()
+        _faults = None
 
 
 def fault_file() -> Path:
@@ -59,8 +77,9 @@ def fault_file() -> Path:
 
 def _watch_faults() -> None:
     global _faults
-    _faults = fault_file().open("a", encoding="utf-8")  # stays open: a crash cannot open files
-    faulthandler.enable(_faults)
+    if not faulthandler.is_enabled():  # else whoever started this interpreter already watches
+        _faults = fault_file().open("a", encoding="utf-8")  # stays open: a crash cannot open files
+        faulthandler.enable(_faults)
 
 
 def write_crash_report(error: BaseException) -> Path | None:

@@ -6,9 +6,10 @@ it loads no interface, server or native library before one is needed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from srbwriter.cli import commands, flags
@@ -50,8 +51,8 @@ def _run(argv: list[str]) -> int:
     arguments = parser.parse_args(argv[1:] if command.name else argv)
     said = flags.chosen(arguments, keys_of_all)
     settings = load(keys_of_all, said, os.environ, getattr(arguments, "config", None))
-    _start_log(settings)
-    return module.run(arguments, settings)
+    with _log(settings):
+        return module.run(arguments, settings)
 
 
 def _epilog(command: commands.Command) -> str:
@@ -60,12 +61,23 @@ def _epilog(command: commands.Command) -> str:
     return f"{commands.listing()}\n\n{flags.exit_codes()}"
 
 
-def _start_log(settings: Settings) -> None:
+@contextlib.contextmanager
+def _log(settings: Settings) -> Iterator[None]:
+    """Keep a log, and say what was wrong with settings that did not stop us."""
     from srbwriter import logs
 
     complaint = logs.start(settings[keys.LOG_LEVEL])
     for line in (*settings.warnings, *filter(None, [complaint])):
         _say(line)
+    try:
+        yield
+    except Exception as error:
+        import logging
+
+        logging.getLogger("srbwriter").exception("%s", type(error).__name__)
+        raise
+    finally:
+        logs.stop()
 
 
 def _report(error: Exception) -> int:

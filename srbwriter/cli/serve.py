@@ -105,7 +105,7 @@ def server_settings(settings: Settings) -> ServerSettings:
     fields = {row.name.partition(".")[2]: settings[row] for row in OPTIONS if row not in _FILES}
     options = ServerSettings(
         **fields,
-        n=settings[keys.N],
+        n=launch.branches(settings),
         max_n=settings[keys.MAX_N],
         sampling=launch.sampling(settings),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 from srbwriter import launch
 from srbwriter.cli.exits import Exit, Failure
 from srbwriter.cli.flags import add_keys
-from srbwriter.config import Settings, Table, keys
+from srbwriter.config import Settings, Table
 
 if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch, Cursor, Generation
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     as_json = getattr(arguments, "json", False)
     request = Request(
         prompt=prompt,
-        n=settings[keys.N],
+        n=launch.branches(settings),
         sampling=launch.sampling(settings),
         stop=launch.stop(settings),
     )
