@@ -110,17 +110,26 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Generation:
-    """How model text came to be.
+class DraftRun:
+    """A stretch of a node's text of one origin, with the tokens it was written in.
 
     ``vocabulary`` is the fingerprint of the vocabulary the ids belong to; ids without a fingerprint
-    must not be reused.  ``logprobs`` is empty or as long as ``tokens``; natural logarithm, ``None``
-    where unknown.  ``sampling`` holds the parameters by their own names.
+    must not be reused.  The text of the ids is ``lead + text``, where ``lead`` already ends the text
+    before.  ``logprobs`` is empty or as long as ``tokens``; natural logarithm, ``None`` where unknown.
     """
 
+    text: str
+    author: Author
     tokens: list[int] = field(default_factory=list[int])
     vocabulary: str = ""
-    logprobs: list[float | None] = field(default_factory=list[float | None])
+    logprobs: list[float | None] = field(default_factory=list["float | None"])
+    lead: str = ""
+
+
+@dataclass(slots=True)
+class Generation:
+    """How model text came to be.  ``sampling`` holds the parameters by their own names."""
+
     seed: int | None = None
     sampling: JsonObject = field(default_factory=dict[str, JsonValue])
     model: str = ""
@@ -145,13 +154,18 @@ class Marks:
 
 @dataclass(slots=True)
 class DraftNode:
-    """One node.  ``order`` is its place among its siblings (ascending); times are Unix seconds, UTC."""
+    """One node.  ``order`` is its place among its siblings (ascending); times are Unix seconds, UTC.
+
+    ``runs`` say who wrote which part of the text, and in which tokens; their texts join to ``text``.
+    No runs means one, by ``author``, without tokens.
+    """
 
     id: str
     parent_id: str | None = None
     order: int = 0
     text: str = ""
     author: Author = "imported"
+    runs: list[DraftRun] = field(default_factory=list[DraftRun])
     generation: Generation | None = None
     marks: Marks = field(default_factory=Marks)
     settings: Settings = field(default_factory=Settings)
@@ -182,7 +196,11 @@ class DraftError(ValueError):
 
 
 def check_draft(draft: StoryDraft) -> None:
-    """Raise :class:`DraftError` unless the nodes form one tree, parents first, with a known current node."""
+    """Check what the draft promises.
+
+    Raises :class:`DraftError` unless the nodes form one tree, parents first, with a known current
+    node, and every node's runs join to its text.
+    """
     if not draft.nodes:
         raise DraftError("a story needs at least a root node")
     seen: set[str] = set()
@@ -191,6 +209,8 @@ def check_draft(draft: StoryDraft) -> None:
             raise DraftError(f"node id {node.id!r} occurs twice")
         if (node.parent_id is None) != (index == 0):
             raise DraftError(f"node {node.id!r}: the first node, and only the first, has no parent")
+        if node.runs and "".join(run.text for run in node.runs) != node.text:
+            raise DraftError(f"node {node.id!r}: its runs do not join to its text")
         if node.parent_id is not None and node.parent_id not in seen:
             raise DraftError(f"node {node.id!r}: its parent {node.parent_id!r} does not come before it")
         seen.add(node.id)
