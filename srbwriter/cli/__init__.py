@@ -14,7 +14,7 @@ from pathlib import Path
 
 from srbwriter.cli import commands, flags
 from srbwriter.cli.exits import Exit, Failure
-from srbwriter.cli.table import overview, table
+from srbwriter.cli.table import every_key, overview
 from srbwriter.config import ConfigError, Settings, keys, load
 
 __all__ = ["main"]
@@ -44,7 +44,7 @@ def _run(argv: list[str]) -> int:
     module = command.load()
     program = f"srbwriter {command.name}".rstrip()
     brief = command is commands.DEFAULT and not {"-h", "--help", "--version"}.isdisjoint(argv)
-    keys_of_all = overview() if brief else table()
+    keys_of_all = overview() if brief else every_key()
     parser = flags.parser(program, module.DESCRIPTION, _epilog(command))
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings file [SRBWRITER_CONFIG]")
     module.configure(parser, keys_of_all)

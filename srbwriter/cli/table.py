@@ -7,7 +7,7 @@ from srbwriter.config import Table, keys
 from srbwriter.tui.options import OPTIONS
 
 
-def table() -> Table:
+def every_key() -> Table:
     """Every key of the program."""
     from srbwriter import launch
 

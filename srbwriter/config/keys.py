@@ -107,8 +107,8 @@ MODEL = Key[Path | None](
 )
 CTX_SIZE = Key[int | None](
     "model.ctx_size", INTEGER, None,
-    "tokens of context that all branches share; 0 is all that the model was trained for",
-    ("--ctx-size", "-c"), minimum=0,
+    "tokens of context that all branches share; if not given, the model's own, at most 8192",
+    ("--ctx-size", "-c"), minimum=16,
 )
 THREADS = Key[int | None](
     "model.threads", INTEGER, None, "threads for writing", ("--threads", "-t"), minimum=1

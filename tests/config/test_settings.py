@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter import paths
-from srbwriter.cli.table import table
+from srbwriter.cli.table import every_key
 from srbwriter.config import ConfigError, Key, UnknownKey, WrongValue, keys, load, remember
 from srbwriter.config.settings import CONFIG_VARIABLE
 
-TABLE = table()
+TABLE = every_key()
 STOP: Key[tuple[str, ...]] = TABLE["generation.stop"]
 
 
@@ -80,10 +80,10 @@ def test_an_unknown_key_names_file_key_and_nearest(
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ('ctx_size = "big"', "a whole number, 0 or more"),
-        ("ctx_size = -1", "a whole number, 0 or more"),
-        ("ctx_size = true", "a whole number, 0 or more"),
-        ("ctx_size = 1.5", "a whole number, 0 or more"),
+        ('ctx_size = "big"', "a whole number, 16 or more"),
+        ("ctx_size = -1", "a whole number, 16 or more"),
+        ("ctx_size = true", "a whole number, 16 or more"),
+        ("ctx_size = 1.5", "a whole number, 16 or more"),
         ("mlock = 1", "true or false"),
         ('flash_attn = "maybe"', "one of auto, on, off"),
         ("flash_attn = true", "one of auto, on, off"),

@@ -1,0 +1,117 @@
+"""Flags come from the table, and each of llama-server's spellings means what it means there."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srbwriter.cli import flags
+from srbwriter.cli.table import every_key
+from srbwriter.config.keys import SECTIONS
+
+KEYS = every_key()
+
+
+def said(*arguments: str, sections: Sequence[str] = tuple(SECTIONS)) -> dict[str, Any]:
+    parser = flags.parser("srbwriter", "")
+    flags.add_keys(parser, KEYS, sections)
+    return flags.chosen(parser.parse_args(list(arguments)), KEYS)
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "value"),
+    [
+        ("-m a.gguf", "model.path", Path("a.gguf")),
+        ("--model a.gguf", "model.path", Path("a.gguf")),
+        ("-c 512", "model.ctx_size", 512),
+        ("-t 3", "model.threads", 3),
+        ("-tb 5", "model.threads_batch", 5),
+        ("-b 64", "model.batch_size", 64),
+        ("-ub 32", "model.ubatch_size", 32),
+        ("-ngl 20", "model.gpu_layers", 20),
+        ("-ngl all", "model.gpu_layers", -1),
+        ("--n-gpu-layers 0", "model.gpu_layers", 0),
+        ("-mg 1", "model.main_gpu", 1),
+        ("-ts 3,1", "model.tensor_split", (3.0, 1.0)),
+        ("--mlock", "model.mlock", True),
+        ("--no-mmap", "model.mmap", False),
+        ("--numa isolate", "model.numa", "isolate"),
+        ("-fa on", "model.flash_attn", "on"),
+        ("-ctk q8_0", "model.cache_type_k", "q8_0"),
+        ("--cache-type-v q4_0", "model.cache_type_v", "q4_0"),
+        ("-s 7", "generation.seed", 7),
+        ("-n 3", "generation.n", 3),
+        ("--n 3", "generation.n", 3),
+        ("--max-n 9", "generation.max_n", 9),
+        ("--n-predict 9", "generation.max_tokens", 9),
+        ("--stop a --stop b", "generation.stop", ("a", "b")),
+        ("--temp 0", "sampling.temperature", 0.0),
+        ("--top-k 0", "sampling.top_k", 0),
+        ("--samplers top_k;temperature", "sampling.samplers", ("top_k", "temperature")),
+        ("--api-key a --api-key b", "server.api_keys", ("a", "b")),
+        ("-to 5", "server.timeout", 5.0),
+        ("--slots-endpoint-disable", "server.slots", False),
+        ("--log-disable", "server.access_log", False),
+    ],
+)
+def test_spellings(line: str, name: str, value: object) -> None:
+    assert said(*line.split()) == {name: value}
+
+
+def test_what_is_not_said_is_not_chosen() -> None:
+    assert said() == {}
+    assert said("--cont-batching") == {}
+
+
+@pytest.mark.parametrize("flag", [flag for spellings in flags.REFUSED for flag in spellings])
+def test_refused_flags_say_why(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in ([flag], [flag, "4"]):
+        with pytest.raises(SystemExit) as ended:
+            said(*arguments)
+        assert ended.value.code == 2
+        (reason,) = [reason for spellings, reason in flags.REFUSED.items() if flag in spellings]
+        assert f"{flag}: {reason}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("-c many", "argument --ctx-size/-c: 'many': expected a whole number, 16 or more"),
+        ("-fa maybe", "expected one of auto, on, off"),
+        ("--n 65", "expected a whole number from 1 to 64"),
+        ("--temp nan", "expected a number from 0 to 100"),
+        ("-ts 1;2", "expected numbers, separated by commas"),
+    ],
+)
+def test_a_wrong_value_says_what_was_expected(
+    line: str, expected: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        said(*line.split())
+    assert expected in capsys.readouterr().err
+
+
+def test_nothing_is_guessed_from_a_prefix() -> None:
+    with pytest.raises(SystemExit):
+        said("--ctx", "512")
+
+
+def test_a_command_takes_only_the_sections_it_reads() -> None:
+    with pytest.raises(SystemExit):
+        said("--port", "1", sections=("model",))
+    with pytest.raises(SystemExit):
+        said("--log-disable", sections=("model",))
+
+
+def test_help_names_every_flag_and_default() -> None:
+    parser = flags.parser("srbwriter", "")
+    flags.add_keys(parser, KEYS, tuple(SECTIONS))
+    shown = parser.format_help()
+    for key in KEYS:
+        assert all(flag in shown for flag in key.flags), key.name
+    assert not any(flag in shown for spellings in flags.REFUSED for flag in spellings)
+    assert isinstance(parser, argparse.ArgumentParser)

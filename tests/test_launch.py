@@ -1,0 +1,102 @@
+"""Settings become the engine's own words, whichever face asks."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from srbwriter import launch, paths
+from srbwriter.cli.table import every_key
+from srbwriter.config import ConfigError, Key, Settings, keys, load
+from srbwriter.demo import bundled_model
+from srbwriter.engine.types import EngineOptions, ModelError, Sampling, Stop
+
+
+def settings(**flags: Any) -> Settings:
+    return load(every_key(), {name.replace("__", "."): value for name, value in flags.items()}, {})
+
+
+def test_without_settings_the_engines_own_defaults_hold() -> None:
+    assert launch.engine_options(settings()) == EngineOptions()
+    assert launch.sampling(settings()) == Sampling()
+    assert launch.stop(settings()) == Stop(max_tokens=keys.MAX_TOKENS.default)
+
+
+def test_every_model_setting_reaches_the_engine() -> None:
+    said = {
+        "model.ctx_size": 1024, "model.threads": 3, "model.threads_batch": 4, "model.batch_size": 64,
+        "model.ubatch_size": 32, "model.gpu_layers": 5, "model.main_gpu": 1, "model.tensor_split": (3.0, 1.0),
+        "model.mlock": True, "model.mmap": False, "model.numa": "isolate", "model.flash_attn": "off",
+        "model.cache_type_k": "q8_0", "model.cache_type_v": "q4_0",
+        "generation.seed": 9, "generation.max_n": 16,
+    }  # fmt: skip
+    options = launch.engine_options(load(every_key(), said, {}))
+    plain = EngineOptions()
+    untouched = {f.name for f in fields(plain) if getattr(options, f.name) == getattr(plain, f.name)}
+    assert untouched == {"max_sequences", "logits_rows", "parked_fraction", "step_seconds"}
+    model_rows = {key.name for key in every_key().section("model")} - {keys.MODEL.name}
+    assert model_rows <= set(said), "a new row needs its place in engine_options and here"
+
+
+@pytest.mark.parametrize("key", every_key().section("sampling"), ids=lambda key: key.name)
+def test_every_sampling_setting_reaches_the_engine(key: Key[Any]) -> None:
+    value = next(value for value in _values_of(key) if value != key.default)
+    sampling = launch.sampling(load(every_key(), {key.name: value}, {}))
+    (field,) = [f.name for f in fields(sampling) if getattr(sampling, f.name) != getattr(Sampling(), f.name)]
+    assert getattr(sampling, field) == value
+
+
+def _values_of(key: Key[Any]) -> Iterator[Any]:
+    for text in ("1", "0.5", "2", "0", "top_k"):
+        with contextlib.suppress(ValueError):
+            yield key.read_text(text)
+
+
+def test_stop_rules_reach_the_engine() -> None:
+    said = settings(
+        generation__stop=("END",), generation__boundary="sentence", generation__max_tokens=5,
+        generation__min_tokens=2, generation__ignore_eos=True,
+    )  # fmt: skip
+    assert launch.stop(said) == Stop(
+        max_tokens=5, min_tokens=2, strings=("END",), boundary="sentence", ignore_eog=True
+    )
+
+
+def test_the_model_is_the_one_named_or_the_bundled_one() -> None:
+    assert launch.model_path(settings()) == bundled_model()
+    shelved = paths.models_dir() / "novelist.gguf"
+    named = settings(model__path=shelved.relative_to(paths.models_dir()))
+    assert launch.model_path(named) == shelved.relative_to(paths.models_dir())
+    shelved.parent.mkdir(parents=True)
+    shelved.touch()
+    assert launch.model_path(named) == shelved
+
+
+def test_more_branches_than_may_live_is_refused_only_if_asked_for() -> None:
+    assert launch.branches(settings(generation__max_n=4)) == 4
+    assert launch.branches(settings(generation__n=3)) == 3
+    with pytest.raises(ConfigError, match="generation.n = 5 is above generation.max_n = 4"):
+        launch.branches(settings(generation__n=5, generation__max_n=4))
+
+
+def test_a_loader_brings_an_engine_up_and_closes_it() -> None:
+    loader = launch.Loader(settings(model__ctx_size=512, model__gpu_layers=0))
+    assert loader.state == "INIT"
+    loader.start()
+    engine = loader.wait(60)
+    assert (loader.state, loader.progress, loader.engine) == ("READY", 1.0, engine)
+    assert engine.tokenize("Once")
+    loader.close()
+
+
+def test_a_loader_keeps_the_error_for_whoever_waits() -> None:
+    loader = launch.Loader(settings(model__path=paths.models_dir() / "none.gguf"))
+    loader.start()
+    with pytest.raises(ModelError, match="none.gguf"):
+        loader.wait(60)
+    assert loader.state == "FAILED" and isinstance(loader.error, ModelError)
+    loader.close()
