@@ -8,7 +8,7 @@ chain because a chain in which a grammar rejects every candidate aborts the proc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -343,8 +343,3 @@ def _selector(s: Sampling, model: SamplerModel) -> _Stage:
     if s.adaptive_target >= 0:
         return _seeded("adaptive_p", "adaptive_p", s.adaptive_target, s.adaptive_decay)
     return _seeded("dist", "dist")
-
-
-def without_seed(sampling: Sampling) -> Sampling:
-    """The key under which branches that differ only by seed share a template."""
-    return replace(sampling, seed=None)

@@ -92,6 +92,9 @@ def _checked(pointer: Sampler, name: str) -> Sampler:
     return pointer
 
 
+_POINTER: Any = C.POINTER(_c.llama_token_data)  # pyright: ignore[reportUnknownVariableType]
+
+
 class Candidates:
     """One candidate array of vocabulary size, filled anew for every pick."""
 
@@ -101,7 +104,7 @@ class Candidates:
         self._array = np.zeros(n_vocab, dtype=_CANDIDATE)
         self._ids = self._array["id"]
         self._order = np.arange(n_vocab, dtype=np.int32)
-        self._data: Any = C.cast(self._array.ctypes.data, C.POINTER(_c.llama_token_data))
+        self._data: Any = C.cast(self._array.ctypes.data, _POINTER)
         self._native: Any = _c.llama_token_data_array()
 
     def pick(self, chain: Sampler, logits: NDArray[np.float32]) -> int:

@@ -1,0 +1,227 @@
+"""GBNF, llama.cpp's grammar notation, to the Lark notation of llguidance.
+
+Every character becomes a terminal of its own. llguidance's lexer takes the longest match, GBNF's grammars
+know no lexer; with terminals of one character the two accept the same texts. Knows no model and no tokens
+beyond the ids that a grammar writes out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NoReturn
+
+from .types import InvalidRequest
+
+MAX_SIZE = 65536  # characters of a grammar
+MAX_DEPTH = 100  # groups within groups
+MAX_REPEAT = 2000  # llama.cpp's MAX_REPETITION_THRESHOLD; a higher maximum is none
+
+_SPACE = re.compile(r"(?:[ \t]|#[^\r\n]*)*")
+_SPACE_AND_LINES = re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
+_NAME = re.compile(r"[A-Za-z0-9-]+")
+_REPEAT = re.compile(r"\{\s*(\d+)\s*(,?)\s*(\d*)\s*\}")
+_TOKEN = re.compile(r"<(?:\[(\d+)\]|([^>]*))>")
+_ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([trn\\\"\[\]-]))")
+_LETTERS = {"t": "\t", "r": "\r", "n": "\n"}
+_ANY = "/(?s:.)/"
+_SURROGATES = (0xD800, 0xDFFF)
+_LAST = 0x10FFFF
+
+
+def to_lark(grammar: str, token_id: Callable[[str], int | None]) -> str:
+    """The grammar in Lark notation; ``token_id`` finds the token that a ``<text>`` element means.
+
+    Raises InvalidRequest that names the line.
+    """
+    if len(grammar) > MAX_SIZE:
+        raise InvalidRequest("grammar", f"it has {len(grammar)} characters, {MAX_SIZE} are possible")
+    return _Parser(grammar, token_id).lark()
+
+
+class _Parser:
+    """Recursive descent over ``llama-grammar.cpp``'s syntax, writing Lark as it goes."""
+
+    def __init__(self, text: str, token_id: Callable[[str], int | None]) -> None:
+        self.text = text
+        self.token_id = token_id
+        self.at = 0
+        self.depth = 0
+        self.rules: dict[str, str] = {}
+        self.used: dict[str, int] = {}  # name → where it first occurs
+
+    def lark(self) -> str:
+        self.space(lines=True)
+        while self.at < len(self.text):
+            self.rule()
+        for name, at in self.used.items():
+            if name not in self.rules:
+                self.fail(f"rule {name!r} is not defined", at)
+        if "root" not in self.rules:
+            raise InvalidRequest("grammar", "there is no rule 'root' to begin with")
+        numbers = {name: f"r{i}" for i, name in enumerate(self.rules)}
+        lines = [f"{numbers[name]}: {body}" for name, body in self.rules.items()]
+        named = re.sub(r"\{\{([A-Za-z0-9-]+)\}\}", lambda m: numbers[m[1]], "\n".join(lines))
+        return f"start: {numbers['root']}\n{named}\n"
+
+    def fail(self, problem: str, at: int | None = None) -> NoReturn:
+        line = self.text.count("\n", 0, self.at if at is None else at) + 1
+        raise InvalidRequest("grammar", f"line {line}: {problem}")
+
+    def space(self, lines: bool) -> None:
+        match = (_SPACE_AND_LINES if lines else _SPACE).match(self.text, self.at)
+        self.at = match.end() if match else self.at
+
+    def take(self, text: str) -> bool:
+        if not self.text.startswith(text, self.at):
+            return False
+        self.at += len(text)
+        return True
+
+    def rule(self) -> None:
+        name = _NAME.match(self.text, self.at)
+        if name is None:
+            self.fail("a rule name is expected here")
+        self.at = name.end()
+        self.space(lines=False)
+        if not self.take("::="):
+            self.fail(f"'::=' is expected after {name[0]!r}")
+        self.space(lines=True)
+        self.rules[name[0]] = self.alternatives(nested=False)
+        if self.at < len(self.text) and self.text[self.at] not in "\r\n":
+            self.fail(f"{self.text[self.at]!r} has no meaning here")
+        self.space(lines=True)
+
+    def alternatives(self, nested: bool) -> str:
+        found = [self.sequence(nested)]
+        while self.take("|"):
+            self.space(lines=True)
+            found.append(self.sequence(nested))
+        return " | ".join(found)
+
+    def sequence(self, nested: bool) -> str:
+        items: list[str] = []
+        while self.at < len(self.text):
+            item = self.repetition(items) or self.item()
+            if item is None:
+                break
+            items.append(item)
+            self.space(nested)
+        return " ".join(items) or '""'
+
+    def repetition(self, items: list[str]) -> str | None:
+        """The last item with the repetition that follows it, if one does."""
+        sign = self.text[self.at]
+        if sign not in "*+?{":
+            return None
+        if not items:
+            self.fail(f"nothing stands before {sign!r}")
+        if sign != "{":
+            self.at += 1
+            return f"({items.pop()}){sign}"
+        match = _REPEAT.match(self.text, self.at)
+        if match is None:
+            self.fail("{m}, {m,} or {m,n} is expected here")
+        low, comma, high = int(match[1]), match[2], match[3]
+        if low > MAX_REPEAT:
+            self.fail(f"at most {MAX_REPEAT} repetitions are possible")
+        if comma and high and int(high) < low:
+            self.fail(f"{{{low},{high}}} is never met")
+        self.at = match.end()
+        most = "" if comma and (not high or int(high) > MAX_REPEAT) else high if comma else str(low)
+        if most == "0":
+            items.pop()
+            return '""'
+        return f"({items.pop()}){{{low},{most}}}"
+
+    def item(self) -> str | None:
+        sign = self.text[self.at]
+        if sign == '"':
+            return self.literal()
+        if sign == "[":
+            return self.char_class()
+        if sign == "(":
+            return self.group()
+        if sign == ".":
+            self.at += 1
+            return _ANY
+        if sign in "<!":
+            return self.token()
+        name = _NAME.match(self.text, self.at)
+        if name is None:
+            return None
+        self.used.setdefault(name[0], self.at)
+        self.at = name.end()
+        return f"{{{{{name[0]}}}}}"  # numbered once all rules are known
+
+    def literal(self) -> str:
+        self.at += 1
+        found: list[str] = []
+        while not self.take('"'):
+            found.append(f"/{_code(self.char())}/")
+        return f"({' '.join(found)})" if len(found) > 1 else "".join(found) or '""'
+
+    def char_class(self) -> str:
+        self.at += 1
+        sign = "^" if self.take("^") else ""
+        ranges: list[str] = []
+        while not self.take("]"):
+            low = high = self.char()
+            if self.text.startswith("-", self.at) and not self.text.startswith("-]", self.at):
+                self.at += 1
+                high = self.char()
+                low, high = _scalar(low, up=True), _scalar(high, up=False)
+                if high < low:
+                    self.fail("a range of characters ends before it begins")
+            ranges.append(f"{_code(low)}-{_code(high)}")
+        return f"/[{sign}{''.join(ranges)}]/" if ranges else '""'
+
+    def group(self) -> str:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            self.fail(f"more than {MAX_DEPTH} groups stand within each other")
+        self.at += 1
+        self.space(lines=True)
+        body = self.alternatives(nested=True)
+        if not self.take(")"):
+            self.fail("')' is missing")
+        self.depth -= 1
+        return f"({body})"
+
+    def token(self) -> str:
+        if self.take("!"):
+            self.fail("'!' before a token cannot be had; list what may stand there instead")
+        match = _TOKEN.match(self.text, self.at)
+        if match is None:
+            self.fail("a token is written <[id]> or <text>")
+        found = int(match[1]) if match[1] else self.token_id(match[0])
+        if found is None:
+            self.fail(f"{match[0]} is not one token of this model")
+        self.at = match.end()
+        return f"<[{found}]>"
+
+    def char(self) -> int:
+        """The code point at this place, escapes resolved."""
+        if self.at >= len(self.text):
+            self.fail("a quote or bracket is not closed")
+        if self.text[self.at] != "\\":
+            self.at += 1
+            return ord(self.text[self.at - 1])
+        match = _ESCAPE.match(self.text, self.at)
+        if match is None:
+            self.fail(f"{self.text[self.at : self.at + 2]!r} is not an escape")
+        self.at = match.end()
+        digits = match[1] or match[2] or match[3]
+        return int(digits, 16) if digits else ord(_LETTERS.get(match[4], match[4]))
+
+
+def _code(point: int) -> str:
+    return f"\\x{{{_scalar(point, up=True):x}}}"
+
+
+def _scalar(point: int, up: bool) -> int:
+    """The nearest code point that text can hold."""
+    low, high = _SURROGATES
+    if low <= point <= high:
+        return high + 1 if up else low - 1
+    return min(point, _LAST)
