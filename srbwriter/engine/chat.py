@@ -38,6 +38,8 @@ CHATML = (
 )
 """https://github.com/openai/openai-python/blob/v0.28.1/chatml.md"""
 
+_CHARS_PER_BIT = 64  # so that no number grows beyond what is multiplied at once
+
 _HERE = "\ue000here\ue001"  # private-use characters; marks where the last message ends
 
 
@@ -249,14 +251,14 @@ def _environment() -> Environment:
 
 
 def _size(operator: str, left: Any, right: Any) -> int:
-    """An upper bound on the length (for numbers: the digits) of the result, where it can grow."""
-    if operator == "**":
-        both = isinstance(left, int) and isinstance(right, int)
-        return left.bit_length() * right if both else 0
+    """An upper bound on the length of the result, where it can grow."""
+    if isinstance(left, int) and isinstance(right, int):
+        bits = {"+": 0, "*": left.bit_length() + right.bit_length(), "**": left.bit_length() * right}[
+            operator
+        ]
+        return bits * _CHARS_PER_BIT
     if operator == "+":
         return len(left) + len(right) if hasattr(left, "__len__") and hasattr(right, "__len__") else 0
-    if isinstance(left, int) and isinstance(right, int):
-        return left.bit_length() + right.bit_length()
     times, items = (left, right) if isinstance(left, int) else (right, left)
     return times * len(items) if isinstance(times, int) and hasattr(items, "__len__") else 0
 

@@ -33,6 +33,10 @@ SIMPLE = """\
 {%- endfor %}
 {%- if add_generation_prompt %}[A]{% endif %}"""
 
+DOUBLING = (
+    "{%% set n = namespace(x=%s) %%}{%% for i in range(99) %%}{%% set n.x = n.x %s n.x %%}{%% endfor %%}"
+)
+
 
 def show(template: str | None, messages: Any = TALK, **kwargs: Any) -> str:
     return render(template, messages, **{"bos": "<s>", "eos": "</s>", **kwargs})
@@ -139,19 +143,10 @@ def test_nothing_to_go_on_from() -> None:
         ("(" * 300 + "{{ " + "(" * 300 + "1" + ")" * 300 + " }}", "compiled"),
         ("{{ 'x' * 99999999999 }}", "characters"),
         ("{{ [0] * 99999999999 }}", "characters"),
-        ("{{ 9 ** 9 ** 9 ** 9 }}", "characters"),
-        (
-            "{% set n = namespace(x=9) %}{% for i in range(99) %}{% set n.x = n.x * n.x %}{% endfor %}",
-            "charact",
-        ),
-        (
-            "{% set n = namespace(x='ab') %}{% for i in range(99) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
-            "charac",
-        ),
-        (
-            "{% set n = namespace(x='ab') %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
-            "charac",
-        ),
+        ("{{ 9 ** (9 ** (9 ** 9)) }}", "characters"),
+        (DOUBLING % ("9", "*"), "characters"),
+        (DOUBLING % ("'ab'", "~"), "characters"),
+        (DOUBLING % ("'ab'", "+"), "characters"),
         ("{% for i in range(999999) %}x{% endfor %}", "OverflowError"),
         ("{% for i in range(9999) %}{{ 'x' * 9999 }}{% endfor %}", "characters"),
     ],
