@@ -1,0 +1,17 @@
+"""The HTTP face: the single-request-batching, OpenAI and llama.cpp dialects on one port, and a page.
+
+Translates requests into the engine's vocabulary and its events into frames; decides nothing about sampling,
+scheduling or stories. Starlette and uvicorn are imported here and nowhere else in the program.
+"""
+
+from __future__ import annotations
+
+from .auth import ServerError, read_keys
+from .backend import Backend, Loaded, Loader
+from .serve import ServerHandle, run, start_in_thread
+from .settings import ServerSettings
+
+__all__ = [
+    "Backend", "Loaded", "Loader", "ServerError", "ServerHandle", "ServerSettings", "read_keys", "run",
+    "start_in_thread",
+]

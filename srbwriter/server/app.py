@@ -1,0 +1,57 @@
+"""The application: every dialect's endpoints on one Starlette, behind the gate.
+
+Assembles only. Starlette rather than FastAPI, because clients of these dialects send nulls, unknown keys and
+numbers as text that a validating layer would refuse in an error shape none of them reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from .backend import Loader
+from .call import json_response
+from .dialects import ENDPOINTS
+from .errors import ApiError
+from .follow import Bridge
+from .gate import Gate
+from .services import Services
+from .settings import ServerSettings
+
+
+def build_app(loader: Loader, settings: ServerSettings) -> ASGIApp:
+    """The ASGI application of one server. To be run on one event loop."""
+    services = Services(loader, settings, Bridge())
+    routes: list[BaseRoute] = [route for row in ENDPOINTS for route in row.routes(services)]
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        services.bridge.attach(asyncio.get_running_loop())
+        yield
+        for record in services.registry.live():
+            for generation in record.generations:
+                generation.cancel()
+
+    app = Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _not_here},
+    )
+    public = frozenset(path for row in ENDPOINTS if row.public for path in row.paths)
+    return Gate(app, settings, public.__contains__)
+
+
+async def _not_here(request: Request, error: Exception) -> Response:
+    """Unknown paths and methods, in llama.cpp's words."""
+    assert isinstance(error, HTTPException)
+    message = "File Not Found" if error.status_code == 404 else str(error.detail)
+    told = ApiError(error.status_code, message, headers=error.headers)
+    return json_response(told.body("llamacpp"), told.status, told.headers)

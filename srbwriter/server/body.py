@@ -1,0 +1,149 @@
+"""Reading one JSON body leniently: aliases, nulls, numbers written as text, values out of range.
+
+Clients send whole settings objects. What is unknown or null is not there, what is out of range is clamped
+unless a caller asks for a refusal, and what cannot mean anything is a 400 that names the field.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from srbwriter.engine.parameters import PARAMETERS
+
+from .errors import bad, out_of_range
+
+SEED_LIMIT = 2**32
+
+ALIASES: Mapping[str, tuple[str, ...]] = {
+    parameter.name: parameter.aliases for parameter in PARAMETERS
+}
+"""Other spellings of a field by its canonical name: the engine's table, nothing of our own."""
+
+
+class Body:
+    """The fields of one request by canonical name."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+
+    def raw(self, name: str) -> Any:
+        """The first spelling of ``name`` that is there and not null, or None."""
+        return self.found(name)[1]
+
+    def found(self, name: str) -> tuple[str, Any]:
+        """Like ``raw``, with the spelling the client used, for errors it can understand."""
+        for spelling in (name, *ALIASES.get(name, ())):
+            value = self.values.get(spelling)
+            if value is not None:
+                return spelling, value
+        return name, None
+
+    def has(self, name: str) -> bool:
+        return self.raw(name) is not None
+
+    def number(
+        self, name: str, default: float, low: float | None = None, high: float | None = None
+    ) -> float:
+        """A finite number, clamped to the range."""
+        spelling, value = self.found(name)
+        if value is None:
+            return default
+        return min(max(_number(spelling, value), -math.inf if low is None else low),
+                   math.inf if high is None else high)
+
+    def integer(
+        self, name: str, default: int, low: int | None = None, high: int | None = None, *, hard: bool = False
+    ) -> int:
+        """A whole number, clamped to the range, or refused outside of it when ``hard``."""
+        spelling, value = self.found(name)
+        if value is None:
+            return default
+        number = int(_number(spelling, value))
+        if (low is not None and number < low) or (high is not None and number > high):
+            if hard:
+                raise out_of_range(spelling, number, "-inf" if low is None else low, high)
+            number = low if low is not None and number < low else cast(int, high)
+        return number
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        spelling, value = self.found(name)
+        if value is None:
+            return default
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, (int, float)):
+            return bool(value)
+        if isinstance(value, str) and value.lower() in ("true", "false", "1", "0", ""):
+            return value.lower() in ("true", "1")
+        raise bad(spelling, f"Field '{spelling}': expected true or false")
+
+    def text(self, name: str, default: str = "") -> str:
+        spelling, value = self.found(name)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            raise bad(spelling, f"Field '{spelling}': expected text")
+        return value
+
+    def texts(self, name: str, limit: int = 256) -> tuple[str, ...]:
+        """A text or a list of texts; empty ones are dropped."""
+        spelling, value = self.found(name)
+        if value is None:
+            return ()
+        items: Sequence[Any] = [value] if isinstance(value, str) else value
+        if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+            raise bad(spelling, f"Field '{spelling}': expected a text or a list of texts")
+        if len(items) > limit:
+            raise bad(spelling, f"Field '{spelling}': at most {limit} texts, but got {len(items)}")
+        return tuple(item for item in cast("Sequence[str]", items) if item)
+
+    def integers(self, name: str, limit: int = 4096) -> tuple[int, ...]:
+        """A list of whole numbers."""
+        spelling, value = self.found(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(is_integer(item) for item in cast("list[Any]", value)):
+            raise bad(spelling, f"Field '{spelling}': expected a list of whole numbers")
+        if len(cast("list[int]", value)) > limit:
+            raise bad(spelling, f"Field '{spelling}': at most {limit} numbers")
+        return tuple(cast("list[int]", value))
+
+    def seed(self) -> int | None:
+        """The seed, or None to draw one; -1 and its unsigned twin mean that too."""
+        spelling, value = self.found("seed")
+        if value is None:
+            return None
+        number = int(_number(spelling, value))
+        return None if number < 0 or number == SEED_LIMIT - 1 else number % SEED_LIMIT
+
+    def mapping(self, name: str) -> Mapping[str, Any] | None:
+        spelling, value = self.found(name)
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            raise bad(spelling, f"Field '{spelling}': expected an object")
+        return cast("dict[str, Any]", value)
+
+
+def is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _number(name: str, value: Any) -> float | int:
+    """A finite number of JSON, or one written as text. Raises ApiError (400)."""
+    problem = bad(name, f"Field '{name}': expected a number")
+    if isinstance(value, bool):
+        raise problem
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            raise problem from None
+    if isinstance(value, int) and abs(value) < 2**63:
+        return value
+    if not isinstance(value, float) or not math.isfinite(value) or abs(value) >= 2**63:
+        raise problem
+    return value
+

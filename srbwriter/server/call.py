@@ -1,0 +1,233 @@
+"""One request of one client: its body, its connection and its answer.
+
+Knows HTTP and no dialect. Turns "the client went away" into a cancelled generation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from typing import Any, NoReturn, TypeVar, cast
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from .backend import Backend
+from .errors import ApiError, Dialect
+from .registry import Record
+from .services import Services
+from .settings import ServerSettings
+
+T = TypeVar("T")
+
+JSON = "application/json; charset=utf-8"
+EVENTS = "text/event-stream; charset=utf-8"
+
+
+class ClientGone(Exception):
+    """The client closed its connection; there is nobody to answer."""
+
+
+def encode(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(encode(value), status, dict(headers or {}), JSON)
+
+
+class Call:
+    """What a handler is given."""
+
+    def __init__(self, request: Request, services: Services, dialect: Dialect) -> None:
+        self.request = request
+        self.services = services
+        self.dialect: Dialect = dialect
+        self.id: str = request.scope["srbwriter.id"]
+        self._gone: asyncio.Task[None] | None = None
+        self._values: dict[str, Any] | None = None
+
+    @property
+    def settings(self) -> ServerSettings:
+        return self.services.settings
+
+    @property
+    def engine(self) -> Backend:
+        return self.services.engine
+
+    @property
+    def path(self) -> Mapping[str, str]:
+        return self.request.path_params
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        return self.request.query_params
+
+    def switch(self, name: str) -> bool:
+        """A switch in the query: present and neither 0, false nor no."""
+        value = self.query.get(name)
+        return value is not None and value.lower() not in ("0", "false", "no")
+
+    async def json(self) -> dict[str, Any]:
+        """The body as a JSON object; no body is an empty one. No content type is asked for."""
+        if self._values is None:
+            raw = await self._body()
+            value = parse(raw) if raw.strip() else {}
+            if not isinstance(value, dict):
+                raise ApiError(400, "the body must be a JSON object")
+            self._values = cast("dict[str, Any]", value)
+        return self._values
+
+    async def _body(self) -> bytes:
+        limit = self.settings.max_body
+        chunks: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                async for chunk in self.request.stream():
+                    size += len(chunk)
+                    if size > limit:
+                        raise ApiError(413, f"the body is larger than {limit} bytes", headers={"Connection": "close"})
+                    chunks.append(chunk)
+        except TimeoutError:
+            raise ApiError(408, "the body did not arrive in time", headers={"Connection": "close"}) from None
+        except ClientDisconnect:
+            raise ClientGone from None
+        return b"".join(chunks)
+
+    async def until_gone(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of ``work``, which is cancelled when the client leaves first (ClientGone)."""
+        if self._gone is None:
+            self._gone = asyncio.create_task(_disconnect(self.request.receive))
+        task = asyncio.create_task(work)
+        try:
+            await asyncio.wait({task, self._gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise ClientGone
+            return task.result()
+        finally:
+            if not task.done():
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError, Exception):
+                    await task
+
+    async def collect(self, record: Record, work: Coroutine[Any, Any, T]) -> T:
+        """``until_gone`` for an answer in one piece; whatever still runs afterwards is cancelled."""
+        try:
+            return await self.until_gone(work)
+        finally:
+            cancel(record)
+            self.close()
+
+    async def stream(
+        self,
+        record: Record,
+        frames: AsyncGenerator[bytes],
+        *,
+        media_type: str = EVENTS,
+        headers: Mapping[str, str] | None = None,
+    ) -> Response:
+        """Answer with ``frames``. What goes wrong before the first one is still an error of its own."""
+
+        def close() -> None:
+            cancel(record)
+            self.close()
+
+        try:
+            first = await self.until_gone(_first(frames))
+        except BaseException:
+            close()
+            raise
+        assert self._gone is not None
+        sent = {"content-type": media_type, "cache-control": "no-cache", "x-accel-buffering": "no",
+                **(headers or {})}
+        return _Stream(first, frames, sent, self._gone, self.settings.timeout, close)
+
+    def close(self) -> None:
+        if self._gone is not None:
+            self._gone.cancel()
+
+
+def cancel(record: Record) -> None:
+    """Stop what nobody reads any more."""
+    for generation in record.generations:
+        if not generation.done:
+            generation.cancel()
+
+
+async def _first(frames: AsyncGenerator[bytes]) -> bytes:
+    return await anext(frames, b"")
+
+
+async def _disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class _Stream(Response):
+    """Sends frames as they come, and stops at once when the client leaves or stops reading."""
+
+    def __init__(
+        self,
+        first: bytes,
+        frames: AsyncGenerator[bytes],
+        headers: Mapping[str, str],
+        gone: asyncio.Task[None],
+        timeout: float,
+        close: Callable[[], None],
+    ) -> None:
+        super().__init__(None, 200, headers)
+        del self.headers["content-length"]
+        self._first, self._frames, self._gone, self._timeout, self._close = first, frames, gone, timeout, close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        writer = asyncio.create_task(self._write(send))
+        try:
+            await asyncio.wait({writer, self._gone}, return_when=asyncio.FIRST_COMPLETED)
+            if writer.done():
+                writer.result()
+        finally:
+            writer.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await writer
+            await self._frames.aclose()
+            self._close()
+
+    async def _write(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        frame = self._first
+        with contextlib.suppress(TimeoutError):  # a client that stopped reading is dropped
+            while frame:
+                async with asyncio.timeout(self._timeout):
+                    await send({"type": "http.response.body", "body": frame, "more_body": True})
+                frame = await anext(self._frames, b"")
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def parse(raw: bytes) -> Any:
+    """JSON without the extensions of Python's parser. Raises ApiError (400)."""
+    try:
+        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse)
+    except RecursionError:
+        raise ApiError(400, "the body is nested too deeply") from None
+    except ValueError as error:
+        raise ApiError(400, f"the body is not valid JSON: {error}") from None
+    return _mended(value) if b"\\u" in raw else value
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _mended(value: Any) -> Any:
+    """Half surrogate pairs, which JSON can write and UTF-8 cannot, become the replacement character."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_mended(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {_mended(key): _mended(item) for key, item in cast("dict[Any, Any]", value).items()}
+    return value

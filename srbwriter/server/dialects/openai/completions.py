@@ -1,0 +1,118 @@
+"""``/v1/completions`` in OpenAI's dialect."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.responses import Response
+
+from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.types import Prompt, Request
+from srbwriter.server.body import Body
+from srbwriter.server.call import Call, json_response
+from srbwriter.server.errors import ApiError, bad
+from srbwriter.server.follow import Follower
+from srbwriter.server.infill import infill_ids
+from srbwriter.server.prompt import read_prompts
+from srbwriter.server.registry import Record
+from srbwriter.server.stream import frames
+from srbwriter.server.tokens import prompt_tokens
+
+from .ask import Ask, read_ask
+from .shape import branch_tokens, finish_reason, legacy_logprobs, usage
+from .streams import CompletionFrames
+
+
+async def completions(call: Call) -> Response:
+    call.dialect = "openai"
+    body = Body(await call.json())
+    ask = read_ask(body, call, _logprobs(body))
+    prompts = read_prompts(body.raw("prompt"), call.engine)
+    requests = [_request(ask, prompt, body, call) for prompt in prompts]
+    record = call.services.submit(requests, "openai", call.id)
+    head = {
+        "id": f"cmpl-{call.id}",
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": body.text("model") or call.services.model_name,
+        "system_fingerprint": call.services.fingerprint,
+    }
+    if ask.stream:
+        writer = CompletionFrames(call, record, head, ask, [_text(call, prompt) for prompt in prompts])
+        return await call.stream(record, frames(call, record, writer))
+    return await call.collect(record, _whole(call, record, head, ask, prompts))
+
+
+def _logprobs(body: Body) -> int | None:
+    value = body.values.get("logprobs")
+    if value is None or value is False:
+        return None
+    if value is True:
+        return Body({"logprobs": body.values.get("top_logprobs")}).integer("logprobs", 1, 0)
+    return Body({"logprobs": value}).integer("logprobs", 0, 0, hard=True)
+
+
+def _request(ask: Ask, prompt: Prompt, body: Body, call: Call) -> Request:
+    suffix = body.text("suffix")
+    if not suffix:
+        return ask.request(prompt, call)
+    if ask.echo:
+        raise bad("suffix", "Field 'suffix': cannot be combined with echo")
+    try:
+        return ask.request(infill_ids(call.engine, prompt, suffix), call)
+    except ApiError as error:  # not 501: clients would try again
+        raise bad("suffix", f"Field 'suffix': {error.message}") from None
+
+
+def _text(call: Call, prompt: Prompt) -> str:
+    if isinstance(prompt, str):
+        return prompt
+    return "".join(token.text for token in prompt_tokens(call.engine, [t for t in prompt if isinstance(t, int)], ()))
+
+
+async def _whole(
+    call: Call, record: Record, head: dict[str, Any], ask: Ask, prompts: Sequence[Prompt]
+) -> Response:
+    with Follower(call.services.bridge, record.generations) as follower:
+        await follower.finish()
+    choices: list[dict[str, Any]] = []
+    for generation, prompt in zip(record.generations, prompts, strict=True):
+        for branch in _best(generation, ask.n):
+            choices.append(_choice(call, generation, branch, ask, len(choices), _text(call, prompt)))
+    return json_response({**head, "choices": choices, "usage": usage(record.generations)})
+
+
+def _best(generation: Generation, n: int) -> list[Branch]:
+    """The n branches of the highest mean token logprob, best first; all in order when n are there."""
+    if len(generation.branches) <= n:
+        return generation.branches
+    return sorted(generation.branches, key=_mean_logprob, reverse=True)[:n]
+
+
+def _mean_logprob(branch: Branch) -> float:
+    known = branch.logprobs
+    return sum(entry.logprob for entry in known) / len(known) if known else -math.inf
+
+
+def _choice(
+    call: Call, generation: Generation, branch: Branch, ask: Ask, index: int, prompt: str
+) -> dict[str, Any]:
+    echoed = prompt if ask.echo else ""
+    logprobs = None
+    if ask.logprobs is not None:
+        tokens = branch_tokens(call.engine, branch)
+        if ask.echo:
+            before = prompt_tokens(call.engine, generation.prompt_ids, generation.prompt_logprobs)
+            length = sum(len(token.text) for token in before)
+            tokens = [*before, *(token._replace(start=token.start + length) for token in tokens)]
+        logprobs = legacy_logprobs(call.engine, tokens)
+    return {
+        "index": index,
+        "text": echoed + branch.text,
+        "logprobs": logprobs,
+        "finish_reason": finish_reason(branch.finish_reason),
+        "stop_reason": branch.stop_text,
+    }

@@ -1,0 +1,86 @@
+"""Completions as event lines: ``/srb/v1/completions``, and ``/v1/completions`` for a body that asks like it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from srbwriter.engine.types import Prompt, Request, Stop, TokenRun
+from srbwriter.server.body import Body
+from srbwriter.server.call import EVENTS, Call
+from srbwriter.server.errors import bad
+from srbwriter.server.params import branch_samplings, read_n, read_sampling, read_stop
+from srbwriter.server.prompt import read_prompts
+from srbwriter.server.stream import frames
+
+from .events import EventLines
+
+OTHERS_FIELDS = ("model", "stream", "echo", "logprobs", "best_of", "suffix", "stream_options")
+"""A body of ``/v1/completions`` that has one of these was written for OpenAI's dialect."""
+
+DEFAULT_STOP = Stop(max_tokens=65, after_any=(".", "\n"), after_min_tokens=3)
+"""Ends at a sentence or line, not within the first three tokens. The original's limit of 64 let 65 through."""
+
+_HEADERS = {
+    # The original sent its lines as HTML; kept for its clients, and made harmless should a browser show them.
+    "content-type": "text/html; charset=utf-8",
+    "content-security-policy": "sandbox",
+    "x-content-type-options": "nosniff",
+}
+
+
+def is_srb(values: Mapping[str, Any]) -> bool:
+    return not any(name in values for name in OTHERS_FIELDS)
+
+
+async def completions(call: Call) -> Response:
+    call.dialect = "srb"
+    body = Body(await call.json())
+    request = read_request(body, call)
+    record = call.services.submit([request], "srb", call.id)
+    sse = call.switch("sse")
+    rich = call.switch("rich") or body.flag("rich")
+    headers = {"content-type": EVENTS} if sse else _HEADERS
+    return await call.stream(record, frames(call, record, EventLines(call, record, sse=sse, rich=rich)), headers=headers)
+
+
+def read_request(body: Body, call: Call) -> Request:
+    """The one prompt of an SRB request and how its branches are to be written. Raises ApiError (400)."""
+    n = read_n(body, min(call.settings.n, call.services.max_n), call.services.max_n)
+    base = Stop(max_tokens=DEFAULT_STOP.max_tokens) if body.has("stop") or body.has("boundary") else DEFAULT_STOP
+    logprobs = body.raw("n_probs")
+    return Request(
+        prompt=read_prompt(body, call),
+        n=n,
+        sampling=branch_samplings(read_sampling(body, call.settings.sampling, call.engine), n),
+        stop=read_stop(body, base),
+        logprobs=None if logprobs is None else Body({"n_probs": logprobs}).integer("n_probs", 0, 0, 100),
+        overflow="shift" if call.settings.context_shift else "error",
+        label=call.id,
+    )
+
+
+def read_prompt(body: Body, call: Call) -> Prompt:
+    """``prompt``, or the text of a ``parent`` branch with ``prompt`` after it, continued token by token."""
+    parent = body.mapping("parent")
+    if parent is None:
+        prompts = read_prompts(body.raw("prompt"), call.engine)
+        if len(prompts) != 1:
+            raise bad("prompt", "Field 'prompt': one prompt only")
+        return prompts[0]
+    before = parent_runs(parent, call)
+    typed = body.text("prompt")
+    return (*before, TokenRun(typed)) if typed else before
+
+
+def parent_runs(parent: Mapping[str, Any], call: Call) -> tuple[TokenRun, ...]:
+    """The prompt and text of the branch that ``{"request": id, "branch": i}`` names."""
+    fields = Body(parent)
+    record = call.services.registry.get(fields.text("request"))
+    branch = record.branch(fields.integer("branch", 0))
+    ids = (*record.generation.prompt_ids, *branch.ids)
+    runs = (TokenRun(call.engine.detokenize(ids), ids, call.engine.info.vocab),)
+    tail = branch.buffer.tail
+    return (*runs, TokenRun(tail)) if tail else runs

@@ -1,0 +1,121 @@
+"""Event lines, byte for byte as the first single-request-batching server wrote them.
+
+``data: `` and JSON with ``", "`` and ``": "`` between its parts, non-ASCII as escapes, one line feed. On request
+the frames end in a blank line, and carry token ids, logprobs and reasons.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from srbwriter.engine.types import (
+    Added,
+    Cut,
+    Finished,
+    FinishReason,
+    PromptProgress,
+    StateChanged,
+    Text,
+    TokenLogprob,
+)
+from srbwriter.server.call import Call
+from srbwriter.server.errors import ApiError
+from srbwriter.server.registry import Record
+from srbwriter.server.stream import PING, News
+
+_NATURAL = frozenset({FinishReason.STOP, FinishReason.LINE, FinishReason.SENTENCE, FinishReason.PARAGRAPH})
+
+
+class EventLines:
+    """``start``, ``stream``, ``stop`` and ``done``; with ``rich`` also what else happens to branches."""
+
+    def __init__(self, call: Call, record: Record, *, sse: bool, rich: bool) -> None:
+        self._call, self._record, self._rich = call, record, rich
+        self._end = "\n\n" if sse else "\n"
+        self.ping = PING if sse else b""
+        self._started = False
+        self._pieces: dict[int, int] = {}
+
+    def batch(self, news: News) -> bytes:
+        out: list[str] = []
+        if not self._started:
+            self._started = True
+            out.append(self._line(self._start()))
+        for _, event in news:
+            value = self._event(event)
+            if value is not None:
+                out.append(self._line(value))
+        return "".join(out).encode()
+
+    def end(self) -> bytes:
+        done: dict[str, Any] = {"event": "done", "count": self._count}
+        if self._rich:
+            generation = self._record.generation
+            done["prompt_tokens"] = len(generation.prompt_ids)
+            done["cached_tokens"] = generation.cached_tokens
+            done["completion_tokens"] = sum(len(branch.ids) for branch in generation.branches)
+        return self._line(done).encode()
+
+    def error(self, error: ApiError) -> bytes:
+        return self._line({"event": "error", **error.body("srb")}).encode()
+
+    @property
+    def _count(self) -> int:
+        return len(self._record.generation.branches) or self._record.generation.request.n
+
+    def _start(self) -> dict[str, Any]:
+        start: dict[str, Any] = {"event": "start", "count": self._count}
+        if self._rich:
+            start["id"] = self._record.id
+        return start
+
+    def _line(self, value: dict[str, Any]) -> str:
+        return f"data: {json.dumps(value)}{self._end}"
+
+    def _event(self, event: object) -> dict[str, Any] | None:
+        if isinstance(event, Text):
+            return self._text(event)
+        if isinstance(event, Finished):
+            return self._finished(event)
+        return self._more(event) if self._rich else None
+
+    def _text(self, event: Text) -> dict[str, Any] | None:
+        if not event.text and not self._rich:
+            return None
+        self._pieces[event.branch] = self._pieces.get(event.branch, 0) + 1
+        value: dict[str, Any] = {"event": "stream", "index": event.branch, "text": event.text}
+        if self._rich:
+            value["ids"] = event.ids
+            if event.logprobs:
+                value["logprobs"] = [_logprob(entry) for entry in event.logprobs]
+        return value
+
+    def _finished(self, event: Finished) -> dict[str, Any]:
+        value: dict[str, Any] = {
+            "event": "stop",
+            "index": event.branch,
+            # The original counted from nought: one less than the pieces it had sent.
+            "length": max(0, self._pieces.get(event.branch, 0) - 1),
+            "stop": int(event.reason in _NATURAL),
+        }
+        if self._rich:
+            value |= {"reason": str(event.reason), "tokens": event.tokens, "stop_text": event.stop_text}
+        return value
+
+    def _more(self, event: object) -> dict[str, Any] | None:
+        match event:
+            case PromptProgress(done, total, cached):
+                return {"event": "prompt", "done": done, "total": total, "cached": cached}
+            case Cut(branch, chars, tokens):
+                return {"event": "cut", "index": branch, "chars": chars, "tokens": tokens}
+            case Added(branch):
+                return {"event": "added", "index": branch}
+            case StateChanged(branch, state):
+                return {"event": "state", "index": branch, "state": str(state)}
+            case _:
+                return None
+
+
+def _logprob(entry: TokenLogprob) -> dict[str, Any]:
+    return {"id": entry.id, "logprob": max(entry.logprob, -9999.0), "top": [list(pair) for pair in entry.top]}

@@ -1,0 +1,110 @@
+"""The gate around the application: host, key and origin are checked, ids and CORS headers are added.
+
+Plain ASGI, because it stands in the way of every streamed frame. Logs method, path, status and time; never
+a body, a query or a header.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .auth import Guard, header
+from .call import json_response
+from .errors import ApiError, Dialect
+from .registry import new_id
+from .settings import ServerSettings
+
+access = logging.getLogger("srbwriter.server.access")
+
+PREFLIGHT = [
+    (b"content-type", b"text/html"),
+    (b"content-length", b"0"),
+    (b"access-control-allow-credentials", b"true"),
+    (b"access-control-allow-methods", b"GET, POST, PATCH, DELETE, OPTIONS"),
+    (b"access-control-allow-headers", b"*, Authorization, Content-Type, X-Api-Key"),
+]
+
+
+class Gate:
+    """Wraps the application. ``is_public`` tells which paths are open without a key."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings, is_public: Callable[[str], bool]) -> None:
+        self._app, self._settings, self._is_public = app, settings, is_public
+        self._guard = Guard(settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.monotonic()
+        scope["srbwriter.id"] = new_id()
+        status = 0
+        added = self._added(scope)
+
+        async def send_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message["headers"], *added]}
+            await send(message)
+
+        try:
+            refusal = self._refusal(scope)
+            if scope["method"] == "OPTIONS":
+                await send_on({"type": "http.response.start", "status": 200, "headers": PREFLIGHT})
+                await send_on({"type": "http.response.body", "body": b""})
+            elif refusal is not None:
+                answer = json_response(refusal.body(_dialect(scope["path"])), refusal.status, refusal.headers)
+                await answer(scope, receive, send_on)
+            else:
+                await self._app(scope, receive, send_on)
+        finally:
+            if self._settings.access_log:
+                self._log(scope, status, time.monotonic() - started)
+
+    def _refusal(self, scope: Scope) -> ApiError | None:
+        headers = scope["headers"]
+        if not self._guard.host_allowed(header(headers, b"host")):
+            return ApiError(403, "invalid Host header: this server answers to localhost only")
+        origin = header(headers, b"origin")
+        if origin and scope["method"] not in ("GET", "HEAD", "OPTIONS") and not self._same(scope, origin) \
+                and not self._guard.origin_allowed(origin):
+            return ApiError(403, f"pages from {origin} may not use this server; see --cors-origins")
+        if self._is_public(scope["path"]):
+            return None
+        if not self._guard.key_allowed(header(headers, b"authorization"), header(headers, b"x-api-key")):
+            return ApiError(401, "Invalid API Key", headers={"WWW-Authenticate": "Bearer"})
+        return None
+
+    def _same(self, scope: Scope, origin: str) -> bool:
+        return origin.split("://", 1)[-1] == header(scope["headers"], b"host")
+
+    def _added(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        added = [(b"x-request-id", scope["srbwriter.id"].encode())]
+        origin = header(scope["headers"], b"origin")
+        if origin is not None:
+            added.append((b"vary", b"Origin"))
+            if self._guard.origin_allowed(origin):
+                added.append((b"access-control-allow-origin", origin.encode("latin-1")))
+                added.append((b"access-control-expose-headers", b"X-Request-Id, Retry-After"))
+        return added
+
+    def _log(self, scope: Scope, status: int, seconds: float) -> None:
+        if self._settings.log_format == "json":
+            access.info("%s", json.dumps({
+                "id": scope["srbwriter.id"], "method": scope["method"], "path": scope["path"],
+                "status": status, "seconds": round(seconds, 4),
+            }))
+        else:
+            access.info("%s %s %s %d %.3fs", scope["srbwriter.id"], scope["method"], scope["path"], status, seconds)
+
+
+def _dialect(path: str) -> Dialect:
+    if path.startswith("/srb/"):
+        return "srb"
+    return "openai" if path.startswith("/v1/") else "llamacpp"

@@ -1,0 +1,196 @@
+"""From a body's fields to the engine's Sampling and Stop: the part that every dialect shares.
+
+Spellings, kinds and ranges come from the engine's table of parameters; here is only what a wire adds:
+clamping, biases by text, sampler names by letter, one seed a branch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from srbwriter.engine.parameters import PARAMETERS, Parameter
+from srbwriter.engine.types import Sampling, Stop
+
+from .backend import Backend
+from .body import SEED_LIMIT, Body, is_integer
+from .errors import bad
+
+SAMPLER_NAMES = {
+    "penalties": ("e",),
+    "dry": ("d",),
+    "top_n_sigma": ("s", "top-n-sigma"),
+    "top_k": ("k", "top-k"),
+    "typ_p": ("y", "typical", "typical_p", "typ-p", "typical-p"),
+    "top_p": ("p", "top-p", "nucleus"),
+    "min_p": ("m", "min-p"),
+    "xtc": ("x",),
+    "temperature": ("t", "temp"),
+    "infill": ("i",),
+    "adaptive_p": ("a", "adaptive-p"),
+}
+"""The samplers an order may name, with llama.cpp's letters and other spellings (``common/sampling.cpp``)."""
+
+_SAMPLER_BY_SPELLING = {
+    spelling: name for name, others in SAMPLER_NAMES.items() for spelling in (name, *others)
+}
+_OF_SAMPLING = [p for p in PARAMETERS if p.record == "sampling" and p.kind in ("int", "float", "bool")]
+_MAX_BREAKERS = 64
+_MAX_BIASES = 4096
+
+
+def read_sampling(body: Body, base: Sampling, engine: Backend) -> Sampling:
+    """How the request wants its tokens chosen; ``base`` where it says nothing. Raises ApiError (400)."""
+    changes: dict[str, Any] = {
+        parameter.field: _plain(body, parameter, getattr(base, parameter.field))
+        for parameter in _OF_SAMPLING
+        if parameter.field != "seed" and body.has(parameter.name)
+    }
+    if "top_k" in changes:
+        changes["top_k"] = max(changes["top_k"], 0)
+    if body.number("dry_base", 1.75) < 1.0:
+        changes["dry_base"] = Sampling().dry_base  # llama.cpp's rule
+    changes["seed"] = body.seed() if body.has("seed") else base.seed
+    if breakers := _breakers(body):
+        changes["dry_sequence_breakers"] = breakers
+    if biases := read_biases(body, engine):
+        changes["logit_bias"] = base.logit_bias + biases
+    if body.has("samplers"):
+        changes["samplers"] = _samplers(body) or base.samplers
+    changes.update(_constraint(body))
+    return replace(base, **changes)
+
+
+def read_stop(body: Body, base: Stop) -> Stop:
+    """When the request wants its branches to end; ``base`` where it says nothing. Raises ApiError (400)."""
+    tokens = body.integer("max_tokens", -1 if base.max_tokens is None else base.max_tokens, -1, 2**31 - 1, hard=True)
+    milliseconds = body.number("t_max_predict_ms", 0.0, 0.0)
+    boundary = body.text("boundary", base.boundary or "") or None
+    if boundary not in (None, "line", "sentence", "paragraph"):
+        raise bad("boundary", "Field 'boundary': expected line, sentence or paragraph")
+    return replace(
+        base,
+        max_tokens=None if tokens < 0 else tokens,
+        min_tokens=body.integer("min_tokens", base.min_tokens, 0, 2**31 - 1),
+        strings=body.texts("stop") if body.has("stop") else base.strings,
+        boundary=boundary,
+        token_ids=body.integers("stop_token_ids") or base.token_ids,
+        include_string=body.flag("include_stop", base.include_string),
+        ignore_eog=body.flag("ignore_eos", base.ignore_eog),
+        max_seconds=milliseconds / 1000 or base.max_seconds,
+    )
+
+
+def read_n(body: Body, default: int, limit: int) -> int:
+    """How many branches; above ``limit`` a 400 that names it."""
+    return body.integer("n", default, 1, limit, hard=True)
+
+
+def branch_samplings(sampling: Sampling, n: int) -> tuple[Sampling, ...]:
+    """One Sampling a branch: an explicit seed counts up from branch to branch, as llama.cpp's children do."""
+    if sampling.seed is None:
+        return (sampling,) * n
+    return tuple(replace(sampling, seed=(sampling.seed + k) % SEED_LIMIT) for k in range(n))
+
+
+def read_biases(body: Body, engine: Backend) -> tuple[tuple[int, float], ...]:
+    """``logit_bias`` as pairs or as an object, by id or by text; and ``custom_token_bans``."""
+    value = body.raw("logit_bias")
+    pairs: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value).items()
+    elif isinstance(value, list):
+        pairs = [_pair(item) for item in cast("list[Any]", value)]
+    elif value is not None:
+        raise bad("logit_bias", "Field 'logit_bias': expected an object or a list of pairs")
+    biases: dict[int, float] = {}
+    for key, bias in pairs:
+        amount = _bias(bias)
+        for token in _tokens(key, engine):
+            biases[token] = biases.get(token, 0.0) + amount
+    for item in body.text("custom_token_bans").replace(" ", "").split(","):
+        if item.isdecimal() and int(item) < engine.info.n_vocab:
+            biases[int(item)] = -math.inf
+    if len(biases) > _MAX_BIASES:
+        raise bad("logit_bias", f"Field 'logit_bias': at most {_MAX_BIASES} tokens")
+    return tuple(biases.items())
+
+
+def schema_text(name: str, schema: Any) -> str:
+    """A JSON schema as text. Raises ApiError (400) when it is none."""
+    if isinstance(schema, str):
+        return schema
+    if not isinstance(schema, dict):
+        raise bad(name, f"Field '{name}': expected a JSON schema")
+    return json.dumps(schema)
+
+
+def _plain(body: Body, parameter: Parameter, default: Any) -> Any:
+    if parameter.kind == "bool":
+        return body.flag(parameter.name, default)
+    value = parameter.clamp(body.number(parameter.name, default))
+    return int(value) if parameter.kind == "int" else float(value)
+
+
+def _breakers(body: Body) -> tuple[str, ...]:
+    """A list, or a list written as JSON text, which some clients send."""
+    value = body.raw("dry_sequence_breakers")
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = [value]
+    if not isinstance(value, list):
+        return ()
+    texts = [item for item in cast("list[Any]", value) if isinstance(item, str) and item and "\0" not in item]
+    return tuple(texts[:_MAX_BREAKERS])
+
+
+def _samplers(body: Body) -> tuple[str, ...]:
+    """An order by name or by letter; unknown names are skipped."""
+    value = body.raw("samplers")
+    items: list[Any] = list(value) if isinstance(value, str | list) else []
+    known = [_SAMPLER_BY_SPELLING[item] for item in items if isinstance(item, str) and item in _SAMPLER_BY_SPELLING]
+    return tuple(dict.fromkeys(known))
+
+
+def _constraint(body: Body) -> dict[str, str | None]:
+    changes: dict[str, str | None] = {}
+    for name in ("grammar", "regex"):
+        if text := body.text(name):
+            changes[name] = text
+    spelling, schema = body.found("json_schema")
+    if schema not in (None, ""):
+        changes["json_schema"] = schema_text(spelling, schema)
+    return changes
+
+
+def _pair(item: Any) -> tuple[Any, Any]:
+    if isinstance(item, list) and len(cast("list[Any]", item)) == 2:
+        return item[0], item[1]
+    if isinstance(item, dict):
+        entry = cast("Mapping[str, Any]", item)
+        return entry.get("token"), entry.get("bias")
+    raise bad("logit_bias", "Field 'logit_bias': expected pairs of a token and a number or false")
+
+
+def _bias(value: Any) -> float:
+    if value is False or value is None:
+        return -math.inf
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    raise bad("logit_bias", "Field 'logit_bias': expected pairs of a token and a number or false")
+
+
+def _tokens(key: Any, engine: Backend) -> list[int]:
+    """Ids that a key of ``logit_bias`` means; ids outside the vocabulary mean nothing."""
+    if isinstance(key, str):
+        if not key.lstrip("-").isdecimal() or len(key) > 12:
+            return engine.tokenize(key)
+        key = int(key)
+    if not is_integer(key):
+        raise bad("logit_bias", "Field 'logit_bias': a token is an id or a text")
+    return [key] if 0 <= key < engine.info.n_vocab else []

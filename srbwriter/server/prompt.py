@@ -1,0 +1,64 @@
+"""Prompts as they come over the wire: text, token ids, both mixed, or several of them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from srbwriter.engine.types import Prompt
+
+from .backend import Backend
+from .body import is_integer
+from .errors import bad
+
+MAX_PROMPTS = 128
+
+
+def read_prompts(value: Any, engine: Backend) -> list[Prompt]:
+    """Every prompt of a request. Raises ApiError (400).
+
+    A text, a list of ids, a list that mixes ids and text, or ``{"prompt_string": text}`` is one prompt; a list
+    of texts, of lists or of such objects is many.
+    """
+    if value is None:
+        raise bad("prompt", "Field 'prompt': missing")
+    if not isinstance(value, list):
+        return [_one(value, engine)]
+    items = cast("list[Any]", value)
+    if not items:
+        raise bad("prompt", "Field 'prompt': an empty list")
+    if any(is_integer(item) for item in items):
+        return [_one(items, engine)]
+    if len(items) > MAX_PROMPTS:
+        raise bad("prompt", f"Field 'prompt': at most {MAX_PROMPTS} prompts, but got {len(items)}")
+    return [_one(item, engine) for item in items]
+
+
+def _one(value: Any, engine: Backend) -> Prompt:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        text = cast("dict[str, Any]", value).get("prompt_string")
+        if isinstance(text, str):
+            return text
+    if isinstance(value, list) and value:
+        items = cast("list[Any]", value)
+        if all(is_integer(item) for item in items):
+            return _checked(items, engine)
+        if all(is_integer(item) or isinstance(item, str) for item in items):
+            return _mixed(items, engine)
+    raise bad("prompt", "Field 'prompt': expected text, token ids, or a list of these")
+
+
+def _checked(ids: list[int], engine: Backend) -> list[int]:
+    wrong = next((token for token in ids if not 0 <= token < engine.info.n_vocab), None)
+    if wrong is not None:
+        raise bad("prompt", f"Field 'prompt': token id {wrong} is not in the vocabulary")
+    return ids
+
+
+def _mixed(items: list[int | str], engine: Backend) -> list[int]:
+    """Texts and ids in one run; a text at the very start gets the beginning token."""
+    ids: list[int] = []
+    for position, item in enumerate(items):
+        ids += [item] if isinstance(item, int) else engine.tokenize(item, add_bos=position == 0)
+    return _checked(ids, engine)

@@ -1,0 +1,95 @@
+"""Requests that can be addressed by name: all that run, and the latest that have ended.
+
+Bounded in number and age. Holds no text of its own; a record points at the engine's generations.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from srbwriter.engine.generation import Branch, Generation
+
+from .errors import ApiError, Dialect
+
+
+@dataclass(slots=True)
+class Record:
+    """One request of one client."""
+
+    id: str
+    dialect: Dialect
+    generations: tuple[Generation, ...]
+    slot: int = -1
+    created: float = field(default_factory=time.time)
+    ended: float | None = None
+    picked: int | None = None
+
+    @property
+    def generation(self) -> Generation:
+        return self.generations[0]
+
+    @property
+    def live(self) -> bool:
+        return any(not generation.done for generation in self.generations)
+
+    def branch(self, index: int) -> Branch:
+        """Raises ApiError (404) when there is no such branch."""
+        branches = self.generation.branches
+        if not 0 <= index < len(branches):
+            raise ApiError(404, f"request {self.id} has no branch {index}; it has {len(branches)}")
+        return branches[index]
+
+
+class Registry:
+    """Records by id. Used from the server's loop only."""
+
+    def __init__(self, keep: int, seconds: float) -> None:
+        self._keep, self._seconds = keep, seconds
+        self._records: dict[str, Record] = {}
+
+    def add(self, dialect: Dialect, generations: Sequence[Generation], id: str | None = None) -> Record:
+        """Register under ``id``, or under a new one that nobody can guess."""
+        record = Record(id or new_id(), dialect, tuple(generations))
+        self._records[record.id] = record
+        self.sweep()
+        return record
+
+    def get(self, id: str) -> Record:
+        """Raises ApiError (404) when the request is unknown or was forgotten."""
+        self.sweep()
+        record = self._records.get(id)
+        if record is None:
+            raise ApiError(404, f"there is no request {id}; finished requests are forgotten after a while")
+        return record
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(tuple(self._records.values()))
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def live(self) -> list[Record]:
+        return [record for record in self._records.values() if record.live]
+
+    def sweep(self) -> None:
+        """Forget what ended too long ago, and the oldest of what is too much."""
+        now = time.time()
+        ended: list[Record] = []
+        for record in tuple(self._records.values()):
+            if record.live:
+                record.ended = None
+                continue
+            record.ended = record.ended or now
+            if now - record.ended > self._seconds:
+                del self._records[record.id]
+            else:
+                ended.append(record)
+        for record in ended[: max(0, len(ended) - self._keep)]:
+            del self._records[record.id]
+
+
+def new_id() -> str:
+    return secrets.token_hex(12)

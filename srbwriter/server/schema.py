@@ -1,0 +1,78 @@
+"""JSON schemas of request bodies for the API's description, made from the engine's table of parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from srbwriter.engine.parameters import PARAMETERS, Parameter
+
+_TYPES: dict[str, dict[str, Any]] = {
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "bool": {"type": "boolean"},
+    "text": {"type": "string"},
+    "choice": {"type": "string"},
+    "texts": {"type": "array", "items": {"type": "string"}},
+    "ids": {"type": "array", "items": {"type": "integer"}},
+    "biases": {},
+}
+
+_TEXT_OR_TEXTS = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+PROMPT = {
+    "description": "Text, token ids, both mixed, or several of these.",
+    "oneOf": [{"type": "string"}, {"type": "array", "items": {}, "minItems": 1}, {"type": "object"}],
+}
+
+
+def _field(parameter: Parameter) -> dict[str, Any]:
+    schema: dict[str, Any] = {**_TYPES[parameter.kind], "description": parameter.help}
+    if parameter.name == "stop":
+        schema = {**_TEXT_OR_TEXTS, "description": parameter.help}
+    if parameter.name == "json_schema":
+        schema = {"type": "object", "description": parameter.help}
+    if parameter.name == "logit_bias":
+        schema = {"type": "object", "description": parameter.help}
+    if parameter.choices:
+        schema["enum"] = list(parameter.choices)
+    for bound in ("minimum", "maximum"):
+        value = getattr(parameter, bound)
+        if value is not None and "type" in schema and schema["type"] in ("integer", "number"):
+            schema[bound] = value
+    return schema
+
+
+_HIDDEN = frozenset({"logprobs", "prompt_logprobs", "priority", "overflow", "heal", "parse_special"})
+FIELDS: dict[str, Any] = {p.name: _field(p) for p in PARAMETERS if p.name not in _HIDDEN}
+"""Every generation parameter that requests may carry."""
+
+_SWITCHES = {"stream": {"type": "boolean"}, "stream_options": {"type": "object"}}
+
+COMPLETION: dict[str, Any] = {
+    "type": "object",
+    "required": ["prompt"],
+    "properties": {
+        "prompt": PROMPT, "model": {"type": "string"}, "logprobs": {"type": "integer", "minimum": 0},
+        "echo": {"type": "boolean"}, "best_of": {"type": "integer", "minimum": 1}, "suffix": {"type": "string"},
+        **_SWITCHES, **FIELDS,
+    },
+}
+CHAT: dict[str, Any] = {
+    "type": "object",
+    "required": ["messages"],
+    "properties": {
+        "messages": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["role", "content"],
+                "properties": {"role": {"type": "string"}, "content": {"type": "string"}},
+            },
+        },
+        "model": {"type": "string"}, "logprobs": {"type": "boolean"},
+        "top_logprobs": {"type": "integer", "minimum": 0}, **_SWITCHES, **FIELDS,
+    },
+}
+EMBEDDINGS: dict[str, Any] = {
+    "type": "object", "required": ["input"], "properties": {"input": PROMPT, "model": {"type": "string"}},
+}

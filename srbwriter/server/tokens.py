@@ -1,0 +1,72 @@
+"""Tokens as text for answers that list them: strings that join to the published text, and their bytes.
+
+Works from the engine's events alone, so that it can follow a stream or look back on a finished branch.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from srbwriter.engine.types import TokenLogprob
+
+from .backend import Backend
+
+
+class Written(NamedTuple):
+    """One token of a branch whose text is published."""
+
+    id: int
+    text: str  # what it added; "" while a character is incomplete
+    start: int  # characters before it in the branch
+    logprob: TokenLogprob | None
+
+
+class Tokens:
+    """Pairs the ids of one branch with the text that was published for them."""
+
+    def __init__(self, engine: Backend) -> None:
+        self._engine = engine
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._waiting: list[tuple[int, str, int, TokenLogprob | None]] = []
+        self._decoded = 0
+        self._published = 0
+
+    def feed(
+        self, text: str, ids: Sequence[int], logprobs: Sequence[TokenLogprob], last: bool = False
+    ) -> list[Written]:
+        """Tokens whose text is out now. ``last``: what a stop string cut off will never come."""
+        for position, token in enumerate(ids):
+            piece = self._decoder.decode(self._engine.token_bytes(token))
+            logprob = logprobs[position] if position < len(logprobs) else None
+            self._waiting.append((token, piece, self._decoded, logprob))
+            self._decoded += len(piece)
+        self._published += len(text)
+        ready: list[Written] = []
+        while self._waiting:
+            token, piece, start, logprob = self._waiting[0]
+            if start + len(piece) > self._published and not last:
+                break
+            del self._waiting[0]
+            if start < self._published or not piece:
+                ready.append(Written(token, piece[: self._published - start], start, logprob))
+        return ready
+
+
+def token_text(engine: Backend, token: int) -> str:
+    return engine.token_bytes(token).decode("utf-8", "replace")
+
+
+def prompt_tokens(engine: Backend, ids: Sequence[int], logprobs: Sequence[TokenLogprob]) -> list[Written]:
+    """The tokens of a prompt; the first has no logprob, and the beginning token no text."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    written: list[Written] = []
+    position = 0
+    for number, token in enumerate(ids):
+        hidden = number == 0 and token == engine.bos
+        piece = "" if hidden else decoder.decode(engine.token_bytes(token))
+        known = logprobs[number - 1] if 0 < number <= len(logprobs) else None
+        written.append(Written(token, piece, position, known))
+        position += len(piece)
+    return written

@@ -1,0 +1,47 @@
+"""Servers on real sockets, in threads, over the scripted engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
+
+from .fake_backend import FakeEngine
+
+
+@pytest.fixture
+def engine() -> Iterator[FakeEngine]:
+    fake = FakeEngine()
+    yield fake
+    fake.close()
+
+
+Serve = Callable[..., ServerHandle]
+
+
+@pytest.fixture
+def serve(engine: FakeEngine) -> Iterator[Serve]:
+    """Start servers on free ports; keyword arguments are settings, ``loader`` another loader."""
+    handles: list[ServerHandle] = []
+
+    def start(loader: Any = None, **settings: Any) -> ServerHandle:
+        settings = {"port": 0, "access_log": False, "shutdown_seconds": 1.0, **settings}
+        handles.append(start_in_thread(loader or Loaded(engine), ServerSettings(**settings)))
+        return handles[-1]
+
+    yield start
+    engine.release()
+    for handle in handles:
+        handle.stop(10)
+        assert not handle.running
+
+
+@pytest.fixture
+def client(serve: Serve) -> Iterator[httpx.Client]:
+    """An httpx client of a server with default settings."""
+    with httpx.Client(base_url=serve(metrics=True).url, timeout=20) as http:
+        yield http

@@ -1,0 +1,330 @@
+"""A deterministic engine for contract tests: the real Generation, Branch and text rules, a scripted model.
+
+Every branch writes the script's text; ``hold`` stops all branches after some tokens until ``release``.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from srbwriter.engine.generation import Branch, Command, Generation
+from srbwriter.engine.text import BranchText, Pieces
+from srbwriter.engine.types import (
+    BranchState,
+    ContextOverflow,
+    Cut,
+    Done,
+    EngineStats,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    LimitExceeded,
+    ModelInfo,
+    PromptProgress,
+    Request,
+    Sampling,
+    Stop,
+    Text,
+    TokenLogprob,
+    TokenRun,
+)
+
+WORDS = (
+    "Once", " upon", " a", " time", ",", " there", " was", " cat", ".", "\n", " The", " sat", " on", " mat",
+    " dog", " and", " slept", " naïve", " 🐈", " end", "<|im_start|>", "<|im_end|>", "user", "assistant", " It",
+)  # fmt: skip
+BOS, EOS, FIM_PRE, FIM_SUF, FIM_MID = (256 + len(WORDS) + k for k in range(5))
+PIECES = [bytes([b]) for b in range(256)] + [word.encode() for word in WORDS] + [b""] * 5
+NAMES = {BOS: b"<s>", EOS: b"</s>", FIM_PRE: b"<PRE>", FIM_SUF: b"<SUF>", FIM_MID: b"<MID>"}
+STORY = " there was a cat. The cat sat on a mat.\n The dog and a naïve 🐈 slept."
+
+Script = Callable[[str, int], str]
+
+
+class FakeEngine:
+    """Writes ``script(prompt, branch)`` into each branch, one token a step, then ends it."""
+
+    def __init__(self, script: Script = lambda prompt, branch: STORY, *, n_ctx: int = 512, max_branches: int = 64,
+                 fim: bool = False, chat_template: str | None = None) -> None:  # fmt: skip
+        self.script = script
+        self.n_ctx, self.max_branches = n_ctx, max_branches
+        self.bos: int | None = BOS
+        self.eos: int | None = EOS
+        self.fim = (FIM_PRE, FIM_SUF, FIM_MID) if fim else None
+        self.info = ModelInfo(
+            path="/models/fake.gguf", name="fake", description="fake 1B", architecture="fake", n_params=1000,
+            size=2000, n_vocab=len(PIECES), n_ctx_train=n_ctx, n_ctx=n_ctx, n_embd=8, vocab="fakevocab",
+            chat_template=chat_template, metadata={"tokenizer.ggml.model": "fake"},
+        )  # fmt: skip
+        self.pieces = Pieces(PIECES)
+        self.submitted: list[Request] = []
+        self.generations: list[Generation] = []
+        self.cancelled: list[int] = []
+        self.cancel_seen = threading.Event()
+        self.hold: int | None = None
+        self.fail_with: Exception | None = None
+        self._released = threading.Event()
+        self._generated = 0
+        self._texts: dict[tuple[int, int], BranchText] = {}
+        self._scripts: dict[tuple[int, int], list[int]] = {}
+        self._commands: list[Command] = []
+        self._wake = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._loop, daemon=True)
+        self._thread.start()
+
+    # ---- the API
+
+    def submit(self, request: Request) -> Generation:
+        if request.n > self.max_branches:
+            raise LimitExceeded(request.n, self.max_branches)
+        ids = self._assemble(request)
+        if len(ids) >= self.n_ctx:
+            raise ContextOverflow(len(ids), self.n_ctx)
+        self.submitted.append(request)
+        generation = Generation(len(self.generations) + 1, request, self._post)
+        generation.prompt_ids = tuple(ids)
+        for index in range(request.n):
+            self._add_branch(generation, index)
+        self.generations.append(generation)
+        self._post(Command("submit", generation))
+        return generation
+
+    def stats(self) -> EngineStats:
+        live = sum(branch.live for g in self.generations for branch in g.branches)
+        return EngineStats(
+            generated_tokens=self._generated, live_branches=live, total_cells=self.n_ctx,
+            prompt_tokens=sum(len(g.prompt_ids) for g in self.generations),
+        )  # fmt: skip
+
+    def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]:
+        ids = [BOS] if add_bos else []
+        raw = text.encode("utf-8", "replace")
+        while raw:
+            match = max((w for w in range(256, 256 + len(WORDS)) if raw.startswith(PIECES[w])),
+                        key=lambda w: len(PIECES[w]), default=raw[0])  # fmt: skip
+            ids.append(match)
+            raw = raw[len(PIECES[match]) :]
+        return ids
+
+    def detokenize(self, ids: Sequence[int]) -> str:
+        return b"".join(PIECES[i] for i in ids).decode("utf-8", "replace")
+
+    def token_bytes(self, token: int) -> bytes:
+        return NAMES.get(token, PIECES[token])
+
+    def token(self, text: str) -> int | None:
+        ids = self.tokenize(text)
+        return ids[0] if len(ids) == 1 else None
+
+    def apply_template(
+        self, messages: Sequence[dict[str, Any]], *, add_generation_prompt: bool = True,
+        continue_final_message: bool = False, tools: Any = None, **kwargs: Any,
+    ) -> str:  # fmt: skip
+        turns = [f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages]
+        if continue_final_message:
+            turns[-1] = turns[-1].removesuffix("<|im_end|>\n")
+        return "".join(turns) + ("<|im_start|>assistant\n" if add_generation_prompt else "")
+
+    def close(self) -> None:
+        self._closing = True
+        self.release()
+        with self._wake:
+            self._wake.notify_all()
+        self._thread.join(5)
+
+    # ---- for tests
+
+    def release(self) -> None:
+        """Let held branches go on."""
+        self._released.set()
+        with self._wake:
+            self._wake.notify_all()
+
+    # ---- the model
+
+    def _assemble(self, request: Request) -> list[int]:
+        prompt = request.prompt
+        if isinstance(prompt, str):
+            return self.tokenize(prompt, add_bos=request.add_bos)
+        ids: list[int] = []
+        for item in prompt:
+            if isinstance(item, TokenRun):
+                ids += item.ids if item.ids is not None else self.tokenize(item.text)
+            else:
+                ids.append(item)
+        return ids
+
+    def _add_branch(self, generation: Generation, index: int) -> None:
+        request = generation.request
+        sampling = request.sampling[index] if isinstance(request.sampling, tuple) else request.sampling
+        stop = request.stop[index] if isinstance(request.stop, tuple) else request.stop
+        branch = Branch(generation, index, sampling, stop, sampling.seed or index)
+        generation.branches.append(branch)
+        self._begin(branch)
+
+    def _begin(self, branch: Branch) -> None:
+        key = (branch.generation.number, branch.index)
+        prompt = self.detokenize(branch.generation.prompt_ids)
+        self._texts[key] = BranchText(self.pieces, branch.stop_rule)
+        self._scripts[key] = self.tokenize(self.script(prompt, branch.index))
+        branch.state = BranchState.WRITING
+
+    def _post(self, command: Command) -> None:
+        with self._wake:
+            self._commands.append(command)
+            self._wake.notify_all()
+
+    def _loop(self) -> None:
+        while not self._closing:
+            with self._wake:
+                commands, self._commands = self._commands, []
+                if not commands and not self._runnable():
+                    self._wake.wait()
+                    continue
+            events: dict[int, list[Event]] = {}
+            for command in commands:
+                events.setdefault(command.generation.number, []).extend(self._obey(command))
+            for generation in list(self.generations):
+                news = events.get(generation.number, [])
+                for branch in generation.branches:
+                    if self._may_write(branch):
+                        news += self._step(branch)
+                if news and not any(branch.live for branch in generation.branches):
+                    written = sum(len(branch.ids) for branch in generation.branches)
+                    if not isinstance(news[-1], Failed):
+                        news.append(Done(len(generation.prompt_ids), generation.cached_tokens, written))
+                generation.publish(news)
+
+    def _runnable(self) -> bool:
+        return any(self._may_write(branch) for g in self.generations for branch in g.branches)
+
+    def _may_write(self, branch: Branch) -> bool:
+        held = self.hold is not None and len(branch.ids) >= self.hold and not self._released.is_set()
+        return branch.state is BranchState.WRITING and not held
+
+    def _obey(self, command: Command) -> list[Event]:
+        generation = command.generation
+        if command.verb == "submit":
+            generation.prompt_done = len(generation.prompt_ids)
+            if self.fail_with is not None:
+                for branch in generation.branches:
+                    branch.state = BranchState.FAILED
+                return [Failed(self.fail_with)]  # type: ignore[arg-type]
+            events: list[Event] = [PromptProgress(generation.prompt_done, generation.prompt_done, 0)]
+            if generation.request.prompt_logprobs is not None:
+                generation.prompt_logprobs = [self._logprob(t, generation.request.prompt_logprobs)
+                                              for t in generation.prompt_ids[1:]]  # fmt: skip
+            return events
+        if command.verb == "cancel":
+            self.cancelled.append(generation.number)
+            self.cancel_seen.set()
+            return [e for b in generation.branches if b.live for e in self._finish(b, FinishReason.STOPPED)]
+        if command.verb == "add_branch":
+            n, sampling, stop = command.args
+            first = len(generation.branches)
+            for index in range(first, first + n):
+                self._add_extra(generation, index, sampling, stop)
+            from srbwriter.engine.types import Added
+
+            return [Added(index) for index in range(first, first + n)]
+        return self._verb(generation.branches[command.branch], command)
+
+    def _add_extra(self, generation: Generation, index: int, sampling: Sampling | None, stop: Stop | None) -> None:
+        like = generation.branches[0]
+        branch = Branch(generation, index, sampling or like.sampling, stop or like.stop_rule, index)
+        generation.branches.append(branch)
+        self._begin(branch)
+
+    def _verb(self, branch: Branch, command: Command) -> list[Event]:
+        match command.verb:
+            case "stop" if branch.live:
+                return self._finish(branch, FinishReason.STOPPED)
+            case "kill" if branch.live:
+                return self._finish(branch, FinishReason.KILLED)
+            case "reroll":
+                seed, sampling, stop = command.args
+                branch.seed = seed if seed is not None else branch.seed + 1000
+                branch.sampling, branch.stop_rule = sampling or branch.sampling, stop or branch.stop_rule
+                branch.buffer = type(branch.buffer)(branch.buffer.revision + 1)
+                self._begin(branch)
+                return [Cut(branch.index, 0, 0)]
+            case "append":
+                (text,) = command.args
+                branch.buffer.pieces.append(text)
+                branch.buffer.ids.extend(self.tokenize(text))
+                branch.state = BranchState.WRITING
+                return [Text(branch.index, text, tuple(self.tokenize(text)))]
+            case "rewind":
+                text = branch.text
+                tokens, chars, _, _ = command.args
+                keep = len(text) - (chars if chars is not None else len(self.detokenize(branch.ids[-tokens:])))
+                old = branch.buffer
+                branch.buffer = type(old)(old.revision + 1, [text[:keep]], self.tokenize(text[:keep]))
+                self._begin(branch)
+                return [Cut(branch.index, keep, len(branch.ids))]
+            case "extend":
+                (stop,) = command.args
+                more = stop if isinstance(stop, Stop) else replace(branch.stop_rule, max_tokens=None)
+                branch.stop_rule = more
+                if not branch.live:
+                    self._begin(branch)
+                return []
+            case "pause":
+                branch.state = BranchState.PAUSED
+            case "resume":
+                branch.state = BranchState.WRITING
+            case "set_sampling":
+                branch.sampling = command.args[0]
+            case "set_stop":
+                branch.stop_rule = command.args[0]
+            case _:
+                pass
+        return []
+
+    def _step(self, branch: Branch) -> list[Event]:
+        key = (branch.generation.number, branch.index)
+        script, stop = self._scripts[key], branch.stop_rule
+        if stop.max_tokens == 0:
+            return self._finish(branch, FinishReason.LENGTH)
+        if not script:
+            rest = self._texts[key].finish()
+            branch.buffer.pieces.append(rest)
+            ending: list[Event] = [Text(branch.index, rest)] if rest else []
+            return [*ending, *self._finish(branch, FinishReason.EOG)]
+        token = script.pop(0)
+        self._generated += 1
+        wanted = branch.generation.request.logprobs
+        known = () if wanted is None else (self._logprob(token, wanted),)
+        text, hit = self._texts[key].feed(token)
+        buffer = branch.buffer
+        buffer.pieces.append(text)
+        buffer.ids.append(token)
+        buffer.logprobs.extend(known)
+        events: list[Event] = [Text(branch.index, text, (token,), known)]
+        if hit is not None:
+            kept = self._kept(buffer.ids, hit.keep)
+            del buffer.ids[kept:], buffer.logprobs[kept:]
+            buffer.tail = branch.text[len(self.detokenize(buffer.ids)) :]
+            if not kept or buffer.tail or text == "":
+                events = [Text(branch.index, text)] if text else []
+            return [*events, *self._finish(branch, hit.reason, hit.stop_text)]
+        if stop.max_tokens is not None and len(buffer.ids) >= stop.max_tokens:
+            return [*events, *self._finish(branch, FinishReason.LENGTH)]
+        return events
+
+    def _kept(self, ids: list[int], chars: int) -> int:
+        return max((k for k in range(len(ids) + 1) if len(self.detokenize(ids[:k])) <= chars), default=0)
+
+    def _finish(self, branch: Branch, reason: FinishReason, stop_text: str | None = None) -> list[Event]:
+        branch.state, branch.finish_reason, branch.stop_text = BranchState.DONE, reason, stop_text
+        return [Finished(branch.index, reason, len(branch.ids), stop_text)]
+
+    def _logprob(self, token: int, k: int) -> TokenLogprob:
+        best = ((token, -0.5), *((t, -1.0 - t / 100) for t in range(97, 97 + k)))
+        return TokenLogprob(token, -0.5, best[:k] if k else ()) if token != 0 else TokenLogprob(token, -math.inf)
