@@ -130,12 +130,12 @@ def _fields(settings: Settings, record: str) -> dict[str, Any]:
     return {p.field: values[p.name] for p in _configurable() if p.record == record}
 
 
-def engine(settings: Settings, on_progress: Callable[[float], object] | None = None) -> Engine:
+def engine(settings: Settings, on_progress: Callable[[float], bool | None] | None = None) -> Engine:
     """Load the model and start its engine.
 
     Args:
         settings: what to load and how.
-        on_progress: told the share loaded, 0.0 to 1.0.
+        on_progress: told the share loaded, 0.0 to 1.0; False from it cancels.
 
     Raises:
         ModelError: the file is missing, is no model, or cannot be run here.

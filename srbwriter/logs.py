@@ -19,6 +19,8 @@ from typing import TextIO
 
 from srbwriter import paths
 
+log = logging.getLogger("srbwriter")
+
 _FORMAT = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
 _MAX_BYTES = 1_000_000
 _BACKUPS = 3

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from srbwriter.cli import commands, flags
@@ -62,7 +62,7 @@ def _epilog(command: commands.Command) -> str:
 
 
 @contextlib.contextmanager
-def _log(settings: Settings) -> Iterator[None]:
+def _log(settings: Settings) -> Generator[None]:
     """Keep a log, and say what was wrong with settings that did not stop us."""
     from srbwriter import logs
 
@@ -72,9 +72,8 @@ def _log(settings: Settings) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        import logging
-
-        logging.getLogger("srbwriter").exception("%s", type(error).__name__)
+        if _code(error) is None:
+            logs.log.exception("%s", type(error).__name__)
         raise
     finally:
         logs.stop()
@@ -82,9 +81,20 @@ def _log(settings: Settings) -> Iterator[None]:
 
 def _report(error: Exception) -> int:
     """Say what went wrong, and return the exit code for it."""
+    _say(str(error) or type(error).__name__)
+    code = _code(error)
+    if code is None:
+        from srbwriter import logs
+
+        report = logs.write_crash_report(error)
+        _say("this is a defect of srbwriter" + (f"; details are in {report}" if report else ""))
+    return code or Exit.ERROR
+
+
+def _code(error: Exception) -> Exit | None:
+    """The exit code of an error that speaks for itself; None for a defect."""
     from srbwriter.engine.types import EngineError, ModelError
 
-    _say(str(error) or type(error).__name__)
     match error:
         case Failure():
             return error.code
@@ -95,15 +105,7 @@ def _report(error: Exception) -> int:
         case EngineError() | OSError():
             return Exit.ERROR
         case _:
-            _report_crash(error)
-            return Exit.ERROR
-
-
-def _report_crash(error: Exception) -> None:
-    from srbwriter import logs
-
-    if (report := logs.write_crash_report(error)) is not None:
-        _say(f"this is a defect of srbwriter; details are in {report}")
+            return None
 
 
 def _say(line: str) -> None:

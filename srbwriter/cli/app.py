@@ -25,14 +25,14 @@ Write a story with many live branches of a language model on your own machine.
 
 def configure(parser: argparse.ArgumentParser, table: Table) -> None:
     parser.usage = "srbwriter [STORY] [options]\n       srbwriter COMMAND [options]"
-    parser.add_argument("story", metavar="STORY", nargs="?", type=Path, help="the story to open")
+    parser.add_argument("story", metavar="STORY", nargs="?", type=Path, default=None, help="story to open")
     parser.add_argument("--serve", action="store_true", help="serve over HTTP instead of opening the app")
     parser.add_argument("--version", action="version", version=f"srbwriter {__version__}")
     add_keys(parser, table, SECTIONS)
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    story: Path | None = getattr(arguments, "story", None)
+    story: Path | None = arguments.story
     if story is not None and str(story) in COMMANDS:
         raise Failure(f"the command comes first: srbwriter {story} …", Exit.USAGE)
     if getattr(arguments, "serve", False):

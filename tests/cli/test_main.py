@@ -1,0 +1,151 @@
+"""Whatever goes wrong ends in words and in a documented exit code."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srbwriter import __version__, cli, paths
+from srbwriter.cli import app, commands
+from srbwriter.cli.exits import Exit, Failure
+from srbwriter.engine.types import ContextOverflow, ModelError
+
+
+class Outcome:
+    """What one run of the program left behind."""
+
+    def __init__(self, code: int, out: str, err: str) -> None:
+        self.code, self.out, self.err = code, out, err
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run_main(*arguments: str) -> Outcome:
+        try:
+            code = cli.main(arguments)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return Outcome(code, *capsys.readouterr())
+
+    return run_main
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Makes the default command raise what it is given."""
+
+    def fail_with(error: BaseException) -> None:
+        def run_and_fail(arguments: object, settings: object) -> int:
+            raise error
+
+        monkeypatch.setattr(app, "run", run_and_fail)
+
+    yield fail_with
+
+
+def test_version(run: Any) -> None:
+    assert run("--version").out == f"srbwriter {__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["", *commands.COMMANDS])
+def test_help_begins_with_examples_and_ends_with_exit_codes(run: Any, command: str) -> None:
+    done = run(*filter(None, [command]), "--help")
+    assert done.code == Exit.OK
+    examples, _, rest = done.out.partition("options:")
+    assert f"  srbwriter {command}" in examples
+    assert all(f"{code.value:<4} {code.meaning}" in rest for code in Exit)
+
+
+def test_the_overview_names_every_command(run: Any) -> None:
+    shown = run("--help").out
+    assert all(command.summary in shown for command in commands.COMMANDS.values())
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (Failure("no luck"), 1, "no luck"),
+        (Failure("not so", Exit.USAGE), 2, "not so"),
+        (ModelError("/a.gguf", "no such file", "look again"), 3, "/a.gguf: no such file — look again"),
+        (ContextOverflow(900, 512), 1, "900 tokens"),
+        (PermissionError(13, "Permission denied", "/x"), 1, "/x"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_each_failure_has_its_code_and_its_words(
+    run: Any, failing: Any, error: BaseException, code: int, words: str
+) -> None:
+    failing(error)
+    done = run()
+    assert (done.code, done.out) == (code, "")
+    assert words in done.err and "Traceback" not in done.err
+    assert not list(paths.log_dir().glob("crash-*"))
+
+
+def test_a_defect_leaves_a_report(run: Any, failing: Any) -> None:
+    failing(ZeroDivisionError("by nothing"))
+    done = run()
+    (report,) = paths.log_dir().glob("crash-*")
+    assert done.code == Exit.ERROR and str(report) in done.err and "Traceback" not in done.err
+    assert "ZeroDivisionError: by nothing" in report.read_text("utf-8")
+    assert "ZeroDivisionError" in paths.log_file().read_text("utf-8")
+
+
+def test_a_wrong_setting_is_a_usage_error(run: Any) -> None:
+    paths.config_dir().mkdir(parents=True)
+    paths.config_file().write_text("[model]\nctx_sise = 4096\n")
+    done = run("write", "Once")
+    assert done.code == Exit.USAGE
+    assert f"{paths.config_file()}: unknown key model.ctx_sise; did you mean model.ctx_size?" in done.err
+
+
+def test_another_settings_file_can_be_named(run: Any, tmp_path: Path) -> None:
+    done = run("write", "Once", "--config", str(tmp_path / "none.toml"))
+    assert done.code == Exit.USAGE and "none.toml: there is no such file" in done.err
+
+
+def test_a_missing_model_has_its_own_code(run: Any, tmp_path: Path) -> None:
+    done = run("write", "Once", "--model", str(tmp_path / "none.gguf"))
+    assert done.code == Exit.MODEL and "none.gguf: no such file" in done.err
+
+
+def test_an_unknown_variable_is_said_and_survived(
+    run: Any, failing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SRBWRITER_MODLE", "x")
+    failing(Failure("later"))
+    assert "unknown key SRBWRITER_MODLE; did you mean SRBWRITER_MODEL?" in run().err
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--port 1", "go with --serve"),
+        ("-m a.gguf write", "the command comes first: srbwriter write"),
+        ("--serve story.srbw", "takes no story"),
+        ("--serve --n 9 --max-n 4", "generation.n = 9 is above generation.max_n = 4"),
+    ],
+)
+def test_flags_that_do_not_go_together(run: Any, line: str, words: str) -> None:
+    done = run(*line.split())
+    assert done.code == Exit.USAGE and words in done.err
+
+
+def test_the_app_asks_for_a_terminal(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    done = run()
+    assert done.code == Exit.ERROR and "needs a terminal" in done.err
+
+
+def test_help_is_the_same_through_python_m() -> None:
+    import subprocess
+
+    done = subprocess.run(
+        [sys.executable, "-m", "srbwriter", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"srbwriter {__version__}\n"
