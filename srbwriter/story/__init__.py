@@ -1,0 +1,56 @@
+"""The story: a tree that never loses a word. Pure; knows no engine and no screen."""
+
+from __future__ import annotations
+
+from srbwriter.story.draft import Author, Settings
+from srbwriter.story.store import DamagedStory
+from srbwriter.story.story import Story
+from srbwriter.story.types import (
+    ROOT,
+    Blocked,
+    Damage,
+    Hit,
+    Marks,
+    Node,
+    NodeId,
+    NoSuchNode,
+    NotAStory,
+    NotSaved,
+    ReadOnly,
+    ReadOnlyStory,
+    Refused,
+    Run,
+    State,
+    StoryError,
+    TokenSizes,
+    TooNew,
+)
+from srbwriter.story.unsaved import Unsaved
+from srbwriter.story.words import Unit
+
+__all__ = [
+    "Author",
+    "Blocked",
+    "Damage",
+    "DamagedStory",
+    "Hit",
+    "Marks",
+    "NoSuchNode",
+    "Node",
+    "NodeId",
+    "NotAStory",
+    "NotSaved",
+    "ROOT",
+    "ReadOnly",
+    "ReadOnlyStory",
+    "Refused",
+    "Run",
+    "Settings",
+    "State",
+    "Story",
+    "StoryError",
+    "TokenSizes",
+    "TooNew",
+    "Unit",
+    "Unsaved",
+]

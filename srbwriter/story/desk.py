@@ -1,0 +1,258 @@
+"""The story in hand: index, file and unwritten words behind one lock, changed in transactions.
+
+Verbs are built on this. Knows how to change a node so that nothing is half done; decides no policy.
+
+Threading rule: every public method of :class:`~srbwriter.story.story.Story` takes :attr:`Desk.lock`, so any
+thread may call any of them; one verb runs at a time, and a reader waits at most for one commit.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import RLock
+
+from srbwriter.story.draft import Author, JsonValue
+from srbwriter.story.runs import Runs, decode, encode, text_of
+from srbwriter.story.store import Body, Store
+from srbwriter.story.tree import SETTINGS, VISITED, Entry, Tree
+from srbwriter.story.types import ROOT, NodeId, NoSuchNode, ReadOnly, ReadOnlyStory, State, TokenSizes
+from srbwriter.story.words import count
+
+_CACHED_CHARS = 4_000_000  # of bodies kept in memory; a long novel has about three million
+
+
+def _nobody(old: NodeId, new: NodeId) -> None:
+    """No streams are kept."""
+
+
+class Desk:
+    """Everything one open story holds in memory."""
+
+    def __init__(self, store: Store, read_only: ReadOnly | None) -> None:
+        self.lock = RLock()
+        self.store = store
+        self.read_only = read_only
+        self.token_sizes: TokenSizes | None = None
+        self.on_begin: list[Callable[[], None]] = []  # run first in every transaction
+        self.after_commit: list[Callable[[], None]] = []
+        self.follow: Callable[[NodeId, NodeId], None] = _nobody
+        self._bodies: OrderedDict[NodeId, Body] = OrderedDict()
+        self._cached = 0
+        self.load()
+
+    def load(self) -> None:
+        """Read the index again."""
+        self.tree = Tree(self.store.entries())
+        self.recipes = self.store.recipes()
+        self.values: dict[str, JsonValue] = {}
+        self._forget()
+
+    # -- transactions ------------------------------------------------------------------------------
+
+    @contextmanager
+    def change(self) -> Generator[None]:
+        """All of it is on the disk afterwards, or nothing changed. Not to be nested."""
+        if self.read_only is not None:
+            raise ReadOnlyStory(self.read_only)
+        kept = dict(self.values)
+        try:
+            with self.store.transaction():
+                for first in self.on_begin:
+                    first()
+                yield
+                self.store.put_entries(self.tree.changed)
+        except BaseException:
+            self.tree.revert()
+            self.values = kept
+            self.after_commit.clear()
+            self._forget()
+            raise
+        self.tree.settle()
+        done, self.after_commit = self.after_commit, []
+        for call in done:
+            call()
+
+    def value(self, key: str, default: JsonValue = None) -> JsonValue:
+        """A story-wide value."""
+        if key not in self.values:
+            self.values[key] = self.store.value(key, default)
+        return self.values[key]
+
+    def put_value(self, key: str, value: JsonValue) -> None:
+        if self.value(key) != value:
+            self.values[key] = value
+            self.store.put_value(key, value)
+
+    # -- bodies ------------------------------------------------------------------------------------
+
+    def body(self, node: NodeId) -> Body:
+        """The text and all that is heavy. Raises NoSuchNode."""
+        return self.some_bodies([node])[node]
+
+    def some_bodies(self, nodes: Sequence[NodeId]) -> dict[NodeId, Body]:
+        found = {node: self._bodies[node] for node in nodes if node in self._bodies}
+        wanted = [node for node in nodes if node not in found]
+        for node, body in self.store.bodies(wanted).items() if wanted else ():
+            found[node] = body
+            self._remember(node, body)
+        for node in nodes:
+            if node not in found:
+                raise NoSuchNode(node, "has lost its text") if node in self.tree else NoSuchNode(node)
+            if node in self._bodies:
+                self._bodies.move_to_end(node)
+        return found
+
+    def put_body(self, node: NodeId, body: Body) -> None:
+        self.store.put_body(node, body)
+        self._remember(node, body)
+
+    def _remember(self, node: NodeId, body: Body) -> None:
+        old = self._bodies.pop(node, None)
+        self._cached += len(body.text) - (len(old.text) if old else 0)
+        self._bodies[node] = body
+        while self._cached > _CACHED_CHARS and len(self._bodies) > 1:
+            self._cached -= len(self._bodies.popitem(last=False)[1].text)
+
+    def _forget(self) -> None:
+        self._bodies.clear()
+        self._cached = 0
+
+    def runs(self, node: NodeId) -> Runs:
+        return self.decode(node, self.body(node))
+
+    def decode(self, node: NodeId, body: Body) -> Runs:
+        return decode(body.runs, body.text, self.tree[node].author)
+
+    # -- the primitive changes ---------------------------------------------------------------------
+
+    def add(
+        self,
+        parent: NodeId | None,
+        runs: Runs,
+        author: Author,
+        *,
+        place: int | None = None,
+        body: Body | None = None,
+        visited: bool = True,
+        state: State = State.LIVING,
+    ) -> NodeId:
+        """A new node; behind its siblings without a ``place``. ``body`` gives all but the text."""
+        node = self.tree.next_id
+        if place is None:
+            place = self.tree.last_place(parent) if parent is not None else 0
+        self.tree.put(
+            Entry(
+                id=node,
+                parent=parent,
+                place=place,
+                state=state,
+                author=author,
+                chars=0,
+                words=0,
+                edges=0,
+                flags=VISITED if visited else 0,
+                rating=0,
+                tags=None,
+                note=None,
+                title=None,
+                created=time.time(),
+            )
+        )
+        self.write(node, runs, body or Body())
+        return node
+
+    def write(self, node: NodeId, runs: Runs, body: Body | None = None) -> None:
+        """Make ``runs`` the text of ``node``."""
+        entry = self.tree[node]
+        text = text_of(runs)
+        body = replace(body or self.body(node), text=text, runs=encode(runs, entry.author))
+        self.put_body(node, body)
+        words = count(text)
+        self.tree.put(entry._replace(chars=len(text), words=words.words, edges=words.edges))
+        self.store.put_unindexed(node)
+
+    def set_author(self, node: NodeId, author: Author) -> None:
+        """The author of the whole; the runs keep theirs."""
+        runs = self.runs(node)
+        self.tree.put(self.tree[node]._replace(author=author))
+        self.write(node, runs)
+
+    def move(self, nodes: Iterable[NodeId], parent: NodeId) -> None:
+        """Hang ``nodes`` below ``parent``; their order among each other stays."""
+        for node in nodes:
+            self.tree.put(self.tree[node]._replace(parent=parent))
+
+    def set_state(self, node: NodeId, state: State) -> None:
+        self.tree.put(self.tree[node]._replace(state=state))
+
+    # -- spares: a text that was, kept for what was written after it ------------------------------
+
+    def park(self, node: NodeId, spare: NodeId, children: Sequence[NodeId]) -> NodeId:
+        """Move ``children`` from ``node`` to a sibling with the same text, so that theirs does not change.
+
+        ``spare`` is that sibling from an earlier time, or 0. Returns it.
+        """
+        children = [c for c in children if self.tree[c].state != State.ABSORBED]
+        if not children:
+            return spare
+        entry, body = self.tree[node], self.body(node)
+        runs = self.runs(node)
+        assert entry.parent is not None  # the root has no text that could change
+        if not spare:
+            spare = self.add(entry.parent, (), entry.author, place=entry.place, body=Body())
+        alive = any(self.tree[c].state == State.LIVING for c in children)
+        self.tree.put(
+            self.tree[spare]._replace(
+                parent=entry.parent,
+                place=entry.place,
+                author=entry.author,
+                flags=entry.flags & (SETTINGS | VISITED),
+                state=State.LIVING if alive else State.ABSORBED,
+            )
+        )
+        self.write(spare, runs, replace(body, name=None))
+        self.move(children, spare)
+        return spare
+
+    def unpark(self, node: NodeId, spare: NodeId) -> None:
+        """Bring back what :meth:`park` moved away."""
+        if not spare:
+            return
+        self.move(self.tree.all_children(spare), node)
+        self.set_state(spare, State.ABSORBED)
+        self.write(spare, ())
+
+    # -- recipes -----------------------------------------------------------------------------------
+
+    def recipe(self, model: str, sampling: JsonValue) -> int | None:
+        """The number under which a model and its sampling are kept; None for neither."""
+        if not model and not sampling:
+            return None
+        text = json.dumps(sampling or {}, sort_keys=True)
+        number = self.store.recipe(model, text)
+        self.recipes[number] = (model, text)
+        return number
+
+    @property
+    def current(self) -> NodeId:
+        return int(self.value("current", ROOT))
+
+    def moved_on(self, old: NodeId, new: NodeId) -> None:
+        """The end of the text of ``old`` is the end of ``new`` now: streams follow once it is saved."""
+        self.after_commit.append(lambda: self.follow(old, new))
+
+    def progress(self, typed: int = 0, picked: int = 0, generated: int = 0) -> None:
+        """Count words for today, inside a transaction."""
+        if not (typed or picked or generated):
+            return
+        self.store.db.execute(
+            "INSERT INTO progress VALUES (?, ?, ?, ?, 0) ON CONFLICT (day) DO UPDATE SET "
+            "typed = typed + excluded.typed, picked = picked + excluded.picked, "
+            "generated = generated + excluded.generated",
+            (time.strftime("%Y-%m-%d"), typed, picked, generated),
+        )

@@ -1,0 +1,240 @@
+"""The reading half of a story: nodes, text, runs, settings and ways through the tree.
+
+Nothing here writes. Knows no verb.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import cast
+
+from srbwriter.story.desk import Desk
+from srbwriter.story.draft import Settings
+from srbwriter.story.runs import prompt_runs, text_of, tidy
+from srbwriter.story.store import Body
+from srbwriter.story.streams import Streams
+from srbwriter.story.tree import BOOKMARK, CHAPTER, SETTINGS, VISITED
+from srbwriter.story.types import ROOT, Marks, Node, NodeId, ReadOnly, Run, State, StoryError
+from srbwriter.story.verbs import settings_from
+
+
+class Reader:
+    """Every way to look at a story. Values are frozen: a node is as it was when asked for."""
+
+    def __init__(self, desk: Desk, streams: Streams) -> None:
+        self._desk, self._streams = desk, streams
+        self._lock = desk.lock
+
+    # -- the story ---------------------------------------------------------------------------------
+
+    @property
+    def title(self) -> str:
+        with self._lock:
+            return str(self._desk.value("title", ""))
+
+    @property
+    def current(self) -> NodeId:
+        """Where the writer is."""
+        with self._lock:
+            return self._desk.current
+
+    @property
+    def hoisted(self) -> NodeId:
+        """The node whose subtree is looked at; the root if there is none."""
+        with self._lock:
+            return self._desk.tree.nearest_living(int(self._desk.value("hoisted", ROOT)))
+
+    @property
+    def read_only(self) -> ReadOnly | None:
+        """Why nothing can be written; None if it can."""
+        return self._desk.read_only
+
+    @property
+    def trouble(self) -> StoryError | None:
+        """Why streamed words could not be written lately; None if all is well."""
+        return self._streams.trouble
+
+    @property
+    def streaming(self) -> dict[NodeId, NodeId]:
+        """The branches being written: what each is called → the node its text goes to now."""
+        with self._lock:
+            return self._streams.live
+
+    def __len__(self) -> int:
+        """Nodes of any kind, the root and the bin among them."""
+        return len(self._desk.tree)
+
+    # -- one node ----------------------------------------------------------------------------------
+
+    def node(self, node: NodeId) -> Node:
+        """A node with its text, also one in the bin. Raises NoSuchNode."""
+        with self._lock:
+            return self._node(node, self._desk.body(node))
+
+    def nodes(self, nodes: list[NodeId]) -> list[Node]:
+        """As :meth:`node` for many at once."""
+        with self._lock:
+            bodies = self._desk.some_bodies(nodes)
+            return [self._node(node, bodies[node]) for node in nodes]
+
+    def _node(self, node: NodeId, body: Body) -> Node:
+        entry = self._desk.tree[node]
+        model, sampling = self._desk.recipes.get(body.recipe or 0, ("", "{}"))
+        runs = tidy([*self._desk.decode(node, body), *self._streams.pending(node)])
+        return Node(
+            id=node,
+            parent=entry.parent,
+            state=State(entry.state),
+            author=entry.author,
+            runs=runs,
+            marks=entry.marks,
+            visited=bool(entry.flags & VISITED),
+            created=entry.created,
+            model=model,
+            seed=body.seed,
+            sampling=json.loads(sampling),
+            finish_reason=body.finish,
+            streaming=self._streams.of(node) is not None,
+            meta=json.loads(body.meta) if body.meta else {},
+        )
+
+    def marks(self, node: NodeId) -> Marks:
+        """The marks alone, without reading text."""
+        with self._lock:
+            return self._desk.tree[node].marks
+
+    def is_living(self, node: NodeId) -> bool:
+        """Whether ``node`` is part of the readable tree: neither it nor anything above is in the bin."""
+        with self._lock:
+            return self._desk.tree.living(node)
+
+    # -- text --------------------------------------------------------------------------------------
+
+    def text(self, node: NodeId, chars: int | None = None) -> str:
+        """The full text, root → ``node``; with ``chars``, at least so much of its end."""
+        with self._lock:
+            path = self._tail(node, chars)
+            texts = self._desk.store.texts(path)
+            return "".join(texts.get(part, "") + text_of(self._streams.pending(part)) for part in path)
+
+    def runs(self, node: NodeId, chars: int | None = None) -> tuple[Run, ...]:
+        """The full text as an engine wants it: token ids wherever they are known.
+
+        A run's ``lead`` (its overlap) always stands at the end of the plain run before it. With
+        ``chars``, only whole nodes at the end that hold at least so many characters.
+        """
+        with self._lock:
+            path = self._tail(node, chars)
+            bodies = self._desk.some_bodies(path)
+            return prompt_runs(
+                run
+                for part in path
+                for run in (*self._desk.decode(part, bodies[part]), *self._streams.pending(part))
+            )
+
+    def _tail(self, node: NodeId, chars: int | None) -> list[NodeId]:
+        if chars is None:
+            return self._desk.tree.path(node)
+        found: list[NodeId] = []
+        for above in self._desk.tree.upward(node):
+            found.append(above)
+            chars -= self._desk.tree[above].chars
+            if chars <= 0:
+                break
+        return found[::-1]
+
+    def length(self, node: NodeId) -> int:
+        """Characters of the full text; streamed words count when they are on the disk."""
+        with self._lock:
+            return self._desk.tree.chars(node)
+
+    def words(self, node: NodeId) -> int:
+        """Words of the full text, counted exactly without reading it."""
+        with self._lock:
+            return self._desk.tree.count(node).words
+
+    # -- settings ----------------------------------------------------------------------------------
+
+    def own_settings(self, node: NodeId) -> Settings:
+        """What ``node`` itself says."""
+        with self._lock:
+            return settings_from(self._desk.body(node).settings)
+
+    def settings(self, node: NodeId) -> Settings:
+        """What holds at ``node``: its own settings over those of everything above."""
+        with self._lock:
+            tree = self._desk.tree
+            speaking = [above for above in tree.path(node) if tree[above].flags & SETTINGS]
+            bodies = self._desk.some_bodies(speaking)
+            total = Settings()
+            for above in speaking:
+                total = settings_from(bodies[above].settings).inherit(total)
+            return total
+
+    # -- ways through the tree ---------------------------------------------------------------------
+
+    def parent(self, node: NodeId) -> NodeId | None:
+        with self._lock:
+            return self._desk.tree.parent(node)
+
+    def children(self, node: NodeId) -> list[NodeId]:
+        """Living children in order."""
+        with self._lock:
+            return self._desk.tree.children(node)
+
+    def siblings(self, node: NodeId) -> list[NodeId]:
+        """Living children of the parent, ``node`` among them."""
+        with self._lock:
+            return self._desk.tree.siblings(node)
+
+    def path(self, node: NodeId) -> list[NodeId]:
+        """Root → ``node``."""
+        with self._lock:
+            return self._desk.tree.path(node)
+
+    def next(self, node: NodeId) -> NodeId | None:
+        """The next node in reading order."""
+        with self._lock:
+            return self._desk.tree.following(node)
+
+    def previous(self, node: NodeId) -> NodeId | None:
+        """The node before in reading order."""
+        with self._lock:
+            return self._desk.tree.preceding(node)
+
+    def reading_order(self, top: NodeId = ROOT) -> Iterator[NodeId]:
+        """The living nodes from ``top`` down, depth first."""
+        with self._lock:
+            return iter(list(self._desk.tree.reading_order(top)))
+
+    def bookmarks(self) -> list[NodeId]:
+        with self._lock:
+            return self._desk.tree.where(lambda entry: bool(entry.flags & BOOKMARK))
+
+    def chapters(self) -> list[NodeId]:
+        with self._lock:
+            return self._desk.tree.where(lambda entry: bool(entry.flags & CHAPTER))
+
+    def unread(self) -> list[NodeId]:
+        with self._lock:
+            return self._desk.tree.where(lambda entry: not entry.flags & VISITED)
+
+    def tagged(self, tag: str) -> list[NodeId]:
+        with self._lock:
+            return self._desk.tree.where(lambda entry: tag in entry.marks.tags)
+
+    def tags(self) -> list[str]:
+        """Every tag in use, sorted."""
+        with self._lock:
+            return sorted({tag for entry in self._desk.tree if entry.tags for tag in entry.marks.tags})
+
+    def bin(self) -> list[NodeId]:
+        """The topmost nodes in the bin, newest first."""
+        with self._lock:
+            return self._desk.tree.binned()
+
+    def value(self, key: str) -> object:
+        """A story-wide value kept for a face (``x-`` and its name), or None."""
+        with self._lock:
+            return cast(object, self._desk.value(f"x-{key}"))

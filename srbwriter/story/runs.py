@@ -1,0 +1,270 @@
+"""Runs of text and the tokens they came from: cutting, joining and changing without losing ids.
+
+Pure values. A node's runs are kept *tidy* (:func:`tidy`), so that a cut followed by a join gives back
+exactly what was there. Knows no vocabulary: the sizes of tokens come from a callback.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import cast
+
+from srbwriter.story.draft import Author
+from srbwriter.story.types import Run, TokenSizes
+
+Runs = tuple[Run, ...]
+
+
+def text_of(runs: Iterable[Run]) -> str:
+    """The characters of ``runs``."""
+    return "".join(run.text for run in runs)
+
+
+def plain(text: str, author: Author) -> Runs:
+    """One run without tokens; nothing for no text."""
+    return (Run(text, author),) if text else ()
+
+
+def tidy(runs: Iterable[Run]) -> Runs:
+    """The same text in its one shortest form: neighbours of one origin are one run."""
+    out: list[Run] = []
+    for run in runs:
+        if not run.text and not run.ids:
+            continue
+        if out:
+            fused = _fuse(out, run)
+            if fused:
+                continue
+        out.append(run)
+    return tuple(out)
+
+
+def _fuse(out: list[Run], run: Run) -> bool:
+    """Add ``run`` to the last of ``out`` if they are one; takes back a lead that a cut left behind."""
+    last = out[-1]
+    if last.author != run.author:
+        return False
+    if run.lead and last.ids is None and last.text.endswith(run.lead):
+        out.pop()
+        whole = replace(run, text=run.lead + run.text, lead="")
+        rest = last.text[: len(last.text) - len(run.lead)]
+        if rest:
+            out.append(replace(last, text=rest))
+        if not (out and _fuse(out, whole)):
+            out.append(whole)
+        return True
+    if last.ids is None and run.ids is None:
+        out[-1] = replace(last, text=last.text + run.text)
+        return True
+    if last.ids is None or run.ids is None or run.lead or last.vocab != run.vocab:
+        return False
+    out[-1] = replace(
+        last,
+        text=last.text + run.text,
+        ids=last.ids + run.ids,
+        logprobs=_join_logprobs(last, run),
+    )
+    return True
+
+
+def _join_logprobs(a: Run, b: Run) -> tuple[float | None, ...] | None:
+    if a.logprobs is None and b.logprobs is None:
+        return None
+    left = a.logprobs if a.logprobs is not None else (None,) * len(a.ids or ())
+    right = b.logprobs if b.logprobs is not None else (None,) * len(b.ids or ())
+    return left + right
+
+
+def cut(runs: Runs, at: int, sizes: TokenSizes | None = None) -> tuple[Runs, Runs]:
+    """(the first ``at`` characters, the rest). Joined again they give back the same tokens."""
+    return cut_at(runs, at, seam(runs, at, sizes))
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """How a cut goes through a run: after ``tokens`` whole tokens and ``broken`` characters of the next."""
+
+    tokens: int
+    broken: int
+
+
+def seam(runs: Runs, at: int, sizes: TokenSizes | None) -> Seam | None:
+    """Where the tokens part if ``runs`` are cut at ``at``; None if no run of tokens is cut."""
+    index, inside = _find(runs, at)
+    if not inside or runs[index].ids is None:
+        return None
+    run = runs[index]
+    ends = _ends(run, sizes)
+    target = len(run.lead) + inside
+    whole = max((n for n, end in enumerate(ends) if end <= target), default=0)
+    while whole and ends[whole - 1] == ends[whole]:  # bytes of an unfinished character go with the rest
+        whole -= 1
+    broken = target - ends[whole]
+    return Seam(whole, broken) if broken < inside else Seam(0, inside)
+
+
+def seam_of(head: Runs, joined: Runs) -> Seam | None:
+    """The seam at which ``joined`` has to be cut to give back ``head``."""
+    index, inside = _find(joined, sum(len(run.text) for run in head))
+    if not inside or joined[index].ids is None:
+        return None
+    part = head[index:]
+    tokens = sum(len(run.ids or ()) for run in part)
+    if not tokens:
+        return Seam(0, inside)
+    return Seam(tokens, len(part[-1].text) if part[-1].ids is None else 0)
+
+
+def cut_at(runs: Runs, at: int, where: Seam | None) -> tuple[Runs, Runs]:
+    """As :func:`cut`, at a seam found before."""
+    index, inside = _find(runs, at)
+    if not inside:
+        return runs[:index], runs[index:]
+    left, right = _cut_run(runs[index], inside, where or Seam(0, inside))
+    return tidy([*runs[:index], *left]), tidy([*right, *runs[index + 1 :]])
+
+
+def _find(runs: Runs, at: int) -> tuple[int, int]:
+    """(the run that holds character ``at``, how far inside it); inside is 0 between runs."""
+    for index, run in enumerate(runs):
+        if at < len(run.text) or (at == 0 and run.ids):
+            return index, at
+        at -= len(run.text)
+    return len(runs), 0
+
+
+def _cut_run(run: Run, at: int, where: Seam) -> tuple[Runs, Runs]:
+    left, right = run.text[:at], run.text[at:]
+    if run.ids is None:
+        return (replace(run, text=left),), (replace(run, text=right),)
+    if where.tokens == 0:
+        return (Run(left, run.author),), (replace(run, text=right, lead=run.lead + left),)
+    whole = at - where.broken
+    first = _part(run, 0, where.tokens, run.text[:whole], run.lead)
+    broken = run.text[whole:at]
+    return (first, *plain(broken, run.author)), (_part(run, where.tokens, len(run.ids), right, broken),)
+
+
+def _ends(run: Run, sizes: TokenSizes | None) -> list[int]:
+    """Where tokens end, in characters of ``lead + text``; [0] if that is not known."""
+    known = sizes(run.vocab, run.ids) if sizes is not None and run.ids else None
+    ends = list(accumulate(known, initial=0)) if known is not None else [0]
+    return ends if ends[-1] == len(run.lead) + len(run.text) else [0]
+
+
+def _part(run: Run, start: int, stop: int, text: str, lead: str) -> Run:
+    logprobs = run.logprobs[start:stop] if run.logprobs is not None else None
+    return replace(run, text=text, ids=(run.ids or ())[start:stop], logprobs=logprobs, lead=lead)
+
+
+def change(runs: Runs, text: str, author: Author, sizes: TokenSizes | None = None) -> tuple[Runs, int]:
+    """``runs`` with their text made ``text``; whatever did not change keeps its tokens.
+
+    Returns the new runs and the character where the change starts.
+    """
+    old = text_of(runs)
+    start = _common_prefix(old, text)
+    most = min(len(old), len(text)) - start
+    same = _common_prefix(old[::-1][:most], text[::-1][:most])
+    before = cut(runs, start, sizes)[0]
+    after = _whole_tokens(cut(runs, len(old) - same, sizes)[1], sizes)
+    return tidy([*before, *plain(text[start : len(text) - same], author), *after]), start
+
+
+def _common_prefix(a: str, b: str) -> int:
+    if a.startswith(b) or b.startswith(a):
+        return min(len(a), len(b))
+    low, high = 0, min(len(a), len(b))
+    while low < high:  # the longest prefix length that still matches
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if a[:middle] == b[:middle] else (low, middle - 1)
+    return low
+
+
+def _whole_tokens(runs: Runs, sizes: TokenSizes | None) -> Runs:
+    """``runs`` without a lead: a token that lost its beginning becomes plain text."""
+    if not runs or not runs[0].lead:
+        return runs
+    run = runs[0]
+    ends = _ends(run, sizes)
+    usable = [n for n, end in enumerate(ends) if end >= len(run.lead) and n < len(run.ids or ())]
+    if len(ends) == 1 or not usable:
+        return tidy([Run(run.text, run.author), *runs[1:]])
+    skip = usable[0]
+    size = ends[skip] - len(run.lead)
+    rest = _part(run, skip, len(run.ids or ()), run.text[size:], "")
+    return tidy([*plain(run.text[:size], run.author), rest, *runs[1:]])
+
+
+def prompt_runs(runs: Iterable[Run]) -> Runs:
+    """``runs`` of a path as an engine may use them: every lead stands at the end of one plain run."""
+    out: list[Run] = []
+    for run in runs:
+        if run.ids is not None and run.lead:
+            last = out[-1] if out else None
+            fits = last is not None and last.ids is None and last.text.endswith(run.lead)
+            if not fits:
+                run = Run(run.text, run.author)
+        if out and out[-1].ids is None and run.ids is None:
+            out[-1] = replace(out[-1], text=out[-1].text + run.text)
+        elif run.text or run.ids:
+            out.append(run)
+    return tuple(out)
+
+
+def encode(runs: Runs, author: Author) -> bytes | None:
+    """Everything about ``runs`` except their text; None for plain text of ``author``."""
+    if not runs or (len(runs) == 1 and runs[0].ids is None and runs[0].author == author):
+        return None
+    head = [
+        [
+            len(run.text),
+            run.author,
+            None if run.ids is None else len(run.ids),
+            run.vocab,
+            run.logprobs is not None,
+            run.lead,
+        ]
+        for run in runs
+    ]
+    parts = [json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode(), b"\0"]
+    for run in runs:
+        parts.append(array("i", run.ids or ()).tobytes())
+        if run.logprobs is not None:
+            parts.append(array("d", [math.nan if p is None else p for p in run.logprobs]).tobytes())
+    return b"".join(parts)
+
+
+def decode(data: bytes | None, text: str, author: Author) -> Runs:
+    """The runs of ``text``; ids that cannot be understood are left out, the text never is."""
+    if data is None:
+        return plain(text, author)
+    try:
+        runs = _decode(data, text)
+    except (ValueError, TypeError):
+        return plain(text, author)
+    return runs if text_of(runs) == text else plain(text, author)
+
+
+def _decode(data: bytes, text: str) -> Runs:
+    end = data.index(b"\0")
+    head = cast(Sequence[tuple[int, Author, int | None, str, bool, str]], json.loads(data[:end]))
+    place, start, runs = end + 1, 0, list[Run]()
+    for length, author, count, vocab, scored, lead in head:
+        ids: tuple[int, ...] | None = None
+        logprobs: tuple[float | None, ...] | None = None
+        if count is not None:
+            ids = tuple(array("i", data[place : place + 4 * count]))
+            place += 4 * count
+        if scored:
+            stored = array("d", data[place : place + 8 * (count or 0)])
+            logprobs = tuple(None if math.isnan(p) else p for p in stored)
+            place += 8 * (count or 0)
+        runs.append(Run(text[start : start + length], author, ids, vocab, logprobs, lead))
+        start += length
+    return tuple(runs)

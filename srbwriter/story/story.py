@@ -1,0 +1,380 @@
+"""A story: the one object through which everyone reads and changes the tree.
+
+Any thread may call any method: each takes the story's lock, so one verb runs at a time and a reader
+waits at most for one commit. A verb that returns is on the disk; one that raises changed nothing.
+Knows no engine and no screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from srbwriter.story import opening, search, verbs
+from srbwriter.story.desk import Desk
+from srbwriter.story.draft import Author, JsonObject, JsonValue, Settings
+from srbwriter.story.history import Action, History
+from srbwriter.story.reader import Reader
+from srbwriter.story.runs import plain
+from srbwriter.story.streams import Streams
+from srbwriter.story.tree import VISITED
+from srbwriter.story.types import ROOT, Damage, Hit, Marks, NodeId, Refused, TokenSizes
+from srbwriter.story.typewriter import Typewriter
+from srbwriter.story.unsaved import Unsaved, UnsavedWords
+from srbwriter.story.words import Unit, end_of
+
+
+class Story(Reader):
+    """An open story; how to look at it stands in :class:`~srbwriter.story.reader.Reader`.
+
+    Verbs raise NoSuchNode, Refused, ReadOnlyStory or NotSaved, all of them StoryError.
+    """
+
+    def __init__(self, opened: opening.Opened) -> None:
+        self._opened = opened
+        desk = Desk(opened.store, opened.read_only)
+        self._history = History(desk)
+        super().__init__(desk, Streams(desk))
+        self._typewriter = Typewriter(desk, self._history, self._streams)
+        self._unsaved = UnsavedWords()
+        self._closed = False
+
+    # -- open and close ----------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, path: Path | str, title: str = "") -> Story:
+        """A new story file. Raises NotAStory if the file exists, NotSaved if it cannot be made."""
+        opened = opening.create_story(Path(path))
+        try:
+            story = cls(opened)
+            with story._desk.change():
+                story._desk.add(None, (), "writer")
+                story._desk.put_value("title", title or Path(path).stem)
+                story._desk.put_value("current", ROOT)
+        except BaseException:
+            opened.close()
+            raise
+        return story
+
+    @classmethod
+    def open(cls, path: Path | str, *, readonly: bool = False) -> Story:
+        """An existing story. If it cannot be written to, :attr:`read_only` says why.
+
+        Raises NotAStory, TooNew, or NotSaved if an old file could not be brought up to date.
+        """
+        opened = opening.open_story(Path(path), readonly=readonly)
+        try:
+            return cls(opened)
+        except BaseException:
+            opened.close()
+            raise
+
+    def close(self) -> None:
+        """Write what is pending and let go of the file. Raises NotSaved and stays open if it cannot."""
+        with self._lock:
+            if self._closed:
+                return
+            if self.read_only is None:
+                self.retry()
+                self._streams.flush()
+            self._closed = True
+        self._streams.close()
+        with self._lock:
+            self._opened.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def file(self) -> Path:
+        """Where the story is kept."""
+        return self._opened.path
+
+    @property
+    def damage(self) -> Damage | None:
+        """What could not be read; None for a sound file."""
+        return self._opened.damage
+
+    def refresh(self) -> None:
+        """Read the index again, in a read-only view of a story that someone else is writing."""
+        with self._lock:
+            if self.read_only is not None:
+                self._desk.load()
+
+    def use_token_sizes(self, sizes: TokenSizes | None) -> None:
+        """How long tokens are, so that a cut through generated text keeps the ids on both sides of it."""
+        self._desk.token_sizes = sizes
+
+    # -- words -------------------------------------------------------------------------------------
+
+    def append(self, text: str, node: NodeId | None = None) -> NodeId:
+        """Type at the end of ``node`` (the current one); returns the node that holds the words.
+
+        They go into ``node`` itself if a person wrote it and nothing follows it, else into a new child.
+        """
+        return self._type(Unsaved("append", self.current if node is None else node, text))
+
+    def edit(self, node: NodeId, text: str, *, overwrite: bool = False) -> NodeId:
+        """Make ``text`` the whole text of ``node``; returns the node that holds it.
+
+        Generated text stays and the edit becomes a sibling, unless ``overwrite``. Keystrokes in one
+        place coalesce into one action.
+        """
+        return self._type(Unsaved("overwrite" if overwrite else "edit", node, text))
+
+    def end_typing(self) -> None:
+        """Whatever is typed next can be undone on its own."""
+        with self._lock:
+            self._typewriter.stop()
+
+    def _type(self, words: Unsaved) -> NodeId:
+        with self._lock:
+            return self._unsaved.attempt(words, self._type_now)
+
+    def _type_now(self, words: Unsaved) -> NodeId:
+        if words.verb == "append":
+            return self._typewriter.append(words.node, words.text)
+        return self._typewriter.edit(words.node, words.text, words.verb == "overwrite")
+
+    @property
+    def unsaved(self) -> tuple[Unsaved, ...]:
+        """Typed words that the disk did not take, oldest first. Streamed ones are kept as well."""
+        with self._lock:
+            return self._unsaved.waiting
+
+    def retry(self) -> None:
+        """Save what :attr:`unsaved` holds, and streamed words. Raises NotSaved if that fails again."""
+        with self._lock:
+            self._unsaved.retry(self._type_now)
+            self._streams.flush()
+
+    def add(self, parent: NodeId, texts: Sequence[str], author: Author = "writer") -> list[NodeId]:
+        """New sibling branches below ``parent``, from text at hand."""
+        with self._verb():
+            if self._streams.of(parent) is not None:
+                raise Refused(f"node {parent} is still being written")
+            return verbs.add(self._desk, self._history, parent, [plain(t, author) for t in texts], author)
+
+    # -- branches being written --------------------------------------------------------------------
+
+    def begin_branches(
+        self,
+        parent: NodeId,
+        n: int,
+        *,
+        model: str = "",
+        vocab: str = "",
+        sampling: JsonObject | Sequence[JsonObject] = (),
+        seeds: Sequence[int | None] = (),
+    ) -> list[NodeId]:
+        """``n`` empty branches that will be written; ``sampling`` is one for all or one each.
+
+        They are not an action: nothing that was generated is ever undone.
+        """
+        each = [sampling] * n if isinstance(sampling, dict) else list(sampling) or [{}] * n
+        numbers = list(seeds) or [None] * n
+        if len(each) != n or len(numbers) != n:
+            raise ValueError(f"{n} branches, {len(each)} samplings, {len(numbers)} seeds")
+        with self._lock:
+            return self._streams.begin(parent, n, model, vocab, each, numbers)
+
+    def stream(
+        self,
+        branch: NodeId,
+        text: str,
+        ids: Sequence[int] = (),
+        logprobs: Sequence[float | None] | None = None,
+        *,
+        lead: str = "",
+    ) -> None:
+        """More of a branch. It is on the disk within a second; a failure shows in :attr:`trouble`.
+
+        ``lead`` is what the first ids say that already stood before (token healing).
+        """
+        with self._lock:
+            self._streams.add(branch, text, ids, logprobs, lead)
+
+    def replace_stream(
+        self,
+        branch: NodeId,
+        text: str = "",
+        ids: Sequence[int] = (),
+        logprobs: Sequence[float | None] | None = None,
+        *,
+        keep: bool = True,
+    ) -> NodeId:
+        """The branch begins again, with ``text``; returns its name from now on.
+
+        What it had written stays as a node of its own, with the old number; with ``keep=False`` it is
+        dropped, unless the writer has already taken some of it.
+        """
+        with self._lock:
+            return self._streams.replace(branch, text, ids, logprobs, keep)
+
+    def interject(self, branch: NodeId, text: str) -> NodeId:
+        """Words of the writer at the end of a branch that goes on being written; returns their node."""
+        with self._verb(), self._history.action("type", self._streams.target(branch)) as action:
+            return self._streams.interject(action, branch, text)
+
+    def finish(self, branch: NodeId, reason: str) -> None:
+        """The branch is written; on the disk when this returns."""
+        with self._lock:
+            self._streams.finish(branch, reason)
+
+    def target(self, branch: NodeId) -> NodeId:
+        """The node that a branch's text goes to now."""
+        with self._lock:
+            return self._streams.target(branch)
+
+    def flush(self) -> None:
+        """Write all streamed words now. Raises NotSaved; they are kept and tried again."""
+        with self._lock:
+            self._streams.flush()
+
+    # -- the tree ----------------------------------------------------------------------------------
+
+    def pick(self, node: NodeId, at: int | None = None) -> NodeId:
+        """Take ``node``, or its first ``at`` characters, and stand there; the rest stays as its child."""
+        with self._verb():
+            return verbs.pick(self._desk, self._history, node, at)
+
+    def pick_units(self, node: NodeId, unit: Unit, times: int = 1) -> NodeId:
+        """Take the first words, sentences or paragraphs of ``node``."""
+        with self._verb():
+            at = end_of(self.node(node).text, unit, times=times)
+            return verbs.pick(self._desk, self._history, node, at or None)
+
+    def visit(self, node: NodeId, *, visited: bool = True) -> None:
+        """Stand at ``node`` and mark it read. Moving about is not an action."""
+        with self._lock, self._desk.change():
+            verbs.living(self._desk, node)
+            self._flag(node, visited)
+            self._desk.put_value("current", node)
+
+    def mark_visited(self, node: NodeId, visited: bool = True) -> None:
+        """Mark ``node`` read or unread, without going there."""
+        with self._lock, self._desk.change():
+            self._flag(node, visited)
+
+    def _flag(self, node: NodeId, visited: bool) -> None:
+        entry = self._desk.tree[node]
+        self._desk.tree.put(entry._replace(flags=entry.flags & ~VISITED | (VISITED if visited else 0)))
+
+    def split(self, node: NodeId, at: int) -> NodeId:
+        """The text from ``at`` on becomes a child with all children of ``node``; returns that child."""
+        with self._verb():
+            return verbs.split(self._desk, self._history, node, at)
+
+    def merge(self, node: NodeId) -> NodeId:
+        """Make ``node`` part of its parent, which is returned; siblings keep their text on a copy of it."""
+        with self._verb():
+            return verbs.merge(self._desk, self._history, node)
+
+    def delete(self, node: NodeId) -> None:
+        """Into the bin, with everything below."""
+        with self._verb():
+            verbs.delete(self._desk, self._history, node)
+
+    def restore(self, node: NodeId) -> None:
+        """Out of the bin, with whatever it hangs below."""
+        with self._verb():
+            verbs.restore(self._desk, self._history, node)
+
+    def duplicate(self, node: NodeId, *, deep: bool = False) -> NodeId:
+        """A copy beside ``node``; ``deep`` copies everything below as well."""
+        with self._verb():
+            return verbs.duplicate(self._desk, self._history, node, deep)
+
+    def reorder(self, node: NodeId, index: int) -> None:
+        """Make ``node`` the ``index``-th of its siblings, counted from 0."""
+        with self._verb():
+            verbs.reorder(self._desk, self._history, node, index)
+
+    # -- marks and settings ------------------------------------------------------------------------
+
+    def mark(
+        self,
+        node: NodeId,
+        *,
+        bookmark: bool | None = None,
+        tags: Sequence[str] | None = None,
+        rating: int | None = None,
+        note: str | None = None,
+        chapter: bool | None = None,
+        title: str | None = None,
+    ) -> Marks:
+        """Change some of a node's marks and return all of them; ``rating`` is -1, 0 or +1."""
+        given = {
+            "bookmark": bookmark,
+            "tags": None if tags is None else tuple(tags),
+            "rating": rating,
+            "note": note,
+            "chapter": chapter,
+            "title": title,
+        }
+        with self._verb():
+            marks = replace(self.marks(node), **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
+            verbs.mark(self._desk, self._history, node, marks)
+            return marks
+
+    def put_settings(self, node: NodeId, settings: Settings) -> None:
+        """What ``node`` says about itself and everything below."""
+        with self._verb():
+            verbs.put_settings(self._desk, self._history, node, settings)
+
+    def rename(self, title: str) -> None:
+        """The title of the story."""
+        with self._verb():
+            verbs.put_value(self._desk, self._history, "rename", "title", title)
+
+    def hoist(self, node: NodeId = ROOT) -> None:
+        """Look at the subtree of ``node`` alone; of the root: at everything."""
+        with self._verb():
+            verbs.living(self._desk, node)
+            verbs.put_value(self._desk, self._history, "hoist", "hoisted", node)
+
+    def put_value(self, key: str, value: JsonValue) -> None:
+        """Keep a JSON value for a face; not an action."""
+        with self._lock, self._desk.change():
+            self._desk.put_value(f"x-{key}", value)
+
+    # -- history and search ------------------------------------------------------------------------
+
+    def undo(self) -> Action | None:
+        """Undo the last action and return it; None if there is none."""
+        with self._verb():
+            return self._history.undo()
+
+    def redo(self, action: int | None = None) -> Action | None:
+        """Do the last undone action again, or another of :meth:`futures`; None if there is none."""
+        with self._verb():
+            return self._history.redo(action)
+
+    def futures(self) -> list[int]:
+        """The actions that could be done again now, the newest first."""
+        with self._lock:
+            return self._history.futures()
+
+    def search(self, query: str, limit: int = 50, *, with_bin: bool = False) -> list[Hit]:
+        """Nodes that hold all words of ``query``, best first.
+
+        ``"…"`` is a phrase; the last word may be unfinished.
+        """
+        with self._lock:
+            return search.search(self._desk, query, limit, with_bin)
+
+    @contextmanager
+    def _verb(self) -> Generator[None]:
+        """One verb: under the lock, and typing ends as a unit."""
+        with self._lock:
+            self._typewriter.stop()
+            yield

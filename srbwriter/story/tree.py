@@ -1,0 +1,242 @@
+"""The light index of a story: who hangs below whom, in what order, how long. Never the text.
+
+All of it is in memory, so it holds numbers and short marks only. Changes go through :meth:`Tree.put`,
+which remembers what was there until :meth:`Tree.settle` (saved) or :meth:`Tree.revert` (not saved).
+Knows no SQL and no lock.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from srbwriter.story.draft import Author
+from srbwriter.story.types import ROOT, Marks, NodeId, NoSuchNode, State
+from srbwriter.story.words import NOTHING, Count
+
+BOOKMARK, CHAPTER, VISITED, SETTINGS = 1, 2, 4, 8
+
+
+class Entry(NamedTuple):
+    """What the index knows of a node; ``place`` orders siblings, ``flags`` are the bits above."""
+
+    id: NodeId
+    parent: NodeId | None
+    place: int
+    state: int
+    author: Author
+    chars: int
+    words: int
+    edges: int
+    flags: int
+    rating: int
+    tags: str | None
+    note: str | None
+    title: str | None
+    created: float
+
+    @property
+    def measure(self) -> Count:
+        return Count.of_edges(self.words, self.edges)
+
+    @property
+    def marks(self) -> Marks:
+        return Marks(
+            bookmark=bool(self.flags & BOOKMARK),
+            tags=tuple(self.tags.split("\n")) if self.tags else (),
+            rating=self.rating,
+            note=self.note or "",
+            chapter=bool(self.flags & CHAPTER),
+            title=self.title or "",
+        )
+
+    def with_marks(self, marks: Marks) -> Entry:
+        flags = self.flags & ~(BOOKMARK | CHAPTER)
+        flags |= (BOOKMARK if marks.bookmark else 0) | (CHAPTER if marks.chapter else 0)
+        return self._replace(
+            flags=flags,
+            rating=marks.rating,
+            tags="\n".join(marks.tags) or None,
+            note=marks.note or None,
+            title=marks.title or None,
+        )
+
+
+class Tree:
+    """Entries by number, and the children of each."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._entries = {entry.id: entry for entry in entries}
+        self._children: dict[NodeId, list[NodeId]] = {}
+        for entry in sorted(self._entries.values(), key=lambda e: (e.place, e.id)):
+            if entry.parent is not None:
+                self._children.setdefault(entry.parent, []).append(entry.id)
+        self._before: dict[NodeId, Entry | None] = {}
+        self.next_id = max(self._entries, default=0) + 1
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, node: NodeId) -> bool:
+        return node in self._entries
+
+    def __getitem__(self, node: NodeId) -> Entry:
+        try:
+            return self._entries[node]
+        except KeyError:
+            raise NoSuchNode(node) from None
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    # -- change ------------------------------------------------------------------------------------
+
+    def put(self, entry: Entry) -> None:
+        """Add or replace an entry."""
+        old = self._entries.get(entry.id)
+        self._before.setdefault(entry.id, old)
+        self._place(old, entry)
+        self.next_id = max(self.next_id, entry.id + 1)
+
+    def _place(self, old: Entry | None, new: Entry | None) -> None:
+        moved = old is None or new is None or (old.parent, old.place) != (new.parent, new.place)
+        if moved and old is not None and old.parent is not None:
+            siblings = self._children[old.parent]
+            siblings.remove(old.id)
+            if not siblings:
+                del self._children[old.parent]
+        if new is None:
+            if old is not None:
+                del self._entries[old.id]
+            return
+        self._entries[new.id] = new
+        if moved and new.parent is not None:
+            siblings = self._children.setdefault(new.parent, [])
+            insort(siblings, new.id, key=lambda node: (self._entries[node].place, node))
+
+    @property
+    def changed(self) -> list[Entry]:
+        """Entries put since the last settle or revert."""
+        return [self._entries[node] for node in self._before if node in self._entries]
+
+    def settle(self) -> None:
+        self._before.clear()
+
+    def revert(self) -> None:
+        """Make everything as it was at the last settle."""
+        for node, old in reversed(self._before.items()):
+            self._place(self._entries.get(node), old)
+        self._before.clear()
+        self.next_id = max(self._entries, default=0) + 1
+
+    # -- look --------------------------------------------------------------------------------------
+
+    def parent(self, node: NodeId) -> NodeId | None:
+        return self[node].parent
+
+    def all_children(self, node: NodeId) -> list[NodeId]:
+        """Children in order, whatever their state."""
+        return list(self._children.get(node, ()))
+
+    def children(self, node: NodeId) -> list[NodeId]:
+        """Living children in order."""
+        return [c for c in self._children.get(node, ()) if self._entries[c].state == State.LIVING]
+
+    def siblings(self, node: NodeId) -> list[NodeId]:
+        """Living children of the parent, ``node`` among them; only itself for the root."""
+        parent = self[node].parent
+        return [node] if parent is None else self.children(parent)
+
+    def path(self, node: NodeId) -> list[NodeId]:
+        """Root → ``node``."""
+        return list(self.upward(node))[::-1]
+
+    def upward(self, node: NodeId) -> Iterator[NodeId]:
+        """``node`` → root."""
+        here: NodeId | None = self[node].id
+        while here is not None:
+            yield here
+            here = self._entries[here].parent
+
+    def living(self, node: NodeId) -> bool:
+        """Whether ``node`` and everything above it is part of the readable tree."""
+        return node in self._entries and all(
+            self._entries[above].state == State.LIVING for above in self.upward(node)
+        )
+
+    def nearest_living(self, node: NodeId) -> NodeId:
+        """``node``, or the closest node above it that is part of the readable tree."""
+        path = self.path(node) if node in self._entries else [ROOT]
+        for index, above in enumerate(path):
+            if self._entries[above].state != State.LIVING:
+                return path[index - 1]
+        return path[-1]
+
+    def reading_order(self, top: NodeId = ROOT, *, every: bool = False) -> Iterator[NodeId]:
+        """Depth first from ``top``, siblings in order; ``every`` includes what is not living."""
+        stack = [self[top].id]
+        below = self.all_children if every else self.children
+        while stack:
+            node = stack.pop()
+            yield node
+            stack.extend(reversed(below(node)))
+
+    def following(self, node: NodeId) -> NodeId | None:
+        """The next node in reading order."""
+        children = self.children(node)
+        if children:
+            return children[0]
+        for above in self.upward(node):
+            later = self._beside(above, 1)
+            if later is not None:
+                return later
+        return None
+
+    def preceding(self, node: NodeId) -> NodeId | None:
+        """The node before in reading order."""
+        before = self._beside(node, -1)
+        if before is None:
+            return self[node].parent
+        while children := self.children(before):
+            before = children[-1]
+        return before
+
+    def _beside(self, node: NodeId, step: int) -> NodeId | None:
+        siblings = self.siblings(node)
+        index = siblings.index(node) + step if node in siblings else -1
+        return siblings[index] if 0 <= index < len(siblings) else None
+
+    def where(self, test: Callable[[Entry], bool]) -> list[NodeId]:
+        """Living nodes that pass ``test``, in reading order."""
+        found = [entry.id for entry in self if test(entry)]
+        if len(found) < 2:
+            return [node for node in found if self.living(node)]
+        wanted = set(found)
+        return [node for node in self.reading_order() if node in wanted]
+
+    def binned(self) -> list[NodeId]:
+        """The topmost nodes in the bin, newest first."""
+        tops = [e.id for e in self if e.state == State.BINNED and not self._under_bin(e.id)]
+        return sorted(tops, reverse=True)
+
+    def _under_bin(self, node: NodeId) -> bool:
+        above = self.upward(node)
+        next(above)
+        return any(self._entries[n].state == State.BINNED for n in above)
+
+    def count(self, node: NodeId) -> Count:
+        """Words on the path root → ``node``."""
+        total = NOTHING
+        for above in self.path(node):
+            total += self._entries[above].measure
+        return total
+
+    def chars(self, node: NodeId) -> int:
+        """Characters on the path root → ``node``."""
+        return sum(self._entries[above].chars for above in self.upward(node))
+
+    def last_place(self, parent: NodeId) -> int:
+        """A place behind every child of ``parent``."""
+        children = self._children.get(parent)
+        return self._entries[children[-1]].place + 1 if children else 0

@@ -1,0 +1,114 @@
+"""Counting words, also across the seams of a tree, and finding where words, sentences and paragraphs end.
+
+A word is a run of characters between white space or dashes that holds a letter or a digit. Counts of
+pieces add up exactly (:class:`Count` is a monoid), so a path is counted without reading its text.
+Knows nothing of nodes.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Unit = Literal["word", "sentence", "paragraph"]
+
+_PIECE = re.compile(r"[^\s\u2012-\u2015]+")  # dashes separate words: figure, en and em dash, bar
+_LETTER = re.compile(r"[^\W_]")
+
+_CLOSING = "\"'\u2019\u201d\u00bb\u203a)]*_"
+_SENTENCE = re.compile(rf"[.!?\u2026\u3002\uff01\uff1f]+[{re.escape(_CLOSING)}]*(?=\s|$)|\n")
+_SHORT = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Prof|Sr|Jr|vs|etc|No|Capt|Col|Gen|Lt|Sgt|Rev|Hon)|\b[A-Z])\.$")
+_PARAGRAPH = re.compile(r"\S[^\n]*\n+")
+_WORD = re.compile(r"\s*[^\s]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Words of a piece of text, with what is needed to add the next piece.
+
+    An edge is 0 (closed by white space or a dash, or no text), 1 (open, no letter in it) or 2 (open,
+    with a letter: it counts as a word). ``single`` says that the whole text is one open run.
+    """
+
+    words: int = 0
+    left: int = 0
+    right: int = 0
+    single: bool = False
+
+    def __add__(self, other: Count) -> Count:
+        if self.empty:
+            return other
+        if other.empty:
+            return self
+        both = self.left if self.single and other.left else 0
+        joined = max(self.right, other.left) if self.right and other.left else 0
+        words = self.words + other.words - (1 if self.right == other.left == 2 else 0)
+        return Count(
+            words,
+            joined if both else self.left,
+            joined if joined and other.single else other.right,
+            self.single and other.single,
+        )
+
+    @property
+    def empty(self) -> bool:
+        return self.words == self.left == self.right == 0 and self.single
+
+    @property
+    def edges(self) -> int:
+        """The edges as one small number; :meth:`of_edges` is its inverse."""
+        return self.left | self.right << 2 | self.single << 4
+
+    @classmethod
+    def of_edges(cls, words: int, edges: int) -> Count:
+        return cls(words, edges & 3, edges >> 2 & 3, bool(edges >> 4))
+
+
+NOTHING = Count(single=True)
+
+
+def count(text: str) -> Count:
+    """The words of ``text``."""
+    if not text:
+        return NOTHING
+    pieces = list(_PIECE.finditer(text))
+    if not pieces:
+        return Count()
+    words = sum(1 for piece in pieces if _LETTER.search(piece[0]))
+    left = _edge(pieces[0]) if pieces[0].start() == 0 else 0
+    right = _edge(pieces[-1]) if pieces[-1].end() == len(text) else 0
+    return Count(words, left, right, len(pieces) == 1 and bool(left and right))
+
+
+def _edge(piece: re.Match[str]) -> int:
+    return 2 if _LETTER.search(piece[0]) else 1
+
+
+def end_of(text: str, unit: Unit, start: int = 0, times: int = 1) -> int:
+    """Where the ``times``-th unit after ``start`` ends; the end of ``text`` if there is none.
+
+    A word ends before the space that follows, a sentence after its closing quotes, a paragraph after
+    its line ends.
+    """
+    for _ in range(times):
+        start = _next_end(text, unit, start)
+    return start
+
+
+def _next_end(text: str, unit: Unit, start: int) -> int:
+    if unit == "word":
+        found = _WORD.match(text, start)
+        return found.end() if found else len(text)
+    if unit == "paragraph":
+        found = _PARAGRAPH.search(text, start)
+        return found.end() if found else len(text)
+    return _sentence_end(text, start)
+
+
+def _sentence_end(text: str, start: int) -> int:
+    begin = start + len(text[start:]) - len(text[start:].lstrip())
+    for found in _SENTENCE.finditer(text, begin):
+        if not _SHORT.search(text, start, found.end()):
+            return found.start() if found[0] == "\n" else found.end()
+    return len(text)
