@@ -1,32 +1,22 @@
-"""What a branch may write: grammars, JSON schemas, regular expressions, and prefixes that tokens must spell.
+"""What a branch may write next, token by token: the protocol, and prefixes that tokens must spell.
 
-All three notations run on llguidance, which cannot end the process: its errors are values, its work per token
-has a limit, and its mask of a large vocabulary takes well under a millisecond where llama.cpp's own grammars
-take six. Knows no chains and no scheduling; a constraint stays outside the sampler chain.
+Knows no chains and no scheduling; a constraint stays outside the sampler chain. Grammars, JSON schemas and
+regular expressions live in :mod:`srbwriter.engine.grammar`, which is loaded when the first one is asked for.
 """
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias
-from weakref import WeakKeyDictionary
+from typing import Protocol, TypeAlias
 
 import numpy as np
-from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper, regex_to_lark
 from numpy.typing import NDArray
 
-from .gbnf import to_lark
-from .types import InvalidRequest, Sampling
+from .parameters import notation
+from .types import Sampling
 
-MAX_SIZE = 262144  # characters of a JSON schema or regular expression
-
-# Without this, llguidance would only allow the usual tokenization of text that is certain. The model chooses.
-_HEADER = '%llguidance {"no_forcing": true}\n'
-_WHITESPACE = r"[\x20\x0A\x0D\x09]{1,20}"  # a bound, or a doubtful model pads its JSON for ever
 _NEGATIVE_INFINITY = np.float32(-np.inf)
-_SPECIAL = b"\xff"  # llguidance's mark of tokens that are not text
 
 
 class Constraint(Protocol):
@@ -82,113 +72,12 @@ def compile_constraint(sampling: Sampling, model: ConstraintModel) -> Constraint
     The first one of a model costs up to a second for a large vocabulary. Raises InvalidRequest when there
     is more than one or when it cannot be compiled.
     """
-    given = [name for name in _COMPILERS if getattr(sampling, name) is not None]
-    if not given:
+    name = notation(sampling)
+    if name is None:
         return None
-    if len(given) > 1:
-        raise InvalidRequest(given[1], f"only one constraint is possible, and {given[0]} is given")
-    name = given[0]
-    text: str = getattr(sampling, name)
-    if len(text) > MAX_SIZE:
-        raise InvalidRequest(name, f"it has {len(text)} characters, {MAX_SIZE} are possible")
-    lark = _HEADER + _COMPILERS[name](text, model)
-    matcher = LLMatcher(_tokenizer(model), lark, log_level=0, limits=LLParserLimits(verbose_errors=False))
-    if matcher.is_error():
-        raise InvalidRequest(name, matcher.get_error().strip())
-    return GrammarConstraint(matcher, model.n_vocab, model.eog)
+    from .grammar import compile_grammar  # llguidance takes long to load, and few requests need it
 
-
-def _from_gbnf(text: str, model: ConstraintModel) -> str:
-    return to_lark(text, model.token)
-
-
-def _from_json_schema(text: str, _: ConstraintModel) -> str:
-    try:
-        schema: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest("json_schema", f"it is not JSON: {error}") from None
-    if not isinstance(schema, dict):
-        raise InvalidRequest("json_schema", "a schema is a JSON object")
-    return f"start: %json {json.dumps({'x-guidance': {'whitespace_pattern': _WHITESPACE}} | schema)}\n"
-
-
-def _from_regex(text: str, _: ConstraintModel) -> str:
-    if not text:
-        return 'start: ""\n'
-    return f"start: /{regex_to_lark(text)}/\n"
-
-
-_COMPILERS = {"grammar": _from_gbnf, "json_schema": _from_json_schema, "regex": _from_regex}
-
-
-class GrammarConstraint:
-    """A state of llguidance's matcher. Running into its limits ends the text like a dead end."""
-
-    def __init__(self, matcher: LLMatcher, n_vocab: int, eog: frozenset[int]) -> None:
-        self._matcher = matcher
-        self._n_vocab = n_vocab
-        self._eog = eog
-
-    @property
-    def finished(self) -> bool:
-        return self._matcher.is_stopped()
-
-    def mask(self, logits: NDArray[np.float32]) -> bool:
-        if self._matcher.is_error():
-            return False
-        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
-        if self._matcher.is_error():
-            return False
-        allowed = np.unpackbits(bits, count=self._n_vocab, bitorder="little")
-        logits[allowed == 0] = _NEGATIVE_INFINITY
-        return bool(logits.max() > _NEGATIVE_INFINITY)
-
-    def allows(self, token: int) -> bool:
-        if token in self._eog:
-            return self._matcher.is_accepting()
-        return 0 <= token < self._n_vocab and self._matcher.validate_tokens([token]) == 1
-
-    def accept(self, token: int) -> None:
-        if not self.allows(token):
-            raise ValueError(f"token {token} breaks the grammar")
-        if token not in self._eog:
-            self._matcher.consume_token(token)
-
-    def fork(self) -> GrammarConstraint:
-        return GrammarConstraint(self._matcher.deep_copy(), self._n_vocab, self._eog)
-
-
-class _Vocabulary:
-    """A vocabulary as llguidance wants it. Without forcing it never tokenizes."""
-
-    bos_token_id = None
-
-    def __init__(self, model: ConstraintModel) -> None:
-        pieces = model.pieces.bytes
-        special = model.special_pieces
-        # A control token writes nothing; an empty piece of text could never be chosen.
-        self.tokens = [piece or _SPECIAL + special[i] for i, piece in enumerate(pieces)]
-        self.special_token_ids = [i for i, piece in enumerate(pieces) if not piece]
-        self.ends = sorted(model.eog) or [len(self.tokens)]
-        if not model.eog:
-            self.tokens.append(_SPECIAL + b"<end>")
-            self.special_token_ids.append(self.ends[0])
-        self.eos_token_id = self.ends[0]
-
-    def __call__(self, text: bytes) -> list[int]:
-        return []
-
-
-_tokenizers: WeakKeyDictionary[ConstraintModel, LLTokenizer] = WeakKeyDictionary()
-
-
-def _tokenizer(model: ConstraintModel) -> LLTokenizer:
-    """The vocabulary as a trie; built once per model."""
-    if model not in _tokenizers:
-        vocabulary = _Vocabulary(model)
-        wrapper = TokenizerWrapper(vocabulary)
-        _tokenizers[model] = LLTokenizer(wrapper, len(vocabulary.tokens), vocabulary.ends)
-    return _tokenizers[model]
+    return compile_grammar(name, getattr(sampling, name), model)
 
 
 class PieceIndex:
@@ -196,8 +85,9 @@ class PieceIndex:
 
     def __init__(self, pieces: Sequence[bytes]) -> None:
         self.pieces = pieces
-        self._order = np.array(sorted(range(len(pieces)), key=pieces.__getitem__), dtype=np.int64)
-        self._sorted = [pieces[i] for i in self._order]
+        order = sorted(range(len(pieces)), key=pieces.__getitem__)
+        self._order = np.array(order, dtype=np.int64)
+        self._sorted = [pieces[i] for i in order]
 
     def beginning_with(self, prefix: bytes) -> NDArray[np.int64]:
         """Ids of the tokens whose bytes begin with ``prefix``."""

@@ -1,14 +1,15 @@
 """GBNF, llama.cpp's grammar notation, to the Lark notation of llguidance.
 
-Every character becomes a terminal of its own. llguidance's lexer takes the longest match, GBNF's grammars
-know no lexer; with terminals of one character the two accept the same texts. Knows no model and no tokens
-beyond the ids that a grammar writes out.
+GBNF knows no lexer, llguidance's takes the longest match. The two accept the same texts when every character
+is a terminal of its own, or when the whole grammar is a single one. Knows no model and no tokens beyond the
+ids that a grammar writes out.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from graphlib import CycleError, TopologicalSorter
 from typing import NoReturn
 
 from .types import InvalidRequest
@@ -23,20 +24,41 @@ _NAME = re.compile(r"[A-Za-z0-9-]+")
 _REPEAT = re.compile(r"\{\s*(\d+)\s*(,?)\s*(\d*)\s*\}")
 _TOKEN = re.compile(r"<(?:\[(\d+)\]|([^>]*))>")
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([trn\\\"\[\]-]))")
+_REFERENCE = re.compile(r"\{\{([A-Za-z0-9-]+)\}\}")  # as the parser writes it, until rules are numbered
 _LETTERS = {"t": "\t", "r": "\r", "n": "\n"}
 _ANY = "/(?s:.)/"
 _SURROGATES = (0xD800, 0xDFFF)
 _LAST = 0x10FFFF
 
 
-def to_lark(grammar: str, token_id: Callable[[str], int | None]) -> str:
-    """The grammar in Lark notation; ``token_id`` finds the token that a ``<text>`` element means.
+def to_lark(grammar: str, token_id: Callable[[str], int | None]) -> list[str]:
+    """The grammar in Lark notation, the faster form first; ``token_id`` finds the token of a ``<text>``.
 
-    Raises InvalidRequest that names the line.
+    A grammar without recursion is one regular expression, and so one single terminal; llguidance may find it
+    too large, and then takes the second form. Raises InvalidRequest that names the line.
     """
     if len(grammar) > MAX_SIZE:
         raise InvalidRequest("grammar", f"it has {len(grammar)} characters, {MAX_SIZE} are possible")
-    return _Parser(grammar, token_id).lark()
+    parser = _Parser(grammar, token_id)
+    parser.parse()
+    forms = [_lark(parser.rules, "r")]
+    if not parser.has_tokens and not _recursive(parser.references):
+        forms.insert(0, _lark(parser.rules, "R"))  # capital names are terminals
+    return forms
+
+
+def _recursive(references: dict[str, set[str]]) -> bool:
+    try:
+        TopologicalSorter(references).prepare()
+    except CycleError:
+        return True
+    return False
+
+
+def _lark(rules: dict[str, str], letter: str) -> str:
+    numbers = {name: f"{letter}{i}" for i, name in enumerate(rules)}
+    text = "\n".join(f"{numbers[name]}: {body}" for name, body in rules.items())
+    return f"start: {numbers['root']}\n{_REFERENCE.sub(lambda match: numbers[match[1]], text)}\n"
 
 
 class _Parser:
@@ -47,22 +69,21 @@ class _Parser:
         self.token_id = token_id
         self.at = 0
         self.depth = 0
+        self.name = ""  # of the rule at hand
         self.rules: dict[str, str] = {}
-        self.used: dict[str, int] = {}  # name → where it first occurs
+        self.references: dict[str, set[str]] = {}
+        self.first_use: dict[str, int] = {}
+        self.has_tokens = False
 
-    def lark(self) -> str:
+    def parse(self) -> None:
         self.space(lines=True)
         while self.at < len(self.text):
             self.rule()
-        for name, at in self.used.items():
+        for name, at in self.first_use.items():
             if name not in self.rules:
                 self.fail(f"rule {name!r} is not defined", at)
         if "root" not in self.rules:
             raise InvalidRequest("grammar", "there is no rule 'root' to begin with")
-        numbers = {name: f"r{i}" for i, name in enumerate(self.rules)}
-        lines = [f"{numbers[name]}: {body}" for name, body in self.rules.items()]
-        named = re.sub(r"\{\{([A-Za-z0-9-]+)\}\}", lambda m: numbers[m[1]], "\n".join(lines))
-        return f"start: {numbers['root']}\n{named}\n"
 
     def fail(self, problem: str, at: int | None = None) -> NoReturn:
         line = self.text.count("\n", 0, self.at if at is None else at) + 1
@@ -87,6 +108,8 @@ class _Parser:
         if not self.take("::="):
             self.fail(f"'::=' is expected after {name[0]!r}")
         self.space(lines=True)
+        self.name = name[0]
+        self.references[name[0]] = set()
         self.rules[name[0]] = self.alternatives(nested=False)
         if self.at < len(self.text) and self.text[self.at] not in "\r\n":
             self.fail(f"{self.text[self.at]!r} has no meaning here")
@@ -150,7 +173,8 @@ class _Parser:
         name = _NAME.match(self.text, self.at)
         if name is None:
             return None
-        self.used.setdefault(name[0], self.at)
+        self.first_use.setdefault(name[0], self.at)
+        self.references[self.name].add(name[0])
         self.at = name.end()
         return f"{{{{{name[0]}}}}}"  # numbered once all rules are known
 
@@ -198,6 +222,7 @@ class _Parser:
         if found is None:
             self.fail(f"{match[0]} is not one token of this model")
         self.at = match.end()
+        self.has_tokens = True
         return f"<[{found}]>"
 
     def char(self) -> int:

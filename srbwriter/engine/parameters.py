@@ -302,9 +302,15 @@ def validate(sampling: Sampling) -> None:
         raise InvalidRequest("dry_sequence_breakers", f"at most {_MAX_BREAKERS} are possible")
     if sampling.samplers is not None and len(sampling.samplers) > _MAX_ORDER:
         raise InvalidRequest("samplers", f"at most {_MAX_ORDER} are possible")
+    notation(sampling)
+
+
+def notation(sampling: Sampling) -> str | None:
+    """The field that holds a constraint; raises InvalidRequest when more than one does."""
     given = [name for name in ("grammar", "json_schema", "regex") if getattr(sampling, name) is not None]
     if len(given) > 1:
         raise InvalidRequest(given[1], f"only one constraint is possible, and {given[0]} is given")
+    return given[0] if given else None
 
 
 SAMPLERS: Mapping[str, tuple[str, ...]] = {

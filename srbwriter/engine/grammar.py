@@ -1,0 +1,133 @@
+"""Grammars, JSON schemas and regular expressions as constraints.
+
+All three notations run on llguidance and not on llama.cpp's grammars, which end the process when a token does
+not fit, write their errors to the terminal and have no limit on their work. At a vocabulary of 128k tokens a
+mask costs 0.1 ms, or 5 ms for a recursive GBNF grammar (as in llama.cpp), and a check of one token 10 µs.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper, regex_to_lark
+from numpy.typing import NDArray
+
+from .constraints import ConstraintModel
+from .gbnf import to_lark
+from .types import InvalidRequest
+
+MAX_SIZE = 262144  # characters of a JSON schema or regular expression
+
+# Without this, llguidance would only allow the usual tokenization of text that is certain. The model chooses.
+_HEADER = '%llguidance {"no_forcing": true}\n'
+_WHITESPACE = r"[\x20\x0A\x0D\x09]{1,20}"  # a bound, or a doubtful model pads its JSON for ever
+_NEGATIVE_INFINITY = np.float32(-np.inf)
+_SPECIAL = b"\xff"  # llguidance's mark of tokens that are not text
+
+
+def compile_grammar(name: str, text: str, model: ConstraintModel) -> GrammarConstraint:
+    """``text`` in the notation that the field ``name`` of Sampling holds. Raises InvalidRequest."""
+    if len(text) > MAX_SIZE:
+        raise InvalidRequest(name, f"it has {len(text)} characters, {MAX_SIZE} are possible")
+    limits = LLParserLimits(verbose_errors=False)
+    error = ""
+    for form in _COMPILERS[name](text, model):
+        matcher = LLMatcher(_tokenizer(model), _HEADER + form, log_level=0, limits=limits)
+        if not matcher.is_error():
+            return GrammarConstraint(matcher, model.n_vocab, model.eog)
+        error = matcher.get_error().strip()
+    raise InvalidRequest(name, error)
+
+
+def _from_gbnf(text: str, model: ConstraintModel) -> list[str]:
+    return to_lark(text, model.token)
+
+
+def _from_json_schema(text: str, _: ConstraintModel) -> list[str]:
+    try:
+        schema: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest("json_schema", f"it is not JSON: {error}") from None
+    if not isinstance(schema, dict):
+        raise InvalidRequest("json_schema", "a schema is a JSON object")
+    return [f"start: %json {json.dumps({'x-guidance': {'whitespace_pattern': _WHITESPACE}} | schema)}\n"]
+
+
+def _from_regex(text: str, _: ConstraintModel) -> list[str]:
+    return [f"start: /{regex_to_lark(text)}/\n" if text else 'start: ""\n']
+
+
+_COMPILERS = {"grammar": _from_gbnf, "json_schema": _from_json_schema, "regex": _from_regex}
+
+
+class GrammarConstraint:
+    """A state of llguidance's matcher. Running into its limits ends the text like a dead end."""
+
+    def __init__(self, matcher: LLMatcher, n_vocab: int, eog: frozenset[int]) -> None:
+        self._matcher = matcher
+        self._n_vocab = n_vocab
+        self._eog = eog
+
+    @property
+    def finished(self) -> bool:
+        return self._matcher.is_stopped()
+
+    def mask(self, logits: NDArray[np.float32]) -> bool:
+        if self._matcher.is_error():
+            return False
+        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        if self._matcher.is_error():
+            return False
+        allowed = np.unpackbits(bits, count=self._n_vocab, bitorder="little")
+        logits[allowed == 0] = _NEGATIVE_INFINITY
+        return bool(logits.max() > _NEGATIVE_INFINITY)
+
+    def allows(self, token: int) -> bool:
+        if token in self._eog:
+            return self._matcher.is_accepting()
+        return 0 <= token < self._n_vocab and self._matcher.validate_tokens([token]) == 1
+
+    def accept(self, token: int) -> None:
+        if not self.allows(token):
+            raise ValueError(f"token {token} breaks the grammar")
+        if token not in self._eog:
+            self._matcher.consume_token(token)
+
+    def fork(self) -> GrammarConstraint:
+        return GrammarConstraint(self._matcher.deep_copy(), self._n_vocab, self._eog)
+
+
+class _Vocabulary:
+    """A vocabulary as llguidance wants it. Without forcing it never tokenizes."""
+
+    bos_token_id = None
+
+    def __init__(self, model: ConstraintModel) -> None:
+        pieces = model.pieces.bytes
+        special = model.special_pieces
+        # A control token writes nothing; an empty piece of text could never be chosen.
+        self.tokens = [piece or _SPECIAL + special[i] for i, piece in enumerate(pieces)]
+        self.special_token_ids = [i for i, piece in enumerate(pieces) if not piece]
+        self.ends = sorted(model.eog) or [len(self.tokens)]
+        if not model.eog:
+            self.tokens.append(_SPECIAL + b"<end>")
+            self.special_token_ids.append(self.ends[0])
+        self.eos_token_id = self.ends[0]
+
+    def __call__(self, text: bytes) -> list[int]:
+        return []
+
+
+_tokenizers: WeakKeyDictionary[ConstraintModel, LLTokenizer] = WeakKeyDictionary()
+
+
+def _tokenizer(model: ConstraintModel) -> LLTokenizer:
+    """The vocabulary as a trie; built once per model."""
+    if model not in _tokenizers:
+        vocabulary = _Vocabulary(model)
+        wrapper = TokenizerWrapper(vocabulary)
+        _tokenizers[model] = LLTokenizer(wrapper, len(vocabulary.tokens), vocabulary.ends)
+    return _tokenizers[model]
