@@ -81,7 +81,7 @@ def model_path(settings: Settings) -> Path:
         from srbwriter.demo import bundled_model
 
         return bundled_model()
-    shelved = paths.models_dir() / named
+    shelved = paths.models_dir() / named.name
     return named if named.exists() or not shelved.exists() else shelved
 
 

@@ -74,6 +74,9 @@ def test_the_model_is_the_one_named_or_the_bundled_one() -> None:
     shelved.parent.mkdir(parents=True)
     shelved.touch()
     assert launch.model_path(named) == shelved
+    paths.config_dir().mkdir(parents=True)
+    paths.config_file().write_text('[model]\npath = "novelist.gguf"\n', "utf-8")
+    assert launch.model_path(settings()) == shelved
 
 
 def test_more_branches_than_may_live_is_refused_only_if_asked_for() -> None:

@@ -82,7 +82,7 @@ class Key(Generic[T_co]):
 
 
 def _written(bound: float | None) -> str:
-    if bound is None:
+    if bound is None or bound >= 2**31 - 1:  # nobody needs to know what fits 32 bits
         return ""
     return str(int(bound)) if bound == int(bound) else str(bound)
 

@@ -1,0 +1,110 @@
+"""``srbwriter --serve``: settings reach the server, and the real program answers until it is told to end."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from srbwriter.cli import serve
+from srbwriter.cli.table import every_key
+from srbwriter.config import Key, Settings, keys, load
+from srbwriter.engine.types import Sampling
+from srbwriter.server import ServerSettings
+
+
+def settings(flags: dict[str, Any]) -> Settings:
+    return load(every_key(), flags, {})
+
+
+def test_without_settings_the_servers_own_defaults_hold() -> None:
+    assert serve.server_settings(settings({})) == ServerSettings()
+
+
+@pytest.mark.parametrize("row", serve.OPTIONS, ids=lambda row: row.name)
+def test_every_row_reaches_the_server(row: Key[Any], tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("secret\n")
+    value = next(value for value in (True, False, 7, str(file), ["a"], "json") if _takes(row, value))
+    before, after = ServerSettings(), serve.server_settings(settings({row.name: row.read_toml(value)}))
+    changed = [f.name for f in fields(after) if getattr(after, f.name) != getattr(before, f.name)]
+    assert len(changed) == 1
+
+
+def _takes(row: Key[Any], value: object) -> bool:
+    try:
+        return row.read_toml(value) != row.default
+    except ValueError:
+        return False
+
+
+def test_what_is_asked_of_the_model_reaches_the_server() -> None:
+    said = {keys.N.name: 3, keys.MAX_N.name: 5, keys.MAX_TOKENS.name: 7, "sampling.temperature": 0.25}
+    assert serve.server_settings(settings(said)) == ServerSettings(
+        n=3, max_n=5, n_predict=7, sampling=Sampling(temperature=0.25)
+    )
+
+
+def test_keys_from_a_file_join_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("b\n\nc\n")
+    said = settings({serve.API_KEYS.name: ("a",), serve.API_KEY_FILE.name: file})
+    assert serve.server_settings(said).api_keys == ("a", "b", "c")
+
+
+def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
+    """The real program, and its first line on standard error."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "srbwriter", "--serve", "--gpu-layers", "0", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    return process, process.stderr.readline()
+
+
+def ended(process: subprocess.Popen[str]) -> int:
+    assert process.stderr is not None
+    with process.stderr:
+        assert "Traceback" not in process.stderr.read()
+    return process.wait(60)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_serves_until_a_signal(number: signal.Signals) -> None:
+    process, line = start("--port", "0", "--ctx-size", "512")
+    try:
+        url = line.removeprefix("srbwriter: listening on ").strip()
+        with httpx.Client(base_url=url, timeout=60) as client:
+            while client.get("/health").status_code == 503:
+                pass
+            answer = client.post("/v1/completions", json={"model": "any", "prompt": "Once", "max_tokens": 4})
+            assert answer.status_code == 200 and answer.json()["choices"][0]["text"]
+    finally:
+        process.send_signal(number)
+        code = ended(process)
+    assert code == 0
+
+
+def test_a_port_that_is_taken_is_said_in_words() -> None:
+    first, line = start("--port", "0", "--ctx-size", "512")
+    try:
+        port = line.strip().rpartition(":")[2]
+        second, complaint = start("--port", port)
+        assert complaint.startswith(f"srbwriter: cannot listen on 127.0.0.1:{port}")
+        assert ended(second) == 1
+    finally:
+        first.terminate()
+        ended(first)
+
+
+def test_other_machines_need_a_key() -> None:
+    process, complaint = start("--host", "0.0.0.0", "--port", "0")
+    assert "--api-key" in complaint and ended(process) == 1

@@ -1,0 +1,57 @@
+"""The pages say what the program does."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from srbwriter.cli.commands import COMMANDS
+from srbwriter.cli.exits import Exit
+from srbwriter.cli.table import every_key
+from srbwriter.config import load
+from tools import reference
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+CLI = (ROOT / "docs" / "cli.md").read_text("utf-8")
+
+
+def test_the_page_of_settings_is_made_from_the_table() -> None:
+    fresh = reference.page(every_key())
+    assert reference.PAGE.read_text("utf-8") == fresh, "run: python -m tools.reference"
+    assert all(key.env in fresh and f"`{key.name.partition('.')[2]}`" in fresh for key in every_key())
+
+
+def test_the_example_settings_are_taken(tmp_path: Path) -> None:
+    pages = [README, *(page.read_text("utf-8") for page in sorted((ROOT / "docs").glob("*.md")))]
+    examples = [found for page in pages for found in re.findall(r"```toml\n(.*?)```", page, re.S)]
+    assert examples
+    for number, example in enumerate(examples):
+        assert tomllib.loads(example)
+        file = tmp_path / f"{number}.toml"
+        file.write_text(example, "utf-8")
+        load(every_key(), {}, {}, file)
+
+
+def test_the_library_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.S)
+    exec(example, {})
+    assert len([line for line in capsys.readouterr().out.splitlines() if line.strip()]) >= 4
+
+
+@pytest.mark.parametrize("page", [README, CLI], ids=["README", "cli"])
+def test_exit_codes_are_documented(page: str) -> None:
+    assert all(f"| {code.value} | {code.meaning} |" in page for code in Exit)
+
+
+def test_every_command_is_documented() -> None:
+    assert all(f"## `srbwriter {name}`" in CLI for name in COMMANDS)
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
