@@ -20,7 +20,7 @@ def left(session: Session) -> tuple[str, ...]:
         return (f"loading the model {bar(share)} {share:4.0%}",)
     if session.engine_state == "FAILED":
         return (f"no model: {session.engine_error}",)
-    parts = [session.model_name]
+    parts = [session.model.name if session.model is not None else "no model"]
     stats = session.engine_stats()
     if stats.total_cells:
         parts.append(f"context {stats.used_cells}/{stats.total_cells}")

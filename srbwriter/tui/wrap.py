@@ -11,7 +11,12 @@ from typing import NamedTuple
 
 from rich.cells import cell_len
 
-_PIECE = re.compile(r"\n|[^\S\n]+|\S+")
+# Scripts written without spaces, and emoji: a line may end before and after each character.
+_WIDE = (
+    "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
+    "\U0001f000-\U0001faff"
+)
+_PIECE = re.compile(rf"\n|[^\S\n]+|[{_WIDE}]|[^\s{_WIDE}]+")
 
 
 class Line(NamedTuple):
@@ -90,11 +95,10 @@ class Wrapper:
             if word.isspace():  # hangs over the edge rather than opening the next line
                 used += width
                 continue
-            fits_a_line = width <= self._width and width == len(word)
-            if used and (used + width > self._width) and (fits_a_line or used >= self._width):
+            if used and used + width > self._width:
                 self.lines.append(Line(start, at))
                 start, used = at, 0
-            if used + width <= self._width:
+            if width <= self._width:
                 used += width
                 continue
             for offset, character in enumerate(word, at):

@@ -65,7 +65,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def open_bench(monkeypatch: pytest.MonkeyPatch) -> OpenBench:
+def open_bench(tmp_path: Path) -> OpenBench:
     """``async with open_bench(text=…, n=…, size=…) as bench``."""
 
     @asynccontextmanager
@@ -73,11 +73,13 @@ def open_bench(monkeypatch: pytest.MonkeyPatch) -> OpenBench:
         text: str = "It rained.", n: int = 4, size: tuple[int, int] = (120, 40), ready: bool = True,
         settings: dict[str, object] | None = None,
     ) -> AsyncIterator[Bench]:
-        session = FakeSession(text, n, ready)
+        session = FakeSession(tmp_path, text, n, ready)
         found = {name: Setting(value, "flag") for name, value in (settings or {}).items()}
         app = Workbench(session, Settings(Table(keys.KEYS), found))  # type: ignore[arg-type]
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
             yield Bench(app, pilot, session)
+        if not session.closed:
+            session.close()
 
     return opened

@@ -1,286 +1,183 @@
-"""A Session without a model: real Generation and Branch objects, driven by hand or by a thread."""
+"""A Session without a model: the real story on the disk, and branches that are driven by hand."""
 
 from __future__ import annotations
 
-import itertools
-import random
-import threading
-import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from srbwriter.engine.generation import Branch, Buffer, Command, Generation
-from srbwriter.engine.types import (
-    Added,
-    BranchState,
-    Cut,
-    Done,
-    EngineStats,
-    Event,
-    Finished,
-    FinishReason,
-    PromptProgress,
-    Request,
-    Sampling,
-    StateChanged,
-    Stop,
-    Text,
+from fake_engine import FakeEngine
+
+from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.types import EngineStats, ModelInfo, Request, Sampling, Stop
+from srbwriter.story import ROOT, NodeId, Story
+
+MODEL = ModelInfo(
+    path="/models/storyteller.gguf", name="storyteller", description="llama 15M", architecture="llama",
+    n_params=15_000_000, size=30_000_000, n_vocab=8192, n_ctx_train=4096, n_ctx=4096, n_embd=288,
+    vocab="v", chat_template=None, metadata={},
 )
-
-WORDS = (
-    "the lamp over the harbour had gone out again and nobody would say who had seen it last because "
-    "every window in the row was dark , and the tide came in as quietly as a thief . “ Leave it , ” "
-    "said Mara . She counted the boats twice . \n\n One was missing ."
-).split(" ")
-
-
-class FakeEngine:
-    """Writes words instead of thinking. ``step`` gives each live branch one token."""
-
-    def __init__(self) -> None:
-        self.generations: list[Generation] = []
-        self.lock = threading.RLock()
-        self._numbers = itertools.count(1)
-        self._random: dict[tuple[int, int], random.Random] = {}
-        self.decoded = 0
-
-    def submit(self, request: Request) -> Generation:
-        with self.lock:
-            generation = Generation(next(self._numbers), request, self.post)
-            generation.prompt_ids = tuple(range(max(1, len(str(request.prompt)) // 4)))
-            generation.prompt_done = len(generation.prompt_ids)
-            self.generations.append(generation)
-            for _ in range(request.n):
-                self._add(generation)
-            return generation
-
-    def _add(self, generation: Generation, sampling: Sampling | None = None) -> Branch:
-        index = len(generation.branches)
-        request = generation.request
-        chosen = request.sampling[index] if isinstance(request.sampling, tuple) else request.sampling
-        stop = request.stop[index] if isinstance(request.stop, tuple) else request.stop
-        branch = Branch(generation, index, sampling or chosen, stop, 1000 * generation.number + index)
-        generation.branches.append(branch)
-        branch.state = BranchState.WRITING
-        self._random[generation.number, index] = random.Random(branch.seed)
-        return branch
-
-    def post(self, command: Command) -> None:
-        with self.lock:
-            events = getattr(self, f"_do_{command.verb}")(command)
-            if all(not branch.live for branch in command.generation.branches):
-                events.append(Done(0, 0, 0))
-            command.generation.publish(events)
-
-    def step(self, tokens: int = 1) -> None:
-        with self.lock:
-            for _ in range(tokens):
-                for generation in self.generations:
-                    generation.publish(self._step(generation))
-
-    def _step(self, generation: Generation) -> list[Event]:
-        events: list[Event] = []
-        for branch in generation.branches:
-            if branch.state is not BranchState.WRITING:
-                continue
-            word = self._random[generation.number, branch.index].choice(WORDS)
-            text = word if word in ",.\n\n" else f" {word}"
-            events += self._write(branch, text)
-            limit = branch.stop_rule.max_tokens
-            if limit is not None and len(branch.buffer.ids) >= limit:
-                events += self._end(branch, FinishReason.LENGTH)
-        if events and not any(branch.live for branch in generation.branches):
-            events.append(Done(0, 0, 0))
-        return events
-
-    def _write(self, branch: Branch, text: str) -> list[Event]:
-        now = time.monotonic()
-        branch.started_at = branch.started_at or now
-        branch.changed_at = now
-        branch.buffer.ids.append(len(branch.buffer.ids))
-        branch.buffer.pieces.append(text)
-        self.decoded += 1
-        return [Text(branch.index, text, (0,))]
-
-    def _end(self, branch: Branch, reason: FinishReason) -> list[Event]:
-        branch.state, branch.finish_reason = BranchState.DONE, reason
-        return [Finished(branch.index, reason, len(branch.buffer.ids))]
-
-    def _cut(self, branch: Branch, text: str, tokens: int) -> list[Event]:
-        branch.buffer = Buffer(branch.buffer.revision + 1, [text] if text else [], branch.buffer.ids[:tokens])
-        branch.state, branch.finish_reason = BranchState.WRITING, None
-        return [Cut(branch.index, len(text), tokens), StateChanged(branch.index, branch.state)]
-
-    def _branch(self, command: Command) -> Branch:
-        return command.generation.branches[command.branch]
-
-    def _do_stop(self, command: Command) -> list[Event]:
-        branch = self._branch(command)
-        return self._end(branch, FinishReason.STOPPED) if branch.live else []
-
-    def _do_kill(self, command: Command) -> list[Event]:
-        return self._end(self._branch(command), FinishReason.KILLED)
-
-    def _do_cancel(self, command: Command) -> list[Event]:
-        return [
-            event
-            for branch in command.generation.branches if branch.live
-            for event in self._end(branch, FinishReason.STOPPED)
-        ]
-
-    def _do_reroll(self, command: Command) -> list[Event]:
-        branch = self._branch(command)
-        branch.seed += 100_000
-        branch.started_at = 0.0
-        self._random[command.generation.number, branch.index] = random.Random(branch.seed)
-        return self._cut(branch, "", 0)
-
-    def _do_extend(self, command: Command) -> list[Event]:
-        branch = self._branch(command)
-        limit = branch.stop_rule.max_tokens
-        branch.stop_rule = replace(branch.stop_rule, max_tokens=None if limit is None else 2 * limit)
-        branch.state, branch.finish_reason = BranchState.WRITING, None
-        return [StateChanged(branch.index, branch.state)]
-
-    def _do_pause(self, command: Command) -> list[Event]:
-        branch = self._branch(command)
-        branch.state = BranchState.PAUSED
-        return [StateChanged(branch.index, branch.state)]
-
-    def _do_resume(self, command: Command) -> list[Event]:
-        branch = self._branch(command)
-        branch.state = BranchState.WRITING
-        return [StateChanged(branch.index, branch.state)]
-
-    def _do_rewind(self, command: Command) -> list[Event]:
-        branch = self._branch(command)
-        kept = branch.text.rstrip(" .")
-        kept = kept[: kept.rfind(".") + 1]
-        return self._cut(branch, kept, len(kept) // 4)
-
-    def _do_append(self, command: Command) -> list[Event]:
-        branch = self._branch(command)
-        branch.state = BranchState.WRITING
-        return self._write(branch, command.args[0])
-
-    def _do_set_sampling(self, command: Command) -> list[Event]:
-        self._branch(command).sampling = command.args[0]
-        return []
-
-    def _do_set_stop(self, command: Command) -> list[Event]:
-        self._branch(command).stop_rule = command.args[0]
-        return []
-
-    def _do_add_branch(self, command: Command) -> list[Event]:
-        n, sampling, _ = command.args
-        return [Added(self._add(command.generation, sampling).index) for _ in range(n)]
-
-    def progress(self, generation: Generation, done: int, total: int) -> None:
-        generation.prompt_ids = tuple(range(total))
-        generation.prompt_done = done
-        for branch in generation.branches:
-            branch.state = BranchState.PROMPT
-        generation.publish([PromptProgress(done, total, 0)])
-
-
-@dataclass
-class Node:
-    id: str
-    parent: str | None
-    text: str
 
 
 @dataclass
 class Round:
+    """The branches of one request, and the nodes that keep them."""
+
+    parent: NodeId
     generation: Generation | None = None
-    node: str = ""
+    nodes: list[NodeId] = field(default_factory=list)
+    seen: list[tuple[int, int]] = field(default_factory=list)
     locked: set[int] = field(default_factory=set)
+    over: bool = False
 
     @property
     def branches(self) -> list[Branch]:
         return self.generation.branches if self.generation else []
 
+    def node_of(self, index: int) -> NodeId:
+        return self.nodes[index]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One source of the context."""
+
+    source: str
+    text: str
+    tokens: int
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Context:
+    parts: list[Part]
+    used: int
+    total: int
+
 
 class FakeSession:
-    """The session's verbs over a tree in memory."""
+    """The session's verbs over a real story."""
 
-    def __init__(self, text: str = "", n: int = 4, ready: bool = True) -> None:
+    def __init__(self, folder: Path, text: str = "", n: int = 4, ready: bool = True) -> None:
         self.engine = FakeEngine()
         self.engine_state = "READY" if ready else "LOADING"
         self.load_progress = 1.0 if ready else 0.3
         self.engine_error: Exception | None = None
-        self.model_name = "storyteller"
+        self.model: ModelInfo | None = MODEL if ready else None
         self.n = n
         self.sampling = Sampling()
         self.stop = Stop(max_tokens=64)
+        self.ladder: tuple[str, float, float] | None = None
         self.save_state = "saved"
-        self.nodes: dict[str, Node] = {"root": Node("root", None, text)}
-        self.node = "root"
+        self.words_today = 0
+        file = folder / "story.srbw"
+        self.story = Story.open(file) if file.exists() else Story.create(file, "Rain")
+        if text:
+            self.story.append(text)
+            self.story.end_typing()
         self.round: Round | None = None
-        self.done: list[str] = []
-        self.undone: list[str] = []
         self.closed = False
 
-    @classmethod
-    def open(cls, settings: object, story: Path | None = None) -> FakeSession:
-        return cls("")
+    # ---- the story
 
-    def path(self, node: str | None = None) -> list[Node]:
-        found: list[Node] = []
-        at = node or self.node
-        while at is not None:
-            found.append(self.nodes[at])
-            at = self.nodes[at].parent
-        return found[::-1]
+    @property
+    def node(self) -> NodeId:
+        return self.story.current
 
-    def text(self) -> str:
-        return "".join(node.text for node in self.path())
+    @property
+    def title(self) -> str:
+        return self.story.title
 
     @property
     def words(self) -> int:
-        return len(self.text().split())
+        return self.story.words(self.node)
 
-    def engine_stats(self) -> EngineStats:
-        return EngineStats(used_cells=len(self.text()) // 4, total_cells=8192)
-
-    def _child(self, parent: str, text: str) -> str:
-        node = Node(f"n{len(self.nodes)}", parent, text)
-        self.nodes[node.id] = node
-        return node.id
-
-    def _go(self, node: str) -> None:
-        self.done.append(self.node)
-        self.undone.clear()
-        self.node = node
+    def text(self) -> str:
+        return self.story.text(self.node)
 
     def set_text(self, text: str) -> None:
-        if text == self.text():
+        old = self.text()
+        if text == old:
             return
-        above = "".join(node.text for node in self.path()[:-1])
-        if text.startswith(self.text()):
-            self._go(self._child(self.node, text[len(self.text()) :]))
-        else:
-            parent = self.nodes[self.node].parent
-            kept = above if parent and text.startswith(above) else ""
-            self._go(self._child(parent if kept else "root", text[len(kept) :]))
-            if not kept:
-                self.nodes[self.node].parent = None
+        if text.startswith(old):
+            self.story.append(text[len(old) :])
+            return
+        above = 0
+        for node in self.story.path(self.node)[1:]:
+            part = self.story.node(node).text
+            if text[above : above + len(part)] != part or node == self.node:
+                self.story.visit(self.story.edit(node, text[above:]))
+                return
+            above += len(part)
+
+    def undo(self) -> None:
+        self.story.undo()
+
+    def redo(self) -> None:
+        self.story.redo()
+
+    def revisit(self, node: NodeId) -> None:
+        self.story.visit(node)
+
+    def context(self) -> Context:
+        settings = self.story.settings(self.node)
+        parts = [("memory", settings.memory or ""), ("story", self.text()), ("note", settings.author_note or "")]
+        found = [Part(source, text, len(text) // 4, True) for source, text in parts if text]
+        return Context(found, sum(part.tokens for part in found), 4096)
+
+    # ---- the engine
+
+    def engine_stats(self) -> EngineStats:
+        return EngineStats(used_cells=len(self.text()) // 4, total_cells=4096)
+
+    def load_model(self, path: Path) -> None:
+        self.engine_state, self.load_progress, self.model = "LOADING", 0.0, None
+        self.loading = path
+
+    def finish_loading(self) -> None:
+        self.engine_state, self.load_progress, self.model = "READY", 1.0, MODEL
+        if self.round is not None and self.round.generation is None:
+            self._submit()
+
+    def fail_loading(self, error: Exception) -> None:
+        self.engine_state, self.engine_error = "FAILED", error
 
     def generate(self, n: int | None = None) -> Round:
-        self.round = Round(None, self.node)
+        self.sync()
+        self.round = Round(self.node)
         if self.engine_state == "READY":
             self._submit(n)
         return self.round
 
     def _submit(self, n: int | None = None) -> None:
         assert self.round is not None
-        request = Request(self.text(), n=n or self.n, sampling=self.sampling, stop=self.stop)
+        n = n or self.n
+        samplings = [self.sampling] * n
+        if self.ladder is not None:
+            name, low, high = self.ladder
+            samplings = [
+                replace(self.sampling, **{name: low + (high - low) * i / max(1, n - 1)}) for i in range(n)
+            ]
+        request = Request(self.text(), n=n, sampling=tuple(samplings), stop=self.stop)
         self.round.generation = self.engine.submit(request)
+        self.sync()
 
-    def finish_loading(self) -> None:
-        self.engine_state, self.load_progress = "READY", 1.0
-        if self.round is not None and self.round.generation is None:
-            self._submit()
+    def sync(self) -> None:
+        """What the branches have published goes into the story."""
+        current = self.round
+        if current is None or current.over:
+            return
+        fresh = len(current.branches) - len(current.nodes)
+        if fresh:
+            current.nodes += self.story.begin_branches(current.parent, fresh)
+            current.seen += [(branch.buffer.revision, 0) for branch in current.branches[-fresh:]]
+        for i, branch in enumerate(current.branches):
+            revision, length = current.seen[i]
+            if branch.buffer.revision != revision:
+                current.nodes[i] = self.story.replace_stream(current.nodes[i])
+                length = 0
+            self.story.stream(current.nodes[i], branch.text[length:])
+            current.seen[i] = (branch.buffer.revision, len(branch.text))
+        self.story.flush()
 
     def _b(self, i: int) -> Branch:
         assert self.round is not None
@@ -293,6 +190,7 @@ class FakeSession:
         self._b(i).kill()
 
     def reroll(self, i: int) -> None:
+        self.sync()
         self._b(i).reroll()
 
     def extend(self, i: int) -> None:
@@ -305,6 +203,7 @@ class FakeSession:
         self._b(i).resume()
 
     def rewind(self, i: int, sentences: int = 1) -> None:
+        self.sync()
         self._b(i).rewind(sentences=sentences)
 
     def append(self, i: int, text: str) -> None:
@@ -327,28 +226,30 @@ class FakeSession:
         assert self.round is not None
         for branch in self.round.branches:
             if branch.index not in self.round.locked:
-                branch.reroll()
+                self.reroll(branch.index)
 
     def add_branches(self, k: int) -> None:
         assert self.round is not None and self.round.generation is not None
         self.round.generation.add_branch(k)
 
-    def pick(self, i: int, upto: int | None = None) -> str:
+    def pick(self, i: int, upto: int | None = None, text: str | None = None) -> NodeId:
         assert self.round is not None
-        text = self._b(i).text[:upto]
         self.stop_all()
-        self._go(self._child(self.round.node, text))
-        return self.node
-
-    def undo(self) -> None:
-        if self.done:
-            self.undone.append(self.node)
-            self.node = self.done.pop()
-
-    def redo(self) -> None:
-        if self.undone:
-            self.done.append(self.node)
-            self.node = self.undone.pop()
+        self.sync()
+        for node in self.round.nodes:
+            if not self.round.over:
+                self.story.finish(node, "stopped")
+        self.round.over = True
+        node = self.story.pick(self.round.node_of(i), upto)
+        if text is not None:
+            node = self.story.edit(node, text)
+            self.story.visit(node)
+        return node
 
     def close(self) -> None:
+        self.sync()
+        self.story.close()
         self.closed = True
+
+
+__all__ = ["ROOT", "FakeSession", "Round"]

@@ -1,0 +1,167 @@
+"""The knobs of the sampling panel: every parameter of the engine's own table, read, stepped and written.
+
+Pure functions on the engine's records; knows no screen. Sequences are written as JSON without the outer
+brackets, so that a stop text can hold a newline.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from srbwriter import paths
+from srbwriter.engine.parameters import PARAMETERS, Parameter
+from srbwriter.engine.types import InvalidRequest, Sampling, Stop
+
+KNOBS: tuple[Parameter, ...] = tuple(p for p in PARAMETERS if p.record in ("sampling", "stop"))
+LADDERS: tuple[Parameter, ...] = tuple(
+    p for p in KNOBS if p.record == "sampling" and p.kind in ("int", "float") and p.field != "seed"
+)
+"""Knobs that can be spread across the branches."""
+
+_OFF = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """How branches are written: the records a panel edits together."""
+
+    sampling: Sampling
+    stop: Stop
+
+    def get(self, knob: Parameter) -> Any:
+        return getattr(self.sampling if knob.record == "sampling" else self.stop, knob.field)
+
+    def put(self, knob: Parameter, value: Any) -> Setup:
+        """This setup with one knob turned. Raises InvalidRequest."""
+        knob.check(value)
+        if knob.record == "sampling":
+            return Setup(replace(self.sampling, **{knob.field: value}), self.stop)
+        return Setup(self.sampling, replace(self.stop, **{knob.field: value}))
+
+
+def shown(knob: Parameter, value: Any) -> str:
+    """A value as the panel shows it and :func:`parse` reads it."""
+    if value is None:
+        return _OFF
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, (tuple, list)):
+        return json.dumps(value, ensure_ascii=False)[1:-1] or _OFF
+    return str(value)
+
+
+def parse(knob: Parameter, text: str) -> Any:
+    """The value that ``text`` means. Raises InvalidRequest."""
+    text = text.strip()
+    if text in ("", _OFF):
+        return () if knob.kind in ("texts", "ids", "biases") and not knob.optional else None
+    try:
+        return _parsed(knob, text)
+    except (ValueError, TypeError) as error:
+        raise InvalidRequest(knob.name, f"{text!r} cannot be read") from error
+
+
+def _parsed(knob: Parameter, text: str) -> Any:
+    match knob.kind:
+        case "int":
+            return int(text)
+        case "float":
+            return float(text)
+        case "bool":
+            return {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}[text.lower()]
+        case "texts" | "ids":
+            return tuple(json.loads(f"[{text}]"))
+        case "biases":
+            return tuple((int(token), float(bias)) for token, bias in json.loads(f"[{text}]"))
+        case _:
+            return text
+
+
+def stepped(knob: Parameter, value: Any, steps: int) -> Any:
+    """The value some steps up or down, within the knob's range; choices and switches go round."""
+    if knob.kind == "bool":
+        return not value
+    if knob.choices:
+        choices = [None, *knob.choices] if knob.optional else list(knob.choices)
+        return choices[(choices.index(value) + steps) % len(choices)]
+    if knob.kind not in ("int", "float"):
+        return value
+    base = value if value is not None else (knob.default or 0)
+    turned = knob.clamp(round(base + steps * (knob.step or 1), 6))
+    return int(turned) if knob.kind == "int" else float(turned)
+
+
+def rungs(knob: Parameter, low: float, high: float, n: int) -> list[float]:
+    """``n`` values of ``knob`` from ``low`` to ``high``, evenly spread."""
+    spread = [low + (high - low) * index / max(1, n - 1) for index in range(n)]
+    return [round(value) if knob.kind == "int" else round(value, 4) for value in spread]
+
+
+# ---- presets
+
+
+def own_presets() -> Path:
+    """Where the writer's own presets lie."""
+    return paths.config_dir() / "presets"
+
+
+def presets() -> dict[str, Path]:
+    """Preset files by name; one of the writer's own replaces a shipped one of the same name."""
+    found: dict[str, Path] = {}
+    for folder in (Path(__file__).parent / "presets", own_presets()):
+        found.update({file.stem: file for file in sorted(folder.glob("*.toml"))})
+    return found
+
+
+def read_preset(file: Path, onto: Setup) -> Setup:
+    """The setup that a preset file describes; what it does not name is the default, length stays.
+
+    Raises:
+        InvalidRequest: the file is no TOML or names something that no knob takes; the message names it.
+    """
+    try:
+        values = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(str(file), str(error)) from error
+    setup = Setup(Sampling(seed=onto.sampling.seed), onto.stop)
+    by_name = {knob.name: knob for knob in KNOBS}
+    for name, value in values.items():
+        if name == "about":
+            continue
+        if name not in by_name:
+            raise InvalidRequest(str(file), f"there is no parameter {name}")
+        setup = setup.put(by_name[name], tuple(value) if isinstance(value, list) else value)
+    return setup
+
+
+def write_preset(name: str, setup: Setup) -> Path:
+    """Keep a setup under a name of the writer's: what differs from the defaults, without the seed."""
+    import tomli_w
+
+    values = {
+        knob.name: _plain(setup.get(knob))
+        for knob in KNOBS
+        if knob.record == "sampling" and knob.field != "seed" and setup.get(knob) != knob.default
+    }
+    file = own_presets() / f"{_file_name(name)}.toml"
+    paths.write_atomic(file, tomli_w.dumps({k: v for k, v in values.items() if v is not None}).encode())
+    return file
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, (tuple, list)) else value
+
+
+def _file_name(name: str) -> str:
+    kept = "".join(character if character.isalnum() or character in "-_ " else "-" for character in name)
+    if not kept.strip("- "):
+        raise ValueError("a preset needs a name")
+    return kept.strip()
+
+

@@ -1,0 +1,88 @@
+"""Help: every command with its keys, the ones for what has the focus first. Made from the table of commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from srbwriter.tui.commands import COMMANDS, GROUPS, LEADER, Command
+from srbwriter.tui.widgets.key_line import key_name
+
+if TYPE_CHECKING:
+    from srbwriter.tui.app import Workbench
+
+_INTRO = (
+    "The story is above, its live branches are below. Write {write} to have branches written, and pick one by "
+    "its number: it becomes part of the story and new ones go on from there.\n\nPlain keys act on a branch "
+    "while the branches have the focus ({switch} moves between story and branches). From anywhere else, press "
+    "{leader} first."
+)
+
+
+class Help(ModalScreen[None]):
+    """Any of its own keys, or escape, closes it."""
+
+    DEFAULT_CSS = """
+    Help { align: center middle; background: $background 60%; }
+    Help > Vertical {
+        width: 96; max-width: 98%; height: 92%; background: $surface; border: round $primary; padding: 0 1;
+    }
+    Help Static { height: auto; padding: 0 1; }
+    Help .title { color: $primary; text-style: bold; }
+    Help .foot { color: $text-muted; }
+    """
+
+    def __init__(self, bench: Workbench, on_branch: bool) -> None:
+        super().__init__()
+        self._bench = bench
+        self._on_branch = on_branch
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static("Help", classes="title")
+            with VerticalScroll():
+                yield Static(self._text())
+            yield Static("esc goes back · ctrl+p finds a command by its name", classes="foot")
+
+    def _text(self) -> Content:
+        commands = {command.id: command for command in COMMANDS}
+        intro = _INTRO.format(
+            write=" or ".join(self._keys(commands["generate"])),
+            switch=" or ".join(self._keys(commands["switch"])),
+            leader=key_name(LEADER),
+        )
+        parts: list[Content | tuple[str, str]] = [(intro, "")]
+        groups = list(GROUPS)
+        if not self._on_branch:  # what has the focus comes first
+            groups = sorted(groups, key=lambda group: not any(
+                command.anywhere for command in COMMANDS if command.group == group
+            ))
+        for group in groups:
+            parts.append((f"\n\n{group}\n", "bold $primary"))
+            for command in COMMANDS:
+                if command.group == group:
+                    parts += self._row(command)
+        return Content.assemble(*parts)
+
+    def _row(self, command: Command) -> list[Content | tuple[str, str]]:
+        keys = "  ".join(self._keys(command))
+        return [
+            (f"\n  {keys:<14} ", "bold $text-accent"),
+            (f"{command.title}. ", "bold"),
+            (command.help, "$text-muted"),
+        ]
+
+    def _keys(self, command: Command) -> list[str]:
+        keys = ["1–9"] if command.numbered else [key_name(key) for key in self._bench.keys(command)]
+        return [*keys, *(key_name(key) for key in self._bench.anywhere(command))]
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key in ("escape", "f1", "q"):
+            event.stop()
+            self.dismiss()

@@ -1,0 +1,210 @@
+"""The sampling panel: every knob of the engine, for all branches to come or for one that runs.
+
+A change holds at once. Knows knobs and a setup; what the setup is for, whoever opened the panel knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from srbwriter.engine.parameters import Parameter
+from srbwriter.engine.types import InvalidRequest
+from srbwriter.tui import knobs
+from srbwriter.tui.knobs import KNOBS, Setup
+from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.picker import Choice, Picker
+
+_KEYS = (
+    "← → turn · enter type a value · backspace default · p presets · s keep as preset · "
+    "l ladder across branches · esc done"
+)
+
+
+class Knobs(ModalScreen[None]):
+    """``changed`` is called with every new setup, ``spread`` with a knob and a range for a ladder."""
+
+    DEFAULT_CSS = """
+    Knobs { align: right middle; background: $background 40%; }
+    Knobs > Vertical {
+        width: 76; max-width: 100%; height: 100%; background: $surface; border-left: solid $primary; padding: 1;
+    }
+    Knobs .title { color: $primary; text-style: bold; height: auto; }
+    Knobs OptionList { height: 1fr; border: none; background: $surface; margin: 1 0; }
+    Knobs .about { height: 2; color: $foreground; }
+    Knobs .foot { color: $text-muted; height: auto; }
+    """
+
+    def __init__(
+        self,
+        title: str,
+        setup: Setup,
+        changed: Callable[[Setup], None],
+        spread: Callable[[Parameter, float, float], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self._title, self.setup = title, setup
+        self._changed, self._spread = changed, spread
+        self._rows: list[Parameter | None] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(self._title, classes="title", markup=False)
+            yield OptionList(compact=True)
+            yield Static(classes="about", markup=False)
+            yield Static(_KEYS, classes="foot", markup=False)
+
+    def on_mount(self) -> None:
+        options: list[Option] = []
+        group = ""
+        for knob in KNOBS:
+            if knob.group != group:
+                group = knob.group
+                options.append(Option(Content.styled(f"{group}", "bold $text-muted"), disabled=True))
+                self._rows.append(None)
+            options.append(Option(self._label(knob)))
+            self._rows.append(knob)
+        self._list.add_options(options)
+        self._list.highlighted = self._rows.index(next(k for k in KNOBS if k.field == "temperature"))
+        self._list.focus()
+
+    @property
+    def _list(self) -> OptionList:
+        return self.query_one(OptionList)
+
+    @property
+    def knob(self) -> Parameter | None:
+        """The knob under the cursor."""
+        at = self._list.highlighted
+        return None if at is None else self._rows[at]
+
+    def _label(self, knob: Parameter) -> Content:
+        value = self.setup.get(knob)
+        same = value == knob.default
+        return Content.assemble(
+            (f"{'  ' if same else '* '}{knob.name:<24}", "$text-muted" if same else "bold"),
+            (knobs.shown(knob, value), "" if same else "bold $text-accent"),
+        )
+
+    @on(OptionList.OptionHighlighted)
+    def _highlighted(self) -> None:
+        if (knob := self.knob) is not None:
+            self.query_one(".about", Static).update(f"{knob.help}{_range(knob)}")
+
+    @on(OptionList.OptionSelected)
+    def _type(self) -> None:
+        knob = self.knob
+        if knob is None:
+            return
+
+        def answered(text: str | None) -> None:
+            if text is not None:
+                self._put(knob, text)
+
+        question = f"{knob.name} — {knob.help}{_range(knob)}"
+        self.app.push_screen(Ask(question, knobs.shown(knob, self.setup.get(knob)), select=True), answered)
+
+    def _put(self, knob: Parameter, text: str) -> None:
+        try:
+            self._take(self.setup.put(knob, knobs.parse(knob, text)))
+        except InvalidRequest as error:
+            self.notify(str(error), severity="error", markup=False)
+
+    def _take(self, setup: Setup) -> None:
+        self.setup = setup
+        for index, knob in enumerate(self._rows):
+            if knob is not None:
+                self._list.replace_option_prompt_at_index(index, self._label(knob))
+        self._changed(setup)
+
+    def on_key(self, event: events.Key) -> None:
+        knob = self.knob
+        if event.key == "escape":
+            event.stop()
+            self.dismiss()
+        elif knob is None:
+            return
+        elif event.key in ("left", "right"):
+            event.stop()
+            steps = 1 if event.key == "right" else -1
+            self._take(self.setup.put(knob, knobs.stepped(knob, self.setup.get(knob), steps)))
+        elif event.key in ("backspace", "delete"):
+            event.stop()
+            self._take(self.setup.put(knob, knob.default))
+        elif event.key == "p":
+            self._pick_preset()
+        elif event.key == "s":
+            self._keep_preset()
+        elif event.key == "l":
+            self._ladder(knob)
+
+    # ---- presets and the ladder
+
+    def _pick_preset(self) -> None:
+        choices = [Choice(file, name) for name, file in knobs.presets().items()]
+        before = self.setup
+
+        def looked(file: object) -> None:
+            try:
+                self._take(knobs.read_preset(file, before))  # type: ignore[arg-type]
+            except InvalidRequest as error:
+                self.notify(str(error), severity="error", markup=False)
+
+        def picked(file: object) -> None:
+            if file is None:
+                self._take(before)
+
+        self.app.push_screen(Picker("Presets", choices, looked=looked), picked)
+
+    def _keep_preset(self) -> None:
+        def answered(name: str | None) -> None:
+            if not name:
+                return
+            try:
+                file = knobs.write_preset(name, self.setup)
+            except (OSError, ValueError) as error:
+                self.notify(str(error), severity="error", markup=False)
+            else:
+                self.notify(f"Kept in {file}", markup=False)
+
+        self.app.push_screen(Ask("Keep these knobs as a preset of the name"), answered)
+
+    def _ladder(self, knob: Parameter) -> None:
+        spread = self._spread
+        if spread is None or knob not in knobs.LADDERS:
+            self.notify(f"{knob.name} cannot be spread across branches.", markup=False)
+            return
+
+        def answered(text: str | None) -> None:
+            if text is None:
+                return
+            try:
+                low, high = (knobs.parse(knob, part) for part in text.split("…"))
+                knob.check(low)
+                knob.check(high)
+            except (InvalidRequest, ValueError):
+                self.notify("Give two values with … between them.", severity="error", markup=False)
+                return
+            spread(knob, low, high)
+
+        value = self.setup.get(knob)
+        low, high = knobs.stepped(knob, value, -8), knobs.stepped(knob, value, 8)
+        question = f"{knob.name} from the first branch to the last"
+        self.app.push_screen(Ask(question, f"{knobs.shown(knob, low)} … {knobs.shown(knob, high)}"), answered)
+
+
+def _range(knob: Parameter) -> str:
+    if knob.choices:
+        return f" One of {', '.join(knob.choices)}."
+    if knob.minimum is None and knob.maximum is None:
+        return ""
+    low = "" if knob.minimum is None else f"{knob.minimum:g}"
+    high = "" if knob.maximum is None or knob.maximum >= 2**31 - 1 else f"{knob.maximum:g}"
+    return f" {low} to {high}." if high else f" {low} or more."

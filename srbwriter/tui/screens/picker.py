@@ -1,0 +1,125 @@
+"""A list to choose from, with a line to narrow it: themes, models, stories, opening lines, search results.
+
+Says what is highlighted while the reader moves, so that a choice can be seen before it is made. Knows nothing
+of what it lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One entry: what is returned, its name, a few words about it, and a longer look at it."""
+
+    value: Any
+    title: str
+    about: str = ""
+    preview: str = ""
+
+    def matches(self, words: Sequence[str]) -> bool:
+        text = f"{self.title} {self.about}".casefold()
+        return all(word in text for word in words)
+
+
+class Picker(ModalScreen[Any]):
+    """Dismissed with the value of the choice, or None."""
+
+    CSS_PATH = "picker.tcss"
+
+    def __init__(
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        *,
+        at: Any = None,
+        looked: Callable[[Any], None] | None = None,
+        foot: str = "",
+    ) -> None:
+        super().__init__()
+        self._title = title
+        self._choices = list(choices)
+        self._listed = list(choices)
+        self._at = at
+        self._looked = looked
+        self._foot = foot or "enter takes it · esc goes back · type to narrow"
+        self._previews = any(choice.preview for choice in choices)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="picker", classes="-previews" if self._previews else ""):
+            yield Static(self._title, id="picker-title", markup=False)
+            yield Input(placeholder="narrow …", id="picker-filter", compact=True)
+            with Horizontal():
+                yield OptionList(id="picker-list", compact=True)
+                if self._previews:
+                    with VerticalScroll(id="picker-side", can_focus=False):
+                        yield Static(id="picker-preview", markup=False)
+            yield Static(self._foot, id="picker-foot", markup=False)
+
+    def on_mount(self) -> None:
+        self._fill()
+        values = [choice.value for choice in self._listed]
+        if self._at in values:
+            self._list.highlighted = values.index(self._at)
+        self.query_one(Input).focus()
+
+    @property
+    def _list(self) -> OptionList:
+        return self.query_one("#picker-list", OptionList)
+
+    def _fill(self) -> None:
+        words = self.query_one(Input).value.casefold().split()
+        self._listed = [choice for choice in self._choices if choice.matches(words)]
+        self._list.clear_options()
+        self._list.add_options([Option(self._label(choice)) for choice in self._listed])
+        if self._listed:
+            self._list.highlighted = 0
+
+    @staticmethod
+    def _label(choice: Choice) -> Content:
+        return Content.assemble(choice.title, (f"  {choice.about}" if choice.about else "", "$text-muted"))
+
+    @on(Input.Changed)
+    def _narrowed(self) -> None:
+        self._fill()
+
+    @on(OptionList.OptionHighlighted)
+    def _highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        choice = self._listed[event.option_index]
+        if self._previews:
+            self.query_one("#picker-preview", Static).update(choice.preview)
+            self.query_one("#picker-side", VerticalScroll).scroll_home(animate=False)
+        if self._looked is not None:
+            self._looked(choice.value)
+
+    @on(OptionList.OptionSelected)
+    def _selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._listed[event.option_index].value)
+
+    @on(Input.Submitted)
+    def _submitted(self) -> None:
+        at = self._list.highlighted
+        if at is not None and at < len(self._listed):
+            self.dismiss(self._listed[at].value)
+
+    def on_key(self, event: events.Key) -> None:
+        moves = {
+            "down": "cursor_down", "up": "cursor_up", "pagedown": "page_down", "pageup": "page_up",
+        }
+        if event.key == "escape":
+            event.stop()
+            self.dismiss(None)
+        elif event.key in moves and self.query_one(Input).has_focus:
+            event.stop()
+            getattr(self._list, f"action_{moves[event.key]}")()

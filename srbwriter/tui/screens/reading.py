@@ -1,0 +1,50 @@
+"""Read mode: the story as a clean page, as wide as reads well, with nothing else on the screen."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import VerticalScroll
+from textual.screen import Screen
+from textual.widgets import Static
+
+
+def typeset(text: str) -> str:
+    """Paragraphs apart by one empty line, whatever stands between them in the story."""
+    paragraphs = [part.strip() for part in text.replace("\r\n", "\n").split("\n")]
+    return "\n\n".join(part for part in paragraphs if part)
+
+
+class Reading(Screen[None]):
+    """Escape closes it."""
+
+    DEFAULT_CSS = """
+    Reading { align: center top; background: $background; }
+    Reading VerticalScroll { width: 100%; height: 1fr; align: center top; scrollbar-size-vertical: 0; }
+    Reading Static { height: auto; padding: 2 2 4 2; color: $foreground; }
+    """
+
+    def __init__(self, text: str, width: int) -> None:
+        super().__init__()
+        self._text, self._width = text, width
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            page = Static(typeset(self._text) or "Nothing is written yet.", markup=False)
+            page.styles.width = self._width + 4
+            page.styles.max_width = "100%"
+            yield page
+
+    def on_mount(self) -> None:
+        scroll = self.query_one(VerticalScroll)
+        scroll.focus()
+        self.call_after_refresh(scroll.scroll_end, animate=False)
+
+    def on_key(self, event: events.Key) -> None:
+        scroll = self.query_one(VerticalScroll)
+        if event.key in ("escape", "q"):
+            event.stop()
+            self.dismiss()
+        elif event.key == "space":
+            event.stop()
+            scroll.scroll_page_down(animate=False)
