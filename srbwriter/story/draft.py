@@ -260,15 +260,21 @@ def without_deleted(draft: StoryDraft) -> StoryDraft:
 
 def foreign(meta: JsonObject, format_name: str) -> JsonObject:
     """The fields of ``format_name`` kept under ``meta["foreign"]``; empty when there are none."""
-    fields: JsonValue = _mapping(meta.get("foreign")).get(format_name)
-    return _mapping(fields)
+    fields: JsonValue = as_object(meta.get("foreign")).get(format_name)
+    return as_object(fields)
 
 
 def keep_foreign(meta: JsonObject, format_name: str, fields: JsonObject) -> None:
     """Store ``fields`` under ``meta["foreign"][format_name]``; nothing is stored for no fields."""
     if fields:
-        meta["foreign"] = {**_mapping(meta.get("foreign")), format_name: fields}
+        meta["foreign"] = {**as_object(meta.get("foreign")), format_name: fields}
 
 
-def _mapping(value: JsonValue) -> JsonObject:
+def as_object(value: JsonValue) -> JsonObject:
+    """The value if it is a JSON object, else an empty one."""
     return cast(JsonObject, value) if isinstance(value, dict) else {}
+
+
+def as_list(value: JsonValue) -> list[JsonValue]:
+    """The value if it is a JSON list, else an empty one."""
+    return cast(list[JsonValue], value) if isinstance(value, list) else []

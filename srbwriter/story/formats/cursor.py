@@ -1,0 +1,135 @@
+"""Reading foreign JSON with an exact place for every complaint.
+
+A cursor stands on a value and knows the way to it.  Fields that were read are remembered, so that
+the rest, which nobody understood, can be kept.  ``need_*`` raise when a field is missing or wrong;
+the others take a wrong value for an unknown field: it stays in the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from srbwriter.story.draft import JsonObject
+from srbwriter.story.formats.document import Document
+from srbwriter.story.formats.errors import FormatError
+
+
+class Cursor:
+    """A JSON object, and where it is in which file."""
+
+    __slots__ = ("_taken", "_value", "file", "place")
+
+    def __init__(self, value: Any, file: str, place: str = "") -> None:
+        self.file = file
+        self.place = place
+        self._taken: set[str] = set()
+        if not isinstance(value, dict):
+            raise self.error("an object")
+        self._value = cast(JsonObject, value)
+
+    def error(self, expected: str, key: str | None = None) -> FormatError:
+        place = self.place if key is None else _join(self.place, key)
+        return FormatError(self.file, place or "the top level", expected)
+
+    def raw(self, key: str) -> Any:
+        """The value as it is, ``None`` when missing."""
+        self._taken.add(key)
+        return self._value.get(key)
+
+    def skip(self, *keys: str) -> None:
+        """Count these fields as read."""
+        self._taken.update(keys)
+
+    def peek(self, key: str) -> Any:
+        """The value as it is, left among the unread."""
+        return self._value.get(key)
+
+    def need_text(self, key: str) -> str:
+        value = self.raw(key)
+        if not isinstance(value, str):
+            raise self.error("a text", key)
+        return value
+
+    def need_texts(self, key: str) -> list[str]:
+        value = self.raw(key)
+        if not isinstance(value, list):
+            raise self.error("a list of texts", key)
+        for index, item in enumerate(cast(list[Any], value)):
+            if not isinstance(item, str):
+                raise self.error("a text", f"{key}[{index}]")
+        return cast(list[str], value)
+
+    def need_object(self, key: str) -> Cursor:
+        return Cursor(self.raw(key), self.file, _join(self.place, key))
+
+    def need_objects(self, key: str) -> list[Cursor]:
+        value = self.raw(key)
+        if not isinstance(value, list):
+            raise self.error("a list", key)
+        return list(self._cursors(key, cast(list[Any], value)))
+
+    def need_entries(self, key: str) -> list[tuple[str, Cursor]]:
+        """The members of an object of objects, in order."""
+        value = self.raw(key)
+        if not isinstance(value, dict):
+            raise self.error("an object", key)
+        place = _join(self.place, key)
+        members = cast(JsonObject, value)
+        return [(name, Cursor(member, self.file, _join(place, name))) for name, member in members.items()]
+
+    def objects(self, key: str) -> list[Cursor]:
+        """The objects of a list; a missing list is empty, a wrong member is an error."""
+        return self.need_objects(key) if self._is(key, list) else []
+
+    def entries(self, key: str) -> list[tuple[str, Cursor]]:
+        """The members of an object of objects; a missing object is empty, a wrong member is an error."""
+        return self.need_entries(key) if self._is(key, dict) else []
+
+    def object(self, key: str) -> Cursor | None:
+        return self.need_object(key) if self._is(key, dict) else None
+
+    def text(self, key: str, default: str = "") -> str:
+        return self.raw(key) if self._is(key, str) else default
+
+    def texts(self, key: str) -> list[str]:
+        """The texts of a list; ``[]`` unless every member is one."""
+        value = self._value.get(key)
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in cast(list[Any], value)):
+            return []
+        return list(self.raw(key))
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        return self.raw(key) if self._is(key, bool) else default
+
+    def integer(self, key: str) -> int | None:
+        return self.raw(key) if type(self._value.get(key)) is int else None
+
+    def number(self, key: str) -> float | None:
+        return float(self.raw(key)) if type(self._value.get(key)) in (int, float) else None
+
+    def ident(self, key: str) -> str | None:
+        """An id, which may be written as a text or a number."""
+        value = self._value.get(key)
+        return str(self.raw(key)) if isinstance(value, str | int) and not isinstance(value, bool) else None
+
+    def rest(self) -> JsonObject:
+        """The fields nobody has read."""
+        return {key: value for key, value in self._value.items() if key not in self._taken}
+
+    def _is(self, key: str, kind: type) -> bool:
+        return isinstance(self._value.get(key), kind)
+
+    def _cursors(self, key: str, values: list[Any]) -> Iterator[Cursor]:
+        place = _join(self.place, key)
+        for index, value in enumerate(values):
+            yield Cursor(value, self.file, f"{place}[{index}]")
+
+
+def _join(place: str, key: str) -> str:
+    return f"{place}.{key}" if place else key
+
+
+def top(document: Document) -> Cursor:
+    """The cursor on the top-level object of a JSON document."""
+    return Cursor(document.value, document.name)

@@ -1,0 +1,138 @@
+"""The bytes of a file, opened once: a picture, JSON, JSON lines or text.
+
+This is all that detection looks at.  It knows no story format.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import ijson
+
+from srbwriter.story.formats.errors import FormatError
+
+Kind = Literal["png", "json", "jsonl", "text"]
+
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+
+_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
+_LOOKS_LIKE_JSON = re.compile(r'\s*(\{\s*("|\})|\[\s*[\[{"\]])')
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """An opened file.  ``value`` is the parsed JSON, or the list of parsed lines for ``jsonl``."""
+
+    name: str
+    data: bytes
+    kind: Kind
+    text: str = ""
+    value: Any = None
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The top-level keys of a JSON object, of the first line for JSON lines; else empty."""
+        return frozenset(self.object)
+
+    @property
+    def object(self) -> dict[str, Any]:
+        """The top-level JSON object, the first line for JSON lines; else empty."""
+        first: Any = self.value[0] if self.kind == "jsonl" else self.value
+        return cast(dict[str, Any], first) if isinstance(first, dict) else {}
+
+
+def open_document(data: bytes, name: str) -> Document:
+    """Find out what kind of file the bytes are.  Raises :class:`FormatError` if they are none of ours."""
+    if data.startswith(PNG_SIGNATURE):
+        return Document(name, data, "png")
+    text = _decode(data, name)
+    if not _LOOKS_LIKE_JSON.match(text):
+        return Document(name, data, "text", text)
+    lines = _json_lines(text, name)
+    if lines is not None:
+        return Document(name, data, "jsonl", text, lines)
+    return Document(name, data, "json", text, parse_json(text, name))
+
+
+def parse_json(text: str, name: str, place: str = "") -> Any:
+    """JSON of any depth; raises :class:`FormatError` with line and column.
+
+    Half surrogates, which JavaScript writes when it cuts a string inside an emoji, become U+FFFD.
+    """
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        value = _parse_deep(text, name, place)
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise FormatError(name, f"{place}, {where}" if place else where, f"JSON ({error.msg})") from error
+    except ValueError as error:  # an integer of thousands of digits
+        raise FormatError(name, place or "the file", f"JSON with numbers of a sane size ({error})") from error
+    return _mend_all(value) if _SURROGATE_ESCAPE.search(text) else value
+
+
+def _decode(data: bytes, name: str) -> str:
+    encoding, start = "utf-8", 0
+    for bom, of_bom in _BOMS:
+        if data.startswith(bom):
+            encoding, start = of_bom, len(bom)
+    try:
+        text = data[start:].decode(encoding)
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            name, f"byte {start + error.start}", "a text in UTF-8, JSON, or a PNG card"
+        ) from error
+    if "\0" in text:
+        raise FormatError(name, f"character {text.index(chr(0))}", "a text in UTF-8, JSON, or a PNG card")
+    return text
+
+
+def _json_lines(text: str, name: str) -> list[Any] | None:
+    """The lines as values if the first of several lines is a JSON object of its own, else ``None``."""
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if len(lines) < 2 or not lines[0][1].rstrip().endswith("}"):
+        return None
+    try:
+        json.loads(lines[0][1])
+    except (ValueError, RecursionError):
+        return None
+    return [parse_json(line, name, f"line {number}") for number, line in lines]
+
+
+def _parse_deep(text: str, name: str, place: str) -> Any:
+    """Like ``json.loads`` but not by recursion: a tree nested as deep as a novel is long."""
+    library = cast(Any, ijson)  # has no types
+    builder = library.ObjectBuilder()
+    try:
+        for event, value in library.basic_parse(text.encode("utf-8", "replace"), use_float=True):
+            builder.event(event, value)
+    except ValueError as error:  # the base of all its errors
+        raise FormatError(name, place or "the file", f"JSON ({error})") from error
+    return builder.value
+
+
+def _mend_all(value: Any) -> Any:
+    holder: list[Any] = [value]
+    stack: list[Any] = [holder]
+    while stack:
+        container = stack.pop()
+        pairs: list[tuple[Any, Any]] = (
+            list(container.items()) if isinstance(container, dict) else list(enumerate(container))
+        )
+        for key, item in pairs:
+            if isinstance(item, dict | list):
+                stack.append(item)
+            container[key] = mend(item) if isinstance(item, str) else item
+            if isinstance(key, str) and mend(key) != key:
+                container[mend(key)] = container.pop(key)
+    return holder[0]
+
+
+def mend(text: str) -> str:
+    """Text that can be stored: half surrogates become U+FFFD."""
+    return _SURROGATE.sub("\ufffd", text)

@@ -1,0 +1,207 @@
+"""Loom tree JSON (socketteer/loom): nested nodes, old and new, the bare simple form, and JSON lines."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from srbwriter.story.draft import (
+    Author,
+    DraftNode,
+    Generation,
+    JsonObject,
+    Marks,
+    StoryDraft,
+    children_by_parent,
+    foreign,
+    keep_foreign,
+)
+from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.build import ROOT_ID, Loose, arrange, read_time, with_foreign
+from srbwriter.story.formats.cursor import Cursor, top
+from srbwriter.story.formats.document import Document
+
+NAME = "loom"
+BOOKMARK_TAG = "bookmark"
+
+_AUTHORS: dict[str, Author] = {"prompt": "writer", "AI": "model", "mixed": "edited"}
+_SOURCES = {"model": "AI", "edited": "mixed", "writer": "prompt", "imported": "prompt"}
+
+
+def matches(document: Document) -> bool:
+    fields = document.object
+    if document.kind == "jsonl":
+        return {"id", "text"} <= document.keys and bool({"parent_id", "parentId"} & document.keys)
+    root = cast(JsonObject, fields["root"]) if isinstance(fields.get("root"), dict) else fields
+    return (
+        isinstance(root.get("text"), str)
+        and isinstance(root.get("children", []), list)
+        and ("children" in root or "root" in fields)
+    )
+
+
+def read(document: Document) -> StoryDraft:
+    if document.kind == "jsonl":
+        return _read_lines(document)
+    whole = top(document)
+    wrapped = isinstance(whole.peek("root"), dict)
+    start = whole.need_object("root") if wrapped else whole
+    chapters = _chapter_titles(whole)
+    models = _Models(whole.peek("model_responses") if wrapped else None)
+    selected = whole.ident("selected_node_id")
+    nodes = _read_nested(start, chapters, models)
+    draft = arrange(nodes, document.name, selected)
+    if wrapped:
+        keep_foreign(draft.meta, NAME, whole.rest())
+    return draft
+
+
+def _read_lines(document: Document) -> StoryDraft:
+    loose: list[Loose] = []
+    for number, value in enumerate(document.value, 1):
+        cursor = Cursor(value, document.name, f"line {number}")
+        parent = cursor.ident("parent_id") or cursor.ident("parentId")
+        if cursor.ident("id") is None:
+            raise cursor.error("an id", "id")
+        loose.append(Loose(_node(cursor, parent, "", {}, _Models(None)), cursor.place))
+    return arrange(loose, document.name)
+
+
+def _read_nested(start: Cursor, chapters: dict[str, str], models: _Models) -> list[Loose]:
+    """Depth first without recursion, in reading order."""
+    loose: list[Loose] = []
+    stack: list[tuple[Cursor, str | None]] = [(start, None)]
+    while stack:
+        cursor, parent_id = stack.pop()
+        children = cursor.need_objects("children") if cursor.peek("children") is not None else []
+        cursor.skip("parent_id", "parentId")  # said by the nesting
+        node = _node(cursor, parent_id, f"n{len(loose)}" if parent_id else ROOT_ID, chapters, models)
+        loose.append(Loose(node, cursor.place or "the top level"))
+        stack.extend((child, node.id) for child in reversed(children))
+    return loose
+
+
+def _node(
+    cursor: Cursor, parent_id: str | None, new_id: str, chapters: dict[str, str], models: _Models
+) -> DraftNode:
+    text = cursor.need_text("text") if cursor.peek("text") is not None else ""
+    node_id = cursor.ident("id") or new_id
+    about = cursor.object("meta")
+    source = about.text("source") if about else ""
+    tags = cursor.texts("tags")
+    old_bookmark = cursor.flag("bookmark")
+    node = DraftNode(
+        node_id,
+        parent_id,
+        text=text,
+        author=_AUTHORS.get(source, "imported"),
+        generation=models.of(cursor.peek("generation")),
+        marks=Marks(
+            bookmark=old_bookmark or BOOKMARK_TAG in tags,
+            tags=[tag for tag in tags if tag != BOOKMARK_TAG],
+            chapter=node_id in chapters,
+            title=chapters.get(node_id, ""),
+            visited=cursor.flag("visited"),
+        ),
+        created=read_time(about.raw("creation_timestamp")) if about else None,
+    )
+    rest = cursor.rest()
+    if about and about.rest():
+        rest["meta"] = about.rest()
+    return with_foreign(node, NAME, rest)
+
+
+def _chapter_titles(whole: Cursor) -> dict[str, str]:
+    """Titles by the id of the node a chapter starts at."""
+    chapters = whole.entries("chapters")
+    titles = {chapter.ident("root_id"): chapter.text("title") for _, chapter in chapters}
+    return {node_id: title for node_id, title in titles.items() if node_id is not None}
+
+
+class _Models:
+    """What ``model_responses`` says about a node's ``generation``; both stay among the foreign fields."""
+
+    def __init__(self, responses: Any) -> None:
+        self._responses = cast(JsonObject, responses) if isinstance(responses, dict) else {}
+
+    def of(self, generation: Any) -> Generation | None:
+        match generation:
+            case {"id": str(response_id), "index": int(index)}:
+                pass
+            case _:
+                return None
+        response: Any = self._responses.get(response_id)
+        if not isinstance(response, dict) or not isinstance(response.get("model"), str):
+            return None
+        known = cast(JsonObject, response)
+        return Generation(model=known["model"], finish_reason=_finish_reason(known.get("completions"), index))
+
+
+def _finish_reason(completions: Any, index: int) -> str:
+    if not isinstance(completions, list) or not 0 <= index < len(cast(list[Any], completions)):
+        return ""
+    match completions[index]:
+        case {"finishReason": str(reason)}:
+            return reason
+        case {"finishReason": {"reason": str(reason)}}:
+            return reason
+        case _:
+            return ""
+
+
+def write(draft: StoryDraft) -> bytes:
+    kept = foreign(draft.meta, NAME)
+    head: JsonObject = {
+        **kept,
+        "selected_node_id": draft.current_id,
+        "chapters": {
+            f"chapter-{node.id}": {"id": f"chapter-{node.id}", "root_id": node.id, "title": node.marks.title}
+            for node in draft.nodes
+            if node.marks.chapter
+        },
+        "tags": kept.get("tags", {}),
+    }
+    opening = json.dumps(head, ensure_ascii=False)[:-1]
+    return f'{opening}, "root": {_nested(draft)}}}'.encode("utf-8", "replace")
+
+
+def _nested(draft: StoryDraft) -> str:
+    """The nodes inside one another, without recursion."""
+    children = children_by_parent(draft)
+    parts: list[str] = []
+    stack: list[DraftNode | str] = [draft.root]
+    while stack:
+        here = stack.pop()
+        if isinstance(here, str):
+            parts.append(here)
+            continue
+        parts.append(json.dumps(_fields(here), ensure_ascii=False)[:-1] + ', "children": [')
+        stack.append("]}")
+        for index, child in reversed(list(enumerate(children[here.id]))):
+            stack.append(child)
+            if index:
+                stack.append(", ")
+    return "".join(parts)
+
+
+def _fields(node: DraftNode) -> JsonObject:
+    kept = foreign(node.meta, NAME)
+    about: Any = kept.get("meta")
+    meta: JsonObject = dict(cast(JsonObject, about)) if isinstance(about, dict) else {}
+    meta["source"] = _SOURCES[node.author]
+    if node.created is not None:
+        meta["creation_timestamp"] = datetime.fromtimestamp(node.created, UTC).strftime("%Y-%m-%d-%H.%M.%S")
+    return {
+        **kept,
+        "id": node.id,
+        "text": node.text,
+        "parent_id": node.parent_id,
+        "mutable": kept.get("mutable", node.parent_id is not None),
+        "visited": node.marks.visited,
+        "tags": [*node.marks.tags, *([BOOKMARK_TAG] if node.marks.bookmark else [])],
+        "meta": meta,
+    }
+
+
+FORMAT = Format(NAME, "Loom tree (socketteer/loom)", ".json", matches, read, write)
