@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
@@ -258,9 +258,9 @@ def _size(operator: str, left: Any, right: Any) -> int:
         ]
         return bits * _CHARS_PER_BIT
     if operator == "+":
-        return len(left) + len(right) if hasattr(left, "__len__") and hasattr(right, "__len__") else 0
+        return len(left) + len(right) if isinstance(left, Sized) and isinstance(right, Sized) else 0
     times, items = (left, right) if isinstance(left, int) else (right, left)
-    return times * len(items) if isinstance(times, int) and hasattr(items, "__len__") else 0
+    return times * len(items) if isinstance(times, int) and isinstance(items, Sized) else 0
 
 
 def _to_json(

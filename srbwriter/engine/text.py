@@ -65,8 +65,8 @@ class BranchText:
     """
 
     __slots__ = (
-        "_decoder", "_floor", "_held", "_partial", "_plain", "_rules", "_scanner", "_text", "_vocabulary",
-        "decoded", "tokens",
+        "_ahead", "_decoder", "_floor", "_held", "_partial", "_plain", "_rules", "_scanner", "_text",
+        "_vocabulary", "decoded", "tokens",
     )  # fmt: skip
 
     def __init__(self, pieces: Pieces, stop: Stop) -> None:
@@ -81,14 +81,19 @@ class BranchText:
         """Characters published so far."""
         return self.decoded - len(self._held)
 
-    def restart(self, text: str, tokens: int = 0) -> None:
-        """As if exactly ``text`` had been decoded and published, by ``tokens`` tokens."""
+    def restart(self, text: str, tokens: int = 0, ahead: int = 0) -> None:
+        """As if exactly ``text`` had been decoded and published, by ``tokens`` tokens.
+
+        The next ``ahead`` characters count as typed: the model only spells out what a prompt ends
+        with (token healing).
+        """
         self._decoder.reset()
         self._partial = False
         self.tokens = tokens  # fed so far; what min_tokens and after_min_tokens count
         self.decoded = self._floor = len(text)  # characters, those held back included
         self._held = ""
-        self._plain = self._rules.plain
+        self._ahead = ahead
+        self._plain = self._rules.plain and not ahead
         before = text[-_CONTEXT:]
         self._scanner = _scanner(self._rules.boundary, self.decoded - len(before))
         if self._scanner is not None:
@@ -103,16 +108,14 @@ class BranchText:
             if self._scanner is not None:
                 self._scanner.feed(self._held)
         self._rules = rules
-        self._plain = rules.plain and not self._held
+        self._plain = rules.plain and not (self._held or self._ahead)
 
     def typed(self, text: str) -> str:
         """The writer goes on with ``text``: no rule looks at it. Returns what is to be published."""
         broken = self._flush() + text
         self.decoded += len(text)
-        self._floor = self.decoded
-        if self._scanner is not None:
-            self._scanner.feed(broken)
-            self._scanner.mark()
+        self._ahead = 0
+        self._pass(broken)
         rest, self._held = self._held + broken, ""
         return rest
 
@@ -129,7 +132,9 @@ class BranchText:
             text = self._decoder.decode(self._vocabulary.bytes[token])
             self._partial = bool(self._decoder.getstate()[0])
         self.decoded += len(text)
-        return (text, None) if self._plain else self._check(text)
+        if self._plain:
+            return text, None
+        return self._spell(text) if self._ahead else self._check(text)
 
     def finish(self) -> str:
         """The branch ended without a hit: what was held back, a broken character as U+FFFD."""
@@ -145,6 +150,22 @@ class BranchText:
         self._partial = False
         self.decoded += len(broken)
         return broken
+
+    def _pass(self, text: str) -> None:
+        """No rule looks at ``text``, and none cuts into it."""
+        self._floor = self.decoded
+        if self._scanner is not None:
+            self._scanner.feed(text)
+            self._scanner.mark()
+
+    def _spell(self, text: str) -> tuple[str, Hit | None]:
+        """A token that writes, at least to begin with, what stands in the prompt already."""
+        known, new = text[: self._ahead], text[self._ahead :]
+        self._ahead -= len(known)
+        self._pass(known)
+        self._floor -= len(new)
+        out, hit = self._check(new)
+        return known + out, hit
 
     def _check(self, text: str) -> tuple[str, Hit | None]:
         rules = self._rules
@@ -164,7 +185,7 @@ class BranchText:
             return window[: hit.keep - published], hit
         cut = len(window) - hold
         self._held = window[cut:]
-        self._plain = rules.plain
+        self._plain = rules.plain and not self._ahead
         return window[:cut], None
 
     def _find(self, window: str, published: int) -> tuple[Hit | None, int]:

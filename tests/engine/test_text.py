@@ -211,6 +211,22 @@ def test_no_rule_cuts_into_what_a_restart_kept(tokens: list[bytes], text: str, s
     assert out + branch.finish() == text + b"".join(tokens).decode("utf-8", "replace")
 
 
+@given(split(), st.integers(1, 6), stops)
+def test_what_stands_in_the_prompt_is_not_cut(tokens: list[bytes], ahead: int, stop: Stop) -> None:
+    branch = BranchText(Pieces(tokens), stop)
+    branch.restart("", ahead=ahead)
+    out = ""
+    for token in range(len(tokens)):
+        piece, hit = branch.feed(token)
+        out += piece
+        assert len(out) >= min(ahead, branch.decoded)
+        if hit is not None:
+            assert hit.keep == len(out) >= ahead
+            assert hit.reason is FinishReason.STOP or out[ahead:].strip()
+            return
+    assert out + branch.finish() == b"".join(tokens).decode("utf-8", "replace")
+
+
 # ---- examples
 
 
@@ -296,6 +312,16 @@ def test_typed_text_triggers_no_rule_and_releases_what_was_held() -> None:
     assert branch.feed(1) == ("", None)
     assert branch.typed("Then.") == "\ufffdThen."
     assert branch.feed(2) == (" ", Hit(FinishReason.STOP, 21, "No."))
+
+
+def test_a_healed_full_stop_ends_no_sentence() -> None:
+    branch = BranchText(
+        Pieces([b". S", b"he left", b".", b" Then"]), Stop(boundary="sentence", strings=(".",))
+    )
+    branch.restart("", ahead=1)
+    assert branch.feed(0) == (". S", None)
+    assert branch.feed(1) == ("he left", None)
+    assert branch.feed(2) == ("", Hit(FinishReason.STOP, 10, "."))
 
 
 def test_new_rules_release_what_only_the_old_ones_held() -> None:

@@ -1,0 +1,156 @@
+"""Loading a model in the background, so that a face can show itself, and progress, at once.
+
+Must never know which face waits, or why this model.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Literal, Protocol, Self
+
+from .types import Cancelled, EngineClosed, EngineOptions
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+log = logging.getLogger(__name__)
+
+LoadState = Literal["INIT", "LOADING", "READY", "FAILED"]
+
+
+class OnProgress(Protocol):
+    """Told the share loaded, from 0 to 1; cancels the load by answering False."""
+
+    def __call__(self, fraction: float, /) -> bool: ...
+
+
+class Load(Protocol):
+    """Brings up an engine, as ``Engine.load`` does; raises Cancelled when told to stop."""
+
+    def __call__(
+        self, path: str | os.PathLike[str], options: EngineOptions | None, /, *, on_progress: OnProgress
+    ) -> Engine: ...
+
+
+def _load_engine(
+    path: str | os.PathLike[str], options: EngineOptions | None, /, *, on_progress: OnProgress
+) -> Engine:
+    from .engine import Engine  # loads the native library: a second or so, better spent on the thread
+
+    return Engine.load(path, options, on_progress=on_progress)
+
+
+class EngineLoader:
+    """One load of one model on a daemon thread. Everything here may be used from any thread.
+
+    >>> loader = EngineLoader("model.gguf").start()
+    >>> engine = loader.wait()
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], options: EngineOptions | None = None, load: Load = _load_engine
+    ) -> None:
+        self._path, self._options, self._load = path, options, load
+        self._changed = threading.Condition()
+        self._state: LoadState = "INIT"
+        self._progress = 0.0
+        self._engine: Engine | None = None
+        self._error: Exception | None = None
+        self._cancelled = False
+
+    @property
+    def state(self) -> LoadState:
+        """INIT before :meth:`start`, then LOADING, then READY or FAILED."""
+        return self._state
+
+    @property
+    def progress(self) -> float:
+        """Share of the model that is loaded, from 0 to 1; never goes back."""
+        return self._progress
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine, while the state is READY."""
+        return self._engine
+
+    @property
+    def error(self) -> Exception | None:
+        """Why there is no engine, once the state is FAILED."""
+        return self._error
+
+    def start(self) -> Self:
+        """Begin to load; returns at once. A second call does nothing."""
+        with self._changed:
+            if self._state == "INIT":
+                self._state = "LOADING"
+                threading.Thread(target=self._run, name="srbwriter-load", daemon=True).start()
+        return self
+
+    def wait(self, timeout: float | None = None) -> Engine:
+        """The engine, once it is loaded; starts the load if nobody has.
+
+        Raises what the load raised (ModelError, Cancelled and the like), or TimeoutError when it
+        takes more than ``timeout`` seconds.
+        """
+        self.start()
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._state != "LOADING", timeout):
+                raise TimeoutError(f"{os.fspath(self._path)} is still being loaded")
+            if self._engine is None:
+                assert self._error is not None
+                raise self._error
+            return self._engine
+
+    def cancel(self) -> None:
+        """Give up a load that is under way; it fails with Cancelled. An engine that is up stays."""
+        with self._changed:
+            self._cancelled = True
+            if self._state == "INIT":
+                self._settle(None, self._cancellation())
+
+    def close(self, timeout: float | None = 10.0) -> None:
+        """Cancel, wait up to ``timeout`` seconds for the load to end, and close its engine.
+
+        A load that takes longer closes its engine itself. A second call does nothing.
+        """
+        self.cancel()
+        with self._changed:
+            self._changed.wait_for(lambda: self._state != "LOADING", timeout)
+            engine = self._engine
+            if engine is not None:
+                self._settle(None, EngineClosed(f"{os.fspath(self._path)} has been closed"))
+        if engine is not None:
+            engine.close()
+
+    def _run(self) -> None:
+        try:
+            engine = self._load(self._path, self._options, on_progress=self._on_progress)
+        except Exception as error:  # kept for whoever waits: a thread has nobody to raise to
+            if not isinstance(error, Cancelled):
+                log.error("%s was not loaded: %s", os.fspath(self._path), error)
+            with self._changed:
+                self._settle(None, error)
+            return
+        with self._changed:
+            wanted = not self._cancelled
+            if wanted:
+                self._progress = 1.0
+                self._settle(engine, None)
+        if not wanted:
+            engine.close()
+            with self._changed:
+                self._settle(None, self._cancellation())
+
+    def _on_progress(self, fraction: float, /) -> bool:
+        self._progress = max(self._progress, min(fraction, 1.0))
+        return not self._cancelled
+
+    def _cancellation(self) -> Cancelled:
+        return Cancelled(f"loading {os.fspath(self._path)} was cancelled")
+
+    def _settle(self, engine: Engine | None, error: Exception | None) -> None:
+        self._engine, self._error = engine, error
+        self._state = "FAILED" if engine is None else "READY"
+        self._changed.notify_all()

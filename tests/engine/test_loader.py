@@ -1,0 +1,170 @@
+"""Loading in the background, with a load whose every step the test decides."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine.loader import EngineLoader
+from srbwriter.engine.types import Cancelled, EngineClosed, EngineOptions, ModelError
+
+LONG = 10.0  # seconds; only a failing test waits that long
+
+
+class FakeEngine:
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class FakeLoad:
+    """Reports ``fractions``, each when the test allows it, then answers with an engine or an error."""
+
+    def __init__(self, *fractions: float, error: Exception | None = None, deaf: bool = False) -> None:
+        self.engine = FakeEngine()
+        self.calls: list[Any] = []
+        self._fractions, self._error, self._deaf = fractions, error, deaf
+        self._go = threading.Semaphore(0)
+        self._told = threading.Semaphore(0)
+
+    def __call__(self, path: Any, options: Any, /, *, on_progress: Any) -> Any:
+        self.calls.append((path, options))
+        for fraction in self._fractions:
+            assert self._go.acquire(timeout=LONG)
+            wanted = on_progress(fraction)
+            self._told.release()
+            if not wanted and not self._deaf:
+                raise Cancelled("stopped")
+        assert self._go.acquire(timeout=LONG)
+        if self._error is not None:
+            raise self._error
+        return self.engine
+
+    def step(self) -> None:
+        """Let it report once."""
+        self._go.release()
+        assert self._told.acquire(timeout=LONG)
+
+    def end(self) -> None:
+        self._go.release()
+
+
+def test_from_init_to_ready() -> None:
+    load, options = FakeLoad(0.25, 0.5, 0.4), EngineOptions(n_ctx=64)
+    loader = EngineLoader("m.gguf", options, load)
+    assert (loader.state, loader.progress, loader.engine, loader.error) == ("INIT", 0.0, None, None)
+    assert loader.start() is loader
+    loader.start()
+    for expected in (0.25, 0.5, 0.5):
+        load.step()
+        assert (loader.state, loader.progress, loader.engine) == ("LOADING", expected, None)
+    load.end()
+    assert loader.wait(LONG) is load.engine is loader.engine
+    assert (loader.state, loader.progress, loader.error) == ("READY", 1.0, None)
+    assert load.calls == [("m.gguf", options)]
+
+
+def test_waiting_starts_the_load() -> None:
+    load = FakeLoad()
+    load.end()
+    assert EngineLoader("m.gguf", load=load).wait(LONG) is load.engine
+
+
+def test_a_failure_is_kept_for_everyone_who_waits() -> None:
+    error = ModelError("m.gguf", "not a model")
+    load = FakeLoad(error=error)
+    load.end()
+    loader = EngineLoader("m.gguf", load=load)
+    for _ in range(2):
+        with pytest.raises(ModelError) as caught:
+            loader.wait(LONG)
+        assert caught.value is error is loader.error
+    assert (loader.state, loader.engine) == ("FAILED", None)
+
+
+def test_waiting_has_an_end() -> None:
+    load = FakeLoad()
+    loader = EngineLoader("m.gguf", load=load).start()
+    with pytest.raises(TimeoutError, match="m.gguf is still being loaded"):
+        loader.wait(0.0)
+    load.end()
+    assert loader.wait(LONG) is load.engine
+
+
+def test_cancelled_at_the_next_report() -> None:
+    load = FakeLoad(0.5, 0.9)
+    loader = EngineLoader("m.gguf", load=load).start()
+    load.step()
+    loader.cancel()
+    load.step()
+    with pytest.raises(Cancelled):
+        loader.wait(LONG)
+    assert (loader.state, loader.progress) == ("FAILED", 0.9)
+
+
+def test_cancelled_before_it_began() -> None:
+    load = FakeLoad()
+    loader = EngineLoader("m.gguf", load=load)
+    loader.cancel()
+    with pytest.raises(Cancelled, match="loading m.gguf was cancelled"):
+        loader.wait(LONG)
+    assert load.calls == []
+
+
+def test_a_load_that_ends_in_spite_of_being_cancelled_leaves_no_engine_behind() -> None:
+    load = FakeLoad(0.5, deaf=True)
+    loader = EngineLoader("m.gguf", load=load).start()
+    loader.cancel()
+    load.step()
+    load.end()
+    with pytest.raises(Cancelled):
+        loader.wait(LONG)
+    assert load.engine.closed == 1
+
+
+def test_closing_closes_the_engine_once() -> None:
+    load = FakeLoad()
+    load.end()
+    loader = EngineLoader("m.gguf", load=load)
+    loader.wait(LONG)
+    loader.close()
+    loader.close()
+    assert (load.engine.closed, loader.engine, loader.state) == (1, None, "FAILED")
+    with pytest.raises(EngineClosed):
+        loader.wait(LONG)
+
+
+def test_closing_waits_for_the_load() -> None:
+    load = FakeLoad(0.5)
+    loader = EngineLoader("m.gguf", load=load).start()
+    load.step()
+    closer = threading.Thread(target=loader.close)
+    closer.start()
+    load.end()
+    closer.join(LONG)
+    assert not closer.is_alive()
+    assert (loader.state, loader.engine, load.engine.closed) == ("FAILED", None, 1)
+
+
+def test_the_real_engine() -> None:
+    loader = EngineLoader(bundled_model(), EngineOptions(n_ctx=256, max_branches=2))
+    try:
+        engine = loader.wait(60.0)
+        assert engine.info.n_ctx == 256
+        assert (loader.state, loader.progress) == ("READY", 1.0)
+    finally:
+        loader.close()
+    assert not engine.alive
+
+
+def test_a_file_that_is_no_model(tmp_path: Path) -> None:
+    file = tmp_path / "novel.gguf"
+    file.write_text("Once upon a time")
+    with pytest.raises(ModelError, match="novel.gguf"):
+        EngineLoader(file).wait(60.0)
