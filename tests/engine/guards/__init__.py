@@ -1,0 +1,36 @@
+"""Native aborts end the process, so what must not abort is run in a child."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+ROOT = Path(__file__).parents[3]
+
+_PRELUDE = """
+import resource
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+import numpy as np
+from srbwriter.demo import bundled_model
+from srbwriter.engine.model import Model
+from srbwriter.engine.types import *
+model = Model(bundled_model(), EngineOptions(gpu_layers=0))
+row = np.random.default_rng(0).normal(0.0, 3.0, model.n_vocab).astype(np.float32)
+"""
+
+
+def run_child(code: str, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
+    """Run ``code`` in a Python of its own that has ``model`` and a ``row`` of logits at hand.
+
+    A negative return code is the signal that killed it.
+    """
+    return subprocess.run(
+        [sys.executable, "-c", _PRELUDE + dedent(code)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
