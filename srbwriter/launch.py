@@ -6,22 +6,15 @@ native library before an engine is wanted, and knows no story, no screen and no 
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from srbwriter import paths
 from srbwriter.config import ConfigError, Key, Settings, keys
 from srbwriter.config.kinds import INTEGER, NAMES, NUMBER, SWITCH, TEXT, TEXTS, Kind, one_of
+from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import EngineOptions, Sampling, Stop
-
-if TYPE_CHECKING:
-    from srbwriter.engine import Engine
-
-log = logging.getLogger(__name__)
 
 
 def request_keys() -> tuple[Key[Any], ...]:
@@ -130,71 +123,13 @@ def _fields(settings: Settings, record: str) -> dict[str, Any]:
     return {p.field: values[p.name] for p in _configurable() if p.record == record}
 
 
-def engine(settings: Settings, on_progress: Callable[[float], bool | None] | None = None) -> Engine:
-    """Load the model and start its engine.
-
-    Args:
-        settings: what to load and how.
-        on_progress: told the share loaded, 0.0 to 1.0; False from it cancels.
-
-    Raises:
-        ModelError: the file is missing, is no model, or cannot be run here.
-    """
-    from srbwriter.engine import Engine
-
-    return Engine.load(model_path(settings), engine_options(settings), on_progress=on_progress)
+def loader(settings: Settings) -> EngineLoader:
+    """The engine that was asked for, ready to be loaded in the background."""
+    return EngineLoader(model_path(settings), engine_options(settings))
 
 
-class Loader:
-    """Loads an engine on a thread of its own, so that a face can show itself at once.
-
-    ``state`` is INIT, LOADING, READY or FAILED; ``progress`` the share loaded, 0.0 to 1.0. All attributes
-    may be read from any thread.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self.engine: Engine | None = None
-        self.error: Exception | None = None
-        self.progress = 0.0
-        self._settings = settings
-        self._thread: Thread | None = None
-        self._ended = Event()
-
-    @property
-    def state(self) -> str:
-        if self._thread is None:
-            return "INIT"
-        if not self._ended.is_set():
-            return "LOADING"
-        return "FAILED" if self.engine is None else "READY"
-
-    def start(self) -> None:
-        self._thread = Thread(target=self._load, name="srbwriter-load", daemon=True)
-        self._thread.start()
-
-    def wait(self, timeout: float | None = None) -> Engine:
-        """Wait for the engine. Raises what loading raised, or TimeoutError after ``timeout`` seconds."""
-        if not self._ended.wait(timeout):
-            raise TimeoutError("the model is still being loaded")
-        if self.engine is None:
-            raise self.error or RuntimeError("the model was not loaded")
-        return self.engine
-
-    def close(self) -> None:
-        """Wait for a load that is under way, and close what it brought up."""
-        if self._thread is not None:
-            self._thread.join()
-        if self.engine is not None:
-            self.engine.close()
-
-    def _load(self) -> None:
-        try:
-            self.engine = engine(self._settings, self._note)
-        except Exception as error:  # kept for whoever asks; a thread has nobody to raise to
-            log.error("the model was not loaded: %s", error)
-            self.error = error
-        finally:
-            self._ended.set()
-
-    def _note(self, share: float) -> None:
-        self.progress = share
+def model_hint(settings: Settings) -> str | None:
+    """How to use another model, in one line for whoever writes with the bundled one."""
+    if settings[keys.MODEL] is not None:
+        return None
+    return "writing with the small bundled model; -m FILE takes any other in GGUF format"

@@ -86,20 +86,19 @@ def test_more_branches_than_may_live_is_refused_only_if_asked_for() -> None:
         launch.branches(settings(generation__n=5, generation__max_n=4))
 
 
-def test_a_loader_brings_an_engine_up_and_closes_it() -> None:
-    loader = launch.Loader(settings(model__ctx_size=512, model__gpu_layers=0))
-    assert loader.state == "INIT"
-    loader.start()
-    engine = loader.wait(60)
-    assert (loader.state, loader.progress, loader.engine) == ("READY", 1.0, engine)
-    assert engine.tokenize("Once")
-    loader.close()
+def test_the_loader_brings_up_what_was_asked_for() -> None:
+    with contextlib.closing(launch.loader(settings(model__ctx_size=512, model__gpu_layers=0))) as loader:
+        engine = loader.wait(60)
+        assert engine.info.path == str(bundled_model())
+        assert engine.n_ctx == 512
 
 
-def test_a_loader_keeps_the_error_for_whoever_waits() -> None:
-    loader = launch.Loader(settings(model__path=paths.models_dir() / "none.gguf"))
-    loader.start()
+def test_a_missing_model_is_an_error_in_words() -> None:
+    loader = launch.loader(settings(model__path=paths.models_dir() / "none.gguf"))
     with pytest.raises(ModelError, match="none.gguf"):
         loader.wait(60)
-    assert loader.state == "FAILED" and isinstance(loader.error, ModelError)
-    loader.close()
+
+
+def test_only_the_bundled_model_comes_with_a_hint() -> None:
+    assert "-m FILE" in (launch.model_hint(settings()) or "")
+    assert launch.model_hint(settings(model__path=bundled_model())) is None

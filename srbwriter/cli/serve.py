@@ -83,7 +83,7 @@ def run(settings: Settings) -> int:
     from srbwriter import launch, server
     from srbwriter.server.auth import ServerError
 
-    loader = launch.Loader(settings)
+    loader = launch.loader(settings)
     try:
         options = server_settings(settings)
         loader.start()

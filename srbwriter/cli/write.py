@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import sys
 from typing import TYPE_CHECKING, TextIO
@@ -49,7 +50,10 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         sampling=launch.sampling(settings),
         stop=launch.stop(settings),
     )
-    with launch.engine(settings) as engine:
+    if sys.stderr.isatty() and (hint := launch.model_hint(settings)):
+        print(f"srbwriter: {hint}", file=sys.stderr)
+    with contextlib.closing(launch.loader(settings)) as loader:
+        engine = loader.wait()
         generation = engine.submit(request)
         try:
             if not as_json:
