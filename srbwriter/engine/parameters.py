@@ -37,7 +37,7 @@ _KINDS: dict[str, Kind] = {
 }
 _INT32 = 2**31 - 1
 _SEED_MAX = 2**64 - 1
-GROUPS = ("length", "basic", "truncation", "repetition", "dry", "other samplers", "constraint", "request")
+GROUPS = ("length", "basic", "truncation", "repetition", "DRY", "other samplers", "constraint", "request")
 
 
 @dataclass(frozen=True)
@@ -235,15 +235,15 @@ PARAMETERS: tuple[Parameter, ...] = (
               -100, 100, 0.05, flags=("--frequency-penalty",)),
     _sampling("presence_penalty", "repetition", "Lowers a token's logit by this once it occurred.",
               -100, 100, 0.05, flags=("--presence-penalty",)),
-    _sampling("dry_multiplier", "dry", "Strength of DRY, which keeps phrases from repeating; 0 is off.",
+    _sampling("dry_multiplier", "DRY", "Strength of DRY, which keeps phrases from repeating; 0 is off.",
               0, 100, 0.05, flags=("--dry-multiplier",)),
-    _sampling("dry_base", "dry", "How fast DRY grows with the length of the repetition.",
+    _sampling("dry_base", "DRY", "How fast DRY grows with the length of the repetition.",
               1, 10, 0.05, flags=("--dry-base",)),
-    _sampling("dry_allowed_length", "dry", "Tokens that may repeat before DRY acts.",
+    _sampling("dry_allowed_length", "DRY", "Tokens that may repeat before DRY acts.",
               0, _INT32, 1, flags=("--dry-allowed-length",)),
-    _sampling("dry_penalty_last_n", "dry", "Tokens that DRY looks back; -1 is the whole context.",
+    _sampling("dry_penalty_last_n", "DRY", "Tokens that DRY looks back; -1 is the whole context.",
               -1, _INT32, 64, aliases=("dry_range",), flags=("--dry-penalty-last-n",)),
-    _sampling("dry_sequence_breakers", "dry", "Texts across which no repetition is seen.",
+    _sampling("dry_sequence_breakers", "DRY", "Texts across which no repetition is seen.",
               flags=("--dry-sequence-breaker",)),
     _sampling("mirostat", "other samplers", "Steer surprise instead of truncating: 1 or 2; 0 is off.",
               0, 2, 1, aliases=("mirostat_mode",), flags=("--mirostat",)),

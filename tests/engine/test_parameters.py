@@ -1,0 +1,154 @@
+"""The table of parameters agrees with the dataclasses, and every face can rely on it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import subprocess
+import sys
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srbwriter.engine.parameters import (
+    BY_GONE_NAME,
+    BY_NAME,
+    GONE,
+    GROUPS,
+    PARAMETERS,
+    SAMPLERS,
+    Parameter,
+    replace_gone,
+    sampler_order,
+    validate,
+)
+from srbwriter.engine.types import InvalidRequest, Request, Sampling, Stop
+from tools import sampling_page
+
+NUMBERS = [p for p in PARAMETERS if p.kind in ("int", "float")]
+OF_SAMPLING = [p for p in PARAMETERS if p.record == "sampling"]
+NOT_PARAMETERS = {"prompt", "sampling", "stop", "logits_callback", "label"}
+
+
+def test_every_field_stands_in_the_table_once() -> None:
+    listed = Counter((p.record, p.field) for p in PARAMETERS)
+    records = (("sampling", Sampling), ("stop", Stop), ("request", Request))
+    fields = {(name, f.name) for name, record in records for f in dataclasses.fields(record)}
+    assert set(listed) == {(record, field) for record, field in fields if field not in NOT_PARAMETERS}
+    assert set(listed.values()) == {1}
+
+
+def test_names_and_flags_mean_one_thing() -> None:
+    names = Counter(name for p in PARAMETERS for name in (p.name, *p.aliases))
+    flags = Counter(flag for p in PARAMETERS for flag in p.flags)
+    assert not [word for word, times in (names | flags).items() if times > 1]
+    assert not set(names) & set(BY_GONE_NAME)
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda p: p.name)
+def test_the_default_is_allowed(parameter: Parameter) -> None:
+    assert parameter.group in GROUPS
+    if parameter.default is not None:
+        parameter.check(parameter.default)
+
+
+@given(st.sampled_from(NUMBERS), st.floats(1e-3, 1e6))
+def test_values_out_of_range_are_refused_and_can_be_bent(parameter: Parameter, distance: float) -> None:
+    step = math.ceil(distance) if parameter.kind == "int" else distance
+    for limit, value in ((parameter.minimum, -step), (parameter.maximum, step)):
+        if limit is None:
+            continue
+        with pytest.raises(InvalidRequest, match=parameter.name):
+            parameter.check(limit + value)
+        assert parameter.clamp(limit + value) == limit
+        parameter.check(limit)
+
+
+@given(
+    st.sampled_from(PARAMETERS), st.sampled_from([math.nan, math.inf, "x", b"x", [1.5], {}, object(), True])
+)
+def test_values_of_another_kind_are_refused(parameter: Parameter, value: Any) -> None:
+    if parameter.kind == "text" and isinstance(value, str) or parameter.kind == "bool" and value is True:
+        parameter.check(value)
+        return
+    with pytest.raises(InvalidRequest) as caught:
+        parameter.check(value)
+    assert caught.value.field == parameter.name
+
+
+@pytest.mark.parametrize("parameter", OF_SAMPLING, ids=lambda p: p.name)
+def test_validate_looks_at_every_field(parameter: Parameter) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        validate(dataclasses.replace(Sampling(), **{parameter.field: object()}))
+    assert caught.value.field == parameter.name
+
+
+@pytest.mark.parametrize(
+    ("sampling", "field"),
+    [
+        (Sampling(dry_sequence_breakers=("a", "")), "dry_sequence_breakers"),
+        (Sampling(dry_sequence_breakers=("a\0",)), "dry_sequence_breakers"),
+        (Sampling(dry_sequence_breakers=("a",) * 65), "dry_sequence_breakers"),
+        (Sampling(samplers=("top_k",) * 33), "samplers"),
+        (Sampling(logit_bias=((1, math.inf),)), "logit_bias"),
+        (Sampling(logit_bias=((1, math.nan),)), "logit_bias"),
+        (Sampling(grammar="root ::= .", regex="."), "regex"),
+        (Sampling(json_schema="{}", regex="."), "regex"),
+    ],
+)
+def test_what_cannot_mean_anything_names_its_field(sampling: Sampling, field: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        validate(sampling)
+    assert caught.value.field == field
+
+
+def test_minus_infinity_is_a_bias() -> None:
+    validate(Sampling(logit_bias=((1, -math.inf), (2, 3))))
+
+
+@pytest.mark.parametrize(
+    ("given_name", "name"),
+    [
+        ("n_predict", "max_tokens"), ("rep_pen_range", "repeat_last_n"), ("typical", "typical_p"),
+        ("ban_eos_token", "ignore_eos"), ("mirostat_mode", "mirostat"), ("stop_sequence", "stop"),
+        ("guided_json", "json_schema"), ("top_p", "top_p"),
+    ],
+)  # fmt: skip
+def test_other_spellings_lead_to_the_parameter(given_name: str, name: str) -> None:
+    assert BY_NAME[given_name].name == name
+
+
+def test_sampler_orders() -> None:
+    assert sampler_order(("temp", "no such", "nucleus", "min_p")) == ("temperature", "top_p", "min_p")
+    assert sampler_order("kyzpmt") == ("top_k", "typ_p", "top_p", "min_p", "temperature")
+    assert sampler_order(SAMPLERS) == tuple(SAMPLERS)
+
+
+@pytest.mark.parametrize("gone", GONE, ids=lambda gone: gone.names[0])
+def test_what_is_gone_asks_for_nothing_by_default(gone: Any) -> None:
+    for name in gone.names:
+        for value in gone.neutral:
+            assert replace_gone({name: value}) == ({}, [])
+
+
+def test_what_is_gone_is_told() -> None:
+    changes, notes = replace_gone({"tfs_z": 0.9, "top_k": 5, "do_sample": False, "sampler_order": [6, 3, 2]})
+    assert changes == {"temperature": 0.0, "samplers": ("penalties", "top_p", "min_p")}
+    assert len(notes) == 1
+    assert notes[0].startswith("tfs_z is ignored")
+    assert replace_gone({"min_temp": 0.5, "max_temp": 1.5})[0] == {"temperature": 1.0, "dynatemp_range": 0.5}
+    with pytest.raises(InvalidRequest, match="num_beams"):
+        replace_gone({"num_beams": 4})
+
+
+def test_the_table_is_cheap_to_read() -> None:
+    code = "import sys, srbwriter.engine.parameters; print({'numpy', 'llama_cpp', 'llguidance'} & set(sys.modules))"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert child.stdout.strip() == "set()"
+
+
+def test_the_page_is_made_from_the_table() -> None:
+    assert sampling_page.PAGE.read_text("utf-8") == sampling_page.page(), "run: python -m tools.sampling_page"
