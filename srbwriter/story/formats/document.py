@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import ijson
 
+from srbwriter.story.draft import as_list, as_object
 from srbwriter.story.formats.errors import FormatError
 
 Kind = Literal["png", "json", "jsonl", "text"]
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
+_TEXT_EXPECTED = "a text in UTF-8, JSON, or a PNG card"
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _LOOKS_LIKE_JSON = re.compile(r'\s*(\{\s*("|\})|\[\s*[\[{"\]])')
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -42,8 +45,7 @@ class Document:
     @property
     def object(self) -> dict[str, Any]:
         """The top-level JSON object, the first line for JSON lines; else empty."""
-        first: Any = self.value[0] if self.kind == "jsonl" else self.value
-        return cast(dict[str, Any], first) if isinstance(first, dict) else {}
+        return as_object(self.value[0] if self.kind == "jsonl" else self.value)
 
 
 def open_document(data: bytes, name: str) -> Document:
@@ -84,11 +86,9 @@ def _decode(data: bytes, name: str) -> str:
     try:
         text = data[start:].decode(encoding)
     except UnicodeDecodeError as error:
-        raise FormatError(
-            name, f"byte {start + error.start}", "a text in UTF-8, JSON, or a PNG card"
-        ) from error
+        raise FormatError(name, f"byte {start + error.start}", _TEXT_EXPECTED) from error
     if "\0" in text:
-        raise FormatError(name, f"character {text.index(chr(0))}", "a text in UTF-8, JSON, or a PNG card")
+        raise FormatError(name, f"character {text.index(chr(0))}", _TEXT_EXPECTED)
     return text
 
 
@@ -121,15 +121,15 @@ def _mend_all(value: Any) -> Any:
     stack: list[Any] = [holder]
     while stack:
         container = stack.pop()
-        pairs: list[tuple[Any, Any]] = (
-            list(container.items()) if isinstance(container, dict) else list(enumerate(container))
+        pairs: Iterable[tuple[Any, Any]] = (
+            as_object(container).items() if isinstance(container, dict) else enumerate(as_list(container))
         )
-        for key, item in pairs:
+        for key, item in list(pairs):
             if isinstance(item, dict | list):
                 stack.append(item)
             container[key] = mend(item) if isinstance(item, str) else item
             if isinstance(key, str) and mend(key) != key:
-                container[mend(key)] = container.pop(key)
+                as_object(container)[mend(key)] = as_object(container).pop(key)
     return holder[0]
 
 

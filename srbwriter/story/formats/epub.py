@@ -76,7 +76,8 @@ def _package(draft: StoryDraft, parts: list[Chapter]) -> str:
     spine = "".join(f'<itemref idref="c{number}"/>\n' for number in numbers)
     creator = f"<dc:creator>{xml_text(draft.byline)}</dc:creator>\n" if draft.byline.strip() else ""
     return f"""<?xml version="1.0" encoding="utf-8"?>
-<package xmlns="http://www.idpf.org/2007/opf" version="3.0" unique-identifier="id" xml:lang="{_language(draft)}">
+<package xmlns="http://www.idpf.org/2007/opf" version="3.0" unique-identifier="id" \
+xml:lang="{_language(draft)}">
 <metadata xmlns:dc="http://purl.org/dc/elements/1.1/">
 <dc:identifier id="id">urn:uuid:{identifier}</dc:identifier>
 <dc:title>{_title(draft)}</dc:title>

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from srbwriter.story.draft import Author, DraftNode, Generation, Marks, StoryDraft, keep_foreign
+from srbwriter.story.draft import Author, DraftNode, Generation, Marks, StoryDraft, as_list, keep_foreign
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import Loose, arrange, read_time, with_foreign
 from srbwriter.story.formats.cursor import Cursor, top
@@ -65,8 +65,7 @@ def _in_order(loose: list[Loose], members: list[tuple[str, Cursor]]) -> list[Loo
     """Siblings as their parent lists them; unlisted ones keep the order of the file, at the end."""
     place: dict[str, int] = {}
     for _, cursor in members:
-        listed = cursor.peek("childrenIds")
-        for index, child in enumerate(listed if isinstance(listed, list) else []):
+        for index, child in enumerate(as_list(cursor.peek("childrenIds"))):
             place[str(child)] = index
     return sorted(loose, key=lambda item: place.get(item.node.id, len(loose)))
 

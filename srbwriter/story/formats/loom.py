@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 from srbwriter.story.draft import (
     Author,
@@ -13,6 +13,8 @@ from srbwriter.story.draft import (
     JsonObject,
     Marks,
     StoryDraft,
+    as_list,
+    as_object,
     children_by_parent,
     foreign,
     keep_foreign,
@@ -33,7 +35,7 @@ def matches(document: Document) -> bool:
     fields = document.object
     if document.kind == "jsonl":
         return {"id", "text"} <= document.keys and bool({"parent_id", "parentId"} & document.keys)
-    root = cast(JsonObject, fields["root"]) if isinstance(fields.get("root"), dict) else fields
+    root = as_object(fields.get("root")) or fields
     return (
         isinstance(root.get("text"), str)
         and isinstance(root.get("children", []), list)
@@ -123,31 +125,22 @@ class _Models:
     """What ``model_responses`` says about a node's ``generation``; both stay among the foreign fields."""
 
     def __init__(self, responses: Any) -> None:
-        self._responses = cast(JsonObject, responses) if isinstance(responses, dict) else {}
+        self._responses = as_object(responses)
 
     def of(self, generation: Any) -> Generation | None:
-        match generation:
-            case {"id": str(response_id), "index": int(index)}:
-                pass
-            case _:
-                return None
-        response: Any = self._responses.get(response_id)
-        if not isinstance(response, dict) or not isinstance(response.get("model"), str):
+        where = as_object(generation)
+        response = as_object(self._responses.get(str(where.get("id"))))
+        model, index = response.get("model"), where.get("index")
+        if not isinstance(model, str) or not isinstance(index, int):
             return None
-        known = cast(JsonObject, response)
-        return Generation(model=known["model"], finish_reason=_finish_reason(known.get("completions"), index))
+        return Generation(model=model, finish_reason=_finish_reason(response.get("completions"), index))
 
 
 def _finish_reason(completions: Any, index: int) -> str:
-    if not isinstance(completions, list) or not 0 <= index < len(cast(list[Any], completions)):
-        return ""
-    match completions[index]:
-        case {"finishReason": str(reason)}:
-            return reason
-        case {"finishReason": {"reason": str(reason)}}:
-            return reason
-        case _:
-            return ""
+    known = as_list(completions)
+    reason = as_object(known[index]).get("finishReason") if 0 <= index < len(known) else None
+    reason = as_object(reason).get("reason", reason)
+    return reason if isinstance(reason, str) else ""
 
 
 def write(draft: StoryDraft) -> bytes:
@@ -187,9 +180,7 @@ def _nested(draft: StoryDraft) -> str:
 
 def _fields(node: DraftNode) -> JsonObject:
     kept = foreign(node.meta, NAME)
-    about: Any = kept.get("meta")
-    meta: JsonObject = dict(cast(JsonObject, about)) if isinstance(about, dict) else {}
-    meta["source"] = _SOURCES[node.author]
+    meta: JsonObject = {**as_object(kept.get("meta")), "source": _SOURCES[node.author]}
     if node.created is not None:
         meta["creation_timestamp"] = datetime.fromtimestamp(node.created, UTC).strftime("%Y-%m-%d-%H.%M.%S")
     return {

@@ -9,8 +9,10 @@ from srbwriter.story.draft import (
     Author,
     DraftNode,
     JsonObject,
+    JsonValue,
     Marks,
     StoryDraft,
+    as_object,
     foreign,
     keep_foreign,
     reading_order,
@@ -28,20 +30,13 @@ _AUTHORS: dict[str, Author] = {"user": "writer", "human": "writer", "ai": "model
 
 
 def matches(document: Document) -> bool:
-    fields = document.object
-    return _is_note(fields) or (
-        isinstance(fields.get("state"), dict) and any(_is_note(note) for note in fields["state"].values())
-    )
+    notes = as_object(document.object.get("state")).values()
+    return _is_note(document.object) or any(_is_note(note) for note in notes)
 
 
-def _is_note(value: object) -> bool:
-    match value:
-        case {"current": _, "nodes": dict() | list()}:
-            return True
-        case {"hoisted": _, "nodes": dict() | list()}:
-            return True
-        case _:
-            return False
+def _is_note(value: JsonValue) -> bool:
+    fields = as_object(value)
+    return isinstance(fields.get("nodes"), dict | list) and bool({"current", "hoisted"} & set(fields))
 
 
 def read(document: Document) -> StoryDraft:

@@ -6,14 +6,17 @@ import json
 import math
 from collections.abc import Iterator
 from itertools import groupby
-from typing import Any, cast
+from typing import cast
 
 from srbwriter.story.draft import (
     DraftNode,
     JsonObject,
+    JsonValue,
     LoreEntry,
     Settings,
     StoryDraft,
+    as_list,
+    as_object,
     foreign,
     keep_foreign,
     path_to,
@@ -79,9 +82,7 @@ def _unpack(document: Document) -> JsonObject:
 
 def _nodes(chunks: list[Cursor]) -> Iterator[DraftNode]:
     """Chunks of the same origin and node as one node; each token of a generated text is a chunk."""
-    for (typed, _), group in groupby(
-        chunks, lambda chunk: (chunk.raw("type") == "user", chunk.raw(NODE_KEY))
-    ):
+    for (typed, _), group in groupby(chunks, _origin):
         pieces: list[JsonObject] = [
             {"content": chunk.need_text("content"), **chunk.rest()} for chunk in group
         ]
@@ -89,6 +90,11 @@ def _nodes(chunks: list[Cursor]) -> Iterator[DraftNode]:
         kept: JsonObject = {"chunks": pieces} if any(len(piece) > 1 for piece in pieces) else {}
         if text:
             yield with_foreign(DraftNode("", text=text, author="writer" if typed else "model"), NAME, kept)
+
+
+def _origin(chunk: Cursor) -> tuple[bool, object]:
+    """Whether the chunk was typed, and which of our nodes it belongs to."""
+    return chunk.raw("type") == "user", chunk.raw(NODE_KEY)
 
 
 def _settings(session: Cursor) -> Settings:
@@ -110,41 +116,27 @@ def _settings(session: Cursor) -> Settings:
 _WHOLE = {"top_k", "repeat_last_n", "mirostat", "dry_allowed_length", "dry_penalty_last_n"}
 
 
-def _wrapped(value: Any) -> str | None:
+def _wrapped(value: JsonValue) -> str | None:
     """Prefix, text and suffix joined; nothing without a text."""
-    match value:
-        case {"text": str(text)} if text:
-            around = cast(JsonObject, value)
-            return f"{around.get('prefix') or ''}{text}{around.get('suffix') or ''}"
-        case _:
-            return None
+    fields = as_object(value)
+    text = fields.get("text")
+    return f"{fields.get('prefix') or ''}{text}{fields.get('suffix') or ''}" if text else None
 
 
-def _lore(world: Any) -> list[LoreEntry]:
-    match world:
-        case {"entries": list()}:
-            entries = cast(list[Any], world["entries"])
-        case _:
-            return []
-    found: list[LoreEntry] = []
-    for index, value in enumerate(entries):
-        if not isinstance(value, dict):
-            continue
-        entry = cast(JsonObject, value)
-        keys: Any = entry.get("keys")
-        depth = entry.get("search")
-        found.append(
-            LoreEntry(
-                id=f"mikupad-{index}",
-                name=str(entry.get("displayName") or ""),
-                text=str(entry.get("text") or ""),
-                keys=[_regex_key(str(key)) for key in cast(list[Any], keys) if key]
-                if isinstance(keys, list)
-                else [],
-                scan_depth=int(depth) if isinstance(depth, int | float) and depth > 0 else None,
-            )
-        )
-    return found
+def _lore(world: JsonValue) -> list[LoreEntry]:
+    entries = [as_object(entry) for entry in as_list(as_object(world).get("entries"))]
+    return [_entry(index, entry) for index, entry in enumerate(entries)]
+
+
+def _entry(index: int, entry: JsonObject) -> LoreEntry:
+    depth = entry.get("search")
+    return LoreEntry(
+        id=f"mikupad-{index}",
+        name=str(entry.get("displayName") or ""),
+        text=str(entry.get("text") or ""),
+        keys=[_regex_key(str(key)) for key in as_list(entry.get("keys")) if key],
+        scan_depth=int(depth) if isinstance(depth, int | float) and depth > 0 else None,
+    )
 
 
 def _regex_key(key: str) -> str:
@@ -175,24 +167,23 @@ def write(draft: StoryDraft) -> bytes:
 def _chunks(node: DraftNode) -> list[JsonObject]:
     if not node.text:
         return []
-    kept: Any = foreign(node.meta, NAME).get("chunks")
-    chunks: list[JsonObject] = cast(list[JsonObject], kept) if isinstance(kept, list) else []
+    chunks = [as_object(chunk) for chunk in as_list(foreign(node.meta, NAME).get("chunks"))]
     if "".join(str(chunk.get("content")) for chunk in chunks) != node.text:
         chunks = [{"content": node.text}]
     typed: JsonObject = {} if node.author == "model" else {"type": "user"}
     return [{**typed, **chunk, NODE_KEY: node.id} for chunk in chunks]
 
 
-def _tokens(kept: Any, text: str) -> JsonObject:
+def _tokens(kept: JsonValue, text: str) -> JsonObject:
     """Their fields with our text, which has prefix and suffix in it already."""
-    before = cast(JsonObject, kept) if isinstance(kept, dict) else {}
-    return {**before, "prefix": "", "text": text, "suffix": ""}
+    return {**as_object(kept), "prefix": "", "text": text, "suffix": ""}
 
 
-def _world(kept: Any, lore: list[LoreEntry]) -> JsonObject:
-    before: JsonObject = cast(JsonObject, kept) if isinstance(kept, dict) else {"prefix": "", "suffix": ""}
+def _world(kept: JsonValue, lore: list[LoreEntry]) -> JsonObject:
     return {
-        **before,
+        "prefix": "",
+        "suffix": "",
+        **as_object(kept),
         "mikuPediaVersion": 1,
         "entries": [
             {
