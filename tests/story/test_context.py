@@ -242,6 +242,55 @@ def test_ids_whose_bytes_are_not_the_text_are_kept_whole() -> None:
     assert assembly.segments[2].tokens == ids
 
 
+def test_a_healed_token_takes_its_lead_from_the_text_before() -> None:
+    tokenizer = toy_tokenizer()
+    healed = tuple(tokenizer.tokenize("berry jam"))
+    runs = [run("a", "a strawbe"), Run("b", "rry jam", healed, VOCABULARY, lead="be")]
+    assembly = assemble(runs, Settings(), tokenizer, WIDE)
+    assert assembly.text == "a strawberry jam"
+    assert [s.text for s in assembly.segments] == ["a straw", "berry jam"]
+    assert assembly.segments[1].tokens == healed
+
+
+def test_a_lead_is_taken_from_stored_tokens_only_where_a_token_begins() -> None:
+    tokenizer = toy_tokenizer()
+    healed = tuple(tokenizer.tokenize(" cats"))
+    clean = [run("a", "two ca", tokenizer), Run("b", "ts", healed, VOCABULARY, lead=" ca")]
+    assembly = assemble(clean, Settings(), tokenizer, WIDE)
+    assert assembly.tokens == (*tokenizer.tokenize("two"), *healed)
+    inside = [
+        run("a", "two ca", tokenizer),
+        Run("b", "ts", tuple(tokenizer.tokenize("ats")), VOCABULARY, lead="a"),
+    ]
+    assembly = assemble(inside, Settings(), tokenizer, WIDE)
+    assert assembly.tokens == (*tokenizer.tokenize("two ca"), *tokenizer.tokenize("ts"))
+
+
+def test_a_lead_that_does_not_end_the_text_before_makes_the_tokens_useless() -> None:
+    tokenizer = toy_tokenizer()
+    runs = [run("a", "dog"), Run("b", "ts", tuple(tokenizer.tokenize("cats")), VOCABULARY, lead="ca")]
+    assembly = assemble(runs, Settings(), tokenizer, WIDE)
+    assert assembly.text == "dogts"
+    assert assembly.tokens == tuple(tokenizer.tokenize("dogts"))
+
+
+def test_a_node_of_several_runs_keeps_its_places_apart() -> None:
+    tokenizer = toy_tokenizer()
+    parts = ["one\ntwo\n", "three\nfour\n", "five\n"]
+    starts = [0, 8, 19]
+    runs = [
+        Run("n", text, tuple(tokenizer.tokenize(text)), VOCABULARY, start=start)
+        for text, start in zip(parts, starts, strict=True)
+    ]
+    settings = Settings(author_note="[x]", author_note_depth=2)
+    assembly = assemble(runs, settings, tokenizer, WIDE)
+    assert assembly.layout.anchors["note"] == Position("n", 14)
+    grown = [*runs, run("m", "six\n")]
+    again = assemble(grown, settings, tokenizer, WIDE, assembly.layout, assembly.tokens)
+    assert again.layout.anchors["note"] == Position("n", 14)
+    assert again.cache_break == len(assembly.tokens)
+
+
 def test_neighbouring_typed_runs_are_tokenised_as_one() -> None:
     tokenizer = toy_tokenizer()
     assembly = assemble([run("a", "straw"), run("b", "berry jam")], Settings(), tokenizer, WIDE)

@@ -42,11 +42,17 @@ def paths(draw: st.DrawFn) -> list[tuple[str, bool]]:
     return draw(st.lists(st.tuples(TEXTS, st.booleans()), max_size=12))
 
 
-def runs_of(path: list[tuple[str, bool]], tokenizer: Tokenizer) -> list[Run]:
-    return [
-        Run(f"n{index}", text, tuple(tokenizer.tokenize(text)) if stored else (), VOCABULARY)
-        for index, (text, stored) in enumerate(path)
-    ]
+def runs_of(path: list[tuple[str, bool]], tokenizer: Tokenizer, *, leads: bool = True) -> list[Run]:
+    """Two runs per node; a stored run takes the last character before it as its lead, as healing does."""
+    runs: list[Run] = []
+    start = 0
+    for index, (text, stored) in enumerate(path):
+        start = start if index % 2 else 0
+        lead = runs[-1].text[-1:] if leads and runs and stored and index % 3 == 0 else ""
+        ids = tuple(tokenizer.tokenize(lead + text)) if stored else ()
+        runs.append(Run(f"n{index // 2}", text, ids, VOCABULARY, lead, start))
+        start += len(text)
+    return runs
 
 
 LORE = st.lists(
@@ -134,7 +140,7 @@ def test_text_with_known_ids_is_never_tokenised_again(
     """Texts of stored runs bear a mark of their own; the tokenizer must never be shown one."""
     plain = toy_tokenizer()
     marked = [(text.replace("a", "Q") + "Q" if stored else text, stored) for text, stored in path]
-    runs = runs_of(marked, plain)
+    runs = runs_of(marked, plain, leads=False)
     watched = recorder()
     watched.inner = plain
     try:

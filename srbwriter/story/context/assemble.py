@@ -176,7 +176,7 @@ def _account(
     for segment in segments:
         counts[segment.source] = counts.get(segment.source, 0) + len(segment.tokens)
     start = strand.position(0)
-    lost = _before(runs, start)
+    lost = _before(runs, start, strand.lead)
     fell_out = [*fixed.fell_out, *([FellOut("story", lost, start.node_id)] if lost else [])]
     return Assembly(
         segments=segments,
@@ -190,15 +190,16 @@ def _account(
     )
 
 
-def _before(runs: Sequence[Run], start: Position) -> str:
-    """The story's text before ``start``."""
+def _before(runs: Sequence[Run], start: Position, lead: int) -> str:
+    """The story's text before ``start``, without the last ``lead`` characters."""
     texts: list[str] = []
     for run in runs:
-        if run.node_id == start.node_id:
-            texts.append(run.text[: start.offset])
+        if run.node_id == start.node_id and 0 <= start.offset - run.start <= len(run.text):
+            texts.append(run.text[: start.offset - run.start])
             break
         texts.append(run.text)
-    return "".join(texts)
+    text = "".join(texts)
+    return text[: len(text) - lead]
 
 
 def _size(segments: Sequence[Segment]) -> int:

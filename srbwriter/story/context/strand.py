@@ -21,12 +21,16 @@ Begin = Literal["story", "cut", "anywhere"]
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A run, or the end of one: ``start`` is where it begins in the node's text."""
+    """A run, or a part of one: ``start`` is where it begins in the node's text.
+
+    The first ``lead`` characters belong to the run before and are here because of the tokens.
+    """
 
     node_id: str
     start: int
     text: str
     ids: tuple[int, ...] | None
+    lead: int = 0
 
 
 class Strand:
@@ -95,16 +99,22 @@ class Strand:
             return Position("", 0)
         if index == len(self._pieces):
             index, inner = index - 1, len(self._pieces[-1].text)
-        return Position(self._pieces[index].node_id, self._pieces[index].start + inner)
+        piece = self._pieces[index]
+        return Position(piece.node_id, piece.start + max(inner, piece.lead))
 
     def locate(self, position: Position) -> int | None:
         """Where ``position`` is in this strand, ``None`` if it lies outside."""
         for index in range(len(self._pieces) - 1, -1, -1):
             piece = self._pieces[index]
-            if piece.node_id == position.node_id:
-                inner = position.offset - piece.start
-                return self._starts[index] + inner if 0 <= inner <= len(piece.text) else None
+            inner = position.offset - piece.start
+            if piece.node_id == position.node_id and piece.lead <= inner <= len(piece.text):
+                return self._starts[index] + (0 if inner == piece.lead else inner)
         return None
+
+    @property
+    def lead(self) -> int:
+        """Characters at the start of the strand that belong to the text before :meth:`position` 0."""
+        return self._pieces[0].lead if self._pieces else 0
 
     def line_start(self, lines: int) -> int:
         """The start of the last ``lines`` lines that are not blank, where it can be opened; 0 for too few."""
@@ -202,14 +212,17 @@ def _collect(
 ) -> Strand:
     pieces: list[_Piece] = []
     tokens = 0.0
-    for run in reversed(runs):
+    trim = 0
+    for index in range(len(runs) - 1, -1, -1):
         if tokens >= enough:
             return Strand(pieces[::-1], tokenizer, "anywhere")
-        piece, here = _piece(run, tokenizer, cut)
+        ids = _usable_ids(runs, index, tokenizer)
+        piece, here = _piece(runs[index], ids, trim, tokenizer, cut)
+        trim = piece.lead
         room = int((enough - tokens) * characters_per_token) + 1
         if piece.ids is None and len(piece.text) > room:
-            start = piece.start + len(piece.text) - room
-            pieces.append(_Piece(run.node_id, start, run.text[start:], None))
+            start = len(piece.text) - room
+            pieces.append(_Piece(piece.node_id, piece.start + start, piece.text[start:], None))
             return Strand(pieces[::-1], tokenizer, "anywhere")
         if piece.text:
             pieces.append(piece)
@@ -219,15 +232,47 @@ def _collect(
     return Strand(pieces[::-1], tokenizer, "story")
 
 
-def _piece(run: Run, tokenizer: Tokenizer, cut: Position | None) -> tuple[_Piece, bool]:
-    """The run as a piece, from the cut on if the cut is in it, and whether it is."""
-    known = bool(run.tokens) and bool(tokenizer.vocabulary) and run.vocabulary == tokenizer.vocabulary
-    ids = tuple(run.tokens) if known else None
-    here = cut is not None and run.node_id == cut.node_id and cut.offset <= len(run.text)
-    start = cut.offset if here and cut is not None else 0
-    if ids is None or start == 0:
-        return _Piece(run.node_id, start, run.text[start:], ids), here
-    offsets, _ = token_offsets(run.text, ids, tokenizer)
-    place = bisect_left(offsets, start)
-    start = offsets[place] if place < len(offsets) else len(run.text)
-    return _Piece(run.node_id, start, run.text[start:], ids[place:]), here
+def _usable_ids(runs: Sequence[Run], index: int, tokenizer: Tokenizer) -> tuple[int, ...] | None:
+    """The run's ids if they are of this vocabulary and the text before can give up their lead."""
+    run = runs[index]
+    if not run.tokens or not tokenizer.vocabulary or run.vocabulary != tokenizer.vocabulary:
+        return None
+    if not run.lead:
+        return tuple(run.tokens)
+    before = next((runs[place] for place in range(index - 1, -1, -1) if runs[place].text), None)
+    if before is None or not before.text.endswith(run.lead):
+        return None
+    if not before.tokens or before.vocabulary != tokenizer.vocabulary:
+        return tuple(run.tokens)
+    offsets, exact = token_offsets(before.lead + before.text, before.tokens, tokenizer)
+    edge = len(before.lead) + len(before.text) - len(run.lead)
+    return tuple(run.tokens) if exact and (edge == 0 or edge in offsets) else None
+
+
+def _piece(
+    run: Run, ids: tuple[int, ...] | None, trim: int, tokenizer: Tokenizer, cut: Position | None
+) -> tuple[_Piece, bool]:
+    """The run as a piece, and whether the cut is in it; then it begins there.
+
+    The last ``trim`` characters are left to the run after, whose lead they are.
+    """
+    lead = run.lead if ids is not None else ""
+    text = lead + run.text
+    start = run.start - len(lead)
+    end = len(text) - trim
+    here = (
+        cut is not None
+        and run.node_id == cut.node_id
+        and run.start <= cut.offset <= run.start + len(run.text)
+    )
+    low = cut.offset - start if here and cut is not None and cut.offset > run.start else 0
+    if ids is None:
+        return _Piece(run.node_id, start + low, text[low:end], None), here
+    if low == 0 and trim == 0:
+        return _Piece(run.node_id, start, text, ids, len(lead)), here
+    offsets, _ = token_offsets(text, ids, tokenizer)
+    first = bisect_left(offsets, low) if low else 0
+    last = bisect_left(offsets, end) if trim else len(ids)
+    low = low if first == 0 else offsets[first] if first < len(offsets) else end
+    kept = len(lead) if low == 0 else 0
+    return _Piece(run.node_id, start + low, text[low:end], ids[first:last], kept), here

@@ -35,12 +35,18 @@ class Tokenizer:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The text of one node on the path.  ``tokens`` are used when ``vocabulary`` is the tokenizer's."""
+    """A stretch of text of one origin on the path: a node, or a part of one from offset ``start`` on.
+
+    ``tokens`` are used when ``vocabulary`` is the tokenizer's.  Their text is ``lead + text``, where
+    ``lead`` already ends the text before (a healed token); where it does not, they cannot be used.
+    """
 
     node_id: str
     text: str
     tokens: Sequence[int] = ()
     vocabulary: str = ""
+    lead: str = ""
+    start: int = 0
 
 
 @dataclass(frozen=True, slots=True)
