@@ -13,7 +13,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from srbwriter.cli import commands, flags
-from srbwriter.cli.exits import Exit, Failure
+from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.table import every_key, overview
 from srbwriter.config import ConfigError, Settings, keys, load
 
@@ -68,7 +68,7 @@ def _log(settings: Settings) -> Generator[None]:
 
     complaint = logs.start(settings[keys.LOG_LEVEL])
     for line in (*settings.warnings, *filter(None, [complaint])):
-        _say(line)
+        say(line)
     try:
         yield
     except Exception as error:
@@ -81,13 +81,13 @@ def _log(settings: Settings) -> Generator[None]:
 
 def _report(error: Exception) -> int:
     """Say what went wrong, and return the exit code for it."""
-    _say(str(error) or type(error).__name__)
+    say(str(error) or type(error).__name__)
     code = _code(error)
     if code is None:
         from srbwriter import logs
 
         report = logs.write_crash_report(error)
-        _say("this is a defect of srbwriter" + (f"; details are in {report}" if report else ""))
+        say("this is a defect of srbwriter" + (f"; details are in {report}" if report else ""))
     return code or Exit.ERROR
 
 
@@ -106,7 +106,3 @@ def _code(error: Exception) -> Exit | None:
             return Exit.ERROR
         case _:
             return None
-
-
-def _say(line: str) -> None:
-    print(f"srbwriter: {line}", file=sys.stderr)

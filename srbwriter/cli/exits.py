@@ -1,7 +1,8 @@
-"""What the program's exit codes mean, and the error that carries one."""
+"""How the program speaks of itself: exit codes, the error that carries one, and lines on standard error."""
 
 from __future__ import annotations
 
+import sys
 from enum import IntEnum
 
 
@@ -29,3 +30,8 @@ class Failure(Exception):
     def __init__(self, message: str, code: Exit = Exit.ERROR) -> None:
         self.code = code
         super().__init__(message)
+
+
+def say(line: str) -> None:
+    """Tell whoever runs the program something; standard output is for text and JSON only."""
+    print(f"srbwriter: {line}", file=sys.stderr, flush=True)

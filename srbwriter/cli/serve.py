@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
-from srbwriter.cli.exits import Failure
+from srbwriter.cli.exits import Failure, say
 from srbwriter.config import Key, Settings, keys
 from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, one_of
 
 if TYPE_CHECKING:
+    from srbwriter.engine import EngineLoader
     from srbwriter.server.settings import ServerSettings
 
 HOST = Key("server.host", TEXT, "127.0.0.1", "address to listen on", ("--host",))
@@ -86,7 +87,7 @@ def run(settings: Settings) -> int:
     loader = launch.loader(settings)
     try:
         options = server_settings(settings)
-        loader.start()
+        Thread(target=_announce_model, args=(loader,), name="srbwriter-announce", daemon=True).start()
         return server.run(loader, options, ready=_announce)
     except ServerError as error:
         raise Failure(str(error)) from error
@@ -119,4 +120,16 @@ def server_settings(settings: Settings) -> ServerSettings:
 
 
 def _announce(url: str) -> None:
-    print(f"srbwriter: listening on {url}", file=sys.stderr, flush=True)
+    say(f"listening on {url}")
+
+
+def _announce_model(loader: EngineLoader) -> None:
+    """Load, and say how it went; a server whose model failed goes on to answer that it failed."""
+    from srbwriter.engine.types import Cancelled
+
+    try:
+        say(f"{loader.wait().info.name} is ready")
+    except Cancelled:
+        return
+    except Exception as error:
+        say(str(error))

@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from srbwriter import launch
-from srbwriter.cli.exits import Exit, Failure
+from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_keys
 from srbwriter.config import Settings, Table
 
@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         stop=launch.stop(settings),
     )
     if sys.stderr.isatty() and (hint := launch.model_hint(settings)):
-        print(f"srbwriter: {hint}", file=sys.stderr)
+        say(hint)
     with contextlib.closing(launch.loader(settings)) as loader:
         engine = loader.wait()
         generation = engine.submit(request)

@@ -59,7 +59,7 @@ def test_keys_from_a_file_join_the_others(tmp_path: Path) -> None:
 
 
 def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
-    """The real program, and its first line on standard error."""
+    """The real program, and its first line on standard error that is not about the model."""
     process = subprocess.Popen(
         [sys.executable, "-m", "srbwriter", "--serve", "--gpu-layers", "0", *arguments],
         stdout=subprocess.DEVNULL,
@@ -67,7 +67,8 @@ def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
         text=True,
     )
     assert process.stderr is not None
-    return process, process.stderr.readline()
+    lines = iter(process.stderr.readline, "")
+    return process, next((line for line in lines if "is ready" not in line), "")
 
 
 def ended(process: subprocess.Popen[str]) -> int:
@@ -89,6 +90,20 @@ def test_it_serves_until_a_signal(number: signal.Signals) -> None:
             assert answer.status_code == 200 and answer.json()["choices"][0]["text"]
     finally:
         process.send_signal(number)
+        code = ended(process)
+    assert code == 0
+
+
+def test_a_model_that_fails_is_said_while_the_server_answers(tmp_path: Path) -> None:
+    process, line = start("--port", "0", "--model", str(tmp_path / "none.gguf"))
+    try:
+        assert process.stderr is not None
+        lines = [line, process.stderr.readline()]
+        (url,) = [line.partition("listening on ")[2].strip() for line in lines if "listening on" in line]
+        assert any("none.gguf: no such file" in line for line in lines)
+        assert httpx.get(f"{url}/health", timeout=60).status_code == 500
+    finally:
+        process.terminate()
         code = ended(process)
     assert code == 0
 
