@@ -30,7 +30,6 @@ ABBREVIATIONS = frozenset(
 _WIDE_ENDERS = "。！？｡"
 _ENDERS = ".!?…‽؟۔।॥" + _WIDE_ENDERS
 _CLOSERS = "\"'”’»›)]}*_」』）】〉》〕］｝"
-_BLANK = " \t\r"  # what a blank line may hold
 _TAIL = 16  # characters remembered before a full stop; longer than any abbreviation
 
 _ENDER = re.compile(f"[{re.escape(_ENDERS)}]")
@@ -83,7 +82,7 @@ class LineScanner:
 
 
 class ParagraphScanner:
-    """Paragraphs end before a blank line, that is before ``\\n``, spaces or tabs if any, ``\\n``."""
+    """Paragraphs end before a blank line, that is before ``\\n``, whitespace if any, ``\\n``."""
 
     def __init__(self, position: int = 0, inside: bool = False) -> None:
         self.held = 0
@@ -104,9 +103,8 @@ class ParagraphScanner:
                     self._end, self._inside = -1, False
                 elif self._inside:
                     self._end = i
-            elif char not in _BLANK:
-                self._end = -1
-                self._inside = self._inside or not char.isspace()
+            elif not char.isspace():
+                self._end, self._inside = -1, True
         self._position += len(text)
         self.held = self._position - self._end if self._end >= 0 else 0
         return ends

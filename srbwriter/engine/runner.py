@@ -131,6 +131,7 @@ class Run:
         self.runners: list[Runner] = []
         self.events: list[Event] = []
         self.admitted = False
+        self.accounted = False  # its prompt stands in the statistics
         self.order = (int(self.request.priority), generation.number)
         self.templates: dict[Sampling, SamplerTemplate] = {}
         self.constraints: dict[Sampling, Constraint | None] = {}

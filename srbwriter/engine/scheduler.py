@@ -115,13 +115,16 @@ class Scheduler:
         self.writer.now = time.monotonic()
         next_token = self.writer.next_token
         for row, runner in enumerate(plan.rows):
-            next_token(runner, row)
+            if runner.seq >= 0:  # a callback's error may have ended its whole request
+                next_token(runner, row)
         for row, others in plan.shared.items():
             for runner in others:
-                next_token(runner, row)
+                if runner.seq >= 0:
+                    next_token(runner, row)
         for fed in plan.fed:
-            self._fed(fed)
-        self._retire()
+            if fed.track.seq >= 0:
+                self._fed(fed)
+        self._drop_dead()
 
     def _fed(self, fed: Fed) -> None:
         track = fed.track
@@ -147,7 +150,6 @@ class Scheduler:
         run.trunk = None
         self.cache.store_logits(trunk.seq, self.context.logits(row))
         self.cache.park(trunk.seq)
-        self.admit()
 
     def _score_prompt(self, trunk: Trunk, fed: Fed) -> None:
         run = trunk.run
@@ -166,7 +168,7 @@ class Scheduler:
     def _publish(self) -> None:
         finished = False
         for run in self.runs:
-            if run.admitted and not run.live:
+            if not run.live:
                 finished = True
                 if run.generation.error is None and not self._failed(run):
                     run.events.append(run.completed())
@@ -175,9 +177,9 @@ class Scheduler:
                 run.generation.publish(events)
         if finished:
             for run in self.runs:
-                if run.admitted and not run.live:
+                if not run.live:
                     self.forget(run)
-            self.runs = [run for run in self.runs if not run.admitted or run.live]
+            self.runs = [run for run in self.runs if run.live]
 
     def _failed(self, run: Run) -> bool:
         return any(r.branch.state is BranchState.FAILED for r in run.runners)
@@ -236,6 +238,7 @@ class Scheduler:
             return self._start_trunk(run)
         if not self._room_for(len(path) - held, run):
             return False
+        self._account(run, len(run.ids))
         self.writer.prepare(runner)
         lease = self.cache.lease(path, None if logits is not None else len(path) - 1)
         if lease is None:
@@ -276,16 +279,23 @@ class Scheduler:
             return False
         trunk = run.trunk = Trunk(run)
         trunk.seq, trunk.todo = lease.seq, run.ids[lease.length :]
-        generation = run.generation
-        generation.cached_tokens = generation.prompt_done = lease.length
-        self.counters["prompt_tokens"] += len(run.ids)
-        self.counters["reused_tokens"] += lease.length
-        run.events.append(PromptProgress(lease.length, len(run.ids), lease.length))
+        self._account(run, lease.length)
         for runner in run.runners:
             if waiting(runner):
                 self.writer.set_state(runner, BranchState.PROMPT)
         self.feeding.append(trunk)
         return None
+
+    def _account(self, run: Run, cached: int) -> None:
+        """The prompt is asked for: ``cached`` of its tokens were in the cache."""
+        generation = run.generation
+        if run.accounted:
+            return
+        run.accounted = True
+        generation.cached_tokens = generation.prompt_done = cached
+        self.counters["prompt_tokens"] += len(run.ids)
+        self.counters["reused_tokens"] += cached
+        run.events.append(PromptProgress(cached, len(run.ids), cached))
 
     def _same_prompt_under_way(self, run: Run) -> bool:
         """Another request is evaluating tokens that this one needs too: wait and share them."""

@@ -75,7 +75,7 @@ class Steering:
 
     def _again(self, run: Run) -> None:
         """A finished request that has something to do, or to say, is served again."""
-        if run not in self.scheduler.runs and run.admitted:
+        if run not in self.scheduler.runs:
             self.scheduler.runs.append(run)
 
     # ---- ending and pausing
@@ -177,24 +177,26 @@ class Steering:
                 branch.buffer.pieces.append(held)
         self._settle_tail(runner)
         ids = self.model.tokenize_continuation(text)
-        prefix = last_token_prefix(self.model, ids, text) if runner.run.request.heal else b""
+        prefix = last_token_prefix(self.model, ids, text) if live and runner.run.request.heal else b""
         if not runner.buffer.ids and runner.run.heal_prefix:
             ids = self.model.tokenize_continuation(runner.run.heal_prefix.decode("utf-8", "replace") + text)
             branch.overlap = len(runner.run.heal_prefix.decode("utf-8", "replace"))
         if prefix:
             ids = ids[:-1]
-        self._typed(runner, text, ids)
-        if prefix and live:
+        begun = prefix.decode("utf-8", "replace")
+        self._typed(runner, text, ids, len(begun))
+        if prefix:
             self.writer.heal(runner, prefix)
-            runner.text.restart(branch.text[: len(branch.text) - runner.skip])
+            runner.text.restart(branch.text[: len(branch.text) - len(begun)])
         if live:
             self._revive(runner)
 
-    def _typed(self, runner: Runner, text: str, ids: list[int]) -> None:
+    def _typed(self, runner: Runner, text: str, ids: list[int], begun: int) -> None:
+        """Add typed text; its last ``begun`` characters no id spells yet."""
         branch, buffer = runner.branch, runner.buffer
         buffer.pieces.append(text)
         buffer.ids.extend(ids)
-        buffer.ends.extend([len(branch.text)] * len(ids))
+        buffer.ends.extend([len(branch.text) - begun] * len(ids))
         runner.limit += len(ids)
         runner.close_chain()
         self._restart_text(runner)

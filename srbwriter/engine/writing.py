@@ -245,6 +245,9 @@ class Writer:
         branch = runner.branch
         if flush:
             self._flush(runner)
+            if runner.heal is not None:  # typed text whose last token was still to come
+                ends = branch.buffer.ends
+                branch.buffer.tail = branch.text[ends[-1] if ends else 0 :]
         self.detach(runner, row, keep=reason is not FinishReason.KILLED)
         runner.close_chain()
         branch.finish_reason, branch.stop_text = reason, stop_text

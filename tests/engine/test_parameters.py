@@ -145,7 +145,8 @@ def test_what_is_gone_is_told() -> None:
 
 
 def test_the_table_is_cheap_to_read() -> None:
-    code = "import sys, srbwriter.engine.parameters; print({'numpy', 'llama_cpp', 'llguidance'} & set(sys.modules))"
+    heavy = {"numpy", "llama_cpp", "llguidance"}
+    code = f"import sys, srbwriter.engine.parameters; print({heavy} & set(sys.modules))"
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert child.stdout.strip() == "set()"
 

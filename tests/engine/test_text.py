@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import re
 from itertools import pairwise
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from srbwriter.engine.text import BranchText, Hit, Pieces
 from srbwriter.engine.types import FinishReason, Stop
 
 FRAGMENTS = (
-    *"aAbIé界😀 \t\n.!?…。！,\"'”)」",
+    *"aAbIé界😀 \t\u3000\n.!?…。！,\"'”)」",
     "...", "Mr.", "e.g.", "U.S.", "p.m.", "\n\n", "\n \n", ". ", '." ', "User:", "<|im_end|>", "ab", "abc",
 )  # fmt: skip
 BROKEN = (b"\xff", b"\xc3", b"\xe7\x95", b"\xf0\x9f\x98")
@@ -45,11 +46,11 @@ def line_ends(text: str) -> tuple[set[int], int]:
 
 
 def paragraph_ends(text: str) -> tuple[set[int], int]:
-    breaks = [(m.start(), m.end()) for m in re.finditer(r"\n[ \t\r]*\n", text)]
+    breaks = [(m.start(), m.end()) for m in re.finditer(r"\n[^\S\n]*\n", text)]
     spans = pairwise([(0, 0), *breaks])
     ends = {start for (_, before), (start, _) in spans if text[before:start].strip()}
     rest = text[breaks[-1][1] if breaks else 0 :]
-    open_break = re.search(r"\S\s*?(\n[ \t\r]*)\Z", rest)
+    open_break = re.search(r"\S\s*?(\n[^\S\n]*)\Z", rest)
     return ends, len(open_break[1]) if open_break else 0
 
 
@@ -161,6 +162,19 @@ def test_matches_the_reference(tokens: list[bytes], stop: Stop) -> None:
         assert len(out) == hit.keep
 
 
+@given(st.lists(st.text("ab", max_size=3)), st.lists(st.text("ab", min_size=1, max_size=4), min_size=1))
+def test_stop_strings_that_overlap(pieces: list[str], strings: list[str]) -> None:
+    tokens, stop = [piece.encode() for piece in pieces], Stop(strings=tuple(strings))
+    branch = BranchText(Pieces(tokens), stop)
+    expected, expected_hit = reference(tokens, stop)
+    out, hit = "", None
+    for token, so_far in enumerate(expected):
+        piece, hit = branch.feed(token)
+        out += piece
+        assert out == so_far
+    assert hit == expected_hit
+
+
 actions = st.lists(
     st.one_of(
         st.sampled_from(range(len(FRAGMENTS) + len(BROKEN))),
@@ -196,7 +210,7 @@ def test_nothing_is_taken_back_whatever_happens(acts: list[int | str | Stop], st
     assert branch.decoded == len(out)
 
 
-@given(split(), st.text(max_size=80), stops)
+@given(split(), st.lists(st.sampled_from(FRAGMENTS)).map("".join), stops)
 def test_no_rule_cuts_into_what_a_restart_kept(tokens: list[bytes], text: str, stop: Stop) -> None:
     branch = BranchText(Pieces(tokens), stop)
     branch.restart(text)
@@ -277,8 +291,8 @@ def test_an_empty_stop_string_means_nothing() -> None:
         ("paragraph", ["\n\n", "one\ntwo\n", " \t", "\nthree"], "\n\none\ntwo"),
     ],
 )
-def test_boundaries(boundary: str, pieces: list[str], kept: str) -> None:
-    out, hit = run(Stop(boundary=boundary), *pieces)  # pyright: ignore[reportArgumentType]
+def test_boundaries(boundary: Literal["line", "sentence", "paragraph"], pieces: list[str], kept: str) -> None:
+    out, hit = run(Stop(boundary=boundary), *pieces)
     assert "".join(out) == kept
     assert hit == Hit(FinishReason(boundary), len(kept), None)
 
@@ -293,6 +307,26 @@ def test_after_any_keeps_the_token() -> None:
     pieces = ("One.", " Two. A", " Three")
     assert run(Stop(after_any=(".",)), *pieces) == (["One."], Hit(FinishReason.STOP, 4, "."))
     assert run(Stop(after_any=(".",), after_min_tokens=1), *pieces)[1] == Hit(FinishReason.STOP, 11, ".")
+
+
+@pytest.mark.parametrize("boundary", ["line", "sentence", "paragraph"])
+def test_going_on_after_an_end_ends_with_the_next(boundary: Literal["line", "sentence", "paragraph"]) -> None:
+    pieces = ["One.", "\n", "\n", "Two.", "\n", "\n", "Three"]
+    branch = BranchText(Pieces([piece.encode() for piece in pieces]), Stop(boundary=boundary))
+    branch.restart("One.")
+    hits = [branch.feed(token)[1] for token in range(1, len(pieces))]
+    found = [hit for hit in hits if hit is not None]
+    assert found == [Hit(FinishReason(boundary), len("One.\n\nTwo."), None)]
+
+
+def test_going_on_after_the_last_token() -> None:
+    pieces = ['"Hm."', " ", " ", "He", ".", "\n"]
+    branch = BranchText(Pieces([piece.encode() for piece in pieces]), Stop(boundary="sentence"))
+    assert [branch.feed(token)[0] for token in (0, 1)] == ['"Hm."', ""]
+    assert branch.finish() == " "
+    out = [branch.feed(token) for token in (2, 3, 4, 5)]
+    assert "".join(text for text, _ in out) == " He."
+    assert [hit for _, hit in out] == [None, None, None, Hit(FinishReason.SENTENCE, 10, None)]
 
 
 def test_an_extended_sentence_does_not_end_at_once() -> None:
@@ -330,3 +364,18 @@ def test_new_rules_release_what_only_the_old_ones_held() -> None:
     branch.set_stop(Stop(boundary="line"))
     assert branch.feed(1) == ("Use", None)
     assert branch.feed(2) == ("", Hit(FinishReason.LINE, 3, None))
+
+
+def test_no_rules_release_all() -> None:
+    branch = BranchText(Pieces([b"Us", b"er:", b"x"]), Stop(strings=("User:",)))
+    branch.feed(0)
+    branch.set_stop(Stop())
+    assert [branch.feed(token) for token in (1, 2)] == [("User:", None), ("x", None)]
+
+
+def test_new_rules_count_what_follows_the_healed_prompt() -> None:
+    branch = BranchText(Pieces([b". So", b"\n"]), Stop())
+    branch.restart("", ahead=1)
+    assert branch.feed(0) == (". So", None)
+    branch.set_stop(Stop(boundary="line"))
+    assert branch.feed(1) == ("", Hit(FinishReason.LINE, 4, None))

@@ -1,0 +1,127 @@
+"""What engine tests share: a spy on llama_decode, and a single-sequence evaluation to compare with."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.native.context import OK, Context
+from srbwriter.engine.native.library import L, library
+from srbwriter.engine.types import BranchView, Sampling, TokenRun
+
+GREEDY = Sampling(temperature=0.0)
+WAIT = 60.0
+PROMPT = "Once upon a time, there was a little fox who lived in the wood."
+
+
+@contextmanager
+def decoded_rows(engine: Engine) -> Iterator[list[int]]:
+    """Rows of every ``llama_decode`` meanwhile, counted where llama.cpp is called."""
+    rows: list[int] = []
+    lib: Any = engine._context._lib
+    native = lib.llama_decode
+
+    def spy(context: int, batch: Any) -> int:
+        code = native(context, batch)
+        if code == OK:
+            rows.append(batch.n_tokens)
+        return code
+
+    lib.llama_decode = spy
+    try:
+        yield rows
+    finally:
+        lib.llama_decode = native
+
+
+class Reference:
+    """One sequence in a context of its own, evaluated from nothing each time."""
+
+    def __init__(self, engine: Engine, cells: int = 1024) -> None:
+        options = engine.options
+        self.model = engine.model
+        threads = options.threads or 1
+        self.context = Context(
+            engine.model.pointer, cells=cells, sequences=1, batch=cells, ubatch=cells, threads=threads,
+            threads_batch=threads, options=options, path="reference",
+        )  # fmt: skip
+
+    def logits(self, ids: Sequence[int], last: int = 1) -> list[NDArray[np.float32]]:
+        """Logits after each of the last ``last`` tokens of ``ids``."""
+        rows: list[NDArray[np.float32]] = []
+        self.context.clear()
+        start = 0
+        for end in range(len(ids) - last + 1, len(ids) + 1):
+            self.context.batch.clear()
+            row = self.context.batch.add_run(list(ids[start:end]), start, 0, 1)
+            assert self.context.decode() == OK
+            rows.append(self.context.logits(row).copy())
+            start = end
+        return rows
+
+    def close(self) -> None:
+        self.context.close()
+
+
+def forcing(scripts: Sequence[Sequence[int]], seen: dict[int, list[NDArray[np.float32]]]) -> Callable[..., None]:
+    """A callback that makes branch i write ``scripts[i]`` and keeps the logits it saw."""
+
+    def callback(logits: NDArray[np.float32], view: BranchView) -> None:
+        seen.setdefault(view.index, []).append(logits.copy())
+        script = scripts[view.index % len(scripts)]
+        wanted = script[min(len(view.ids), len(script) - 1)]
+        logits[:] = -np.inf
+        logits[wanted] = 0.0
+
+    return callback
+
+
+def assert_same_logits(found: NDArray[np.float32], fresh: NDArray[np.float32]) -> None:
+    """Equal to 1e-2; the likeliest token too, unless the lead is smaller than the tolerance."""
+    error = float(np.abs(found - fresh).max())
+    assert error <= 1e-2, f"logits differ by {error}"
+    best, second = np.sort(fresh)[-1], np.sort(fresh)[-2]
+    if best - second > 2e-2:
+        assert int(found.argmax()) == int(fresh.argmax())
+
+
+def runs_of(branch: Branch) -> tuple[TokenRun, ...]:
+    """The prompt that continues a branch token for token."""
+    generation: Generation = branch.generation
+    runs = [TokenRun("", generation.prompt_ids), TokenRun(branch.text, branch.ids)]
+    if branch.buffer.tail:
+        runs.append(TokenRun(branch.buffer.tail))
+    return tuple(runs)
+
+
+def seeded(seed: int, **fields: Any) -> Sampling:
+    return replace(Sampling(seed=seed), **fields)
+
+
+@cache
+def exact_model() -> Path:
+    """The bundled model with 32-bit weights.
+
+    With 8-bit weights llama.cpp rounds activations to 8 bits too, and a difference of 1e-7 (another
+    order of cells or rows) becomes one of 1e-1 in the logits: no bound could tell that from a fault.
+    """
+    path = Path(tempfile.mkdtemp(prefix="srbwriter-test-")) / "exact.gguf"
+    params = L.llama_model_quantize_default_params()
+    params.ftype, params.allow_requantize, params.nthread = 0, True, 1  # LLAMA_FTYPE_ALL_F32
+    library()
+    assert L.llama_model_quantize(str(bundled_model()).encode(), str(path).encode(), params) == 0
+    atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
+    return path

@@ -1,0 +1,186 @@
+"""Random lives of an engine: whatever is submitted, steered, cancelled and evicted, the cache stays true.
+
+The caller drives the engine (``thread=False``), so that every interleaving is one that Hypothesis
+chose. After every run of steps the native cache is compared with the prefix tree, and now and then
+a resident path is evaluated afresh and must give the same logits.
+"""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import numpy as np
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.types import EngineOptions, FinishReason, Priority, Request, Stop, TokenRun
+
+from .support import Reference, assert_same_logits, exact_model, seeded
+
+PROMPTS = ("Once upon a time,", "Once upon a time, there was a fox.", "The king", "Tom and Lily went to the park. " * 6)
+WORDS = st.sampled_from(["", " and", " The rain fell.", "\n", " x", ' "Oh!"'])
+_shared: dict[str, object] = {}
+
+
+def shared() -> tuple[Engine, Reference]:
+    """One small engine for all examples (each begins by resetting it); loading is not what is tested."""
+    if not _shared:
+        options = EngineOptions(
+            n_ctx=256, gpu_layers=0, seed=3, threads=1, max_branches=6, max_sequences=10, flash_attn="on",
+            logits_rows=5,
+        )
+        engine = Engine.load(exact_model(), options, thread=False)
+        _shared.update(engine=engine, reference=Reference(engine, cells=256))
+    return _shared["engine"], _shared["reference"]  # type: ignore[return-value]
+
+
+class EngineMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine, self.reference = shared()
+        self.engine.reset()
+        self.steps(2)
+        self.generations: list[Generation] = []
+
+    def steps(self, count: int) -> None:
+        for _ in range(count):
+            self.engine.process()
+
+    def generation(self, data: st.DataObject) -> Generation:
+        return data.draw(st.sampled_from(self.generations))
+
+    def branch(self, data: st.DataObject) -> Branch:
+        return data.draw(st.sampled_from(self.generation(data).branches))
+
+    @rule(
+        prompt=st.sampled_from(PROMPTS), n=st.integers(1, 6), tokens=st.integers(0, 30), seed=st.integers(0, 99),
+        boundary=st.sampled_from([None, None, "sentence", "line"]), priority=st.sampled_from(Priority),
+        strings=st.sampled_from([(), (), (" the", "a t")]), heal=st.booleans(),
+        overflow=st.sampled_from(["error", "shift"]), temperature=st.sampled_from([0.0, 0.8]),
+    )
+    def submit(self, prompt, n, tokens, seed, boundary, priority, strings, heal, overflow, temperature) -> None:
+        request = Request(
+            prompt, n=n, sampling=seeded(seed, temperature=temperature, repeat_penalty=1.1), priority=priority,
+            stop=Stop(max_tokens=tokens, boundary=boundary, strings=strings), heal=heal, overflow=overflow,
+        )
+        self.generations.append(self.engine.submit(request))
+
+    @precondition(lambda self: self.generations)
+    @rule(data=st.data(), n=st.integers(1, 4), typed=WORDS)
+    def pick(self, data: st.DataObject, n: int, typed: str) -> None:
+        branch = self.branch(data)
+        keep = data.draw(st.integers(0, len(branch.ids)))
+        runs = (TokenRun("", branch.generation.prompt_ids), TokenRun("", branch.ids[:keep]), TokenRun(typed))
+        if len(branch.generation.prompt_ids) + keep < 200:
+            self.generations.append(self.engine.submit(Request(runs, n=n, stop=Stop(max_tokens=12))))
+
+    @precondition(lambda self: self.generations)
+    @rule(data=st.data(), verb=st.sampled_from(["stop", "kill", "pause", "resume", "extend", "reroll", "cancel"]))
+    def steer(self, data: st.DataObject, verb: str) -> None:
+        if verb == "cancel":
+            self.generation(data).cancel()
+        elif verb == "extend":
+            self.branch(data).extend(data.draw(st.integers(1, 8)))
+        else:
+            getattr(self.branch(data), verb)()
+
+    @precondition(lambda self: self.generations)
+    @rule(data=st.data(), unit=st.sampled_from(["tokens", "chars", "sentences"]), amount=st.integers(1, 40))
+    def rewind(self, data: st.DataObject, unit: str, amount: int) -> None:
+        self.branch(data).rewind(**{unit: amount})
+
+    @precondition(lambda self: self.generations)
+    @rule(data=st.data(), text=WORDS)
+    def append(self, data: st.DataObject, text: str) -> None:
+        self.branch(data).append(text)
+
+    @precondition(lambda self: self.generations and len(self.generations[-1].branches) < 6)
+    @rule()
+    def add_branch(self) -> None:
+        self.generations[-1].add_branch()
+
+    @rule(count=st.integers(1, 25))
+    def run(self, count: int) -> None:
+        self.steps(count)
+
+    @rule()
+    def evict(self) -> None:
+        self.engine.call(self.engine._cache.evict)
+
+    @precondition(lambda self: self.generations)
+    @rule(data=st.data())
+    def resident_paths_hold_what_a_fresh_evaluation_gives(self, data: st.DataObject) -> None:
+        cache = self.engine._cache
+        parked = sorted(s for s in cache.parked if cache.tree.tip[s].end < 250)
+        if not parked:
+            return
+        seq = data.draw(st.sampled_from(parked))
+        path = cache.tree.tip[seq].ids()
+        found: list[np.ndarray] = []
+
+        def keep(logits: np.ndarray, _: object) -> None:
+            found.append(logits.copy())
+
+        generation = self.engine.submit(
+            Request(path, stop=Stop(max_tokens=1), logits_callback=keep, add_bos=False, priority=Priority.FOREGROUND)
+        )
+        for _ in range(400):
+            self.engine.process()
+            if generation.done:
+                break
+        if found:
+            assert_same_logits(found[0], self.reference.logits(path)[0])
+
+    @rule()
+    def everything_ends(self) -> None:
+        """Nothing is forgotten: left alone, every request that is not paused comes to its end."""
+        for generation in self.generations:
+            for branch in generation.branches:
+                branch.resume()
+        for _ in range(3000):
+            self.engine.process()
+            if not self.engine.busy:
+                break
+        for generation in self.generations:
+            assert generation.done and generation.error is None
+            for branch in generation.branches:
+                assert branch.finish_reason is not None
+
+    @invariant()
+    def cache_and_tree_agree(self) -> None:
+        cache, context = self.engine._cache, self.engine._context
+        tree = cache.tree
+        assert tree.cells <= context.cells
+        for seq in range(context.sequences):
+            node = tree.tip.get(seq)
+            assert context.last_position(seq) + 1 == (0 if node is None else node.end)
+        live = [t.seq for t in (*self.engine._scheduler.writing, *self.engine._scheduler.feeding)]
+        assert len(live) == len(set(live))
+        assert not set(live) & cache.parked
+        assert set(tree.tip) == set(live) | cache.parked
+        assert cache.used_sequences == len(tree.tip)
+
+    @invariant()
+    def branches_are_consistent(self) -> None:
+        for generation in self.generations:
+            for branch in generation.branches:
+                buffer = branch.buffer
+                assert len(buffer.ids) == len(buffer.ends)
+                assert buffer.ends == sorted(buffer.ends)
+                if branch.finish_reason not in (None, FinishReason.ERROR) and not branch.live:
+                    text = self.engine.detokenize(branch.ids) + buffer.tail
+                    assert text[branch.overlap :].rstrip("\ufffd") == branch.text.rstrip("\ufffd")
+
+    def teardown(self) -> None:
+        for generation in getattr(self, "generations", []):
+            generation.cancel()
+        self.steps(3)
+        assert all(g.done for g in self.generations)
+
+
+TestEngine = EngineMachine.TestCase
+TestEngine.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target),
+)

@@ -1,0 +1,142 @@
+"""A token is evaluated once: rows are counted where they are handed to llama_decode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.types import EngineOptions, FinishReason, Request, Stop, TokenRun
+
+from .support import GREEDY, PROMPT, WAIT, decoded_rows, runs_of, seeded
+
+TWENTY = Stop(max_tokens=20, ignore_eog=True)
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    """A cold engine for every test: what is counted must not depend on other tests."""
+    with Engine.load(bundled_model(), EngineOptions(n_ctx=2048, gpu_layers=0, seed=1)) as loaded:
+        yield loaded
+
+
+def write(engine: Engine, prompt: object, n: int = 4, stop: Stop = TWENTY, seed: int = 1) -> Generation:
+    return engine.submit(Request(prompt, n=n, stop=stop, sampling=seeded(seed))).wait(WAIT)  # type: ignore[arg-type]
+
+
+def agree(engine: Engine, rows: list[int], before_prompt: int, before_branch: int) -> None:
+    """The engine's own statistics say what the spy saw."""
+    stats = engine.stats()
+    assert stats.prompt_rows - before_prompt + stats.branch_rows - before_branch == sum(rows)
+
+
+def test_the_prompt_is_evaluated_once_for_all_branches(engine: Engine) -> None:
+    with decoded_rows(engine) as rows:
+        generation = write(engine, PROMPT, n=8, stop=Stop(max_tokens=1, ignore_eog=True))
+    assert sum(rows) == len(generation.prompt_ids)
+    agree(engine, rows, 0, 0)
+
+
+def test_a_whole_pick_evaluates_only_its_pending_token(engine: Engine) -> None:
+    first = write(engine, PROMPT)
+    with decoded_rows(engine) as rows:
+        second = write(engine, runs_of(first.branches[2]), stop=Stop(max_tokens=1, ignore_eog=True))
+    assert sum(rows) == 1  # the 20th token was sampled, and never evaluated before
+    assert second.cached_tokens == len(second.prompt_ids) - 1
+
+
+def test_picking_a_branch_that_ended_at_a_sentence_evaluates_nothing(engine: Engine) -> None:
+    first = write(engine, PROMPT, n=8, stop=Stop(max_tokens=60, boundary="sentence"))
+    ended = next(b for b in first.branches if b.finish_reason is FinishReason.SENTENCE and not b.buffer.tail)
+    with decoded_rows(engine) as rows:
+        second = write(engine, runs_of(ended), stop=Stop(max_tokens=1, ignore_eog=True))
+    assert sum(rows) == 0
+    assert second.cached_tokens == len(second.prompt_ids)
+
+
+def test_a_reroll_evaluates_nothing_of_the_prompt(engine: Engine) -> None:
+    generation = write(engine, PROMPT, stop=Stop(max_tokens=1, ignore_eog=True))
+    with decoded_rows(engine) as rows:
+        for branch in generation.branches:
+            branch.reroll()
+        generation.wait(WAIT)
+    assert sum(rows) == 0
+    assert all(len(b.ids) == 1 for b in generation.branches)
+
+
+def test_asking_again_for_a_resident_prompt_evaluates_nothing(engine: Engine) -> None:
+    write(engine, PROMPT, stop=Stop(max_tokens=1, ignore_eog=True))
+    with decoded_rows(engine) as rows:
+        write(engine, PROMPT, n=6, stop=Stop(max_tokens=1, ignore_eog=True), seed=9)
+    assert sum(rows) == 0
+
+
+def test_going_back_to_an_older_node_evaluates_nothing(engine: Engine) -> None:
+    root = write(engine, PROMPT)
+    chosen = write(engine, runs_of(root.branches[0]))
+    write(engine, runs_of(chosen.branches[3]))
+    one = Stop(max_tokens=1, ignore_eog=True)
+    with decoded_rows(engine) as rows:
+        write(engine, runs_of(root.branches[0]), stop=one, seed=5)  # undo of the last pick
+        write(engine, PROMPT, stop=one, seed=6)  # undo of both
+        write(engine, runs_of(chosen.branches[3]), stop=one, seed=7)  # redo
+    assert sum(rows) == 0
+
+
+def test_a_partial_pick_evaluates_at_most_one_token(engine: Engine) -> None:
+    first = write(engine, PROMPT)
+    branch = first.branches[1]
+    prompt = (TokenRun("", first.prompt_ids), TokenRun("", branch.ids[:7]))
+    with decoded_rows(engine) as rows:
+        write(engine, prompt, stop=Stop(max_tokens=1, ignore_eog=True))
+    assert sum(rows) == 1
+
+
+def test_typed_text_after_a_pick_evaluates_only_itself(engine: Engine) -> None:
+    first = write(engine, PROMPT)
+    typed = " Then the rain began."
+    prompt = (*runs_of(first.branches[1]), TokenRun(typed))
+    with decoded_rows(engine) as rows:
+        write(engine, prompt, stop=Stop(max_tokens=1, ignore_eog=True))
+    assert sum(rows) == 1 + len(engine.model.tokenize_continuation(typed))  # and the pending token
+
+
+@pytest.mark.parametrize("tokens", [1, 6, 20])
+def test_a_rewind_evaluates_at_most_one_token(engine: Engine, tokens: int) -> None:
+    generation = write(engine, PROMPT, n=3)
+    kept = 20 - tokens
+    branch = generation.branches[1]
+    branch.set_stop(Stop(max_tokens=kept + 1, ignore_eog=True))
+    with decoded_rows(engine) as rows:
+        branch.rewind(tokens=tokens)
+        generation.wait(WAIT)
+    assert len(branch.ids) == kept + 1
+    assert sum(rows) == (1 if kept else 0)
+
+
+def test_identical_branches_share_their_rows(engine: Engine) -> None:
+    with decoded_rows(engine) as rows:
+        generation = engine.submit(Request(PROMPT, n=8, sampling=GREEDY, stop=TWENTY)).wait(WAIT)
+    assert len({b.ids for b in generation.branches}) == 1
+    assert sum(rows) == len(generation.prompt_ids) + 19
+
+
+def test_two_requests_for_one_prompt_evaluate_it_once(engine: Engine) -> None:
+    long = PROMPT * 20
+    with decoded_rows(engine) as rows:
+        one = Stop(max_tokens=1, ignore_eog=True)
+        generations = [engine.submit(Request(long, n=2, stop=one)) for _ in range(3)]
+        for generation in generations:
+            generation.wait(WAIT)
+    assert sum(rows) == len(generations[0].prompt_ids)
+
+
+def test_ids_of_another_vocabulary_are_tokenised_again(engine: Engine) -> None:
+    first = write(engine, PROMPT)
+    text = first.branches[0].text
+    foreign = write(engine, (TokenRun(PROMPT), TokenRun(text, (5, 6, 7), "another vocabulary")))
+    own = engine.tokenize(PROMPT + text)
+    assert list(foreign.prompt_ids)[-len(own):] == own
