@@ -12,7 +12,7 @@ PAGE = Path(__file__).parent.parent / "docs" / "sampling.md"
 _HEAD = """\
 # Sampling
 
-<!-- Made by `python -m tools.sampling_page` from the table of parameters. Change the table, not this page. -->
+<!-- Made by `python -m tools.sampling_page` from the table of parameters. Change that, not this page. -->
 
 Every branch has a sampler of its own: its own seed, its own history. Names, meanings and defaults are
 llama.cpp's.
@@ -24,7 +24,8 @@ _ORDER = f"""\
 Bias and forbidden tokens come first. Then, unless `samplers` says otherwise:
 {", ".join(f"`{name}`" for name in DEFAULT_ORDER)}. The selector comes last.
 
-- `samplers` is taken literally; names that do not exist are skipped. Names: {", ".join(f"`{n}`" for n in SAMPLERS)}.
+- `samplers` is taken literally; names that do not exist are skipped. Names:
+  {", ".join(f"`{name}`" for name in SAMPLERS)}.
 - A temperature of 0 takes the likeliest token after bias, penalties and DRY; no truncation acts.
 - Mirostat replaces truncation and the selector; `adaptive_target` replaces the selector.
 - When nothing truncates a large vocabulary before a sampler that sorts it (`top_p`, `typical_p`, XTC,
@@ -40,8 +41,8 @@ that draws (the selector, XTC) gets a seed of its own, derived from the branch's
 ## Constraints
 
 At most one of `grammar`, `json_schema` and `regex`. All three run on
-[llguidance](https://github.com/guidance-ai/llguidance). A branch whose constraint leaves no token ends, and one
-whose constraint is fulfilled for good ends as well; the model may end its text wherever the constraint may.
+[llguidance](https://github.com/guidance-ai/llguidance). A branch ends when its constraint is fulfilled
+for good or leaves no token; the model may end its text wherever the constraint may.
 
 - `grammar` is GBNF as llama.cpp reads it. `!<token>` is refused; a left-recursive grammar is understood here.
   Control tokens are no text: only `<[id]>` or `<name>` lets one through.
