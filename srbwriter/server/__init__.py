@@ -12,6 +12,13 @@ from .serve import ServerHandle, run, start_in_thread
 from .settings import ServerSettings
 
 __all__ = [
-    "Backend", "Loaded", "Loader", "ServerError", "ServerHandle", "ServerSettings", "read_keys", "run",
+    "Backend",
+    "Loaded",
+    "Loader",
+    "ServerError",
+    "ServerHandle",
+    "ServerSettings",
+    "read_keys",
+    "run",
     "start_in_thread",
 ]

@@ -9,20 +9,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Mount
+from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from . import pages
+from .auth import ServerError
 from .backend import Loader
 from .call import json_response
 from .dialects import ENDPOINTS
 from .errors import ApiError
 from .follow import Bridge
 from .gate import Gate
+from .openapi import description
 from .services import Services
 from .settings import ServerSettings
 
@@ -30,7 +35,14 @@ from .settings import ServerSettings
 def build_app(loader: Loader, settings: ServerSettings) -> ASGIApp:
     """The ASGI application of one server. To be run on one event loop."""
     services = Services(loader, settings, Bridge())
-    routes: list[BaseRoute] = [route for row in ENDPOINTS for route in row.routes(services)]
+    rows = (
+        (*ENDPOINTS, *pages.ENDPOINTS) if settings.static_path else (*ENDPOINTS, *pages.ENDPOINTS, pages.PAGE)
+    )
+    services.openapi = description(rows)
+    ours = [route for row in rows for route in row.routes(services)]
+    routes: list[BaseRoute] = [*ours]
+    if settings.static_path:
+        routes.append(Mount("/", StaticFiles(directory=_folder(settings.static_path), html=True)))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -45,8 +57,14 @@ def build_app(loader: Loader, settings: ServerSettings) -> ASGIApp:
         lifespan=lifespan,
         exception_handlers={HTTPException: _not_here},
     )
-    public = frozenset(path for row in ENDPOINTS if row.public for path in row.paths)
-    return Gate(app, settings, public.__contains__)
+    guarded = [route for row in rows if not row.public for route in row.routes(services)]
+    return Gate(app, settings, lambda path: not any(route.path_regex.match(path) for route in guarded))
+
+
+def _folder(path: Path) -> Path:
+    if not path.is_dir():
+        raise ServerError(f"{path}: there is no such folder to serve")
+    return path
 
 
 async def _not_here(request: Request, error: Exception) -> Response:

@@ -83,8 +83,10 @@ class Guard:
     def origin_allowed(self, origin: str) -> bool:
         """Whether a page from ``origin`` may read answers."""
         if self._origins:
-            return "*" in self._origins or origin.lower() in self._origins or (
-                "localhost" in self._origins and _loopback_origin(origin)
+            return (
+                "*" in self._origins
+                or origin.lower() in self._origins
+                or ("localhost" in self._origins and _loopback_origin(origin))
             )
         return bool(self._keys) or _loopback_origin(origin)
 

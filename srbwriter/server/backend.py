@@ -5,7 +5,7 @@ The in-process engine satisfies both protocols. Nothing here knows HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from srbwriter.engine.generation import Generation
@@ -31,15 +31,16 @@ class Backend(Protocol):
     def submit(self, request: Request, /) -> Generation: ...
     def stats(self) -> EngineStats: ...
     def tokenize(self, text: str, /, add_bos: bool = False, parse_special: bool = False) -> list[int]: ...
-    def detokenize(self, ids: Sequence[int], /) -> str: ...
+    def detokenize(self, ids: Sequence[int], /, special: bool = False) -> str: ...
     def token_bytes(self, token: int, /) -> bytes: ...
     def apply_template(
         self,
-        messages: Sequence[Mapping[str, Any]],
-        /,
+        messages: Sequence[dict[str, Any]],
+        *,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
-        tools: Sequence[Mapping[str, Any]] | None = None,
+        tools: Sequence[dict[str, Any]] | None = None,
+        template: str | None = None,
         **kwargs: Any,
     ) -> str: ...
 

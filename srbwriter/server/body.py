@@ -16,9 +16,7 @@ from .errors import bad, out_of_range
 
 SEED_LIMIT = 2**32
 
-ALIASES: Mapping[str, tuple[str, ...]] = {
-    parameter.name: parameter.aliases for parameter in PARAMETERS
-}
+ALIASES: Mapping[str, tuple[str, ...]] = {parameter.name: parameter.aliases for parameter in PARAMETERS}
 """Other spellings of a field by its canonical name: the engine's table, nothing of our own."""
 
 
@@ -43,15 +41,15 @@ class Body:
     def has(self, name: str) -> bool:
         return self.raw(name) is not None
 
-    def number(
-        self, name: str, default: float, low: float | None = None, high: float | None = None
-    ) -> float:
+    def number(self, name: str, default: float, low: float | None = None, high: float | None = None) -> float:
         """A finite number, clamped to the range."""
         spelling, value = self.found(name)
         if value is None:
             return default
-        return min(max(_number(spelling, value), -math.inf if low is None else low),
-                   math.inf if high is None else high)
+        return min(
+            max(_number(spelling, value), -math.inf if low is None else low),
+            math.inf if high is None else high,
+        )
 
     def integer(
         self, name: str, default: int, low: int | None = None, high: int | None = None, *, hard: bool = False
@@ -146,4 +144,3 @@ def _number(name: str, value: Any) -> float | int:
     if not isinstance(value, float) or not math.isfinite(value) or abs(value) >= 2**63:
         raise problem
     return value
-

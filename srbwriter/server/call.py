@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -75,7 +76,7 @@ class Call:
         """The body as a JSON object; no body is an empty one. No content type is asked for."""
         if self._values is None:
             raw = await self._body()
-            value = parse(raw) if raw.strip() else {}
+            value: Any = parse(raw) if raw.strip() else {}
             if not isinstance(value, dict):
                 raise ApiError(400, "the body must be a JSON object")
             self._values = cast("dict[str, Any]", value)
@@ -90,7 +91,9 @@ class Call:
                 async for chunk in self.request.stream():
                     size += len(chunk)
                     if size > limit:
-                        raise ApiError(413, f"the body is larger than {limit} bytes", headers={"Connection": "close"})
+                        raise ApiError(
+                            413, f"the body is larger than {limit} bytes", headers={"Connection": "close"}
+                        )
                     chunks.append(chunk)
         except TimeoutError:
             raise ApiError(408, "the body did not arrive in time", headers={"Connection": "close"}) from None
@@ -129,11 +132,16 @@ class Call:
         *,
         media_type: str = EVENTS,
         headers: Mapping[str, str] | None = None,
+        own: bool = True,
     ) -> Response:
-        """Answer with ``frames``. What goes wrong before the first one is still an error of its own."""
+        """Answer with ``frames``. What goes wrong before the first one is still an error of its own.
+
+        The record ends with the connection, unless the client only looks on (``own`` is false).
+        """
 
         def close() -> None:
-            cancel(record)
+            if own:
+                cancel(record)
             self.close()
 
         try:
@@ -142,9 +150,16 @@ class Call:
             close()
             raise
         assert self._gone is not None
-        sent = {"content-type": media_type, "cache-control": "no-cache", "x-accel-buffering": "no",
-                **(headers or {})}
+        sent = {
+            "content-type": media_type,
+            "cache-control": "no-cache",
+            "x-accel-buffering": "no",
+            **(headers or {}),
+        }
         return _Stream(first, frames, sent, self._gone, self.settings.timeout, close)
+
+    def now(self) -> float:
+        return time.monotonic()
 
     def close(self) -> None:
         if self._gone is not None:
@@ -181,7 +196,13 @@ class _Stream(Response):
     ) -> None:
         super().__init__(None, 200, headers)
         del self.headers["content-length"]
-        self._first, self._frames, self._gone, self._timeout, self._close = first, frames, gone, timeout, close
+        self._first, self._frames, self._gone, self._timeout, self._close = (
+            first,
+            frames,
+            gone,
+            timeout,
+            close,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         writer = asyncio.create_task(self._write(send))

@@ -43,18 +43,19 @@ def read_chat(body: Body, call: Call) -> ChatPrompt:
             add_generation_prompt=add_prompt,
             continue_final_message=go_on,
             tools=cast("list[dict[str, Any]]", tools) if isinstance(tools, list) else None,
+            template=call.settings.chat_template,
             **{name: value for name, value in options.items() if name.isidentifier() and name not in _OURS},
         )
     except (EngineError, ApiError):
         raise
     except Exception as error:  # whatever a template raises is about the messages it was given
         raise bad("messages", f"Field 'messages': the chat template refused them: {error}") from None
-    stops = () if engine.info.chat_template else CHATML_STOPS
+    stops = () if call.settings.chat_template or engine.info.chat_template else CHATML_STOPS
     begin = engine.token_bytes(engine.bos).decode("utf-8", "replace") if engine.bos is not None else ""
     return ChatPrompt(prompt, stops, not (begin and prompt.startswith(begin)))
 
 
-_OURS = frozenset({"messages", "add_generation_prompt", "continue_final_message", "tools"})
+_OURS = frozenset({"messages", "add_generation_prompt", "continue_final_message", "tools", "template"})
 
 
 def read_messages(value: Any) -> list[dict[str, Any]]:

@@ -41,6 +41,12 @@ class Endpoint:
     body: Mapping[str, Any] | None = None
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     public: bool = False
+    title: str = ""
+
+    @property
+    def group(self) -> str:
+        """Where the documentation lists it."""
+        return self.title or self.dialect
 
     def routes(self, services: Services) -> list[Route]:
         async def answer(request: Request) -> Response:

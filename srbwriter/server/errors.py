@@ -64,8 +64,12 @@ class ApiError(Exception):
             return {"error": self.message, **self.extra}
         error: dict[str, Any] = {"code": self.status, "message": self.message, "type": self.kind}
         if dialect == "openai":
-            error = {"message": self.message, "type": self.kind, "param": self.field,
-                     "code": self.code or self.status}
+            error = {
+                "message": self.message,
+                "type": self.kind,
+                "param": self.field,
+                "code": self.code or self.status,
+            }
         return {"error": {**error, **self.extra}}
 
 
@@ -90,7 +94,10 @@ def from_engine(error: BaseException) -> ApiError:
         return error
     if isinstance(error, ContextOverflow):
         return ApiError(
-            400, str(error), kind="exceed_context_size_error", code="context_length_exceeded",
+            400,
+            str(error),
+            kind="exceed_context_size_error",
+            code="context_length_exceeded",
             extra={"n_prompt_tokens": error.n_prompt, "n_ctx": error.n_ctx},
         )
     if isinstance(error, LimitExceeded):

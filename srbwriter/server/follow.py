@@ -52,10 +52,10 @@ class Bridge:
 class Follower:
     """Reads several generations to their ends. Use as a context manager."""
 
-    def __init__(self, bridge: Bridge, generations: Sequence[Generation]) -> None:
+    def __init__(self, bridge: Bridge, generations: Sequence[Generation], after: int = 0) -> None:
         self.generations = tuple(generations)
         self._news = asyncio.Event()
-        self._positions = [0] * len(self.generations)
+        self._positions = [min(after, len(generation.log)) for generation in self.generations]
         listen = bridge.listener(self._news)
         self._removals = [generation.add_listener(listen) for generation in self.generations]
 

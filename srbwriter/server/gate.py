@@ -72,14 +72,18 @@ class Gate:
         if not self._guard.host_allowed(header(headers, b"host")):
             return ApiError(403, "invalid Host header: this server answers to localhost only")
         origin = header(headers, b"origin")
-        if origin and scope["method"] not in ("GET", "HEAD", "OPTIONS") and not self._same(scope, origin) \
-                and not self._guard.origin_allowed(origin):
+        if (
+            origin
+            and scope["method"] not in ("GET", "HEAD", "OPTIONS")
+            and not self._same(scope, origin)
+            and not self._guard.origin_allowed(origin)
+        ):
             return ApiError(403, f"pages from {origin} may not use this server; see --cors-origins")
+        if self._guard.key_allowed(header(headers, b"authorization"), header(headers, b"x-api-key")):
+            return None
         if self._is_public(scope["path"]):
             return None
-        if not self._guard.key_allowed(header(headers, b"authorization"), header(headers, b"x-api-key")):
-            return ApiError(401, "Invalid API Key", headers={"WWW-Authenticate": "Bearer"})
-        return None
+        return ApiError(401, "Invalid API Key", headers={"WWW-Authenticate": "Bearer"})
 
     def _same(self, scope: Scope, origin: str) -> bool:
         return origin.split("://", 1)[-1] == header(scope["headers"], b"host")
@@ -96,12 +100,22 @@ class Gate:
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:
         if self._settings.log_format == "json":
-            access.info("%s", json.dumps({
-                "id": scope["srbwriter.id"], "method": scope["method"], "path": scope["path"],
-                "status": status, "seconds": round(seconds, 4),
-            }))
+            access.info(
+                "%s",
+                json.dumps(
+                    {
+                        "id": scope["srbwriter.id"],
+                        "method": scope["method"],
+                        "path": scope["path"],
+                        "status": status,
+                        "seconds": round(seconds, 4),
+                    }
+                ),
+            )
         else:
-            access.info("%s %s %s %d %.3fs", scope["srbwriter.id"], scope["method"], scope["path"], status, seconds)
+            access.info(
+                "%s %s %s %d %.3fs", scope["srbwriter.id"], scope["method"], scope["path"], status, seconds
+            )
 
 
 def _dialect(path: str) -> Dialect:

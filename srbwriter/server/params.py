@@ -66,7 +66,9 @@ def read_sampling(body: Body, base: Sampling, engine: Backend) -> Sampling:
 
 def read_stop(body: Body, base: Stop) -> Stop:
     """When the request wants its branches to end; ``base`` where it says nothing. Raises ApiError (400)."""
-    tokens = body.integer("max_tokens", -1 if base.max_tokens is None else base.max_tokens, -1, 2**31 - 1, hard=True)
+    tokens = body.integer(
+        "max_tokens", -1 if base.max_tokens is None else base.max_tokens, -1, 2**31 - 1, hard=True
+    )
     milliseconds = body.number("t_max_predict_ms", 0.0, 0.0)
     boundary = body.text("boundary", base.boundary or "") or None
     if boundary not in (None, "line", "sentence", "paragraph"):
@@ -152,8 +154,10 @@ def _breakers(body: Body) -> tuple[str, ...]:
 def _samplers(body: Body) -> tuple[str, ...]:
     """An order by name or by letter; unknown names are skipped."""
     value = body.raw("samplers")
-    items: list[Any] = list(value) if isinstance(value, str | list) else []
-    known = [_SAMPLER_BY_SPELLING[item] for item in items if isinstance(item, str) and item in _SAMPLER_BY_SPELLING]
+    items = list(cast("str | list[Any]", value)) if isinstance(value, str | list) else []
+    known = [
+        _SAMPLER_BY_SPELLING[item] for item in items if isinstance(item, str) and item in _SAMPLER_BY_SPELLING
+    ]
     return tuple(dict.fromkeys(known))
 
 
@@ -169,8 +173,9 @@ def _constraint(body: Body) -> dict[str, str | None]:
 
 
 def _pair(item: Any) -> tuple[Any, Any]:
-    if isinstance(item, list) and len(cast("list[Any]", item)) == 2:
-        return item[0], item[1]
+    pair = cast("list[Any]", item) if isinstance(item, list) else []
+    if len(pair) == 2:
+        return pair[0], pair[1]
     if isinstance(item, dict):
         entry = cast("Mapping[str, Any]", item)
         return entry.get("token"), entry.get("bias")

@@ -16,8 +16,8 @@ MAX_PROMPTS = 128
 def read_prompts(value: Any, engine: Backend) -> list[Prompt]:
     """Every prompt of a request. Raises ApiError (400).
 
-    A text, a list of ids, a list that mixes ids and text, or ``{"prompt_string": text}`` is one prompt; a list
-    of texts, of lists or of such objects is many.
+    A text, a list of ids, a list that mixes ids and text, or ``{"prompt_string": text}`` is one prompt;
+    a list of texts, of lists or of such objects is many.
     """
     if value is None:
         raise bad("prompt", "Field 'prompt': missing")

@@ -22,7 +22,7 @@ class Record:
     id: str
     dialect: Dialect
     generations: tuple[Generation, ...]
-    slot: int = -1
+    slots: list[int] = field(default_factory=list[int])
     created: float = field(default_factory=time.time)
     ended: float | None = None
     picked: int | None = None
@@ -32,22 +32,36 @@ class Record:
         return self.generations[0]
 
     @property
+    def branches(self) -> list[Branch]:
+        """All branches, prompt by prompt."""
+        return [branch for generation in self.generations for branch in generation.branches]
+
+    @property
+    def size(self) -> int:
+        """Events it holds in memory."""
+        return sum(len(generation.log) for generation in self.generations)
+
+    @property
     def live(self) -> bool:
         return any(not generation.done for generation in self.generations)
 
+    def slot(self, index: int) -> int:
+        """The slot number of a branch, -1 if it has none."""
+        return self.slots[index] if index < len(self.slots) else -1
+
     def branch(self, index: int) -> Branch:
         """Raises ApiError (404) when there is no such branch."""
-        branches = self.generation.branches
+        branches = self.branches
         if not 0 <= index < len(branches):
             raise ApiError(404, f"request {self.id} has no branch {index}; it has {len(branches)}")
         return branches[index]
 
 
 class Registry:
-    """Records by id. Used from the server's loop only."""
+    """Records by id; ``events`` bounds the logs of all that have ended. Used from the server's loop only."""
 
-    def __init__(self, keep: int, seconds: float) -> None:
-        self._keep, self._seconds = keep, seconds
+    def __init__(self, keep: int, seconds: float, events: int = 500_000) -> None:
+        self._keep, self._seconds, self._events = keep, seconds, events
         self._records: dict[str, Record] = {}
 
     def add(self, dialect: Dialect, generations: Sequence[Generation], id: str | None = None) -> Record:
@@ -64,6 +78,9 @@ class Registry:
         if record is None:
             raise ApiError(404, f"there is no request {id}; finished requests are forgotten after a while")
         return record
+
+    def remove(self, record: Record) -> None:
+        self._records.pop(record.id, None)
 
     def __iter__(self) -> Iterator[Record]:
         return iter(tuple(self._records.values()))
@@ -87,7 +104,11 @@ class Registry:
                 del self._records[record.id]
             else:
                 ended.append(record)
-        for record in ended[: max(0, len(ended) - self._keep)]:
+        size = sum(record.size for record in ended)
+        for number, record in enumerate(ended):
+            if len(ended) - number <= self._keep and size <= self._events:
+                break
+            size -= record.size
             del self._records[record.id]
 
 

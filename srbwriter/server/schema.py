@@ -18,7 +18,7 @@ _TYPES: dict[str, dict[str, Any]] = {
 }
 
 _TEXT_OR_TEXTS = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-PROMPT = {
+PROMPT: dict[str, Any] = {
     "description": "Text, token ids, both mixed, or several of these.",
     "oneOf": [{"type": "string"}, {"type": "array", "items": {}, "minItems": 1}, {"type": "object"}],
 }
@@ -51,9 +51,14 @@ COMPLETION: dict[str, Any] = {
     "type": "object",
     "required": ["prompt"],
     "properties": {
-        "prompt": PROMPT, "model": {"type": "string"}, "logprobs": {"type": "integer", "minimum": 0},
-        "echo": {"type": "boolean"}, "best_of": {"type": "integer", "minimum": 1}, "suffix": {"type": "string"},
-        **_SWITCHES, **FIELDS,
+        "prompt": PROMPT,
+        "model": {"type": "string"},
+        "logprobs": {"type": "integer", "minimum": 0},
+        "echo": {"type": "boolean"},
+        "best_of": {"type": "integer", "minimum": 1},
+        "suffix": {"type": "string"},
+        **_SWITCHES,
+        **FIELDS,
     },
 }
 CHAT: dict[str, Any] = {
@@ -69,10 +74,51 @@ CHAT: dict[str, Any] = {
                 "properties": {"role": {"type": "string"}, "content": {"type": "string"}},
             },
         },
-        "model": {"type": "string"}, "logprobs": {"type": "boolean"},
-        "top_logprobs": {"type": "integer", "minimum": 0}, **_SWITCHES, **FIELDS,
+        "model": {"type": "string"},
+        "logprobs": {"type": "boolean"},
+        "top_logprobs": {"type": "integer", "minimum": 0},
+        **_SWITCHES,
+        **FIELDS,
     },
 }
+NATIVE: dict[str, Any] = {
+    "type": "object",
+    "required": ["prompt"],
+    "properties": {
+        "prompt": PROMPT,
+        "n_probs": {"type": "integer", "minimum": 0},
+        "return_tokens": {"type": "boolean"},
+        "return_progress": {"type": "boolean"},
+        "timings_per_token": {"type": "boolean"},
+        "id_slot": {"type": "integer", "minimum": -1},
+        "cache_prompt": {"type": "boolean"},
+        "post_sampling_probs": {"type": "boolean"},
+        "response_fields": {"type": "array", "items": {"type": "string"}},
+        **_SWITCHES,
+        **FIELDS,
+    },
+}
+INFILL: dict[str, Any] = {
+    "type": "object",
+    "required": ["input_prefix", "input_suffix"],
+    "properties": {
+        "input_prefix": {"type": "string"},
+        "input_suffix": {"type": "string"},
+        "prompt": {"type": "string"},
+        "input_extra": {"type": "array", "items": {"type": "object"}},
+        **_SWITCHES,
+        **FIELDS,
+    },
+}
+
+
+def object_of(**types: str) -> dict[str, Any]:
+    """The schema of a small object from the JSON types of its fields."""
+    return {"type": "object", "properties": {name: {"type": type} for name, type in types.items()}}
+
+
 EMBEDDINGS: dict[str, Any] = {
-    "type": "object", "required": ["input"], "properties": {"input": PROMPT, "model": {"type": "string"}},
+    "type": "object",
+    "required": ["input"],
+    "properties": {"input": PROMPT, "model": {"type": "string"}},
 }

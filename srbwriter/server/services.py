@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from srbwriter import __version__
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import Request
+from srbwriter.engine.types import EngineError, Prompt, Request, TokenRun
 
+from .auth import ServerError
 from .backend import Backend, Loader
 from .errors import ApiError, Dialect, from_engine, unavailable
 from .follow import Bridge
 from .registry import Record, Registry
 from .settings import ServerSettings
+from .slots import Slot, Slots
+
+T = TypeVar("T")
+
+_LONG_TEXT = 20_000  # characters; tokenising more would hold up other clients' streams
+
+
+@dataclass(frozen=True, slots=True)
+class SystemPrompt:
+    """What stands before every prompt of llama.cpp's dialect, and the names its chat clients show."""
+
+    prompt: str = ""
+    anti_prompt: str = ""
+    assistant_name: str = ""
 
 
 class Services:
@@ -24,8 +42,11 @@ class Services:
         self.settings = settings
         self.bridge = bridge
         self.registry = Registry(settings.keep_requests, settings.keep_seconds)
+        self.slots = Slots()
+        self.system = _read_system(settings)
         self.started = time.time()
-        self.deferred = 0
+        self.openapi: dict[str, Any] = {}
+        self.tokens_max = 0
 
     @property
     def engine(self) -> Backend:
@@ -57,12 +78,11 @@ class Services:
     @property
     def state(self) -> str:
         """The loader's state, or RUNNING while requests are answered."""
-        state = str(self.loader.state)
-        return "RUNNING" if state == "READY" and self.registry.live() else state
+        state = self.loader.state
+        name = str(getattr(state, "name", state)).upper()
+        return "RUNNING" if name == "READY" and self.registry.live() else name
 
-    def submit(
-        self, requests: Sequence[Request], dialect: Dialect, id: str | None = None, slot: int = -1
-    ) -> Record:
+    async def submit(self, requests: Sequence[Request], dialect: Dialect, id: str | None = None) -> Record:
         """Hand requests to the engine as one record. All are submitted or none is.
 
         Raises ApiError: 400 for what the engine refuses, 429 or 503 with Retry-After when too much runs.
@@ -72,22 +92,68 @@ class Services:
         generations: list[Generation] = []
         try:
             for request in requests:
-                generations.append(engine.submit(request))
+                generations.append(
+                    await _off_loop(_length(request.prompt), lambda r=request: engine.submit(r))
+                )
         except Exception as error:
             for generation in generations:
                 generation.cancel()
             raise from_engine(error) from error
-        record = self.registry.add(dialect, generations, id)
-        record.slot = slot
-        return record
+        self.tokens_max = max(self.tokens_max, *(len(g.prompt_ids) for g in generations))
+        return self.registry.add(dialect, generations, id)
+
+    async def tokenize(self, text: str, *, add_bos: bool = False, parse_special: bool = False) -> list[int]:
+        engine = self.engine
+        return await _off_loop(
+            len(text), lambda: engine.tokenize(text, add_bos=add_bos, parse_special=parse_special)
+        )
+
+    async def pin_slot(self, slot: Slot) -> None:
+        """Keep what the slot's branch left in the cache, if the engine can pin."""
+        pin = getattr(self.engine, "pin", None)
+        if pin is not None and slot.ids:
+            ids = slot.ids
+            try:
+                await asyncio.to_thread(pin, f"slot-{slot.id}", ids)
+            except EngineError as error:
+                raise from_engine(error) from error
+            slot.pinned = True
+
+    async def erase_slot(self, slot: Slot) -> int:
+        """Forget a slot's text; the number of its tokens."""
+        erased = len(slot.ids)
+        unpin = getattr(self.engine, "unpin", None)
+        if slot.pinned and unpin is not None:
+            await asyncio.to_thread(unpin, f"slot-{slot.id}")
+        slot.record, slot.pinned = None, False
+        return erased
 
     def _admit(self, more: int, dialect: Dialect) -> None:
         running = sum(len(record.generations) for record in self.registry.live())
         if running + more <= self.settings.max_requests:
             return
-        self.deferred += 1
-        status = 429 if dialect == "openai" else 503
         raise ApiError(
-            status, f"{running} requests are being answered, the limit is {self.settings.max_requests}",
+            429 if dialect == "openai" else 503,
+            f"{running} requests are being answered, the limit is {self.settings.max_requests}",
             headers={"Retry-After": "1"},
         )
+
+
+async def _off_loop(size: int, work: Callable[[], T]) -> T:
+    return await asyncio.to_thread(work) if size > _LONG_TEXT else work()
+
+
+def _length(prompt: Prompt) -> int:
+    if isinstance(prompt, str):
+        return len(prompt)
+    return sum(len(item.text) for item in prompt if isinstance(item, TokenRun))
+
+
+def _read_system(settings: ServerSettings) -> SystemPrompt:
+    file = settings.system_prompt_file
+    if file is None:
+        return SystemPrompt()
+    try:
+        return SystemPrompt(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise ServerError(f"{file}: the system prompt cannot be read: {error}") from error

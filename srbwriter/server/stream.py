@@ -46,10 +46,13 @@ def error_frame(call: Call, error: ApiError) -> bytes:
     return b"data: " + encode(error.body(call.dialect)) + b"\n\n"
 
 
-async def frames(call: Call, record: Record, writer: FrameWriter) -> AsyncGenerator[bytes]:
-    """The frames of a record. An error before the first frame is raised, a later one is a frame."""
+async def frames(call: Call, record: Record, writer: FrameWriter, after: int = 0) -> AsyncGenerator[bytes]:
+    """The frames of a record, less its first ``after`` events.
+
+    An error before the first frame is raised, a later one is a frame.
+    """
     begun = False
-    with Follower(call.services.bridge, record.generations) as follower:
+    with Follower(call.services.bridge, record.generations, after) as follower:
         async for news in follower.batches(call.settings.ping_seconds):
             failure = next((event.error for _, event in news if isinstance(event, Failed)), None)
             out = writer.batch(news) if news else writer.ping

@@ -9,6 +9,7 @@ import codecs
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import TokenLogprob
 
 from .backend import Backend
@@ -38,7 +39,7 @@ class Tokens:
     ) -> list[Written]:
         """Tokens whose text is out now. ``last``: what a stop string cut off will never come."""
         for position, token in enumerate(ids):
-            piece = self._decoder.decode(self._engine.token_bytes(token))
+            piece = self._decoder.decode(_piece(self._engine, token))
             logprob = logprobs[position] if position < len(logprobs) else None
             self._waiting.append((token, piece, self._decoded, logprob))
             self._decoded += len(piece)
@@ -54,6 +55,14 @@ class Tokens:
         return ready
 
 
+def branch_tokens(engine: Backend, branch: Branch) -> list[Written]:
+    """The tokens of an ended branch; their texts join to its text."""
+    written = Tokens(engine).feed(branch.text, branch.ids, branch.logprobs, last=True)
+    if branch.buffer.tail and written:  # a stop string ended inside a token that is gone
+        written[-1] = written[-1]._replace(text=written[-1].text + branch.buffer.tail)
+    return written
+
+
 def token_text(engine: Backend, token: int) -> str:
     return engine.token_bytes(token).decode("utf-8", "replace")
 
@@ -65,8 +74,13 @@ def prompt_tokens(engine: Backend, ids: Sequence[int], logprobs: Sequence[TokenL
     position = 0
     for number, token in enumerate(ids):
         hidden = number == 0 and token == engine.bos
-        piece = "" if hidden else decoder.decode(engine.token_bytes(token))
+        piece = "" if hidden else decoder.decode(_piece(engine, token))
         known = logprobs[number - 1] if 0 < number <= len(logprobs) else None
         written.append(Written(token, piece, position, known))
         position += len(piece)
     return written
+
+
+def _piece(engine: Backend, token: int) -> bytes:
+    """What a token adds to the text: nothing if it is a control token, whatever its name."""
+    return engine.token_bytes(token) if engine.detokenize((token,)) else b""

@@ -112,8 +112,9 @@ class FakeEngine:
             raw = raw[len(PIECES[match]) :]
         return ids
 
-    def detokenize(self, ids: Sequence[int]) -> str:
-        return b"".join(PIECES[i] for i in ids).decode("utf-8", "replace")
+    def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
+        table = [self.token_bytes(i) if special else PIECES[i] for i in ids]
+        return b"".join(table).decode("utf-8", "replace")
 
     def token_bytes(self, token: int) -> bytes:
         return NAMES.get(token, PIECES[token])
@@ -235,7 +236,9 @@ class FakeEngine:
             return [Added(index) for index in range(first, first + n)]
         return self._verb(generation.branches[command.branch], command)
 
-    def _add_extra(self, generation: Generation, index: int, sampling: Sampling | None, stop: Stop | None) -> None:
+    def _add_extra(
+        self, generation: Generation, index: int, sampling: Sampling | None, stop: Stop | None
+    ) -> None:
         like = generation.branches[0]
         branch = Branch(generation, index, sampling or like.sampling, stop or like.stop_rule, index)
         generation.branches.append(branch)
@@ -263,7 +266,9 @@ class FakeEngine:
             case "rewind":
                 text = branch.text
                 tokens, chars, _, _ = command.args
-                keep = len(text) - (chars if chars is not None else len(self.detokenize(branch.ids[-tokens:])))
+                keep = len(text) - (
+                    chars if chars is not None else len(self.detokenize(branch.ids[-tokens:]))
+                )
                 old = branch.buffer
                 branch.buffer = type(old)(old.revision + 1, [text[:keep]], self.tokenize(text[:keep]))
                 self._begin(branch)
@@ -327,4 +332,6 @@ class FakeEngine:
 
     def _logprob(self, token: int, k: int) -> TokenLogprob:
         best = ((token, -0.5), *((t, -1.0 - t / 100) for t in range(97, 97 + k)))
-        return TokenLogprob(token, -0.5, best[:k] if k else ()) if token != 0 else TokenLogprob(token, -math.inf)
+        return (
+            TokenLogprob(token, -0.5, best[:k] if k else ()) if token != 0 else TokenLogprob(token, -math.inf)
+        )

@@ -23,9 +23,15 @@ async def shared_completions(call: Call) -> Response:
 
 
 SHARED = (
-    Endpoint("POST", ("/v1/completions",), shared_completions, "openai",
-             "branches of a prompt: event lines for a bare body, OpenAI's answer for one that names a model, "
-             "stream, echo, logprobs, best_of, suffix or stream_options", body=COMPLETION),
+    Endpoint(
+        "POST",
+        ("/v1/completions",),
+        shared_completions,
+        "openai",
+        "branches of a prompt: event lines for a bare body, OpenAI's answer for one that names a model, "
+        "stream, echo, logprobs, best_of, suffix or stream_options",
+        body=COMPLETION,
+    ),
 )
 
 ENDPOINTS: tuple[Endpoint, ...] = (*SHARED, *SRB, *OPENAI, *LLAMACPP)

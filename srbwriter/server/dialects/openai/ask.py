@@ -31,7 +31,9 @@ class Ask:
     echo: bool
     add_bos: bool
 
-    def request(self, prompt: Prompt, call: Call, *, parse_special: bool = False, add_bos: bool | None = None) -> Request:
+    def request(
+        self, prompt: Prompt, call: Call, *, parse_special: bool = False, add_bos: bool | None = None
+    ) -> Request:
         logprobs = self.logprobs
         if self.branches > self.n and logprobs is None:
             logprobs = 0  # to tell the best
@@ -71,8 +73,15 @@ def read_ask(body: Body, call: Call, logprobs: int | None, stops: Sequence[str] 
         stop = replace(stop, strings=(*stop.strings, *stops))
     options = body.mapping("stream_options") or {}
     return Ask(
-        n, best_of, sampling, stop, None if logprobs is None else min(logprobs, MAX_LOGPROBS), stream,
-        stream and Body(options).flag("include_usage"), body.flag("echo"), body.flag("add_bos", True),
+        n,
+        best_of,
+        sampling,
+        stop,
+        None if logprobs is None else min(logprobs, MAX_LOGPROBS),
+        stream,
+        stream and Body(options).flag("include_usage"),
+        body.flag("echo"),
+        body.flag("add_bos", True),
     )
 
 
@@ -87,13 +96,18 @@ def _response_format(body: Body) -> str | None:
     if kind == "json_object":
         return schema_text("response_format", wanted.get("schema") or {"type": "object"})
     if kind == "json_schema" and isinstance(wanted.get("json_schema"), dict):
-        return schema_text("response_format", cast("dict[str, Any]", wanted["json_schema"]).get("schema") or {})
+        return schema_text(
+            "response_format", cast("dict[str, Any]", wanted["json_schema"]).get("schema") or {}
+        )
     raise ApiError(
-        400, "Field 'response_format': type must be text, json_object or json_schema, the last with a schema",
+        400,
+        "Field 'response_format': type must be text, json_object or json_schema, the last with a schema",
         field="response_format",
     )
 
 
 def _any_of(choices: Sequence[str]) -> str:
     """A regular expression for one of ``choices``; every character that could mean something is escaped."""
-    return "|".join("".join(c if c.isalnum() or c.isspace() else "\\" + c for c in choice) for choice in choices)
+    return "|".join(
+        "".join(c if c.isalnum() or c.isspace() else "\\" + c for c in choice) for choice in choices
+    )

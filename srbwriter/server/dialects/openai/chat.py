@@ -15,9 +15,10 @@ from srbwriter.server.errors import bad
 from srbwriter.server.follow import Follower
 from srbwriter.server.registry import Record
 from srbwriter.server.stream import frames
+from srbwriter.server.tokens import branch_tokens
 
 from .ask import Ask, read_ask
-from .shape import branch_tokens, content_logprobs, finish_reason, usage
+from .shape import content_logprobs, finish_reason, usage
 from .streams import ChatFrames
 
 _DEFAULT_TOP = 20
@@ -28,7 +29,7 @@ async def chat_completions(call: Call) -> Response:
     chat = read_chat(body, call)
     ask = read_ask(body, call, _logprobs(body), chat.stops)
     request = ask.request(chat.prompt, call, parse_special=True, add_bos=chat.add_bos)
-    record = call.services.submit([request], "openai", call.id)
+    record = await call.services.submit([request], "openai", call.id)
     head = {
         "id": f"chatcmpl-{call.id}",
         "object": "chat.completion.chunk" if ask.stream else "chat.completion",
@@ -43,7 +44,7 @@ async def chat_completions(call: Call) -> Response:
 
 async def input_tokens(call: Call) -> Response:
     chat: ChatPrompt = read_chat(Body(await call.json()), call)
-    ids = call.engine.tokenize(chat.prompt, add_bos=chat.add_bos, parse_special=True)
+    ids = await call.services.tokenize(chat.prompt, add_bos=chat.add_bos, parse_special=True)
     return json_response({"object": "response.input_tokens", "input_tokens": len(ids)})
 
 

@@ -19,10 +19,10 @@ from srbwriter.server.infill import infill_ids
 from srbwriter.server.prompt import read_prompts
 from srbwriter.server.registry import Record
 from srbwriter.server.stream import frames
-from srbwriter.server.tokens import prompt_tokens
+from srbwriter.server.tokens import branch_tokens, prompt_tokens
 
 from .ask import Ask, read_ask
-from .shape import branch_tokens, finish_reason, legacy_logprobs, usage
+from .shape import finish_reason, legacy_logprobs, usage
 from .streams import CompletionFrames
 
 
@@ -32,7 +32,7 @@ async def completions(call: Call) -> Response:
     ask = read_ask(body, call, _logprobs(body))
     prompts = read_prompts(body.raw("prompt"), call.engine)
     requests = [_request(ask, prompt, body, call) for prompt in prompts]
-    record = call.services.submit(requests, "openai", call.id)
+    record = await call.services.submit(requests, "openai", call.id)
     head = {
         "id": f"cmpl-{call.id}",
         "object": "text_completion",
@@ -70,7 +70,9 @@ def _request(ask: Ask, prompt: Prompt, body: Body, call: Call) -> Request:
 def _text(call: Call, prompt: Prompt) -> str:
     if isinstance(prompt, str):
         return prompt
-    return "".join(token.text for token in prompt_tokens(call.engine, [t for t in prompt if isinstance(t, int)], ()))
+    return "".join(
+        token.text for token in prompt_tokens(call.engine, [t for t in prompt if isinstance(t, int)], ())
+    )
 
 
 async def _whole(

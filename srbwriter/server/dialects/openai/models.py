@@ -56,5 +56,10 @@ def model_card(call: Call) -> dict[str, Any]:
 
 def _ollama(card: dict[str, Any]) -> dict[str, Any]:
     """llama.cpp lists its model a second time under ``models``, in another project's shape."""
-    return {"name": card["id"], "model": card["id"], "type": "model", "capabilities": ["completion"],
-            "details": {"format": "gguf"}}
+    return {
+        "name": card["id"],
+        "model": card["id"],
+        "type": "model",
+        "capabilities": ["completion"],
+        "details": {"format": "gguf"},
+    }

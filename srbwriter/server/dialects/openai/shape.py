@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import FinishReason, TokenLogprob
 from srbwriter.server.backend import Backend
-from srbwriter.server.tokens import Tokens, Written, token_text
+from srbwriter.server.tokens import Written, token_text
 
 LEAST = -9999.0
 """Stands for minus infinity, which JSON cannot write; vLLM's choice."""
@@ -36,14 +36,6 @@ def usage(generations: Iterable[Generation]) -> dict[str, Any]:
         "total_tokens": prompt + completion,
         "prompt_tokens_details": {"cached_tokens": cached},
     }
-
-
-def branch_tokens(engine: Backend, branch: Branch) -> list[Written]:
-    """The tokens of an ended branch; their texts join to its text."""
-    written = Tokens(engine).feed(branch.text, branch.ids, branch.logprobs, last=True)
-    if branch.buffer.tail and written:  # a stop string ended inside a token that is gone
-        written[-1] = written[-1]._replace(text=written[-1].text + branch.buffer.tail)
-    return written
 
 
 def legacy_logprobs(engine: Backend, tokens: Sequence[Written], offset: int = 0) -> dict[str, Any]:

@@ -27,7 +27,9 @@ class _Frames:
 
     def __init__(self, call: Call, record: Record, head: Mapping[str, Any], ask: Ask) -> None:
         self._call, self._record, self._ask = call, record, ask
-        self._head = "data: " + json.dumps(head, ensure_ascii=False, separators=(",", ":"))[:-1] + ',"choices":['
+        self._head = (
+            "data: " + json.dumps(head, ensure_ascii=False, separators=(",", ":"))[:-1] + ',"choices":['
+        )
         self._tail = '],"usage":null}\n\n' if ask.include_usage else "]}\n\n"
         self._tokens: dict[int, Tokens] = {}
         self._begun: set[int] = set()
@@ -65,7 +67,9 @@ class _Frames:
         if last is not None:
             self._finish(out, index, last)
 
-    def _written(self, index: int, text: str, events: Sequence[Text], last: Finished | None) -> Sequence[Written]:
+    def _written(
+        self, index: int, text: str, events: Sequence[Text], last: Finished | None
+    ) -> Sequence[Written]:
         tokens = self._tokens.get(index)
         if tokens is None:
             tokens = self._tokens[index] = Tokens(self._call.engine)

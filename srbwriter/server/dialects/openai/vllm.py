@@ -8,15 +8,35 @@ from srbwriter.server.body import Body
 from srbwriter.server.errors import bad
 
 HONOURED = (
-    "top_k", "min_p", "repetition_penalty", "stop_token_ids", "include_stop_str_in_output", "ignore_eos",
-    "min_tokens", "add_special_tokens", "response_format", "guided_json", "guided_regex", "guided_choice",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "stop_token_ids",
+    "include_stop_str_in_output",
+    "ignore_eos",
+    "min_tokens",
+    "add_special_tokens",
+    "response_format",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
     "guided_grammar",
 )
 """Mean here what they mean there."""
 
 IGNORED = (
-    "length_penalty", "spaces_between_special_tokens", "skip_special_tokens", "priority", "request_id",
-    "cache_salt", "return_tokens_as_token_ids", "user", "service_tier", "store", "metadata", "parallel_tool_calls",
+    "length_penalty",
+    "spaces_between_special_tokens",
+    "skip_special_tokens",
+    "priority",
+    "request_id",
+    "cache_salt",
+    "return_tokens_as_token_ids",
+    "user",
+    "service_tier",
+    "store",
+    "metadata",
+    "parallel_tool_calls",
 )
 """Change nothing about the text, or only what this server decides for itself."""
 

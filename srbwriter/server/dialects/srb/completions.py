@@ -1,4 +1,4 @@
-"""Completions as event lines: ``/srb/v1/completions``, and ``/v1/completions`` for a body that asks like it."""
+"""Completions as event lines: ``/srb/v1/completions``, or ``/v1/completions`` with a body of this dialect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHERS_FIELDS = ("model", "stream", "echo", "logprobs", "best_of", "suffix", "st
 """A body of ``/v1/completions`` that has one of these was written for OpenAI's dialect."""
 
 DEFAULT_STOP = Stop(max_tokens=65, after_any=(".", "\n"), after_min_tokens=3)
-"""Ends at a sentence or line, not within the first three tokens. The original's limit of 64 let 65 through."""
+"""Ends at a sentence or line after the first three tokens. The original's limit of 64 let 65 through."""
 
 _HEADERS = {
     # The original sent its lines as HTML; kept for its clients, and made harmless should a browser show them.
@@ -39,17 +39,21 @@ async def completions(call: Call) -> Response:
     call.dialect = "srb"
     body = Body(await call.json())
     request = read_request(body, call)
-    record = call.services.submit([request], "srb", call.id)
+    record = await call.services.submit([request], "srb", call.id)
     sse = call.switch("sse")
     rich = call.switch("rich") or body.flag("rich")
     headers = {"content-type": EVENTS} if sse else _HEADERS
-    return await call.stream(record, frames(call, record, EventLines(call, record, sse=sse, rich=rich)), headers=headers)
+    return await call.stream(
+        record, frames(call, record, EventLines(call, record, sse=sse, rich=rich)), headers=headers
+    )
 
 
 def read_request(body: Body, call: Call) -> Request:
     """The one prompt of an SRB request and how its branches are to be written. Raises ApiError (400)."""
     n = read_n(body, min(call.settings.n, call.services.max_n), call.services.max_n)
-    base = Stop(max_tokens=DEFAULT_STOP.max_tokens) if body.has("stop") or body.has("boundary") else DEFAULT_STOP
+    base = (
+        Stop(max_tokens=DEFAULT_STOP.max_tokens) if body.has("stop") or body.has("boundary") else DEFAULT_STOP
+    )
     logprobs = body.raw("n_probs")
     return Request(
         prompt=read_prompt(body, call),

@@ -1,0 +1,204 @@
+"""Handles: requests that run on their own, and the verbs that steer their branches while they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from starlette.responses import Response
+
+from srbwriter.engine.generation import Branch
+from srbwriter.engine.types import Request
+from srbwriter.server.body import Body
+from srbwriter.server.call import Call, cancel, json_response
+from srbwriter.server.errors import ApiError, bad
+from srbwriter.server.params import branch_samplings, read_n, read_sampling, read_stop
+from srbwriter.server.registry import Record, new_id
+from srbwriter.server.stream import frames
+
+from .completions import parent_runs, read_request
+from .events import EventLines
+from .shape import branch_object, request_object
+
+_RUNNING = 202
+
+
+async def requests(call: Call) -> Response:
+    listing = [request_object(record, texts=False) for record in call.services.registry]
+    return json_response({"object": "list", "data": listing})
+
+
+async def create(call: Call) -> Response:
+    """Start a request that nobody's connection holds; it is read and steered by its id."""
+    body = Body(await call.json())
+    return await _start(call, read_request(body, call))
+
+
+async def read(call: Call) -> Response:
+    return json_response(request_object(_record(call), texts=True))
+
+
+async def forget(call: Call) -> Response:
+    record = _record(call)
+    cancel(record)
+    call.services.registry.remove(record)
+    return json_response({"id": record.id, "deleted": True})
+
+
+async def cancel_all(call: Call) -> Response:
+    record = _record(call)
+    cancel(record)
+    return json_response({"id": record.id, "verb": "cancel"}, _RUNNING)
+
+
+async def events(call: Call) -> Response:
+    """Everything that happens to a request, from its beginning or ``after`` the given event on."""
+    return await _follow(call, None)
+
+
+async def branch_events(call: Call) -> Response:
+    return await _follow(call, _branch(call, _record(call)).index)
+
+
+async def _follow(call: Call, only: int | None) -> Response:
+    record = _record(call)
+    given = call.query.get("after") or call.request.headers.get("last-event-id") or "0"
+    if not given.isdecimal() or len(given) > 12:
+        raise bad("after", "after: expected the number of an event")
+    writer = EventLines(call, record, sse=True, rich=True, only=only, first=int(given))
+    return await call.stream(record, frames(call, record, writer, after=int(given)), own=False)
+
+
+async def add_branches(call: Call) -> Response:
+    record = _record(call)
+    if len(record.generations) > 1:
+        raise bad("n", "branches can only be added to a request of one prompt")
+    body = Body(await call.json())
+    generation = record.generation
+    live = sum(branch.live for branch in generation.branches)
+    n = read_n(body, 1, call.services.max_n - live)
+    like = generation.branches[0]
+    sampling = read_sampling(body, replace(like.sampling, seed=None), call.engine)
+    stop = read_stop(body, like.stop_rule)
+    for one in branch_samplings(sampling, n):
+        generation.add_branch(1, one, stop)
+    return json_response({"id": record.id, "verb": "add", "n": n}, _RUNNING)
+
+
+async def read_branch(call: Call) -> Response:
+    return json_response(branch_object(_branch(call, _record(call)), ids=True))
+
+
+async def patch_branch(call: Call) -> Response:
+    """Change how a branch goes on: any sampler, any stop rule; what is not named stays."""
+    record = _record(call)
+    branch = _branch(call, record)
+    body = Body(await call.json())
+    branch.set_sampling(read_sampling(body, branch.sampling, call.engine))
+    branch.set_stop(read_stop(body, branch.stop_rule))
+    return _done(record, branch, "patch")
+
+
+async def steer(call: Call) -> Response:
+    """One verb on one branch. It acts within a step and disturbs no other branch."""
+    record = _record(call)
+    branch = _branch(call, record)
+    name = call.path["verb"]
+    body = Body(await call.json())
+    if name == "fork":
+        return await _fork(call, record, branch, body)
+    if name == "pick":
+        return _pick(record, branch)
+    verb = VERBS.get(name)
+    if verb is None:
+        raise ApiError(404, f"there is no verb {name}; there are {', '.join((*VERBS, 'fork', 'pick'))}")
+    verb(branch, body, call)
+    return _done(record, branch, name)
+
+
+def _reroll(branch: Branch, body: Body, call: Call) -> None:
+    sampling = read_sampling(body, replace(branch.sampling, seed=None), call.engine)
+    branch.reroll(sampling.seed, sampling, read_stop(body, branch.stop_rule))
+
+
+def _extend(branch: Branch, body: Body, call: Call) -> None:
+    tokens = body.integer("max_tokens", -1, 1, 2**31 - 1)
+    if set(body.values) <= {"max_tokens"}:
+        branch.extend(tokens if tokens > 0 else None)
+    else:
+        branch.extend(read_stop(body, branch.stop_rule))
+
+
+def _rewind(branch: Branch, body: Body, call: Call) -> None:
+    units = [name for name in ("tokens", "chars", "sentences") if body.has(name)]
+    if len(units) != 1:
+        raise bad("tokens", "give exactly one of tokens, chars and sentences")
+    amount = body.integer(units[0], 1, 1, 2**31 - 1, hard=True)
+    branch.rewind(**{units[0]: amount}, seed=body.seed())
+
+
+def _append(branch: Branch, body: Body, call: Call) -> None:
+    text = body.text("text")
+    if not text:
+        raise bad("text", "Field 'text': missing")
+    branch.append(text)
+
+
+VERBS: dict[str, Callable[[Branch, Body, Call], None]] = {
+    "stop": lambda branch, body, call: branch.stop(),
+    "kill": lambda branch, body, call: branch.kill(),
+    "pause": lambda branch, body, call: branch.pause(),
+    "resume": lambda branch, body, call: branch.resume(),
+    "reroll": _reroll,
+    "extend": _extend,
+    "rewind": _rewind,
+    "append": _append,
+}
+
+
+async def _fork(call: Call, record: Record, branch: Branch, body: Body) -> Response:
+    """A new request that goes on from where this branch is now; the branch itself is not touched."""
+    n = read_n(body, 1, call.services.max_n)
+    sampling = read_sampling(body, replace(branch.sampling, seed=None), call.engine)
+    request = Request(
+        prompt=parent_runs({"request": record.id, "branch": branch.index}, call),
+        n=n,
+        sampling=branch_samplings(sampling, n),
+        stop=read_stop(body, branch.stop_rule),
+        overflow="shift" if call.settings.context_shift else "error",
+    )
+    return await _start(call, request)
+
+
+def _pick(record: Record, branch: Branch) -> Response:
+    """Keep what this branch has written so far and let the others go; a new request may name it as parent."""
+    for other in record.branches:
+        if other is branch:
+            other.stop()
+        elif other.live:
+            other.kill()
+    record.picked = branch.index
+    parent = {"request": record.id, "branch": branch.index}
+    return json_response({**branch_object(branch), "verb": "pick", "parent": parent})
+
+
+async def _start(call: Call, request: Request) -> Response:
+    record = await call.services.submit([request], "srb", new_id())
+    return json_response(
+        request_object(record, texts=False), _RUNNING, {"Location": f"/srb/v1/requests/{record.id}"}
+    )
+
+
+def _record(call: Call) -> Record:
+    return call.services.registry.get(call.path["id"])
+
+
+def _branch(call: Call, record: Record) -> Branch:
+    text = call.path["branch"]
+    if not text.isdecimal() or len(text) > 6:
+        raise ApiError(404, f"request {record.id} has no branch {text}")
+    return record.branch(int(text))
+
+
+def _done(record: Record, branch: Branch, verb: str) -> Response:
+    return json_response({"id": record.id, "index": branch.index, "verb": verb}, _RUNNING)
