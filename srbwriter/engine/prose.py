@@ -6,8 +6,8 @@ the helpers run the same scanners over a whole text. Must never know tokens, req
 The sentence rule: one or more of ``. ! ? …`` with the closing quotes and brackets behind them ends
 a sentence when whitespace follows. It does not end one
 
-* after a title or common abbreviation, or a single capital other than ``I`` (an initial), unless
-  the line ends there too;
+* as a lone full stop after a title, a common abbreviation or a single capital other than ``I``
+  (an initial), unless the line ends there too;
 * after an ellipsis, a closing quote or bracket, or a dotted word such as ``p.m.``, when the next
   word begins in lower case (``"Wait!" she said``), unless the line ends first.
 

@@ -41,7 +41,7 @@ def cut(text: str, ends: list[int]) -> list[str]:
         ["He bought pens, ink, etc.", "\nThen he left.", ""],
         ["क्या?", " हाँ।", ""],
         ["no full stop"],
-        ["It was Mr... Jones.", " He (Mr.) Then"],
+        ["It was Mr...", " Jones.", " He (Mr.)", " Then"],
         ["It was Mr.!", " Then"],
         ["It ends with Mr."],
     ],
