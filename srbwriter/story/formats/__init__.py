@@ -28,6 +28,7 @@ from srbwriter.story.formats import (
     worldinfo,
 )
 from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.build import check_depth
 from srbwriter.story.formats.document import Document, open_document
 from srbwriter.story.formats.errors import FormatError
 
@@ -78,6 +79,9 @@ def read(data: bytes, name: str) -> StoryDraft:
     form = _match(document)
     assert form.read is not None  # formats that match can read
     draft = form.read(document)
+    for node in draft.nodes:
+        check_depth(node.meta, name, f"node {node.id}")
+    check_depth(draft.meta, name, "the top level")
     try:
         check_draft(draft)
     except DraftError as error:

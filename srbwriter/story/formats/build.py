@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from srbwriter.story.draft import DraftNode, JsonObject, StoryDraft, keep_foreign
+from srbwriter.story.draft import DraftNode, JsonObject, StoryDraft, as_list, as_object, keep_foreign
 from srbwriter.story.formats.errors import FormatError
 
 ROOT_ID = "root"
 
 _MILLISECONDS_FROM = 1e11
 """Unix times above this are milliseconds (as seconds it would be the year 5138)."""
+
+DEEPEST_META = 100
+"""How deep fields that are kept without being understood may be nested."""
 
 _PYLOOM_TIME = "%Y-%m-%d-%H.%M.%S"
 
@@ -141,6 +144,20 @@ def write_time(seconds: float) -> str:
 def with_foreign(node: DraftNode, format_name: str, fields: JsonObject) -> DraftNode:
     keep_foreign(node.meta, format_name, fields)
     return node
+
+
+def check_depth(meta: JsonObject, file: str, place: str) -> None:
+    """Refuse kept fields nested so deeply that nobody could write them again."""
+    level: list[Any] = list(meta.values())
+    for _ in range(DEEPEST_META):
+        level = [
+            inner
+            for value in level
+            for inner in (as_object(value).values() if isinstance(value, dict) else as_list(value))
+        ]
+        if not level:
+            return
+    raise FormatError(file, place, f"fields nested at most {DEEPEST_META} deep")
 
 
 def notice(draft: StoryDraft, words: str) -> None:

@@ -111,7 +111,7 @@ def _parse_deep(text: str, name: str, place: str) -> Any:
     try:
         for event, value in library.basic_parse(text.encode("utf-8", "replace"), use_float=True):
             builder.event(event, value)
-    except ValueError as error:  # the base of all its errors
+    except library.JSONError as error:
         raise FormatError(name, place or "the file", f"JSON ({error})") from error
     return builder.value
 

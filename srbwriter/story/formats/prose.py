@@ -48,10 +48,10 @@ def _by_marks(path: Sequence[DraftNode]) -> list[tuple[str, str]]:
 
 def _by_headings(text: str) -> list[Chapter]:
     headings = list(HEADING.finditer(text))
-    first = text[: headings[0].start()] if headings else text
+    edges = [*(heading.start() for heading in headings), len(text)]
+    first = text[: edges[0]]
     found = [Chapter("", first)] if first.strip() or not headings else []
-    ends = [heading.start() for heading in headings[1:]] + [len(text)]
-    for heading, end in zip(headings, ends, strict=True):
+    for heading, end in zip(headings, edges[1:], strict=True):
         found.append(Chapter(heading.group(1), text[heading.end() : end]))
     return found
 

@@ -1,0 +1,197 @@
+"""The table of formats, detection, and what every importer owes to a broken file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from srbwriter.story import formats
+from srbwriter.story.draft import DraftError, DraftNode, StoryDraft, check_draft
+from srbwriter.story.formats import FORMATS, FormatError
+from tests.story.format_files import FIXTURES, path_text, read_json, shape
+
+EXPECTED = {
+    "loom.json": "loom",
+    "loom_old.json": "loom",
+    "loom_simple.json": "loom",
+    "loom.jsonl": "loom",
+    "loomsidian.json": "loomsidian",
+    "loomsidian_data.json": "loomsidian",
+    "loomsidian_list.json": "loomsidian",
+    "exoloom.json": "exoloom",
+    "mikupad.json": "mikupad",
+    "kobold_v1.json": "kobold",
+    "kobold_lite.json": "kobold",
+    "kobold_share.json": "kobold",
+    "kobold_united.json": "kobold-united",
+    "sillytavern.jsonl": "sillytavern",
+    "worldinfo.json": "worldinfo",
+    "card.json": "card",
+    "novelai.story": "novelai",
+    "novelai.lorebook": "novelai-lorebook",
+    "logitloom.json": "logitloom",
+    "basemode.json": "basemode-loom",
+    "story.md": "markdown",
+    "story.txt": "text",
+}
+
+
+def test_every_example_is_listed() -> None:
+    assert {path.name for path in FIXTURES.iterdir()} == set(EXPECTED)
+
+
+@pytest.mark.parametrize(("file", "name"), EXPECTED.items())
+def test_a_format_is_found_by_content_under_any_name(file: str, name: str) -> None:
+    data = (FIXTURES / file).read_bytes()
+    assert formats.detect(data).name == name
+    check_draft(formats.read(data, "misleading.png"))
+
+
+def test_names_are_unique_and_can_be_looked_up() -> None:
+    names = [form.name for form in FORMATS]
+    assert len(set(names)) == len(names)
+    assert all(formats.by_name(name).name == name for name in names)
+
+
+def test_every_format_can_do_something_and_says_what() -> None:
+    for form in FORMATS:
+        assert form.can_import or form.can_export
+        assert form.can_import == (form.matches is not None)
+        assert form.label and form.extension.startswith(".")
+
+
+def test_what_can_be_exported() -> None:
+    exports = {form.name for form in FORMATS if form.can_export}
+    assert exports == {"srbwriter", "loom", "loomsidian", "mikupad", "markdown", "text", "epub", "html"}
+
+
+def test_unknown_names_and_import_only_formats_are_refused_by_name() -> None:
+    draft = StoryDraft([DraftNode("r")], "r")
+    with pytest.raises(KeyError, match="no format 'docx'"):
+        formats.write(draft, "docx")
+    with pytest.raises(KeyError, match="can only be imported"):
+        formats.write(draft, "exoloom")
+
+
+def test_a_draft_that_is_no_tree_is_not_written() -> None:
+    with pytest.raises(DraftError):
+        formats.write(StoryDraft([DraftNode("r"), DraftNode("r", "r")], "r"), "loom")
+
+
+@pytest.mark.parametrize("name", [form.name for form in FORMATS if form.can_export and not form.keeps_bin])
+def test_the_bin_is_not_exported(name: str) -> None:
+    draft = StoryDraft(
+        [DraftNode("r"), DraftNode("a", "r", text="kept "), DraftNode("b", "a", text="binned")], "b"
+    )
+    draft.nodes[2].marks.deleted = True
+    assert b"binned" not in formats.write(draft, name)
+
+
+@pytest.mark.parametrize(
+    ("data", "place", "expected"),
+    [
+        (b'{"a": 1,\n "b": }', "line 2, column 7", "JSON"),
+        (b'{"chat_metadata": {}}\n{"mes": ', "line 2, line 1, column 9", "JSON"),
+        (b"\xff\xfa\x00text\x80", "byte", "UTF-8"),
+        (b"text \x80", "byte 5", "UTF-8"),
+        (b"GIF89a\x00\x00", "character 6", "UTF-8"),
+        (b"SQLite format 3\0rest", "byte 0", "database"),
+        (b'{"weather": "fine"}', "the top level", "found weather"),
+        (b"[1, 2]", "line 1", ""),
+        (b"[[1], [2]]", "the top level", "found none"),
+        (b'{"n": ' + b"9" * 5000 + b"}", "the file", "sane size"),
+    ],
+)
+def test_files_of_no_format_say_where_and_what(data: bytes, place: str, expected: str) -> None:
+    if data == b"[1, 2]":
+        assert formats.detect(data).name == "text"
+        return
+    with pytest.raises(FormatError) as caught:
+        formats.read(data, "bad")
+    assert caught.value.file == "bad"
+    assert caught.value.place.startswith(place)
+    assert expected in caught.value.expected
+
+
+def test_text_in_utf_16_and_with_byte_order_marks_is_read() -> None:
+    for encoding in ("utf-8-sig", "utf-16"):
+        assert path_text(formats.read("Más\n".encode(encoding), "a")) == "Más\n"
+
+
+def test_half_an_emoji_becomes_a_replacement_character() -> None:
+    data = rb'{"text": "a \ud83d b", "children": [{"text": "\ud83d\ude00", "x\udc00": ["\ud800"]}]}'
+    draft = formats.read(data, "a")
+    assert shape(draft) == ("a � b", [("😀", [])])
+    formats.write(draft, "srbwriter")
+
+
+def test_a_tree_deeper_than_the_stack_is_read_and_written() -> None:
+    depth = 20_000
+    data = '{"text": "a", "children": [' * depth + "]}" * depth
+    draft = formats.read(data.encode(), "deep.json")
+    assert len(draft.nodes) == depth
+    for name in ("loom", "loomsidian", "mikupad", "html", "epub", "text", "srbwriter"):
+        written = formats.write(draft, name)
+        if formats.by_name(name).can_import and name != "mikupad":
+            assert path_text(formats.read(written, name)) == "a" * depth
+
+
+def test_deep_rubbish_is_refused() -> None:
+    with pytest.raises(FormatError, match="JSON"):
+        formats.read(b'{"text": [' * 5000, "deep.json")
+
+
+def test_unknown_fields_nested_without_end_are_refused() -> None:
+    with pytest.raises(FormatError, match="nested"):
+        formats.read(b'{"text": "a", "children": [], "x": ' + b"[" * 5000 + b"]" * 5000 + b"}", "deep.json")
+
+
+JSON_FILES = sorted(name for name in EXPECTED if name.endswith((".json", ".story", ".lorebook")))
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_damaged_example_is_read_or_refused_but_nothing_else(data: st.DataObject) -> None:
+    """Any one value of any example replaced by anything: a draft that holds together, or a FormatError."""
+    file = data.draw(
+        st.sampled_from(sorted(name for name in EXPECTED if name.endswith(("json", "story", "book"))))
+    )
+    value = json.loads((FIXTURES / file).read_text("utf-8"))
+    here = value
+    while True:
+        key = data.draw(st.sampled_from(sorted(here) if isinstance(here, dict) else range(len(here))))
+        if not isinstance(here[key], dict | list) or not here[key] or data.draw(st.booleans()):
+            here[key] = data.draw(JSON)
+            break
+        here = here[key]
+    try:
+        draft = read_json(value)
+    except FormatError as error:
+        assert error.place and error.expected
+        return
+    check_draft(draft)
+    for form in FORMATS:
+        if form.can_export:
+            formats.write(draft, form.name)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_a_cut_or_scrambled_file_is_read_or_refused_but_nothing_else(data: st.DataObject) -> None:
+    whole = (FIXTURES / data.draw(st.sampled_from(sorted(EXPECTED)))).read_bytes()
+    start = data.draw(st.integers(0, len(whole)))
+    end = data.draw(st.integers(start, min(len(whole), start + 40)))
+    damaged = whole[:start] + data.draw(st.binary(max_size=4)) + whole[end:]
+    try:
+        check_draft(formats.read(damaged, "x"))
+    except FormatError as error:
+        assert error.place and error.expected
