@@ -149,6 +149,7 @@ class Split:
     joining: bool = False
     seam: tuple[int, int] | None = None
     sealed: bool = False  # whether the seam is known
+    finish: str = ""  # why ``node`` ended while it is two
 
     def do(self, desk: Desk) -> None:
         (self._join if self.joining else self._split)(desk)
@@ -165,7 +166,7 @@ class Split:
             self.rest = desk.add(self.node, (), entry.author, body=made, visited=bool(entry.flags & VISITED))
         desk.tree.put(desk.tree[self.rest]._replace(parent=self.node, state=State.LIVING))
         desk.write(self.rest, tail, replace(desk.body(self.rest), finish=body.finish))
-        desk.write(self.node, head, replace(body, finish=""))
+        desk.write(self.node, head, replace(body, finish=self.finish))
         desk.move((c for c in children if c != self.rest), self.rest)
         desk.unpark(self.node, self.spare)
         desk.moved_on(self.node, self.rest)
@@ -187,7 +188,7 @@ class Split:
         runs = tidy([*head, *desk.runs(self.rest)])
         if not self.sealed:
             self._seal(seam_of(head, runs))
-        finish = desk.body(self.rest).finish
+        self.finish, finish = desk.body(self.node).finish, desk.body(self.rest).finish
         desk.move(desk.tree.all_children(self.rest), self.node)
         desk.write(self.node, runs, replace(desk.body(self.node), finish=finish))
         desk.write(self.rest, ())

@@ -18,6 +18,7 @@ from threading import RLock
 
 from srbwriter.story.draft import Author, JsonValue
 from srbwriter.story.runs import Runs, decode, encode, text_of
+from srbwriter.story.stats import Sitting
 from srbwriter.story.store import Body, Store
 from srbwriter.story.tree import SETTINGS, VISITED, Entry, Tree
 from srbwriter.story.types import ROOT, NodeId, NoSuchNode, ReadOnly, ReadOnlyStory, State, TokenSizes
@@ -43,6 +44,7 @@ class Desk:
         self.follow: Callable[[NodeId, NodeId], None] = _nobody
         self._bodies: OrderedDict[NodeId, Body] = OrderedDict()
         self._cached = 0
+        self.sitting = Sitting(store)
         self.load()
 
     def load(self) -> None:
@@ -247,12 +249,5 @@ class Desk:
         self.after_commit.append(lambda: self.follow(old, new))
 
     def progress(self, typed: int = 0, picked: int = 0, generated: int = 0) -> None:
-        """Count words for today, inside a transaction."""
-        if not (typed or picked or generated):
-            return
-        self.store.db.execute(
-            "INSERT INTO progress VALUES (?, ?, ?, ?, 0) ON CONFLICT (day) DO UPDATE SET "
-            "typed = typed + excluded.typed, picked = picked + excluded.picked, "
-            "generated = generated + excluded.generated",
-            (time.strftime("%Y-%m-%d"), typed, picked, generated),
-        )
+        """Count words, inside a transaction."""
+        self.after_commit.append(self.sitting.record(typed, picked, generated))

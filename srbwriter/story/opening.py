@@ -105,3 +105,9 @@ def _lock(path: Path) -> tuple[FileLock | None, ReadOnly | None]:
     except OSError as error:
         message = f"the folder of {path.name} may not be written to ({error.strerror})"
         return None, ReadOnly(Blocked.NO_PERMISSION, message)
+
+
+def remove(path: Path) -> None:
+    """Take back a file that was just made and could not be filled."""
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)

@@ -6,16 +6,19 @@ Nothing here writes. Knows no verb.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import cast
 
 from srbwriter.story.desk import Desk
-from srbwriter.story.draft import Settings
+from srbwriter.story.draft import Author, Settings
 from srbwriter.story.runs import prompt_runs, text_of, tidy
+from srbwriter.story.search import search as find
+from srbwriter.story.stats import Progress, by_author, day_of, days, sittings
 from srbwriter.story.store import Body
 from srbwriter.story.streams import Streams
 from srbwriter.story.tree import BOOKMARK, CHAPTER, SETTINGS, VISITED
-from srbwriter.story.types import ROOT, Marks, Node, NodeId, ReadOnly, Run, State, StoryError
+from srbwriter.story.types import ROOT, Hit, Marks, Node, NodeId, ReadOnly, Run, State, StoryError
 from srbwriter.story.verbs import settings_from
 
 
@@ -238,3 +241,38 @@ class Reader:
         """A story-wide value kept for a face (``x-`` and its name), or None."""
         with self._lock:
             return cast(object, self._desk.value(f"x-{key}"))
+
+    # -- search and statistics ---------------------------------------------------------------------
+
+    def search(self, query: str, limit: int = 50, *, with_bin: bool = False) -> list[Hit]:
+        """Nodes that hold all words of ``query``, best first.
+
+        ``"…"`` is a phrase; the last word may be unfinished.
+        """
+        with self._lock:
+            return find(self._desk, query, limit, with_bin)
+
+    def words_by_author(self, node: NodeId | None = None) -> dict[Author, int]:
+        """Words on the path to ``node``, or of the whole living tree, by who wrote them."""
+        with self._lock:
+            tree = self._desk.tree
+            return by_author(tree, list(tree.reading_order()) if node is None else tree.path(node))
+
+    def days(self) -> dict[str, Progress]:
+        """Progress by calendar day (ISO), oldest first."""
+        with self._lock:
+            return days(self._desk.store)
+
+    def today(self) -> Progress:
+        """Progress on this calendar day."""
+        return self.days().get(day_of(time.time()), Progress())
+
+    @property
+    def sitting(self) -> Progress:
+        """Progress since the story was opened; idle time is not counted."""
+        return self._desk.sitting.progress
+
+    def sittings(self) -> list[tuple[float, float, Progress]]:
+        """(began, ended, progress) of every sitting, Unix seconds, oldest first."""
+        with self._lock:
+            return sittings(self._desk.store)

@@ -205,6 +205,8 @@ def prompt_runs(runs: Iterable[Run]) -> Runs:
     """``runs`` of a path as an engine may use them: every lead stands at the end of one plain run."""
     out: list[Run] = []
     for run in runs:
+        if run.ids is not None and not run.vocab:  # ids of a vocabulary nobody knows
+            run = Run(run.text, run.author)
         if run.ids is not None and run.lead:
             last = out[-1] if out else None
             fits = last is not None and last.ids is None and last.text.endswith(run.lead)

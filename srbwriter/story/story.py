@@ -7,39 +7,37 @@ Knows no engine and no screen.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from uuid import uuid4
 
-from srbwriter.story import opening, search, verbs
+from srbwriter.story import backup, exchange, opening, verbs
+from srbwriter.story.branches import Branches
 from srbwriter.story.desk import Desk
-from srbwriter.story.draft import Author, JsonObject, JsonValue, Settings
-from srbwriter.story.history import Action, History
-from srbwriter.story.reader import Reader
+from srbwriter.story.draft import Author, JsonValue, Settings, StoryDraft, check_draft
+from srbwriter.story.history import Action
 from srbwriter.story.runs import plain
-from srbwriter.story.streams import Streams
 from srbwriter.story.tree import VISITED
-from srbwriter.story.types import ROOT, Damage, Hit, Marks, NodeId, Refused, TokenSizes
-from srbwriter.story.typewriter import Typewriter
+from srbwriter.story.types import ROOT, Damage, Marks, NodeId, Refused, TokenSizes
 from srbwriter.story.unsaved import Unsaved, UnsavedWords
 from srbwriter.story.words import Unit, end_of
 
 
-class Story(Reader):
-    """An open story; how to look at it stands in :class:`~srbwriter.story.reader.Reader`.
+class Story(Branches):
+    """An open story.
+
+    How to look at it stands in :class:`~srbwriter.story.reader.Reader`, how branches are written in
+    :class:`~srbwriter.story.branches.Branches`.
 
     Verbs raise NoSuchNode, Refused, ReadOnlyStory or NotSaved, all of them StoryError.
     """
 
     def __init__(self, opened: opening.Opened) -> None:
         self._opened = opened
-        desk = Desk(opened.store, opened.read_only)
-        self._history = History(desk)
-        super().__init__(desk, Streams(desk))
-        self._typewriter = Typewriter(desk, self._history, self._streams)
+        super().__init__(Desk(opened.store, opened.read_only))
         self._unsaved = UnsavedWords()
         self._closed = False
 
@@ -55,8 +53,22 @@ class Story(Reader):
                 story._desk.add(None, (), "writer")
                 story._desk.put_value("title", title or Path(path).stem)
                 story._desk.put_value("current", ROOT)
+                story._desk.put_value("uuid", str(uuid4()))
         except BaseException:
             opened.close()
+            raise
+        return story
+
+    @classmethod
+    def from_draft(cls, path: Path | str, draft: StoryDraft) -> Story:
+        """A new story file from a draft. Raises DraftError, NotAStory or NotSaved; then no file is left."""
+        check_draft(draft)
+        story = cls.create(path, draft.title)
+        try:
+            exchange.fill(story._desk, draft)
+        except BaseException:
+            story.close()
+            opening.remove(story.file)
             raise
         return story
 
@@ -163,82 +175,6 @@ class Story(Reader):
             if self._streams.of(parent) is not None:
                 raise Refused(f"node {parent} is still being written")
             return verbs.add(self._desk, self._history, parent, [plain(t, author) for t in texts], author)
-
-    # -- branches being written --------------------------------------------------------------------
-
-    def begin_branches(
-        self,
-        parent: NodeId,
-        n: int,
-        *,
-        model: str = "",
-        vocab: str = "",
-        sampling: JsonObject | Sequence[JsonObject] = (),
-        seeds: Sequence[int | None] = (),
-    ) -> list[NodeId]:
-        """``n`` empty branches that will be written; ``sampling`` is one for all or one each.
-
-        They are not an action: nothing that was generated is ever undone.
-        """
-        each = [sampling] * n if isinstance(sampling, dict) else list(sampling) or [{}] * n
-        numbers = list(seeds) or [None] * n
-        if len(each) != n or len(numbers) != n:
-            raise ValueError(f"{n} branches, {len(each)} samplings, {len(numbers)} seeds")
-        with self._lock:
-            return self._streams.begin(parent, n, model, vocab, each, numbers)
-
-    def stream(
-        self,
-        branch: NodeId,
-        text: str,
-        ids: Sequence[int] = (),
-        logprobs: Sequence[float | None] | None = None,
-        *,
-        lead: str = "",
-    ) -> None:
-        """More of a branch. It is on the disk within a second; a failure shows in :attr:`trouble`.
-
-        ``lead`` is what the first ids say that already stood before (token healing).
-        """
-        with self._lock:
-            self._streams.add(branch, text, ids, logprobs, lead)
-
-    def replace_stream(
-        self,
-        branch: NodeId,
-        text: str = "",
-        ids: Sequence[int] = (),
-        logprobs: Sequence[float | None] | None = None,
-        *,
-        keep: bool = True,
-    ) -> NodeId:
-        """The branch begins again, with ``text``; returns its name from now on.
-
-        What it had written stays as a node of its own, with the old number; with ``keep=False`` it is
-        dropped, unless the writer has already taken some of it.
-        """
-        with self._lock:
-            return self._streams.replace(branch, text, ids, logprobs, keep)
-
-    def interject(self, branch: NodeId, text: str) -> NodeId:
-        """Words of the writer at the end of a branch that goes on being written; returns their node."""
-        with self._verb(), self._history.action("type", self._streams.target(branch)) as action:
-            return self._streams.interject(action, branch, text)
-
-    def finish(self, branch: NodeId, reason: str) -> None:
-        """The branch is written; on the disk when this returns."""
-        with self._lock:
-            self._streams.finish(branch, reason)
-
-    def target(self, branch: NodeId) -> NodeId:
-        """The node that a branch's text goes to now."""
-        with self._lock:
-            return self._streams.target(branch)
-
-    def flush(self) -> None:
-        """Write all streamed words now. Raises NotSaved; they are kept and tried again."""
-        with self._lock:
-            self._streams.flush()
 
     # -- the tree ----------------------------------------------------------------------------------
 
@@ -364,17 +300,24 @@ class Story(Reader):
         with self._lock:
             return self._history.futures()
 
-    def search(self, query: str, limit: int = 50, *, with_bin: bool = False) -> list[Hit]:
-        """Nodes that hold all words of ``query``, best first.
+    # -- out of the file ---------------------------------------------------------------------------
 
-        ``"…"`` is a phrase; the last word may be unfinished.
-        """
+    def to_draft(self) -> StoryDraft:
+        """The whole tree, the bin with it, as plain values; streamed words that wait are written first."""
         with self._lock:
-            return search.search(self._desk, query, limit, with_bin)
+            if self.read_only is None:
+                self._streams.flush()
+            return exchange.to_draft(self, self._desk)
 
-    @contextmanager
-    def _verb(self) -> Generator[None]:
-        """One verb: under the lock, and typing ends as a unit."""
-        with self._lock:
-            self._typewriter.stop()
-            yield
+    def back_up(self, folder: Path, *, keep: int = backup.KEEP_DAYS) -> Path | None:
+        """Today's copy below ``folder``, unless there is one. Raises NotSaved."""
+        return backup.daily(self.file, self.backup_folder(folder), keep)
+
+    def snapshot(self, folder: Path, name: str) -> Path:
+        """A copy with a name below ``folder``; it is never removed. Raises NotSaved."""
+        self.flush()
+        return backup.snapshot(self.file, self.backup_folder(folder), name)
+
+    def backup_folder(self, folder: Path) -> Path:
+        """Where below ``folder`` the copies of this story lie; it stays the same if the file moves."""
+        return folder / str(self._desk.value("uuid", self.file.stem))

@@ -240,7 +240,7 @@ class Streams:
 
     def _keep_writing(self) -> None:
         """The thread: writes what nobody else has written in time, also when a stream pauses."""
-        while True:
+        while not self._closing:
             self._wake.wait()
             if self._closing:
                 return
@@ -263,7 +263,8 @@ class Streams:
 
     def close(self) -> None:
         """Stop the thread. The last flush is the caller's."""
-        self._closing = True
+        with self._desk.lock:
+            self._closing = True
         self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout=5)

@@ -1,0 +1,104 @@
+"""Copies of a story: one a day, rolling, and snapshots with a name. Copies are whole story files.
+
+A copy appears complete or not at all, and nothing is ever overwritten by one. Knows a file and a
+folder; who decides when stands above.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sqlite3
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from srbwriter.story.store import SUFFIX
+from srbwriter.story.types import NotAStory, NotSaved
+
+KEEP_DAYS = 14
+_DAILY = "day"
+_NAMED = "named"
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """A copy; ``name`` is empty for a daily one, ``at`` is Unix seconds."""
+
+    path: Path
+    name: str
+    at: float
+    size: int
+
+
+def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None = None) -> Path | None:
+    """Today's copy, unless there is one; the oldest beyond ``keep`` are removed. Raises NotSaved."""
+    day = time.strftime("%Y-%m-%d", time.localtime(now))
+    target = folder / f"{_DAILY} {day}{SUFFIX}"
+    if target.exists():
+        return None
+    _copy(source, target)
+    for old in [b for b in backups(folder) if not b.name][keep:]:
+        old.path.unlink(missing_ok=True)
+    return target
+
+
+def snapshot(source: Path, folder: Path, name: str, now: float | None = None) -> Path:
+    """A copy that stays until it is deleted by hand. Raises NotSaved."""
+    moment = time.strftime("%Y-%m-%d %H.%M.%S", time.localtime(now))
+    slug = re.sub(r"[^\w .,()-]+", "_", name).strip() or "snapshot"
+    target = folder / f"{_NAMED} {moment} {slug[:80]}{SUFFIX}"
+    if target.exists():
+        raise NotSaved(target, "there is a snapshot of this name and second already", full=False)
+    _copy(source, target)
+    return target
+
+
+def backups(folder: Path) -> list[Backup]:
+    """All copies in ``folder``, newest first."""
+    found: list[Backup] = []
+    for path in folder.glob(f"*{SUFFIX}") if folder.is_dir() else ():
+        kind, _, rest = path.stem.partition(" ")
+        name = rest[len("2000-01-01 00.00.00 ") :] if kind == _NAMED else ""
+        if kind in (_DAILY, _NAMED):
+            stat = path.stat()
+            found.append(Backup(path, name, stat.st_mtime, stat.st_size))
+    return sorted(found, key=lambda b: (b.at, b.path.name), reverse=True)
+
+
+def restore(backup: Path, target: Path) -> Path:
+    """The copy as a story of its own. Raises NotAStory if ``target`` exists, or NotSaved."""
+    if target.exists():
+        raise NotAStory(target, "is already there — choose another name")
+    _copy(backup, target)
+    return target
+
+
+def _copy(source: Path, target: Path) -> None:
+    """A consistent copy, also of a story that is being written to."""
+    temp = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _copy_database(source, temp)
+        os.link(temp, target)  # unlike a rename it fails rather than overwrite
+    except (OSError, sqlite3.Error) as error:
+        full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+        raise NotSaved(target, str(error), full=full) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temp.unlink()
+
+
+def _copy_database(source: Path, target: Path) -> None:
+    with (
+        contextlib.closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as old,
+        contextlib.closing(sqlite3.connect(target)) as new,
+    ):
+        old.backup(new)
+        new.execute("PRAGMA journal_mode = DELETE")  # the copy is one file, without a log beside it
+    descriptor = os.open(target, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

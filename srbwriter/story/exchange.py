@@ -1,0 +1,194 @@
+"""A living story as a draft, and a draft as a living story.
+
+The draft is the form in which every format reads and writes; see :mod:`srbwriter.story.draft`.
+Knows both sides, and no file format.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from srbwriter.story import draft as d
+from srbwriter.story.desk import Desk
+from srbwriter.story.reader import Reader
+from srbwriter.story.runs import Runs, plain, tidy
+from srbwriter.story.store import Body
+from srbwriter.story.tree import SETTINGS, VISITED, Entry
+from srbwriter.story.types import ROOT, Marks, Node, NodeId, Run, State
+from srbwriter.story.verbs import settings_from, settings_text
+
+_STORY = ("byline", "language", "created", "modified")
+
+
+def to_draft(story: Reader, desk: Desk) -> d.StoryDraft:
+    """Everything but the undo history, which only its own file keeps."""
+    order = _exported(desk)
+    places = _places(desk, order)
+    names = dict[NodeId, str]()
+    nodes: list[d.DraftNode] = []
+    for start in range(0, len(order), 500):
+        chunk = order[start : start + 500]
+        bodies = desk.some_bodies(chunk)
+        for node in story.nodes(chunk):
+            body = bodies[node.id]
+            names[node.id] = body.name or str(node.id)
+            parent = names.get(node.parent or 0)
+            nodes.append(_draft_node(node, body, desk.tree[node.id], names[node.id], parent, places[node.id]))
+    fields = cast(dict[str, Any], desk.value("draft", {}))
+    kept = {key: fields[key] for key in _STORY if key in fields}
+    here = names.get(desk.current, nodes[0].id)
+    return d.StoryDraft(nodes, here, title=story.title, meta=fields.get("meta", {}), **kept)
+
+
+def _exported(desk: Desk) -> list[NodeId]:
+    """Every node that has a text of its own, parents first, without a root that only we needed."""
+    tree = desk.tree
+    order: list[NodeId] = []
+    stack = [ROOT]
+    while stack:
+        node = stack.pop()
+        below = tree.all_children(node)
+        if tree[node].state != State.ABSORBED:
+            order.append(node)
+        elif not any(tree[child].state != State.ABSORBED for child in below):
+            continue
+        else:
+            order.append(node)  # only holds what is in the bin
+        stack.extend(reversed(below))
+    tops = [node for node in order if tree[node].parent == ROOT]
+    root = tree[ROOT]
+    bare = root.marks == Marks() and not root.flags & SETTINGS
+    return order[1:] if desk.value("own_root") and len(tops) == 1 and bare else order
+
+
+def _places(desk: Desk, order: list[NodeId]) -> dict[NodeId, int]:
+    """The order numbers that came with a draft, as long as they still say the same; else 0, 1, 2 …"""
+    places = {node: desk.tree[node].place for node in order}
+    seen: dict[tuple[NodeId | None, int], NodeId] = {}
+    clash = set[NodeId | None]()
+    for node in order:
+        parent = desk.tree[node].parent
+        if (parent, places[node]) in seen:
+            clash.add(parent)
+        seen[parent, places[node]] = node
+    for parent in clash:
+        children = [c for c in desk.tree.all_children(parent or ROOT) if c in places]
+        places.update((child, index) for index, child in enumerate(children))
+    return places
+
+
+def _draft_node(
+    node: Node, body: Body, entry: Entry, name: str, parent: str | None, place: int
+) -> d.DraftNode:
+    return d.DraftNode(
+        id=name,
+        parent_id=parent,
+        order=place,
+        text=node.text,
+        author=node.author,
+        runs=_draft_runs(node),
+        generation=_generation(node),
+        marks=d.Marks(
+            bookmark=node.marks.bookmark,
+            tags=list(node.marks.tags),
+            rating=node.marks.rating,
+            note=node.marks.note,
+            chapter=node.marks.chapter,
+            title=node.marks.title,
+            visited=node.visited,
+            deleted=node.state != State.LIVING,
+        ),
+        settings=settings_from(body.settings),
+        created=entry.created or None,
+        meta=dict(node.meta),
+    )
+
+
+def _draft_runs(node: Node) -> list[d.DraftRun]:
+    """The runs, unless they say no more than the node does."""
+    if all(run.ids is None and run.author == node.author for run in node.runs):
+        return []
+    return [
+        d.DraftRun(run.text, run.author, list(run.ids or ()), run.vocab, list(run.logprobs or ()), run.lead)
+        for run in node.runs
+    ]
+
+
+def _generation(node: Node) -> d.Generation | None:
+    made = d.Generation(node.seed, dict(node.sampling), node.model, node.finish_reason)
+    return made if made != d.Generation() else None
+
+
+def fill(desk: Desk, draft: d.StoryDraft) -> None:
+    """Put ``draft`` into an empty story. Raises DraftError, and then nothing is changed."""
+    d.check_draft(draft)
+    own_root = bool(draft.root.text) or draft.root.author == "model"
+    numbers = dict[str, NodeId]()
+    with desk.change():
+        taken = _numbers(draft, own_root)
+        for node in draft.nodes:
+            number = taken[node.id]
+            numbers[node.id] = number
+            parent = numbers.get(node.parent_id or "") or (ROOT if own_root else None)
+            _put(desk, node, number, parent)
+        desk.put_value("title", draft.title)
+        desk.put_value("current", desk.tree.nearest_living(numbers[draft.current_id]))
+        desk.put_value("own_root", own_root)
+        fields = {key: getattr(draft, key) for key in _STORY}
+        desk.put_value("draft", {**fields, "meta": draft.meta})
+
+
+def _numbers(draft: d.StoryDraft, own_root: bool) -> dict[str, NodeId]:
+    """A number for every draft id: the same one where it is a number that can be used."""
+    ids = [node.id for node in draft.nodes]
+    usable = all(i.isascii() and i.isdigit() and str(int(i)) == i and int(i) < 2**31 for i in ids)
+    if usable and not own_root and ids[0] == str(ROOT) and min(map(int, ids)) == ROOT:
+        return {i: int(i) for i in ids}
+    return {i: number for number, i in enumerate(ids, start=ROOT + own_root)}
+
+
+def _put(desk: Desk, node: d.DraftNode, number: NodeId, parent: NodeId | None) -> None:
+    made, settings = node.generation, settings_text(node.settings)
+    marks = node.marks
+    desk.tree.put(
+        Entry(
+            id=number,
+            parent=parent,
+            place=node.order,
+            state=State.BINNED if marks.deleted and number != ROOT else State.LIVING,
+            author=node.author,
+            chars=0,
+            words=0,
+            edges=0,
+            flags=(VISITED if marks.visited else 0) | (SETTINGS if settings else 0),
+            rating=0,
+            tags=None,
+            note=None,
+            title=None,
+            created=node.created or 0.0,
+        ).with_marks(
+            Marks(marks.bookmark, tuple(marks.tags), marks.rating, marks.note, marks.chapter, marks.title)
+        )
+    )
+    body = Body(
+        recipe=desk.recipe(made.model, made.sampling) if made else None,
+        seed=made.seed if made else None,
+        finish=made.finish_reason if made else "",
+        settings=settings,
+        meta=json.dumps(node.meta, ensure_ascii=False) if node.meta else None,
+        name=None if node.id == str(number) else node.id,
+    )
+    desk.write(number, _runs(node), body)
+
+
+def _runs(node: d.DraftNode) -> Runs:
+    """The runs of a draft node; ids or logprobs that cannot be right are left out, text never is."""
+    return tidy(map(_run, node.runs)) if node.runs else plain(node.text, node.author)
+
+
+def _run(run: d.DraftRun) -> Run:
+    if not run.tokens:
+        return Run(run.text, run.author)
+    logprobs = tuple(run.logprobs) if len(run.logprobs) == len(run.tokens) else None
+    return Run(run.text, run.author, tuple(run.tokens), run.vocabulary, logprobs, run.lead)

@@ -1,0 +1,172 @@
+"""A folder of stories, and the stories that were open lately.
+
+Looks into story files without locking them or changing anything. Knows paths it is given, and no
+settings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from srbwriter.story.lock import FileLock, InUse
+from srbwriter.story.store import SUFFIX
+from srbwriter.story.types import NotAStory, NotSaved
+from srbwriter.story.upgrades.v0001_tree import APPLICATION_ID
+from srbwriter.story.words import NOTHING, Count
+
+_LINE = """
+    WITH RECURSIVE line (id, parent, words, edges, depth) AS (
+        SELECT id, parent, words, edges, 0 FROM node
+        WHERE id = (SELECT CAST(json AS INTEGER) FROM value WHERE key = 'current')
+        UNION ALL
+        SELECT node.id, node.parent, node.words, node.edges, depth + 1
+        FROM node JOIN line ON node.id = line.parent
+    ) SELECT words, edges FROM line ORDER BY depth DESC"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoryInfo:
+    """What a list shows of a story; ``words`` are those up to where the writer is."""
+
+    path: Path
+    title: str
+    words: int
+    nodes: int
+    modified: float
+    size: int
+    problem: str = ""
+
+
+def info(path: Path) -> StoryInfo:
+    """A look into a story file. Raises NotAStory; a damaged one is described by ``problem``."""
+    try:
+        stat = path.stat()
+        head = path.open("rb").read(72)
+    except OSError as error:
+        raise NotAStory(path, error.strerror or str(error)) from error
+    if head[68:72] != APPLICATION_ID.to_bytes(4, "big"):
+        raise NotAStory(path, "is not a story")
+    modified = max(stat.st_mtime, _modified(Path(f"{path}-wal")))
+    try:
+        with contextlib.closing(_look(path)) as db:
+            title = json.loads(db.execute("SELECT json FROM value WHERE key = 'title'").fetchone()[0])
+            nodes: int = db.execute("SELECT count(*) FROM node WHERE state < 2").fetchone()[0]
+            words = sum((Count.of_edges(*row) for row in db.execute(_LINE)), NOTHING).words
+    except (sqlite3.Error, TypeError, ValueError) as error:
+        return StoryInfo(path, path.stem, 0, 0, modified, stat.st_size, str(error))
+    return StoryInfo(path, title, words, nodes, modified, stat.st_size)
+
+
+def _look(path: Path) -> sqlite3.Connection:
+    uri = path.absolute().as_uri()
+    db = sqlite3.connect(f"{uri}?mode=ro", uri=True)
+    try:
+        db.execute("SELECT count(*) FROM value")
+    except sqlite3.OperationalError:  # a folder without write permission has no room for SQLite's index
+        db.close()
+        db = sqlite3.connect(f"{uri}?immutable=1", uri=True)
+    return db
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def stories(folder: Path) -> list[StoryInfo]:
+    """The stories in ``folder``, last changed first."""
+    found: list[StoryInfo] = []
+    for path in folder.glob(f"*{SUFFIX}") if folder.is_dir() else ():
+        with contextlib.suppress(NotAStory):
+            found.append(info(path))
+    return sorted(found, key=lambda story: (-story.modified, story.title))
+
+
+def free_path(folder: Path, title: str) -> Path:
+    """Where a new story called ``title`` can go: a readable file name that nobody has."""
+    slug = re.sub(r"[^\w\- ]+", "", title).strip().replace(" ", "-")[:80] or "story"
+    path, number = folder / f"{slug}{SUFFIX}", 2
+    while path.exists():
+        path, number = folder / f"{slug}-{number}{SUFFIX}", number + 1
+    return path
+
+
+def move(path: Path, target: Path) -> Path:
+    """Give a closed story another place. Raises NotAStory if that is taken, NotSaved if it is open."""
+    if not path.is_file():
+        raise NotAStory(path, "does not exist")
+    try:
+        lock = FileLock(path.resolve())
+    except InUse as error:
+        raise NotSaved(path, f"the story is open in {error.who}", full=False) from None
+    except OSError as error:
+        raise NotSaved(path, error.strerror or str(error), full=False) from error
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # closing folds the log into the file
+        os.link(path, target)  # unlike a rename it fails rather than overwrite
+        path.unlink()
+    except FileExistsError:
+        raise NotAStory(target, "is already there — choose another name") from None
+    except (OSError, sqlite3.Error) as error:
+        raise NotSaved(target, str(error), full=False) from error
+    finally:
+        lock.release()
+    lock.path.unlink(missing_ok=True)
+    return target
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """A story that was open; ``at`` is Unix seconds."""
+
+    path: Path
+    title: str
+    at: float
+
+
+class RecentStories:
+    """The stories that were open lately, in a small JSON file. A list nobody can read is an empty list."""
+
+    def __init__(self, file: Path, most: int = 30) -> None:
+        self._file, self._most = file, most
+
+    def all(self) -> list[Recent]:
+        """Newest first; stories that are gone are left out."""
+        return [recent for recent in self._read() if recent.path.exists()]
+
+    def add(self, path: Path, title: str, at: float) -> None:
+        """Put a story first. A list that cannot be written is no reason to stop writing a story."""
+        path = path.expanduser().resolve()
+        self._change(lambda known: [Recent(path, title, at), *(r for r in known if r.path != path)])
+
+    def remove(self, path: Path) -> None:
+        path = path.expanduser().resolve()
+        self._change(lambda known: [r for r in known if r.path != path])
+
+    def _read(self) -> list[Recent]:
+        try:
+            rows = cast(list[dict[str, Any]], json.loads(self._file.read_text("utf-8")))
+            return [Recent(Path(row["path"]), str(row["title"]), float(row["at"])) for row in rows]
+        except (OSError, ValueError, TypeError, KeyError):
+            return []
+
+    def _change(self, change: Callable[[list[Recent]], list[Recent]]) -> None:
+        rows = [
+            {"path": str(r.path), "title": r.title, "at": r.at} for r in change(self._read())[: self._most]
+        ]
+        temp = self._file.with_name(f".{self._file.name}.{os.getpid()}.part")
+        with contextlib.suppress(OSError):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            temp.write_text(json.dumps(rows, ensure_ascii=False, indent=1), "utf-8")
+            temp.replace(self._file)

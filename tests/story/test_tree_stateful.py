@@ -1,0 +1,347 @@
+"""Random verbs on a story: no word is lost, undo and redo are exact, the file is the tree."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from srbwriter.story import ROOT, Settings, State, Story
+from srbwriter.story.types import NodeId
+from srbwriter.story.words import count
+
+WORDS = st.text(alphabet="ab .\n—é😀", min_size=1, max_size=12)
+PICKS = st.integers(min_value=0, max_value=10_000)
+
+
+def sizes(vocab: str, ids: Any) -> list[int] | None:
+    """The test vocabulary: token n is n % 3 characters long (0 stands for half a character)."""
+    return [n % 3 for n in ids] if vocab == "sized" else None
+
+
+def snapshot(story: Story) -> dict[str, Any]:
+    """Everything a reader can see."""
+    order = list(story.reading_order())
+    nodes = story.nodes(order)
+    return {
+        "nodes": [(n.id, n.parent, n.runs, n.author, n.marks, n.finish_reason, n.sampling) for n in nodes],
+        "texts": [story.text(n) for n in order],
+        "settings": [story.settings(n) for n in order],
+        "title": story.title,
+        "hoisted": story.hoisted,
+    }
+
+
+class Writing(RuleBasedStateMachine):
+    """Verbs that never change words on purpose: typing, taking, forking, moving, marking."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.file = self.folder / "a.srbw"
+        self.story = Story.create(self.file)
+        self.prepare()
+        self.before: dict[NodeId, str] = {}  # generated node → the text it was generated after
+        self.whole: dict[NodeId, str] = {}  # finished branch → its own text
+        self.written: dict[NodeId, str] = {}  # branch in work → what it wrote
+        self.known: dict[int, tuple[int, dict[str, Any]]] = {}
+        self.epoch = 0  # changes outside history
+
+    def teardown(self) -> None:
+        self.story.close()
+        shutil.rmtree(self.folder)
+
+    def prepare(self) -> None:
+        self.story.use_token_sizes(sizes)
+        self.story._desk.store.db.execute("PRAGMA synchronous = OFF")  # these tests never pull the plug
+
+    def a_node(self, pick: int) -> NodeId:
+        nodes = list(self.story.reading_order())
+        return nodes[pick % len(nodes)]
+
+    def acted(self) -> None:
+        self.known[self.story._history.head] = (self.epoch, snapshot(self.story))
+
+    def outside(self) -> None:
+        self.epoch += 1
+
+    # -- words -------------------------------------------------------------------------------------
+
+    @rule(pick=PICKS, text=WORDS)
+    def append(self, pick: int, text: str) -> None:
+        node = self.a_node(pick)
+        if node in self.story.streaming.values():
+            return
+        full = self.story.text(node)
+        made = self.story.append(text, node)
+        assert self.story.text(made) == full + text
+        assert self.story.current == made
+        self.acted()
+
+    @rule()
+    def pause(self) -> None:
+        self.story.end_typing()
+
+    @rule(pick=PICKS, text=WORDS)
+    def fork(self, pick: int, text: str) -> None:
+        node = self.a_node(pick)
+        if self.story.node(node).author != "model" or node in self.story.streaming.values():
+            return
+        old = self.story.text(node)
+        made = self.story.edit(node, text)
+        if made != node:
+            assert self.story.text(node) == old
+            assert self.story.node(made).text == text
+            assert self.story.node(made).author == "edited"
+            self.acted()
+
+    # -- streams -----------------------------------------------------------------------------------
+
+    @rule(pick=PICKS, n=st.integers(1, 3), sized=st.booleans())
+    def begin(self, pick: int, n: int, sized: bool) -> None:
+        node = self.a_node(pick)
+        if node in self.story.streaming.values():
+            return
+        vocab = "sized" if sized else "other"
+        for name in self.story.begin_branches(node, n, model="m", vocab=vocab, sampling={"top_k": n}):
+            self.before[name] = self.story.text(node)
+            self.written[name] = ""
+        self.outside()
+
+    @rule(pick=PICKS, ids=st.lists(st.integers(0, 9), min_size=1, max_size=4))
+    def stream(self, pick: int, ids: list[int]) -> None:
+        live = list(self.story.streaming)
+        if not live:
+            return
+        name = live[pick % len(live)]
+        text = "".join("xy"[: n % 3] for n in ids)
+        self.story.stream(name, text, ids, [-float(n) for n in ids])
+        if name in self.written:
+            self.written[name] += text
+        self.outside()
+
+    @rule(pick=PICKS)
+    def finish(self, pick: int) -> None:
+        live = list(self.story.streaming)
+        if live:
+            name = live[pick % len(live)]
+            self.story.finish(name, "length")
+            if name in self.written:
+                self.whole[name] = self.written.pop(name)
+            self.outside()
+
+    @rule(pick=PICKS)
+    def reroll(self, pick: int) -> None:
+        live = list(self.story.streaming)
+        if not live:
+            return
+        name = live[pick % len(live)]
+        new = self.story.replace_stream(name)
+        context = self.story.text(self.story.parent(new) or ROOT)
+        if new != name and name in self.written:
+            self.whole[name] = self.written.pop(name)
+        self.before[new], self.written[new] = context, ""
+        self.outside()
+
+    @rule(pick=PICKS, text=WORDS)
+    def interject(self, pick: int, text: str) -> None:
+        live = list(self.story.streaming)
+        if live:
+            name = live[pick % len(live)]
+            full = self.story.text(self.story.target(name))
+            made = self.story.interject(name, text)
+            assert self.story.text(made) == full + text
+            if name in self.written:  # from here on it is more than one node
+                self.whole[name] = self.written.pop(name)
+            self.acted()
+            self.outside()
+
+    # -- the tree ----------------------------------------------------------------------------------
+
+    @rule(pick=PICKS, at=st.none() | st.integers(1, 6))
+    def take(self, pick: int, at: int | None) -> None:
+        node = self.a_node(pick)
+        text = self.story.node(node).text
+        if at is not None and at > len(text):
+            return
+        context = self.story.text(node)[: len(self.story.text(node)) - len(text)]
+        self.story.pick(node, at)
+        assert self.story.text(self.story.current) == context + (text if at is None else text[:at])
+        self.acted()
+
+    @rule(pick=PICKS, at=st.integers(1, 6))
+    def split(self, pick: int, at: int) -> None:
+        node = self.a_node(pick)
+        full = self.story.text(node)
+        if node != ROOT and at < len(self.story.node(node).text):
+            rest = self.story.split(node, at)
+            assert self.story.text(rest) == full
+            self.acted()
+
+    @rule(pick=PICKS)
+    def merge(self, pick: int) -> None:
+        node = self.a_node(pick)
+        parent = self.story.parent(node)
+        if parent in (None, ROOT):
+            return
+        full, others = self.story.text(node), set(self.story.siblings(node)) - {node}
+        texts = {other: self.story.text(other) for other in others}
+        assert self.story.merge(node) == parent
+        assert self.story.text(parent) == full
+        assert {other: self.story.text(other) for other in others} == texts
+        self.acted()
+
+    @rule(pick=PICKS, deep=st.booleans())
+    def duplicate(self, pick: int, deep: bool) -> None:
+        node = self.a_node(pick)
+        if node != ROOT and len(self.story) < 200:
+            copy = self.story.duplicate(node, deep=deep)
+            assert self.story.text(copy) == self.story.text(node)
+            self.acted()
+
+    @rule(pick=PICKS, index=st.integers(0, 4))
+    def reorder(self, pick: int, index: int) -> None:
+        node = self.a_node(pick)
+        if node != ROOT:
+            self.story.reorder(node, index)
+            siblings = self.story.siblings(node)
+            assert siblings.index(node) == min(index, len(siblings) - 1)
+            self.acted()
+
+    @rule(pick=PICKS)
+    def delete(self, pick: int) -> None:
+        node = self.a_node(pick)
+        if node != ROOT:
+            self.story.delete(node)
+            assert not self.story.is_living(node) and node in self.story.bin()
+            self.acted()
+
+    @rule(pick=PICKS)
+    def restore(self, pick: int) -> None:
+        binned = self.story.bin()
+        if binned:
+            node = binned[pick % len(binned)]
+            self.story.restore(node)
+            assert self.story.is_living(node)
+            self.acted()
+
+    # -- marks -------------------------------------------------------------------------------------
+
+    @rule(pick=PICKS, bookmark=st.booleans(), rating=st.integers(-1, 1), note=WORDS, chapter=st.booleans())
+    def mark(self, pick: int, bookmark: bool, rating: int, note: str, chapter: bool) -> None:
+        node = self.a_node(pick)
+        head = self.story._history.head
+        self.story.mark(node, bookmark=bookmark, rating=rating, note=note, chapter=chapter, tags=["a"])
+        assert (node in self.story.bookmarks()) == bookmark
+        if self.story._history.head != head:
+            self.acted()
+
+    @rule(pick=PICKS, memory=WORDS)
+    def configure(self, pick: int, memory: str) -> None:
+        node = self.a_node(pick)
+        self.story.put_settings(node, Settings(memory=memory))
+        assert self.story.settings(node).memory == memory
+        self.acted()
+
+    @rule(pick=PICKS, title=WORDS)
+    def rename_and_hoist(self, pick: int, title: str) -> None:
+        self.story.rename(title)
+        self.acted()
+        self.story.hoist(self.a_node(pick))
+        self.acted()
+
+    @rule(pick=PICKS)
+    def visit(self, pick: int) -> None:
+        self.story.visit(self.a_node(pick))
+
+    # -- history and the file ----------------------------------------------------------------------
+
+    @rule(times=st.integers(1, 8))
+    def back_and_forth(self, times: int) -> None:
+        before, current = snapshot(self.story), self.story.current
+        done = 0
+        while done < times and self.story.undo() is not None:
+            done += 1
+            self.as_remembered()
+        for _ in range(done):
+            assert self.story.redo() is not None
+            self.as_remembered()
+        assert snapshot(self.story) == before
+        assert self.story.current == current
+
+    @rule(times=st.integers(1, 4))
+    def undo(self, times: int) -> None:
+        for _ in range(times):
+            if self.story.undo() is not None:
+                self.as_remembered()
+
+    @rule(pick=PICKS)
+    def redo(self, pick: int) -> None:
+        futures = self.story.futures()
+        if futures:
+            self.story.redo(futures[pick % len(futures)])
+            self.as_remembered()
+
+    def as_remembered(self) -> None:
+        epoch, seen = self.known.get(self.story._history.head, (-1, {}))
+        if epoch == self.epoch:
+            assert snapshot(self.story) == seen
+
+    @rule()
+    def reload(self) -> None:
+        for name in self.story.streaming:
+            self.story.finish(name, "closed")
+            if name in self.written:
+                self.whole[name] = self.written.pop(name)
+            self.outside()
+        before, current = snapshot(self.story), self.story.current
+        self.story.close()
+        self.story = Story.open(self.file)
+        self.prepare()
+        assert snapshot(self.story) == before
+        assert self.story.current == current
+
+    # -- always ------------------------------------------------------------------------------------
+
+    @invariant()
+    def generated_text_stands_where_it_stood(self) -> None:
+        everything = [self.story.text(e.id) for e in self.story._desk.tree if e.state != State.ABSORBED]
+        for node, context in self.before.items():
+            entry = self.story._desk.tree[node]
+            if entry.state != State.ABSORBED:
+                assert self.story.text(entry.parent or ROOT) == context
+            if node in self.whole:
+                assert any(text.startswith(context + self.whole[node]) for text in everything)
+            elif node in self.written:
+                assert self.story.text(self.story.target(node)).endswith(self.written[node][-1:])
+
+    @invariant()
+    def words_are_counted_exactly(self) -> None:
+        if not any(e.dirty for e in self.story._streams._live.values()):
+            here = self.story.current
+            assert self.story.words(here) == count(self.story.text(here)).words
+            assert self.story.length(here) == len(self.story.text(here))
+
+    @invariant()
+    def current_is_living(self) -> None:
+        assert self.story.is_living(self.story.current)
+
+    @invariant()
+    def runs_say_the_text(self) -> None:
+        here = self.story.current
+        runs = self.story.runs(here)
+        assert "".join(run.text for run in runs) == self.story.text(here)
+        for before, run in zip((None, *runs), runs, strict=False):
+            if run.lead:
+                assert before is not None and before.ids is None and before.text.endswith(run.lead)
+
+
+TestWriting = Writing.TestCase
+TestWriting.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
