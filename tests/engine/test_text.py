@@ -379,3 +379,10 @@ def test_new_rules_count_what_follows_the_healed_prompt() -> None:
     assert branch.feed(0) == (". So", None)
     branch.set_stop(Stop(boundary="line"))
     assert branch.feed(1) == ("", Hit(FinishReason.LINE, 4, None))
+
+
+def test_of_several_rules_the_one_that_keeps_least_ends_the_branch() -> None:
+    text = "Go. Then\n"
+    assert run(Stop(strings=("Then",), boundary="sentence"), text)[1] == Hit(FinishReason.SENTENCE, 3, None)
+    assert run(Stop(strings=("o",), boundary="sentence"), text)[1] == Hit(FinishReason.STOP, 1, "o")
+    assert run(Stop(strings=("\n",), boundary="line"), text)[1] == Hit(FinishReason.STOP, 8, "\n")
