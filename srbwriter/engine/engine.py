@@ -146,6 +146,7 @@ class Engine:
         generation = Generation(next(self._numbers), request, self._post)
         generation.truncated = len(fitted) != len(ids)
         generation.prompt_ids = tuple(fitted)
+        generation.healed = heal_prefix.decode("utf-8", "replace")
         sampling = request.sampling[0] if isinstance(request.sampling, tuple) else request.sampling
         seed = sampling.seed if sampling.seed is not None else self._seed + 7919 * next(self._seeds)
         make_run(generation, fitted, heal_prefix, seed, self.model.pieces)

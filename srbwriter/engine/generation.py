@@ -45,6 +45,7 @@ class Buffer:
     ids: list[int] = field(default_factory=list[int])
     ends: list[int] = field(default_factory=list[int])  # characters decoded once the id was added
     logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
+    typed: list[tuple[int, int]] = field(default_factory=list["tuple[int, int]"])  # characters the writer typed
     tail: str = ""  # text at the end that no id covers (a stop string ended inside a token)
 
 
@@ -179,6 +180,7 @@ class Generation:
         self.post = post
         self.branches: list[Branch] = []
         self.prompt_ids: tuple[int, ...] = ()  # as evaluated
+        self.healed = ""  # end of the prompt that the first token of each branch spells again
         self.prompt_logprobs: list[TokenLogprob] = []  # of prompt_ids[1:], when asked for
         self.prompt_done = 0
         self.cached_tokens = 0

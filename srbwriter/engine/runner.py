@@ -101,6 +101,7 @@ class Runner(Track):
         keep = tokens_within(old, chars)
         text = "".join(old.pieces)[:chars]
         new = Buffer(old.revision + 1, [text] if text else [], old.ids[:keep], old.ends[:keep], old.logprobs[:keep])
+        new.typed = [(begin, min(end, chars)) for begin, end in old.typed if begin < chars]
         new.ids.extend(tail_ids)
         new.ends.extend([chars] * len(tail_ids))
         if keep < self.first:  # the path was shifted since; its end still is this branch's tokens

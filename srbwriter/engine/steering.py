@@ -194,6 +194,8 @@ class Steering:
     def _typed(self, runner: Runner, text: str, ids: list[int], begun: int) -> None:
         """Add typed text; its last ``begun`` characters no id spells yet."""
         branch, buffer = runner.branch, runner.buffer
+        begin = len(branch.text)
+        buffer.typed.append((begin, begin + len(text)))  # before the text, so that no reader misses it
         buffer.pieces.append(text)
         buffer.ids.extend(ids)
         buffer.ends.extend([len(branch.text) - begun] * len(ids))

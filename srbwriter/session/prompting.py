@@ -1,0 +1,122 @@
+"""From a node to the exact tokens of its prompt, and the account of where they went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.types import Stop, TokenRun
+from srbwriter.story import NodeId, Story
+from srbwriter.story.context import Assembly, Layout, Run, Tokenizer, Window, assemble
+from srbwriter.story.types import Run as StoryRun
+
+CHARS_PER_TOKEN = 12  # text fetched per token of the window; more than any prose needs
+LEAST_RESERVE, MOST_RESERVE = 32, 1024  # tokens kept free for what will be written
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One source of the context; ``fits`` is False for text that found no room (its tokens are 0)."""
+
+    source: str
+    text: str
+    tokens: int
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The account of a prompt, in tokens."""
+
+    parts: list[Part]
+    used: int
+    total: int
+    reserve: int = 0
+    cache_break: int = 0
+    problems: list[str] = field(default_factory=list[str])
+
+
+class Prompter:
+    """Lays prompts out one after the other, so that each continues the last where it can."""
+
+    def __init__(self, story: Story, engine: Engine) -> None:
+        self.story, self.engine = story, engine
+        model = engine.model
+        self._tokenizer = Tokenizer(
+            tokenize=model.tokenize_continuation,
+            pieces=lambda ids: [model.pieces.bytes[t] for t in ids],
+            vocabulary=model.fingerprint,
+        )
+        self._bos = (model.bos,) if model.add_bos and model.bos is not None else ()
+        self._layouts: dict[NodeId, Layout] = {}
+        self._previous: tuple[int, ...] = ()
+        saved = story.value("layout")
+        if isinstance(saved, dict) and isinstance(saved.get("node"), int):
+            self._layouts[saved["node"]] = Layout.from_json(saved.get("layout"))
+
+    def assemble(self, node: NodeId, stop: Stop) -> Assembly:
+        """What the model is to read at ``node``. Raises ContextError when the window is too small."""
+        path = self.story.path(node)
+        settings = self.story.settings(node)
+        window = Window(self.engine.n_ctx, self._reserve(stop), self._bos)
+        return assemble(
+            self._runs(path), settings, self._tokenizer, window, self._layout(path), self._previous
+        )
+
+    def remember(self, node: NodeId, assembly: Assembly) -> None:
+        """The prompt was used: the next ones should stand where it stands."""
+        self._previous = assembly.tokens
+        if self._layouts.get(node) != assembly.layout:
+            self._layouts[node] = assembly.layout
+            if self.story.read_only is None and assembly.layout != Layout():
+                self.story.put_value("layout", {"node": node, "layout": assembly.layout.to_json()})
+
+    def prompt(self, node: NodeId, assembly: Assembly) -> tuple[TokenRun, ...]:
+        """The tokens as runs; text that was typed last stays text, so that its end can be healed."""
+        last = assembly.segments[-1] if assembly.segments else None
+        if last is None or last.source != "story" or not self._ends_typed(node):
+            return (TokenRun("", assembly.tokens),)
+        head = assembly.tokens[: len(assembly.tokens) - len(last.tokens)]
+        return (TokenRun("", head), TokenRun(last.text))
+
+    def account(self, node: NodeId, stop: Stop) -> Context:
+        """Where the window goes, for a person to look at."""
+        assembly = self.assemble(node, stop)
+        parts = [Part(s.source, s.text, len(s.tokens), True) for s in assembly.segments]
+        parts = [Part(f.source, f.text, 0, False) for f in assembly.fell_out] + parts
+        return Context(
+            parts, len(assembly.tokens), self.engine.n_ctx, self._reserve(stop), assembly.cache_break,
+            [str(p) for p in assembly.problems],
+        )
+
+    def _reserve(self, stop: Stop) -> int:
+        wanted = stop.max_tokens if stop.max_tokens is not None else MOST_RESERVE
+        return max(LEAST_RESERVE, min(wanted, MOST_RESERVE, self.engine.n_ctx // 4))
+
+    def _layout(self, path: list[NodeId]) -> Layout | None:
+        return next((self._layouts[n] for n in reversed(path) if n in self._layouts), None)
+
+    def _runs(self, path: list[NodeId]) -> list[Run]:
+        """Runs of the end of the path, enough of them to fill the window."""
+        wanted = self.engine.n_ctx * CHARS_PER_TOKEN
+        runs: list[Run] = []
+        count = 8
+        while True:
+            nodes = self.story.nodes(path[-count:])
+            if count >= len(path) or sum(len(n.text) for n in nodes) >= wanted:
+                break
+            count *= 2
+        for node in nodes:
+            start = 0
+            for run in node.runs:
+                runs.append(_context_run(node.id, run, start))
+                start += len(run.text)
+        return runs
+
+    def _ends_typed(self, node: NodeId) -> bool:
+        runs = self.story.runs(node, 1)
+        return bool(runs) and runs[-1].ids is None
+
+
+def _context_run(node: NodeId, run: StoryRun, start: int) -> Run:
+    return Run(str(node), run.text, run.ids or (), run.vocab if run.ids else "", run.lead, start)

@@ -1,0 +1,418 @@
+"""Session: the verbs that every face calls. Each returns at once; the engine's work follows."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+from srbwriter import launch, paths
+from srbwriter.config import Settings
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Branch
+from srbwriter.engine.loader import EngineLoader
+from srbwriter.engine.types import (
+    EngineError,
+    EngineOptions,
+    EngineStats,
+    ModelInfo,
+    Priority,
+    Request,
+    Sampling,
+    Stop,
+)
+from srbwriter.story import NodeId, Story, StoryError
+from srbwriter.story.context import ContextError
+
+from . import editing
+from .prompting import Context, Prompter
+from .rounds import Round
+from .scribe import Scribe
+
+log = logging.getLogger(__name__)
+
+TYPING = "typing"  # story value: words typed into running branches that no node holds yet
+
+
+class Session:
+    """An open story and an engine that may still be loading. Close it when done."""
+
+    def __init__(
+        self, story: Story, loader: EngineLoader, *, n: int = 8, sampling: Sampling | None = None,
+        stop: Stop | None = None, options: EngineOptions | None = None,
+    ) -> None:
+        self.story = story
+        self.n = n
+        self.sampling = sampling or Sampling()
+        self.stop = stop or Stop(max_tokens=64)
+        self.ladder: tuple[str, float, float] | None = None
+        self.round: Round | None = None
+        self._options = options
+        self._lock = threading.RLock()
+        self._scribe = Scribe(self._lock)
+        self._prompter: Prompter | None = None
+        self._failure: Exception | None = None
+        self._loader = loader
+        self._closed = False
+        self._take_up_typing()
+        self._await(loader)
+
+    @classmethod
+    def open(cls, settings: Settings, story: Path | None = None) -> Session:
+        """Open ``story`` (made if it is missing; None: the one open last, or a first one) and begin to load.
+
+        Raises StoryError when the file is no story or its folder cannot be written.
+        """
+        return cls(
+            _open_story(story), launch.loader(settings), n=launch.branches(settings),
+            sampling=launch.sampling(settings), stop=launch.stop(settings),
+            options=launch.engine_options(settings),
+        )
+
+    # ---- the engine
+
+    @property
+    def loader(self) -> EngineLoader:
+        """The load of the model in use; a server beside the terminal serves its engine."""
+        return self._loader
+
+    @property
+    def engine(self) -> Engine | None:
+        return self._loader.engine
+
+    @property
+    def engine_state(self) -> str:
+        """INIT, LOADING, READY or FAILED."""
+        return self._loader.state
+
+    @property
+    def load_progress(self) -> float:
+        return self._loader.progress
+
+    @property
+    def engine_error(self) -> Exception | None:
+        return self._loader.error or self._failure
+
+    @property
+    def model(self) -> ModelInfo | None:
+        engine = self.engine
+        return engine.info if engine is not None else None
+
+    def engine_stats(self) -> EngineStats:
+        engine = self.engine
+        return engine.stats() if engine is not None else EngineStats()
+
+    def load_model(self, path: Path) -> None:
+        """Use another model. What is being written stops; the story stays as it is."""
+        with self._lock:
+            self.stop_all()
+            old, self._loader = self._loader, EngineLoader(path, self._options)
+            self._prompter = None
+            self._failure = None
+        threading.Thread(target=self._swap, args=(old, self._loader), name="srbwriter-swap", daemon=True).start()
+
+    def _swap(self, old: EngineLoader, new: EngineLoader) -> None:
+        old.close()  # first: two models may not fit the memory
+        self._scribe.keep_all()
+        self._await(new)
+
+    def _await(self, loader: EngineLoader) -> None:
+        loader.start()
+        threading.Thread(target=self._when_ready, args=(loader,), name="srbwriter-ready", daemon=True).start()
+
+    def _when_ready(self, loader: EngineLoader) -> None:
+        try:
+            engine = loader.wait()
+        except Exception as error:
+            log.warning("no model: %s", error)
+            return
+        with self._lock:
+            if loader is not self._loader or self._closed:
+                return
+            self._prompter = Prompter(self.story, engine)
+            self.story.use_token_sizes(_token_sizes(engine))
+            if self.round is not None and self.round.generation is None:
+                self._submit(self.round)
+
+    # ---- writing by the model
+
+    def generate(self, n: int | None = None) -> Round:
+        """Let ``n`` (the session's n by default) branches write on from the current node.
+
+        A round that is still running is stopped; its text stays. Before the model is loaded the
+        round waits for it.
+        """
+        with self._lock:
+            self.stop_all()
+            self.story.end_typing()
+            current = self.round = Round(self.story, self.story.current, n or self.n)
+            if self._prompter is not None:
+                self._submit(current)
+            return current
+
+    def _submit(self, current: Round) -> None:
+        engine, prompter = self.engine, self._prompter
+        if engine is None or prompter is None:
+            return
+        self._failure = None
+        try:
+            stop = self.stop
+            assembly = prompter.assemble(current.parent, stop)
+            samplings = self._samplings(current.n)
+            generation = engine.submit(
+                Request(
+                    prompter.prompt(current.parent, assembly), n=current.n, sampling=samplings, stop=stop,
+                    priority=Priority.FOREGROUND, heal=True, add_bos=False,
+                )
+            )
+        except (EngineError, ContextError, StoryError) as error:
+            self._failure = error
+            self.round = None
+            raise
+        prompter.remember(current.parent, assembly)
+        current.model, current.vocab = engine.info.name, engine.model.fingerprint
+        current.lead = generation.healed
+        current.generation = generation
+        self._scribe.follow(current)
+
+    def _samplings(self, n: int) -> tuple[Sampling, ...]:
+        """One for each branch: the session's, what the node says, and the ladder's rung."""
+        known = {f.name for f in fields(Sampling)}
+        own = {k: v for k, v in self.story.settings(self.story.current).sampling.items() if k in known}
+        base = replace(self.sampling, **_as_fields(own))
+        seeds = [None] * n if base.seed is None else [base.seed + i for i in range(n)]
+        if self.ladder is None:
+            return tuple(replace(base, seed=seed) for seed in seeds)
+        name, low, high = self.ladder
+        whole = isinstance(getattr(base, name), int)
+        rungs = [low + (high - low) * i / max(1, n - 1) for i in range(n)]
+        return tuple(
+            replace(base, **{name: round(rung) if whole else rung, "seed": seed})
+            for rung, seed in zip(rungs, seeds, strict=True)
+        )
+
+    # ---- branches
+
+    def stop_branch(self, index: int) -> None:
+        self._branch(index).stop()
+
+    def kill(self, index: int) -> None:
+        self._branch(index).kill()
+
+    def reroll(self, index: int) -> None:
+        self._branch(index).reroll()
+
+    def extend(self, index: int, tokens: int | None = None) -> None:
+        self._branch(index).extend(tokens)
+
+    def pause(self, index: int) -> None:
+        self._branch(index).pause()
+
+    def resume(self, index: int) -> None:
+        self._branch(index).resume()
+
+    def rewind(self, index: int, sentences: int = 1) -> None:
+        """Drop the last sentences of a branch and write on from there; the old take stays in the tree."""
+        self._branch(index).rewind(sentences=sentences)
+
+    def append(self, index: int, text: str) -> None:
+        """Type into a branch while it runs. The words are on the disk when this returns."""
+        branch = self._branch(index)
+        with self._lock:
+            self._note_typing(index, text)
+            branch.append(text)
+
+    def set_sampling(self, index: int, sampling: Sampling) -> None:
+        self._branch(index).set_sampling(sampling)
+
+    def lock(self, index: int) -> None:
+        """Spare this branch when all are rolled again; a second time lets it go."""
+        if self.round is not None:
+            self.round.locked ^= {index}
+
+    def stop_all(self) -> None:
+        with self._lock:
+            if self.round is None:
+                return
+            if self.round.generation is not None:
+                self.round.generation.cancel()
+            else:
+                self.round = None
+
+    def reroll_all(self) -> None:
+        """Roll every branch again that is not locked."""
+        if self.round is not None:
+            for branch in self.round.branches:
+                if branch.index not in self.round.locked:
+                    branch.reroll()
+
+    def add_branches(self, count: int = 1) -> None:
+        if self.round is not None and self.round.generation is not None:
+            self.round.generation.add_branch(count)
+
+    def _branch(self, index: int) -> Branch:
+        if self.round is None or not 0 <= index < len(self.round.branches):
+            raise IndexError(f"there is no branch {index + 1}")
+        return self.round.branches[index]
+
+    # ---- the story
+
+    @property
+    def node(self) -> NodeId:
+        return self.story.current
+
+    @property
+    def title(self) -> str:
+        return self.story.title
+
+    @property
+    def words(self) -> int:
+        """Words of the text up to here."""
+        return self.story.words(self.story.current)
+
+    @property
+    def save_state(self) -> str:
+        """In words: saved, read only, or why not."""
+        if self.story.read_only is not None:
+            return "read only"
+        if self.story.trouble is not None or self.story.unsaved:
+            return f"NOT SAVED: {self.story.trouble or 'the disk did not take the last words'}"
+        return "saved"
+
+    def text(self) -> str:
+        """The text from the beginning to the current node."""
+        return self.story.text(self.story.current)
+
+    def set_text(self, text: str) -> None:
+        """The writer changed the text: generated nodes are forked, typed ones edited in place."""
+        with self._lock:
+            editing.set_text(self.story, text)
+
+    def pick(self, index: int, upto: int | None = None, text: str | None = None) -> NodeId:
+        """Take branch ``index``, or its first ``upto`` characters, into the story.
+
+        ``text`` replaces what was taken (edited before picking; the model's own take stays beside
+        it). The other branches stop and stay in the tree.
+        """
+        branch = self._branch(index)
+        with self._lock, self._steady() as current:
+            shown = len(branch.text) if upto is None else max(0, min(upto, len(branch.text)))
+            self.stop_all()
+            current.keep()
+            slot = current.slots[index]
+            node, at = slot.node_at(min(shown, slot.chars))
+            picked = self.story.pick(node, at or None)
+            if text is not None:
+                picked = self.story.edit(picked, text)
+                self.story.visit(picked)
+            self.story.flush()
+            return picked
+
+    @contextlib.contextmanager
+    def _steady(self) -> Generator[Round]:
+        assert self.round is not None
+        yield self.round
+
+    def undo(self) -> bool:
+        """Take back the last pick, edit or verb; False when there is nothing to take back."""
+        with self._lock:
+            self.stop_all()
+            return self.story.undo() is not None
+
+    def redo(self) -> bool:
+        with self._lock:
+            return self.story.redo() is not None
+
+    def revisit(self, node: NodeId) -> None:
+        """Stand at another node; what is resident of its path will not be evaluated again."""
+        with self._lock:
+            self.stop_all()
+            self.story.visit(node)
+
+    def context(self) -> Context:
+        """Where the model's window goes at the current node. Empty before a model is loaded."""
+        with self._lock:
+            if self._prompter is None:
+                return Context([], 0, 0)
+            return self._prompter.account(self.story.current, self.stop)
+
+    def close(self) -> None:
+        """Stop everything, write everything down, free the model."""
+        if self._closed:
+            return
+        self._closed = True
+        with self._lock:
+            if self.round is not None and self.round.generation is not None:
+                self.round.generation.cancel()
+        self._loader.close()
+        self._scribe.close()
+        self.story.close()
+
+    # ---- typed words on their way
+
+    def _note_typing(self, index: int, text: str) -> None:
+        """Keep typed words on the disk until the branch has taken them up."""
+        assert self.round is not None
+        self.round.keep()
+        node = self.round.node_of(index)
+        waiting = self.story.value(TYPING)
+        known = list(waiting) if isinstance(waiting, list) else []
+        self.story.put_value(TYPING, [*known, [node, text]])
+        self._scribe.when_kept(self._forget_typing)
+
+    def _forget_typing(self) -> None:
+        if self.story.value(TYPING):
+            self.story.put_value(TYPING, [])
+
+    def _take_up_typing(self) -> None:
+        """After a crash: words typed into a branch become a node below it."""
+        waiting = self.story.value(TYPING)
+        if self.story.read_only is not None or not isinstance(waiting, list) or not waiting:
+            return
+        for entry in waiting:
+            match entry:
+                case [int(node), str(text)] if self.story.is_living(node):
+                    self.story.add(node, [text], "writer")
+                case _:
+                    log.warning("typed words without a place: %r", entry)
+        self.story.put_value(TYPING, [])
+
+
+def _open_story(path: Path | None) -> Story:
+    from srbwriter.story import library
+
+    recent = library.RecentStories(paths.state_dir() / "recent.json")
+    if path is None:
+        known = recent.all()
+        path = known[0].path if known else library.free_path(paths.library_dir(), "First story")
+    path = path.expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    story = Story.open(path) if path.exists() else Story.create(path)
+    import time
+
+    recent.add(path, story.title, time.time())
+    return story
+
+
+def _as_fields(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON values as Sampling has them."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def _token_sizes(engine: Engine) -> Callable[[str, Any], list[int] | None]:
+    """How many characters each token adds, for cuts through generated text."""
+    model = engine.model
+
+    def sizes(vocab: str, ids: Any) -> list[int] | None:
+        if vocab != model.fingerprint:
+            return None
+        from codecs import getincrementaldecoder
+
+        decoder = getincrementaldecoder("utf-8")("replace")
+        return [len(decoder.decode(model.pieces.bytes[t])) for t in ids]
+
+    return sizes
