@@ -8,11 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from srbwriter.demo import bundled_model
 
 if TYPE_CHECKING:
     from srbwriter.engine import Engine
+
+
+# How long an example takes says something about the machine, not about the program.
+settings.register_profile("srbwriter", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("srbwriter")
 
 
 @pytest.fixture(autouse=True)
