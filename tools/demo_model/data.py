@@ -126,7 +126,9 @@ def best_fit(lengths: list[int], capacity: int) -> list[list[int]]:
 class Packer:
     """Blocks of `length` + 1 ids from one register, epoch after epoch; `state` is all that a resume needs."""
 
-    def __init__(self, docs: Documents, tokenizer: Tokenizer, length: int, seed: int, plain: bool = False) -> None:
+    def __init__(
+        self, docs: Documents, tokenizer: Tokenizer, length: int, seed: int, plain: bool = False
+    ) -> None:
         self.docs, self.length, self.seed, self.plain = docs, length, seed, plain
         self.starts = word_starts(tokenizer)
         self.fim = np.array([tokenizer.token_to_id(t) for t in FIM], np.uint16)

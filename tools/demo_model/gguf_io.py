@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -112,17 +113,13 @@ def write_vocabulary(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
     writer.add_eos_token_id(vocabulary[END])
     writer.add_add_bos_token(True)
     writer.add_add_eos_token(False)
-    prefix, suffix, middle = (vocabulary[token] for token in FIM)
-    writer.add_fim_pre_token_id(prefix)
-    writer.add_fim_suf_token_id(suffix)
-    writer.add_fim_mid_token_id(middle)
+    for key, token in zip(("fim_pre", "fim_suf", "fim_mid"), FIM, strict=True):
+        writer.add_uint32(f"tokenizer.ggml.{key}_token_id", vocabulary[token])
     writer.add_chat_template(CHAT_TEMPLATE)
 
 
 def merges_of(tokenizer: Tokenizer) -> list[str]:
     """The merges as `left right` strings; `tokenizers` shows them only in its JSON form."""
-    import json
-
     return [" ".join(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]
 
 
@@ -132,6 +129,7 @@ def write_model(path: Path, model: Llama, tokenizer: Tokenizer, general: dict[st
     writer = GGUFWriter(path, "llama")
     for key, value in general.items():
         writer.add_string(f"general.{key}", value)
+    writer.add_languages(["en"])
     writer.add_file_type(LlamaFileType.MOSTLY_F16)
     writer.add_context_length(config.context)
     writer.add_embedding_length(config.width)

@@ -29,10 +29,10 @@ def origins(old: int, new: int) -> list[tuple[int, bool]]:
     return plan
 
 
-def grow(model: Llama, layers: int, vocab: int, context: int, tied: bool) -> Llama:
+def grow(model: Llama, layers: int, vocab: int, context: int, tied: bool, dropout: float = 0.0) -> Llama:
     """A model with more layers, tokens and context that gives the same logits for the old tokens."""
     config = replace(model.config, layers=layers, vocab=vocab, context=context, tied=tied)
-    grown = Llama(config)
+    grown = Llama(config, dropout)
     with torch.no_grad():
         copy_rows(model.embed.weight, grown.embed.weight)
         copy_rows(model.head.weight, grown.head.weight)
@@ -48,5 +48,3 @@ def grow(model: Llama, layers: int, vocab: int, context: int, tied: bool) -> Lla
 def copy_rows(old: torch.Tensor, new: torch.Tensor) -> None:
     new[: len(old)] = old
     new[len(old) :] = old.mean(dim=0)
-
-

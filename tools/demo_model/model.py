@@ -8,7 +8,7 @@ to the interleaved order of GGUF.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import torch
 import torch.nn.functional as F
@@ -39,9 +39,6 @@ class Config:
 
     def to_dict(self) -> dict[str, object]:
         return asdict(self)
-
-    def with_layers(self, layers: int) -> Config:
-        return replace(self, layers=layers)
 
 
 class RMSNorm(nn.Module):
@@ -83,9 +80,10 @@ def chunked_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 class Block(nn.Module):
     """One transformer layer: attention and SwiGLU, both pre-norm and residual."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, dropout: float) -> None:
         super().__init__()
         width, hidden = config.width, config.hidden
+        self.dropout = nn.Dropout(dropout)
         self.heads = config.heads
         self.attn_norm = RMSNorm(width, config.eps)
         self.ffn_norm = RMSNorm(width, config.eps)
@@ -107,9 +105,9 @@ class Block(nn.Module):
         return self.o(mixed.transpose(1, 2).reshape(batch, length, width))
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        x = x + self.attend(self.attn_norm(x), cos, sin)
+        x = x + self.dropout(self.attend(self.attn_norm(x), cos, sin))
         h = self.ffn_norm(x)
-        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+        return x + self.dropout(self.down(F.silu(self.gate(h)) * self.up(h)))
 
 
 class Llama(nn.Module):
@@ -118,11 +116,11 @@ class Llama(nn.Module):
     cos: Tensor
     sin: Tensor
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, dropout: float = 0.0) -> None:
         super().__init__()
         self.config = config
         self.embed = nn.Embedding(config.vocab, config.width)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.blocks = nn.ModuleList(Block(config, dropout) for _ in range(config.layers))
         self.norm = RMSNorm(config.width, config.eps)
         self.head = nn.Linear(config.width, config.vocab, bias=False)
         self.initialise()

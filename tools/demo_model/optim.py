@@ -49,7 +49,8 @@ class Muon(Optimizer):
                 if parameter.grad is not None:
                     by_shape[parameter.shape].append(parameter)
             for shape, parameters in by_shape.items():
-                updates = orthogonalise(torch.stack([self.momentum(p, group["momentum"]) for p in parameters]))
+                momenta = [self.momentum(p, group["momentum"]) for p in parameters]
+                updates = orthogonalise(torch.stack(momenta))
                 scale = group["lr"] * max(1.0, shape[0] / shape[1]) ** 0.5
                 for parameter, update in zip(parameters, updates, strict=True):
                     parameter.mul_(1 - group["lr"] * group["weight_decay"])

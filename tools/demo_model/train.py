@@ -96,9 +96,14 @@ class Trainer:
     def heed_finish(self) -> None:
         """Shorten the run when someone has asked for it."""
         flag = self.out / "finish"
-        if flag.exists():
-            self.schedule.finish_in(self.step, int(flag.read_text()))
-            flag.unlink()
+        if not flag.exists():
+            return
+        wanted = flag.read_text().strip()
+        flag.unlink()
+        if wanted.isdigit() and int(wanted) > 0:
+            self.schedule.finish_in(self.step, int(wanted))
+        else:
+            tqdm.write(f"{flag} must hold a number of steps, not {wanted!r}")
 
     def train_step(self) -> float:
         factor = self.schedule.factor(self.step)
@@ -124,18 +129,20 @@ class Trainer:
     def evaluate(self) -> dict[str, float]:
         """Nats per token on the documents kept aside, for each register that has some."""
         result: dict[str, float] = {}
+        self.model.eval()
         for path in sorted((self.out / "text").glob("*-dev.txt")):
             packer = Packer(
                 encode_register(path, self.tokenizer), self.tokenizer, self.args.block, 0, plain=True
             )
             blocks = torch.from_numpy(packer.blocks.astype(np.int64)).to(self.device)
-            losses = []
-            rows = max(1, self.args.micro_tokens // self.args.block)
-            whole = blocks[: len(blocks) // rows * rows] if len(blocks) > rows else blocks
-            for part in whole.split(rows):
+            rows = min(len(blocks), max(1, self.args.micro_tokens // self.args.block))
+            losses: list[float] = []
+            # Whole batches only: another shape would be compiled anew.
+            for part in blocks[: len(blocks) // rows * rows].split(rows):
                 with self.autocast():
                     losses.append(self.model.loss(part[:, :-1].clamp(min=0), part[:, 1:]).item())
             result[path.stem] = sum(losses) / len(losses)
+        self.model.train()
         return result
 
     def note(self, **facts: float) -> None:
@@ -178,7 +185,7 @@ def clip(optimisers: list[Optimizer]) -> None:
 def build_model(args: argparse.Namespace, vocab: int) -> Llama:
     """A new model of the wanted shape, or the given one grown to it."""
     if args.init_gguf:
-        return grow(read_model(args.init_gguf), args.layers, vocab, args.context, args.tied)
+        return grow(read_model(args.init_gguf), args.layers, vocab, args.context, args.tied, args.dropout)
     return Llama(
         Config(
             vocab=vocab,
@@ -189,7 +196,8 @@ def build_model(args: argparse.Namespace, vocab: int) -> Llama:
             context=args.context,
             theta=args.theta,
             tied=args.tied,
-        )
+        ),
+        args.dropout,
     )
 
 
@@ -215,6 +223,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--muon-lr", type=float, default=0.015)
     p.add_argument("--adam-lr", type=float, default=0.0015)
     p.add_argument("--weight-decay", type=float, default=0.02)
+    p.add_argument("--dropout", type=float, default=0.0, help="of what each half of a layer adds")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     p.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
