@@ -12,8 +12,11 @@ from .endpoint import Endpoint
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _TITLES = {
-    "srb": "Single-request batching", "openai": "OpenAI", "llamacpp": "llama.cpp", "page": "Page and documentation",
-}  # fmt: skip
+    "srb": "Single-request batching",
+    "openai": "OpenAI",
+    "llamacpp": "llama.cpp",
+    "page": "Page and documentation",
+}
 _ERRORS = {
     "400": "a field means nothing; the answer names it",
     "401": "a key is needed",

@@ -154,11 +154,11 @@ def _breakers(body: Body) -> tuple[str, ...]:
 def _samplers(body: Body) -> tuple[str, ...]:
     """An order by name or by letter; unknown names are skipped."""
     value = body.raw("samplers")
-    items = list(cast("str | list[Any]", value)) if isinstance(value, str | list) else []
-    known = [
-        _SAMPLER_BY_SPELLING[item] for item in items if isinstance(item, str) and item in _SAMPLER_BY_SPELLING
-    ]
-    return tuple(dict.fromkeys(known))
+    items: list[Any] = list(value) if isinstance(value, str) else []
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+    names = [_SAMPLER_BY_SPELLING.get(item) for item in items if isinstance(item, str)]
+    return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
 def _constraint(body: Body) -> dict[str, str | None]:

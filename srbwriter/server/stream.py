@@ -55,6 +55,8 @@ async def frames(call: Call, record: Record, writer: FrameWriter, after: int = 0
     with Follower(call.services.bridge, record.generations, after) as follower:
         async for news in follower.batches(call.settings.ping_seconds):
             failure = next((event.error for _, event in news if isinstance(event, Failed)), None)
+            if failure is not None and not begun:
+                break
             out = writer.batch(news) if news else writer.ping
             if out:
                 begun = True

@@ -40,8 +40,19 @@ def serve(engine: FakeEngine) -> Iterator[Serve]:
         assert not handle.running
 
 
+@pytest.fixture(scope="session")
+def shared() -> Iterator[tuple[Loaded, str]]:
+    """One server with default settings for all tests that need no other; its engine is put in by each."""
+    loader = Loaded(None)  # type: ignore[arg-type]
+    handle = start_in_thread(loader, ServerSettings(port=0, access_log=False, metrics=True, shutdown_seconds=1.0))
+    yield loader, handle.url
+    handle.stop(10)
+
+
 @pytest.fixture
-def client(serve: Serve) -> Iterator[httpx.Client]:
-    """An httpx client of a server with default settings."""
-    with httpx.Client(base_url=serve(metrics=True).url, timeout=20) as http:
+def client(shared: tuple[Loaded, str], engine: FakeEngine) -> Iterator[httpx.Client]:
+    """An httpx client of the shared server."""
+    loader, url = shared
+    loader.engine = engine
+    with httpx.Client(base_url=url, timeout=20) as http:
         yield http

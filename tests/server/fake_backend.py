@@ -36,7 +36,8 @@ from srbwriter.engine.types import (
 
 WORDS = (
     "Once", " upon", " a", " time", ",", " there", " was", " cat", ".", "\n", " The", " sat", " on", " mat",
-    " dog", " and", " slept", " naïve", " 🐈", " end", "<|im_start|>", "<|im_end|>", "user", "assistant", " It",
+    " dog", " and", " slept", " naïve", " 🐈", " end", "<|im_start|>",
+    "<|im_end|>", "user", "assistant", " It",
 )  # fmt: skip
 BOS, EOS, FIM_PRE, FIM_SUF, FIM_MID = (256 + len(WORDS) + k for k in range(5))
 PIECES = [bytes([b]) for b in range(256)] + [word.encode() for word in WORDS] + [b""] * 5
@@ -49,8 +50,10 @@ Script = Callable[[str, int], str]
 class FakeEngine:
     """Writes ``script(prompt, branch)`` into each branch, one token a step, then ends it."""
 
-    def __init__(self, script: Script = lambda prompt, branch: STORY, *, n_ctx: int = 512, max_branches: int = 64,
-                 fim: bool = False, chat_template: str | None = None) -> None:  # fmt: skip
+    def __init__(
+        self, script: Script = lambda prompt, branch: STORY, *, n_ctx: int = 512, max_branches: int = 64,
+        fim: bool = False, chat_template: str | None = None,
+    ) -> None:  # fmt: skip
         self.script = script
         self.n_ctx, self.max_branches = n_ctx, max_branches
         self.bos: int | None = BOS

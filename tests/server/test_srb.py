@@ -2,27 +2,178 @@
 
 from __future__ import annotations
 
-import json
-
 import httpx
+import pytest
+
+from srbwriter.engine.types import TokenRun
 
 from .fake_backend import FakeEngine
+from .wire import frames, lines
 
-
-def lines(text: str) -> list[dict]:
-    return [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line]
+PROMPT = {"prompt": "Once upon a time,"}
 
 
 def test_the_original_curl_gets_the_original_bytes(client: httpx.Client, engine: FakeEngine) -> None:
-    engine.script = lambda prompt, branch: " naïve cat sat on. The"
+    engine.script = lambda prompt, branch: " naïve cat sat. The end"
     answer = client.post("/v1/completions", content=b'{ "prompt": "Once upon a time,", "n": 2 }')
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["transfer-encoding"] == "chunked"
-    wire = answer.content
-    assert wire.startswith(
-        b'data: {"event": "start", "count": 2}\ndata: {"event": "stream", "index": 0, "text": " na\\u00efve"}\n'
+    assert answer.content == (
+        b'data: {"event": "start", "count": 2}\n'
+        b'data: {"event": "stream", "index": 0, "text": " na\\u00efve"}\n'
+        b'data: {"event": "stream", "index": 1, "text": " na\\u00efve"}\n'
+        b'data: {"event": "stream", "index": 0, "text": " cat"}\n'
+        b'data: {"event": "stream", "index": 1, "text": " cat"}\n'
+        b'data: {"event": "stream", "index": 0, "text": " sat"}\n'
+        b'data: {"event": "stream", "index": 1, "text": " sat"}\n'
+        b'data: {"event": "stream", "index": 0, "text": "."}\n'
+        b'data: {"event": "stop", "index": 0, "length": 3, "stop": 1}\n'
+        b'data: {"event": "stream", "index": 1, "text": "."}\n'
+        b'data: {"event": "stop", "index": 1, "length": 3, "stop": 1}\n'
+        b'data: {"event": "done", "count": 2}\n'
     )
-    assert wire.endswith(
-        b'data: {"event": "stop", "index": 1, "length": 4, "stop": 1}\ndata: {"event": "done", "count": 2}\n'
-    )
-    assert b"\n\n" not in wire
+
+
+def test_a_bare_prompt_gets_the_servers_number_of_branches(client: httpx.Client) -> None:
+    events = lines(client.post("/v1/completions", json=PROMPT).text)
+    assert events[0] == {"event": "start", "count": 8}
+    assert events[-1] == {"event": "done", "count": 8}
+    assert {event["index"] for event in events if event["event"] == "stream"} == set(range(8))
+
+
+def test_stops_do_not_count_in_the_first_three_tokens(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: ". . cat. The"
+    events = lines(client.post("/v1/completions", json={**PROMPT, "n": 1}).text)
+    assert "".join(e["text"] for e in events if e["event"] == "stream") == ". . cat."
+
+
+def test_the_default_limit_lets_65_pieces_through(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: " cat" * 100
+    events = lines(client.post("/v1/completions", json={**PROMPT, "n": 1}).text)
+    assert sum(event["event"] == "stream" for event in events) == 65
+    assert events[-2] == {"event": "stop", "index": 0, "length": 64, "stop": 0}
+
+
+def test_the_end_of_the_models_text_is_no_stop(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: " cat sat"
+    events = lines(client.post("/v1/completions", json={**PROMPT, "n": 1}).text)
+    assert events[-2] == {"event": "stop", "index": 0, "length": 1, "stop": 0}
+
+
+def test_parameters_mean_what_they_say(client: httpx.Client, engine: FakeEngine) -> None:
+    body = {**PROMPT, "n": 3, "max_tokens": 5, "temperature": 0.3, "top_k": 7, "seed": 40}
+    events = lines(client.post("/v1/completions", json=body).text)
+    assert sum(event["event"] == "stream" for event in events) == 15
+    request = engine.submitted[-1]
+    assert [(s.temperature, s.top_k, s.seed) for s in request.sampling] == [(0.3, 7, 40 + k) for k in range(3)]
+
+
+def test_a_stop_of_ones_own_replaces_the_sentence_stop(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: " a cat sat. The dog slept"
+    events = lines(client.post("/v1/completions", json={**PROMPT, "n": 1, "stop": [" slept"]}).text)
+    assert "".join(e["text"] for e in events if e["event"] == "stream") == " a cat sat. The dog"
+    assert events[-2]["stop"] == 1
+
+
+@pytest.mark.parametrize("n", [65, 0, -3])
+def test_too_many_branches_are_refused_and_the_limit_named(client: httpx.Client, n: int) -> None:
+    answer = client.post("/v1/completions", json={**PROMPT, "n": n})
+    assert answer.status_code == 400
+    assert answer.json() == {"error": f"Field 'n': Value must be between 1 <= value <= 64, but got {n}"}
+
+
+def test_n_above_nine_keeps_its_indices(client: httpx.Client) -> None:
+    events = lines(client.post("/v1/completions", json={**PROMPT, "n": 12}).text)
+    assert {event["index"] for event in events if event["event"] == "stop"} == set(range(12))
+
+
+@pytest.mark.parametrize("prompt", ["a || b", "||", "😀", "\x00", "Once\ud800", "", " " * 300])
+def test_odd_prompts_hurt_nobody(client: httpx.Client, prompt: str) -> None:
+    answer = client.post("/v1/completions", content='{"prompt": ' + _quoted(prompt) + ', "n": 2}')
+    assert answer.status_code == 200
+    assert lines(answer.text)[-1] == {"event": "done", "count": 2}
+
+
+def _quoted(text: str) -> str:
+    import json
+
+    return json.dumps(text)
+
+
+def test_a_prompt_that_does_not_fit_is_an_error_with_the_counts(client: httpx.Client) -> None:
+    answer = client.post("/v1/completions", json={"prompt": " cat" * 600})
+    assert answer.status_code == 400
+    assert answer.json()["n_prompt_tokens"] == 601
+    assert answer.json()["n_ctx"] == 512
+
+
+def test_multi_byte_characters_stay_whole(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: " ünï 🦊 cat."
+    events = lines(client.post("/v1/completions", json={**PROMPT, "n": 1}).text)
+    texts = [event["text"] for event in events if event["event"] == "stream"]
+    assert "".join(texts) == " ünï 🦊 cat."
+    assert "" not in texts
+
+
+@pytest.mark.parametrize("field", ["model", "stream", "echo", "logprobs", "best_of", "suffix", "stream_options"])
+def test_a_body_of_the_other_dialect_is_answered_in_it(client: httpx.Client, field: str) -> None:
+    value = {"model": "x", "stream": False, "echo": True, "best_of": 1, "stream_options": {}}.get(field)
+    answer = client.post("/v1/completions", json={**PROMPT, field: value, "max_tokens": 3})
+    assert answer.json()["object"] == "text_completion"
+
+
+def test_the_own_path_always_speaks_it(client: httpx.Client) -> None:
+    body = {**PROMPT, "model": "x", "stream": True, "n": 1}
+    plain = client.post("/srb/v1/completions", json=body)
+    assert lines(plain.text)[0] == {"event": "start", "count": 1}
+    framed = client.post("/srb/v1/completions?sse=1", json=body)
+    assert framed.headers["content-type"].startswith("text/event-stream")
+    assert frames(framed.content) == lines(plain.text)
+
+
+def test_rich_events_carry_ids_logprobs_and_reasons(client: httpx.Client, engine: FakeEngine) -> None:
+    body = {**PROMPT, "n": 1, "logprobs": 2, "max_tokens": 2}
+    answer = client.post("/srb/v1/completions?sse=1&rich=1", json=body)
+    start, prompt, first, _, stop, done = frames(answer.content)
+    assert start["id"] == answer.headers["x-request-id"]
+    assert prompt == {"event": "prompt", "done": 6, "total": 6, "cached": 0}
+    assert first["text"] == engine.detokenize(first["ids"])
+    assert first["logprobs"][0]["id"] == first["ids"][0]
+    assert len(first["logprobs"][0]["top"]) == 2
+    assert (stop["reason"], stop["tokens"]) == ("length", 2)
+    assert done["completion_tokens"] == 2
+
+
+def test_a_parent_is_continued_token_by_token(client: httpx.Client, engine: FakeEngine) -> None:
+    first = client.post("/srb/v1/completions", json={**PROMPT, "n": 2, "max_tokens": 4})
+    parent = {"request": first.headers["x-request-id"], "branch": 1}
+    before = engine.generations[-1]
+    body = {"parent": parent, "prompt": " and", "n": 1}
+    assert client.post("/srb/v1/completions", json=body).status_code == 200
+    runs = engine.submitted[-1].prompt
+    assert all(isinstance(run, TokenRun) for run in runs)
+    assert runs[0].ids == before.prompt_ids + before.branches[1].ids
+    assert runs[0].vocab == engine.info.vocab
+    assert runs[-1] == TokenRun(" and")
+
+
+def test_text_that_a_stop_cut_out_of_a_token_is_continued_too(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: " a cat slept"
+    first = client.post("/srb/v1/completions", json={**PROMPT, "n": 1, "stop": ["ept"]})
+    assert engine.generations[-1].branches[0].buffer.tail == " sl"
+    client.post("/srb/v1/completions", json={"parent": {"request": first.headers["x-request-id"]}, "n": 1})
+    assert engine.submitted[-1].prompt[1:] == (TokenRun(" sl"),)
+
+
+def test_an_unknown_parent_is_not_found(client: httpx.Client) -> None:
+    answer = client.post("/srb/v1/completions", json={"parent": {"request": "nobody"}})
+    assert answer.status_code == 404
+    assert "nobody" in answer.json()["error"]
+
+
+def test_errors_after_submission_are_errors_too(client: httpx.Client, engine: FakeEngine) -> None:
+    from srbwriter.engine.types import InvalidRequest
+
+    engine.fail_with = InvalidRequest("grammar", "it is broken")
+    answer = client.post("/v1/completions", json=PROMPT)
+    assert (answer.status_code, answer.json()) == (400, {"error": "Field 'grammar': it is broken"})

@@ -6,7 +6,7 @@ const $ = (id) => document.getElementById(id);
 const story = $("story");
 const panes = $("panes");
 
-let request = null; // { id, base, anchor, after, stop }
+let request = null; // what the panes show: its id, the text it continues, the last event seen
 let anchor = null; // the branch whose text the story ends with: { request, branch, text }
 let past = []; // for undo: [{ text, anchor }]
 let chain = Promise.resolve(); // verbs run one after the other
@@ -39,7 +39,7 @@ async function write() {
     if (!(going && error instanceof ApiError && error.status === 404)) throw error;
     made = await call("POST", "/srb/v1/requests", whole); // the server has forgotten the parent
   }
-  request = { id: made.id, base: text, after: 0, stop: new AbortController(), following: false };
+  request = { id: made.id, base: text, after: 0, stop: new AbortController(), following: false, more: false };
   panes.replaceChildren(...Array.from({ length: made.count }, (_, index) => newPane(index)));
   read(request);
 }
@@ -56,11 +56,14 @@ async function read(current) {
   if (current.following) return;
   current.following = true;
   try {
-    for await (const [number, event] of follow(current.id, current.after, current.stop.signal)) {
-      if (request !== current) return;
-      current.after = Math.max(current.after, number);
-      show(event);
-    }
+    do {
+      current.more = false; // a verb may ask for another look while a stream is ending
+      for await (const [number, event] of follow(current.id, current.after, current.stop.signal)) {
+        if (request !== current) return;
+        current.after = Math.max(current.after, number);
+        show(event);
+      }
+    } while (current.more);
   } catch (error) {
     if (error.name !== "AbortError") say(error.message);
   } finally {
@@ -113,11 +116,7 @@ async function again(index) {
   if (!request) return;
   const current = request;
   await call("POST", `/srb/v1/requests/${current.id}/branches/${index}/reroll`, settings());
-  panes.children[index].querySelector(".state").textContent = "again";
-  // A stream that was just ending misses the new take; look again once it has.
-  while (current.following && request === current && panes.children[index].querySelector(".state").textContent === "again") {
-    await new Promise((done) => setTimeout(done, 50));
-  }
+  current.more = true;
   read(current);
 }
 

@@ -58,6 +58,7 @@ def refuse_unsupported(body: Body) -> None:
         value = body.values.get(name)
         if value is not None and value not in neutral:
             raise bad(name, f"Field '{name}': not supported by this server")
-    given = [name for name in _GUIDES if body.raw(name) not in (None, "", [])]
+    found = (body.found(name) for name in _GUIDES)
+    given = [spelling for spelling, value in found if value not in (None, "", [])]
     if len(given) > 1:
         raise bad(given[1], f"Field '{given[1]}': only one constraint is possible, and {given[0]} is given")

@@ -54,13 +54,12 @@ def read_request(body: Body, call: Call) -> Request:
     base = (
         Stop(max_tokens=DEFAULT_STOP.max_tokens) if body.has("stop") or body.has("boundary") else DEFAULT_STOP
     )
-    logprobs = body.raw("n_probs")
     return Request(
         prompt=read_prompt(body, call),
         n=n,
         sampling=branch_samplings(read_sampling(body, call.settings.sampling, call.engine), n),
         stop=read_stop(body, base),
-        logprobs=None if logprobs is None else Body({"n_probs": logprobs}).integer("n_probs", 0, 0, 100),
+        logprobs=body.integer("logprobs", 0, 0, 100) if body.has("logprobs") else None,
         overflow="shift" if call.settings.context_shift else "error",
         label=call.id,
     )

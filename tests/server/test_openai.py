@@ -1,0 +1,248 @@
+"""OpenAI's dialect: answers in one piece."""
+
+from __future__ import annotations
+
+import math
+
+import httpx
+import pytest
+
+from .fake_backend import EOS, FakeEngine
+
+BODY = {"model": "fake", "prompt": "Once upon a time,", "max_tokens": 6}
+
+
+def choices(answer: httpx.Response) -> list[dict]:
+    assert answer.status_code == 200, answer.text
+    return answer.json()["choices"]
+
+
+def test_a_completion(client: httpx.Client) -> None:
+    answer = client.post("/v1/completions", json=BODY)
+    value = answer.json()
+    assert value["id"] == f"cmpl-{answer.headers['x-request-id']}"
+    assert value["object"] == "text_completion"
+    assert value["choices"] == [
+        {"index": 0, "text": " there was a cat. The", "logprobs": None, "finish_reason": "length", "stop_reason": None}
+    ]  # fmt: skip
+    assert value["usage"] == {
+        "prompt_tokens": 6, "completion_tokens": 6, "total_tokens": 12, "prompt_tokens_details": {"cached_tokens": 0},
+    }  # fmt: skip
+    assert answer.headers["content-type"] == "application/json; charset=utf-8"
+
+
+def test_one_choice_unless_told_otherwise(client: httpx.Client) -> None:
+    assert len(choices(client.post("/v1/completions", json=BODY))) == 1
+    assert len(choices(client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "a"}]}))) == 1
+
+
+def test_several_prompts_and_choices_have_flat_indices(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: f" {prompt}{branch}"
+    found = choices(client.post("/v1/completions", json={"model": "m", "prompt": ["cat", "dog"], "n": 2}))
+    assert [c["index"] for c in found] == [0, 1, 2, 3]
+    assert [c["text"] for c in found] == [" cat0", " cat1", " dog0", " dog1"]
+
+
+def test_usage_counts_every_choice_and_each_prompt_once(client: httpx.Client) -> None:
+    usage = client.post("/v1/completions", json={**BODY, "n": 3}).json()["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]) == (6, 18, 24)
+
+
+def test_an_explicit_seed_counts_up(client: httpx.Client, engine: FakeEngine) -> None:
+    client.post("/v1/completions", json={**BODY, "n": 3, "seed": 5})
+    assert [sampling.seed for sampling in engine.submitted[-1].sampling] == [5, 6, 7]
+    client.post("/v1/completions", json={**BODY, "n": 2, "seed": -1})
+    assert [sampling.seed for sampling in engine.submitted[-1].sampling] == [None, None]
+
+
+def test_logprobs_come_in_both_shapes(client: httpx.Client) -> None:
+    (choice,) = choices(client.post("/v1/completions", json={**BODY, "logprobs": 3}))
+    known = choice["logprobs"]
+    assert "".join(known["tokens"]) == choice["text"]
+    assert len(known["tokens"]) == len(known["token_logprobs"]) == len(known["top_logprobs"]) == 6
+    assert known["text_offset"][:3] == [0, 6, 10]
+    assert [entry["token"] for entry in known["content"]] == known["tokens"]
+    assert known["content"][0]["bytes"] == list(b" there")
+    assert len(known["content"][0]["top_logprobs"]) == 3
+    assert known["top_logprobs"][0][" there"] == -0.5
+
+
+def test_logprobs_of_nought_still_name_the_chosen_token(client: httpx.Client) -> None:
+    (choice,) = choices(client.post("/v1/completions", json={**BODY, "logprobs": 0}))
+    assert choice["logprobs"]["top_logprobs"][0] == {" there": -0.5}
+
+
+def test_tokens_join_to_the_text_across_bytes_and_stops(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: " ü 🦊 a cat slept on"
+    body = {**BODY, "max_tokens": 40, "logprobs": 1, "stop": "ept"}
+    (choice,) = choices(client.post("/v1/completions", json=body))
+    assert choice["text"] == " ü 🦊 a cat sl"
+    assert "".join(choice["logprobs"]["tokens"]) == choice["text"]
+
+
+def test_minus_infinity_is_written_as_a_number(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: "\x00"
+    (choice,) = choices(client.post("/v1/completions", json={**BODY, "logprobs": 1}))
+    assert choice["logprobs"]["token_logprobs"] == [-9999.0]
+
+
+def test_echo_with_logprobs_begins_with_the_prompts_tokens(client: httpx.Client) -> None:
+    answer = client.post("/v1/completions", json={**BODY, "echo": True, "logprobs": 2})
+    (choice,) = choices(answer)
+    known = choice["logprobs"]
+    assert choice["text"] == "Once upon a time, there was a cat. The"
+    assert "".join(known["tokens"]) == choice["text"]
+    assert known["token_logprobs"][0] is None and known["top_logprobs"][0] is None
+    assert known["token_logprobs"][1] == -0.5
+    prompt = answer.json()["usage"]["prompt_tokens"]
+    assert known["tokens"][prompt:] == [" there", " was", " a", " cat", ".", " The"]
+    assert known["text_offset"][prompt] == len("Once upon a time,")
+
+
+def test_echo_without_new_tokens_scores_a_text(client: httpx.Client) -> None:
+    answer = client.post("/v1/completions", json={**BODY, "echo": True, "logprobs": 0, "max_tokens": 0})
+    (choice,) = choices(answer)
+    assert choice["text"] == "Once upon a time,"
+    assert len(choice["logprobs"]["tokens"]) == 6
+    assert choice["finish_reason"] == "length"
+    assert answer.json()["usage"]["completion_tokens"] == 0
+
+
+def test_best_of_returns_the_likeliest(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: " cat" if branch == 2 else "\x00"
+    (choice,) = choices(client.post("/v1/completions", json={**BODY, "best_of": 4}))
+    assert (choice["index"], choice["text"]) == (0, " cat")
+    assert engine.submitted[-1].n == 4
+
+
+@pytest.mark.parametrize("change", [{"n": 3, "best_of": 2}, {"best_of": 2, "stream": True}, {"best_of": 65}])
+def test_best_of_has_limits(client: httpx.Client, change: dict) -> None:
+    answer = client.post("/v1/completions", json={**BODY, **change})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "best_of"
+
+
+def test_a_stop_text_is_cut_off_and_named(client: httpx.Client) -> None:
+    (choice,) = choices(client.post("/v1/completions", json={**BODY, "max_tokens": 50, "stop": [" cat", "x"]}))
+    assert (choice["text"], choice["finish_reason"], choice["stop_reason"]) == (" there was a", "stop", " cat")
+
+
+def test_the_end_of_the_models_text_is_a_stop(client: httpx.Client) -> None:
+    (choice,) = choices(client.post("/v1/completions", json={"model": "m", "prompt": "a"}))
+    assert choice["finish_reason"] == "stop"
+    assert "�" not in choice["text"] and "</s>" not in choice["text"]
+
+
+def test_a_suffix_needs_a_model_that_can_fill(client: httpx.Client) -> None:
+    answer = client.post("/v1/completions", json={**BODY, "suffix": " the end"})
+    assert answer.status_code == 400  # 5xx would be tried again
+
+
+def test_chat(client: httpx.Client, engine: FakeEngine) -> None:
+    body = {"messages": [{"role": "user", "content": "Tell me."}], "max_completion_tokens": 3, "top_k": 4, "n": 2}
+    value = client.post("/v1/chat/completions", json=body).json()
+    assert value["object"] == "chat.completion" and value["id"].startswith("chatcmpl-")
+    assert [c["message"] for c in value["choices"]] == [{"role": "assistant", "content": " there was a"}] * 2
+    request = engine.submitted[-1]
+    assert request.prompt == "<|im_start|>user\nTell me.<|im_end|>\n<|im_start|>assistant\n"
+    assert request.parse_special and request.stop.max_tokens == 3
+    assert all(sampling.top_k == 4 for sampling in request.sampling)
+    assert "<|im_end|>" in request.stop.strings
+
+
+def test_chat_without_v1_in_the_path(client: httpx.Client) -> None:
+    body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}
+    assert client.post("/chat/completions", json=body).status_code == 200
+
+
+def test_a_trailing_assistant_message_is_continued(client: httpx.Client, engine: FakeEngine) -> None:
+    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "Well"}]
+    assert client.post("/v1/chat/completions", json={"messages": messages}).status_code == 200
+    assert engine.submitted[-1].prompt.endswith("<|im_start|>assistant\nWell")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"messages": []},
+        {"messages": "hello"},
+        {"messages": [{"content": "no role"}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+        {"messages": [{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}]},
+        {"messages": [{"role": "user", "content": "a"}], "top_logprobs": 3},
+        {"messages": [{"role": "user", "content": "a"}], "add_generation_prompt": True, "continue_final_message": True},
+        {"messages": [{"role": "user", "content": "a"}], "response_format": {"type": "yaml"}},
+    ],
+)  # fmt: skip
+def test_chats_that_mean_nothing(client: httpx.Client, change: dict) -> None:
+    answer = client.post("/v1/chat/completions", json=change)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_chat_logprobs(client: httpx.Client) -> None:
+    body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 2, "logprobs": True, "top_logprobs": 2}
+    (choice,) = choices(client.post("/v1/chat/completions", json=body))
+    assert [entry["token"] for entry in choice["logprobs"]["content"]] == [" there", " was"]
+    assert len(choice["logprobs"]["content"][0]["top_logprobs"]) == 2
+
+
+def test_counting_the_tokens_of_a_chat(client: httpx.Client) -> None:
+    body = {"messages": [{"role": "user", "content": "cat"}]}
+    value = client.post("/v1/chat/completions/input_tokens", json=body).json()
+    assert value["object"] == "response.input_tokens" and value["input_tokens"] > 5
+
+
+def test_response_formats_become_schemas(client: httpx.Client, engine: FakeEngine) -> None:
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "array"}}}
+    client.post("/v1/completions", json={**BODY, "response_format": wanted})
+    assert engine.submitted[-1].sampling[0].json_schema == '{"type": "array"}'
+    client.post("/v1/completions", json={**BODY, "response_format": {"type": "json_object"}})
+    assert engine.submitted[-1].sampling[0].json_schema == '{"type": "object"}'
+
+
+def test_extras_of_vllm(client: httpx.Client, engine: FakeEngine) -> None:
+    body = {**BODY, "min_tokens": 2, "stop_token_ids": [EOS], "ignore_eos": True, "repetition_penalty": 1.5,
+            "guided_choice": ["a.b", "c"], "skip_special_tokens": True, "logits_processors": None}  # fmt: skip
+    assert client.post("/v1/completions", json=body).status_code == 200
+    request = engine.submitted[-1]
+    assert (request.stop.min_tokens, request.stop.token_ids, request.stop.ignore_eog) == (2, (EOS,), True)
+    assert request.sampling[0].repeat_penalty == 1.5
+    assert request.sampling[0].regex == r"a\.b|c"
+
+
+@pytest.mark.parametrize("change", [{"logits_processors": ["os.system"]}, {"use_beam_search": True},
+                                    {"guided_json": {}, "guided_regex": "a"}, {"allowed_token_ids": [1]}])  # fmt: skip
+def test_extras_that_cannot_be_honoured_are_refused(client: httpx.Client, change: dict) -> None:
+    answer = client.post("/v1/completions", json={**BODY, **change})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] in change
+
+
+def test_logit_bias_by_id_and_by_text(client: httpx.Client, engine: FakeEngine) -> None:
+    client.post("/v1/completions", json={**BODY, "logit_bias": {"257": -100, " cat sat": False, "99999": 3}})
+    bias = dict(engine.submitted[-1].sampling[0].logit_bias)
+    cat, sat = engine.tokenize(" cat sat")
+    assert bias == {257: -100.0, cat: -math.inf, sat: -math.inf}
+
+
+def test_errors_have_openais_shape(client: httpx.Client) -> None:
+    error = client.post("/v1/completions", json={**BODY, "prompt": " cat" * 600}).json()["error"]
+    assert set(error) >= {"message", "type", "param", "code"}
+    assert error["code"] == "context_length_exceeded"
+    assert error["message"].startswith("request (601 tokens) exceeds the available context size (512 tokens)")
+
+
+def test_models(client: httpx.Client) -> None:
+    value = client.get("/v1/models").json()
+    (card,) = value["data"]
+    assert (value["object"], card["id"], card["object"]) == ("list", "fake", "model")
+    assert (card["engine_state"], card["max_n"], card["meta"]["n_ctx"]) == ("READY", 64, 512)
+    assert client.get("/v1/models/fake").json()["id"] == "fake"
+    assert client.get("/v1/models/other").status_code == 404
+
+
+def test_embeddings_are_refused_in_words(client: httpx.Client) -> None:
+    answer = client.post("/v1/embeddings", json={"input": "a"})
+    assert answer.status_code == 501
+    assert "embeddings" in answer.json()["error"]["message"]
