@@ -52,5 +52,9 @@ def _open(story: Path | None, settings: Settings) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("the app needs a terminal; without one there are `srbwriter write` and --serve")
     from srbwriter import tui
+    from srbwriter.story import StoryError
 
-    return tui.run(settings, story)
+    try:
+        return tui.run(settings, story)
+    except StoryError as error:
+        raise Failure(str(error)) from error

@@ -38,6 +38,9 @@ CORS_ORIGINS = Key[tuple[str, ...]](
 )
 METRICS = Key("server.metrics", SWITCH, False, "answer GET /metrics", ("--metrics",))
 SLOTS = Key("server.slots", SWITCH, True, "answer GET /slots", ("--slots",))
+SLOT_SAVE_PATH = Key[Path | None](
+    "server.slot_save_path", PATH, None, "folder in which slots are saved", ("--slot-save-path",)
+)
 SYSTEM_PROMPT_FILE = Key[Path | None](
     "server.system_prompt_file", PATH, None,
     "JSON file with a prompt that precedes every other", ("--system-prompt-file", "-spf"),

@@ -142,6 +142,18 @@ def test_the_app_asks_for_a_terminal(run: Any, monkeypatch: pytest.MonkeyPatch) 
     assert done.code == Exit.ERROR and "needs a terminal" in done.err
 
 
+def test_a_story_that_cannot_be_opened_is_said_in_words(
+    run: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    story = tmp_path / "novel.srbw"
+    story.write_text("no story")
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    done = run(str(story))
+    assert done.code == Exit.ERROR and str(story) in done.err
+    assert story.read_text() == "no story" and not list(paths.log_dir().glob("crash-*"))
+
+
 def test_help_is_the_same_through_python_m() -> None:
     import subprocess
 
