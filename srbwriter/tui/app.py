@@ -9,17 +9,25 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.app import App
+from textual.theme import Theme
 
+from srbwriter import paths
 from srbwriter.config import Settings
-from srbwriter.tui import options
+from srbwriter.tui import options, themes
 from srbwriter.tui.commands import COMMANDS, Command, anywhere_of, keys_of
+from srbwriter.tui.palette import CommandProvider
+from srbwriter.tui.preferences import Preferences
 from srbwriter.tui.screens.desk import Desk
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
+
+
+_THEME_SECONDS = 1.0  # how soon a changed theme of the writer's own is seen
 
 
 class Workbench(App[None]):
@@ -27,35 +35,36 @@ class Workbench(App[None]):
 
     TITLE = "srbwriter"
     ENABLE_COMMAND_PALETTE = False
+    COMMANDS = {CommandProvider}
 
     def __init__(
         self, session: Session, settings: Settings, own_keys: Mapping[str, str] | None = None
     ) -> None:
         super().__init__()
         self.session = session
-        self.settings = settings
+        self.next_story: Path | None = None
+        self.preferences = Preferences(settings)
         self._own_keys = dict(own_keys or {})
         self.branch_keys = self._index_keys()
+        self.load_themes()
+        self._watcher = themes.Watcher()
         self.desk = Desk(session, self)
 
     # ---- settings, as the screens ask for them
 
     @property
-    def fps(self) -> int | None:
-        return self.settings[options.FPS]
-
-    @property
-    def layout_name(self) -> str:
-        return self.settings[options.LAYOUT]
+    def text_width(self) -> int:
+        """The widest line of the story, in cells."""
+        return self.preferences[options.TEXT_WIDTH]
 
     @property
     def goes_on(self) -> bool:
         """True if new branches are written as soon as one is picked."""
-        return self.settings[options.CONTINUE]
+        return self.preferences[options.CONTINUE]
 
     def keys(self, command: Command) -> list[str]:
         """The keys that run ``command`` on a branch."""
-        return keys_of(command, self.settings[options.KEYMAP], self._own_keys)
+        return keys_of(command, self.preferences[options.KEYMAP], self._own_keys)
 
     def anywhere(self, command: Command) -> list[str]:
         """The keys that run ``command`` whatever has the focus."""
@@ -68,13 +77,61 @@ class Workbench(App[None]):
                 index[key] = (command, number)
         return index
 
-    def remember_layout(self, name: str) -> None:
-        """Keep the layout for the next time."""
+    def apply_preferences(self) -> None:
+        """Make what was changed in the settings hold, where it can hold at once."""
+        self.animation_level = "none" if self.preferences[options.REDUCED_MOTION] else "full"
+        self.branch_keys = self._index_keys()
+        wanted = self.preferences[options.THEME]
+        if wanted in self.available_themes:
+            self.theme = wanted
+        if self.desk.is_mounted:
+            self.desk.layout_name = self.preferences[options.LAYOUT]
+            self.desk.apply_layout()
+
+    # ---- themes
+
+    def load_themes(self) -> None:
+        """Read all themes; a bad one is said in one line and left out."""
+        found, self.complaints = themes.load_all()
+        self._add_themes(found)
+
+    def _add_themes(self, found: list[Theme]) -> None:
+        for theme in found:
+            self.register_theme(theme)
+
+    def reload_changed_themes(self) -> None:
+        """Show a theme of the writer's own as soon as he saves it."""
+        changed = self._watcher.changed()
+        if not changed:
+            return
+        found, complaints = themes.load_all(changed)
+        self._add_themes(found)
+        for complaint in complaints:
+            self.notify(complaint, severity="warning", markup=False)
+        if self.theme in {theme.name for theme in found}:
+            self._watch_theme(self.theme)
+            self.refresh_css(animate=False)
+
+    # ---- stories
+
+    def recent(self) -> list[tuple[Path, str]]:
+        """Stories in the library, the one written last first."""
+        files = [(file.stat().st_mtime, file) for file in paths.library_dir().glob("*") if file.is_file()]
+        return [(file, file.stem) for _, file in sorted(files, reverse=True)[:12]]
+
+    def open_story(self, file: Path) -> None:
+        """Leave this story and open another: the program begins again with it."""
+        self.next_story = file
+        self.desk.leave()
 
     # ---- life
 
     def on_mount(self) -> None:
+        self.apply_preferences()
         self.push_screen(self.desk)
+        self.set_interval(_THEME_SECONDS, self.reload_changed_themes)
+        for complaint in self.complaints:
+            self.notify(complaint, severity="warning", markup=False)
         self._obey_signals()
 
     def _obey_signals(self) -> None:

@@ -1,4 +1,4 @@
-"""Copying: through the terminal (OSC 52), which also works over a network, and through the desktop's own tool.
+"""Copying: through the terminal (OSC 52), which also works over a network, and the desktop's own tool.
 
 Knows the app only as something that can write OSC 52.
 """
@@ -37,6 +37,10 @@ def copy(app: App[object], text: str) -> None:
     if tool is not None:
         # Its own session, so that the tool, which stays to serve the clipboard, outlives no keypress of ours.
         subprocess.Popen(
-            tool, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True, text=True,
+            tool,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            text=True,
         ).communicate(text, timeout=2)

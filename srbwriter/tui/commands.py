@@ -40,28 +40,50 @@ _ALL = "All branches"
 _TAKE = "Taking a part"
 _STORY = "Story"
 _VIEW = "View"
+_TREE = "The tree"
+_KNOBS = "Knobs"
 _PROGRAM = "Program"
 
+GROUPS = (_BRANCH, _TAKE, _ALL, _STORY, _TREE, _KNOBS, _VIEW, _PROGRAM)
+"""Groups in the order of help and documentation."""
 
+
+# fmt: off
 COMMANDS: tuple[Command, ...] = (
     Command("pick_number", _BRANCH, "Pick a branch by number",
             "Append branch 1 to 9 to the story; new ones go on from there.",
             DIGITS, hint="pick", numbered=True),
     Command("pick", _BRANCH, "Pick this branch",
-            "Append the branch to the story, up to the taking cursor if one is set.", "enter",
-            hint="pick this"),
+            "Append the branch to the story, up to the taking cursor if one is set.", "enter"),
     Command("reroll", _BRANCH, "Re-roll this branch",
             "Write it again from the start with a new seed; the others go on.", "r", hint="re-roll"),
     Command("kill", _BRANCH, "Kill this branch",
             "End it and give its memory back.", "k", hint="kill", vim="x"),
-    Command("stop", _BRANCH, "Stop this branch", "End it here and keep its text.", "s", hint="stop"),
+    Command("stop", _BRANCH, "Stop this branch", "End it here and keep its text.", "s"),
     Command("pause", _BRANCH, "Pause or resume this branch",
-            "Hold the branch still, or let it go on.", "space", hint="pause"),
+            "Hold the branch still, or let it go on.", "space"),
     Command("extend", _BRANCH, "Extend this branch",
-            "Let a finished branch go on from where it ended.", "e", hint="extend"),
+            "Let a finished branch go on from where it ended.", "e"),
     Command("rewind", _BRANCH, "Rewind one sentence",
             "Drop the branch's last sentence and write on from there with a new seed.", "backspace",
             hint="rewind"),
+    Command("type_into", _BRANCH, "Type into this branch",
+            "Write words of your own at its end; it goes on from there.", "i"),
+    Command("edit_pick", _BRANCH, "Edit, then pick",
+            "Change the branch's text on a sheet; what you keep becomes part of the story.", "o"),
+    Command("lock", _BRANCH, "Lock or unlock this branch",
+            "A locked branch is left alone when all are re-rolled.", "l", vim="L"),
+    Command("copy", _BRANCH, "Copy this branch", "Put its text on the clipboard.", "c", vim="y"),
+    Command("rate_up", _BRANCH, "Rate up", "Mark the branch as good; again to take that back.",
+            "greater_than_sign"),
+    Command("rate_down", _BRANCH, "Rate down", "Mark the branch as bad; again to take that back.",
+            "less_than_sign"),
+    Command("bookmark", _BRANCH, "Bookmark this branch", "Mark it to find it again; again to take that back.",
+            "b"),
+    Command("branch_knobs", _BRANCH, "Knobs of this branch",
+            "Change how this branch chooses its words, while it runs.", "t"),
+    Command("compare", _BRANCH, "Compare with another branch",
+            "Show the words in which two branches differ.", "vertical_line"),
 
     Command("take_word", _TAKE, "Take a word more", "Move the taking cursor to the next word's end.", "w"),
     Command("untake_word", _TAKE, "Take a word less", "Move the taking cursor back one word.", "W"),
@@ -82,16 +104,41 @@ COMMANDS: tuple[Command, ...] = (
     Command("reroll_all", _ALL, "Re-roll all branches",
             "Write all but the locked ones again with new seeds.", "R"),
     Command("more", _ALL, "A branch more",
-            "Add a branch, also while others are being written.", "plus,equals_sign", hint="more"),
+            "Add a branch, also while others are being written.", "plus,equals_sign"),
     Command("fewer", _ALL, "A branch fewer",
-            "End the last branch, and write one fewer from now on.", "minus", hint="fewer"),
+            "End the last branch, and write one fewer from now on.", "minus"),
     Command("next_page", _ALL, "Next page of branches",
             "Show the branches that did not fit.", "right_square_bracket"),
     Command("previous_page", _ALL, "Previous page of branches", "Go back a page.", "left_square_bracket"),
 
     Command("undo", _STORY, "Undo",
-            "Take back the last change to the story: a pick or your own words.", "u", "ctrl+z", hint="undo"),
+            "Take back the last change to the story: a pick or your own words.", "u", "ctrl+z"),
     Command("redo", _STORY, "Redo", "Do again what was undone.", "U", "ctrl+y"),
+    Command("find", _STORY, "Find", "Find words in the story, from the cursor on.", "slash", "ctrl+f"),
+    Command("replace", _STORY, "Find and replace",
+            "Replace words all over the story; one undo takes it back."),
+    Command("copy_story", _STORY, "Copy the story", "Put the whole text on the clipboard.", "C"),
+    Command("own_editor", _STORY, "Your own editor",
+            "Edit the story in $EDITOR and come back.", anywhere="f4"),
+    Command("save", _STORY, "Save now",
+            "Everything is saved as you write; this waits for it.", anywhere="ctrl+s"),
+    Command("openings", _STORY, "Begin with a sample",
+            "Choose an opening and have branches written at once."),
+
+    Command("tree", _TREE, "The tree", "See every branch ever written, go to one and write on there.",
+            "T", "f3", hint="tree"),
+    Command("parent", _TREE, "Back one pick", "Stand where the last pick was made.", "P"),
+    Command("search", _TREE, "Search the tree", "Find words in all branches, also those not picked.", "S"),
+    Command("bookmarks", _TREE, "Bookmarks", "Go to a bookmarked branch.", "B"),
+    Command("history", _TREE, "History of picks", "Go back to any point of the way here.", "H"),
+
+    Command("knobs", _KNOBS, "Knobs", "How branches choose their words: samplers, stops, presets, a ladder.",
+            "K", "f2", hint="knobs"),
+    Command("memory", _KNOBS, "Memory", "What the model is told before the story.", "M"),
+    Command("author_note", _KNOBS, "Author's note", "What the model is told near the end of the story.", "N"),
+    Command("lore", _KNOBS, "Lorebook", "Entries the model is told when their keys come up.", "O"),
+    Command("context", _KNOBS, "What the model sees", "The context by source, in tokens.", "X", "f8"),
+    Command("model", _KNOBS, "Change the model", "Choose another model file; the story stays.", "m"),
 
     Command("switch", _VIEW, "Story or branches",
             "Move between the story and the branches.", anywhere="tab", hint="story/branches"),
@@ -103,13 +150,25 @@ COMMANDS: tuple[Command, ...] = (
     Command("read_back", _VIEW, "Read back in this branch",
             "Scroll the branch a page up; it stays there until you come back to the end.", "pageup"),
     Command("layout", _VIEW, "Next layout",
-            "Branches below the story, to its right, or all in one column.", "v", "ctrl+l", hint="layout"),
+            "Branches below the story, to its right, or all in one column.", "v", "ctrl+l"),
     Command("single", _VIEW, "One branch, large", "Show this branch alone; again for all.", "z", "f9"),
 
+    Command("jump", _VIEW, "Jump to a branch",
+            "Show a letter on each branch; press it to go there.", "apostrophe"),
+    Command("read", _VIEW, "Read mode", "The story as a clean page.", "p", "ctrl+r"),
+    Command("theme", _VIEW, "Theme", "Choose colours; they change as you look through them."),
+
+    Command("palette", _PROGRAM, "Find a command",
+            "All commands by name.", anywhere="ctrl+p", hint="commands"),
+    Command("help", _PROGRAM, "Help", "All keys.", "question_mark", "f1", hint="help"),
+    Command("settings", _PROGRAM, "Settings", "Every setting, and where it was set.", anywhere="f10"),
+    Command("log", _PROGRAM, "The log", "What the program and the model library reported.", anywhere="f12"),
+    Command("suspend", _PROGRAM, "Suspend", "Back to the shell; fg returns here."),
     Command("leader", _PROGRAM, "Leader",
-            "The next key acts as if a branch had the focus.", anywhere=LEADER, hint="leader"),
+            "The next key acts as if a branch had the focus.", anywhere=LEADER),
     Command("quit", _PROGRAM, "Quit", "Leave; every word is kept.", anywhere="ctrl+q", hint="quit"),
 )
+# fmt: on
 
 
 def by_id() -> dict[str, Command]:

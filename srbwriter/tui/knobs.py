@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from srbwriter import paths
+from srbwriter.config.kinds import SWITCH
 from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
 
@@ -74,7 +75,7 @@ def _parsed(knob: Parameter, text: str) -> Any:
         case "float":
             return float(text)
         case "bool":
-            return {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}[text.lower()]
+            return SWITCH.from_text(text)
         case "texts" | "ids":
             return tuple(json.loads(f"[{text}]"))
         case "biases":
@@ -163,5 +164,3 @@ def _file_name(name: str) -> str:
     if not kept.strip("- "):
         raise ValueError("a preset needs a name")
     return kept.strip()
-
-

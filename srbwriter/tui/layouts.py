@@ -14,6 +14,14 @@ if TYPE_CHECKING:
 
 NARROW = 72
 """Below this many columns there is one pane at a time, whatever the layout."""
+SHORT = 18
+"""Below this many rows too."""
+LEAST = (40, 12)
+"""Columns and rows below which nothing useful fits."""
+
+TOO_SMALL = f"This window is too small to write in.\nMake it at least {LEAST[0]} columns by {LEAST[1]} rows."
+
+_MARGIN = 2
 
 
 def after(name: str) -> str:
@@ -23,7 +31,18 @@ def after(name: str) -> str:
 
 def apply(desk: Desk, name: str) -> None:
     """Put the classes for layout ``name`` on the desk."""
-    narrow = desk.size.width < NARROW
+    width, height = desk.size
+    narrow = width < NARROW or height < SHORT
+    desk.set_class(width < LEAST[0] or height < LEAST[1], "-small")
+    desk.set_class(desk.large, "-large")
     for choice in LAYOUTS:
         desk.set_class(choice == name and not narrow, f"-{choice}")
     desk.grid.column = name == "column" and not narrow
+    desk.grid.single = narrow or desk.large
+
+
+def centre(desk: Desk) -> None:
+    """Keep the story's lines as short as reads well, in the middle of its room."""
+    room = desk.editor.outer_size.width
+    spare = max(0, room - 2 * _MARGIN - desk.bench.text_width) // 2
+    desk.editor.styles.padding = (1 if desk.size.height > SHORT else 0, _MARGIN + spare)

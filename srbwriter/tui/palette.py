@@ -30,7 +30,9 @@ class CommandProvider(Provider):
 
     async def discover(self) -> Hits:
         for command in COMMANDS:
-            yield DiscoveryHit(command.title, partial(self._bench.desk.run, command.id), help=self._help(command))
+            yield DiscoveryHit(
+                command.title, partial(self._bench.desk.run, command.id), help=self._help(command)
+            )
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
@@ -38,6 +40,8 @@ class CommandProvider(Provider):
             score = max(matcher.match(command.title), 0.8 * matcher.match(command.group))
             if score > 0:
                 yield Hit(
-                    score, matcher.highlight(command.title), partial(self._bench.desk.run, command.id),
+                    score,
+                    matcher.highlight(command.title),
+                    partial(self._bench.desk.run, command.id),
                     help=self._help(command),
                 )

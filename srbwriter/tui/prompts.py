@@ -22,7 +22,7 @@ class PromptError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class SamplePrompt:
-    """An opening. ``kind`` says which sort of model it is written for; ``sampling`` holds parameters by name."""
+    """An opening. ``kind`` is the sort of model it is for; ``sampling`` holds parameters by name."""
 
     title: str
     genre: str

@@ -36,6 +36,21 @@ def left(session: Session) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def right(session: Session) -> tuple[str, ...]:
-    """Whether the words are safe, and how many there are."""
-    return (session.save_state, f"{session.words} words", f"N {session.n}")
+def right(session: Session, goal: int) -> tuple[str, ...]:
+    """Whether the words are safe, how many there are, and how far today's goal is."""
+    today = f"{session.words_today}/{goal} today" if goal else f"{session.words_today} today"
+    return (session.save_state, f"{session.words} words", today, f"N {session.n}")
+
+
+def marks(session: Session, index: int) -> str:
+    """The marks of a branch of the round in signs."""
+    current = session.round
+    if current is None:
+        return ""
+    found = session.story.marks(current.node_of(index))
+    signs = (
+        "locked" if index in current.locked else "",
+        "★" if found.bookmark else "",
+        {1: "good", -1: "bad"}.get(found.rating, ""),
+    )
+    return " ".join(sign for sign in signs if sign)

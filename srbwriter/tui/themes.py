@@ -19,8 +19,17 @@ from srbwriter import paths
 DEFAULT = "lamplight"
 
 COLOURS = (
-    "background", "surface", "panel", "foreground", "muted", "primary", "secondary", "accent", "success",
-    "warning", "error",
+    "background",
+    "surface",
+    "panel",
+    "foreground",
+    "muted",
+    "primary",
+    "secondary",
+    "accent",
+    "success",
+    "warning",
+    "error",
 )
 """The colours of a theme file. All are needed: a theme that names half of them looks half right."""
 
@@ -70,7 +79,7 @@ def read(file: Path) -> Theme:
 def _colour(file: Path, document: dict[str, Any], name: str) -> str:
     value = document.get(name)
     if not isinstance(value, str):
-        raise ThemeError(f"{file}: {name}: expected a colour such as \"#dca35f\"")
+        raise ThemeError(f'{file}: {name}: expected a colour such as "#dca35f"')
     try:
         return Color.parse(value).hex
     except ColorParseError as error:

@@ -56,5 +56,6 @@ def sampling_words(branch: Branch, usual: object) -> str:
     for field in fields(branch.sampling):
         value = getattr(branch.sampling, field.name)
         if field.name != "seed" and value != getattr(usual, field.name):
-            differences.append(f"{field.name.replace('_', ' ')} {value}")
+            name = "temp" if field.name == "temperature" else field.name.replace("_", " ")
+            differences.append(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}")
     return ", ".join(differences)

@@ -12,21 +12,27 @@ from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Container
+from textual.containers import Container, Vertical
 from textual.screen import Screen
 from textual.timer import Timer
+from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
-from srbwriter.tui import layouts, status
+from srbwriter.story import NodeId, StoryError
+from srbwriter.tui import layouts, options, status
 from srbwriter.tui.commands import COMMANDS, by_id
 from srbwriter.tui.pump import Pump
+from srbwriter.tui.screens.crash import CrashNote
 from srbwriter.tui.screens.leader import LeaderMenu
+from srbwriter.tui.screens.trouble import ModelTrouble
 from srbwriter.tui.verbs import HANDLERS
 from srbwriter.tui.widgets.branch_grid import BranchGrid
 from srbwriter.tui.widgets.branch_pane import BranchPane
 from srbwriter.tui.widgets.key_line import KeyLine, key_name
 from srbwriter.tui.widgets.status_line import StatusLine
 from srbwriter.tui.widgets.story_editor import StoryEditor
+from srbwriter.tui.widgets.tab_strip import TabStrip
+from srbwriter.tui.words import sampling_words, state_sign
 
 if TYPE_CHECKING:
     from srbwriter.session import Round, Session
@@ -51,17 +57,24 @@ class Desk(Screen[None]):
         self.grid = BranchGrid(id="branches")
         self.status_line = StatusLine()
         self.key_line = KeyLine()
-        self.pump = Pump(self, workbench.fps)
-        self.layout_name = workbench.layout_name
+        self.strip = TabStrip()
+        self.pump = Pump(self, workbench.preferences[options.FPS])
+        self.layout_name = workbench.preferences[options.LAYOUT]
+        self._told: Exception | None = None  # the model's trouble, once it has been said
+        self.large = False  # one branch alone
+        self.found = ""  # what was looked for last
         self._round: Round | None = None
         self._shown = -1
         self._commit_timer: Timer | None = None
         self._bind()
 
     def compose(self) -> ComposeResult:
+        yield Static(layouts.TOO_SMALL, id="too-small")
         with Container(id="desk"):
             yield self.editor
-            yield self.grid
+            with Vertical(id="right"):
+                yield self.strip
+                yield self.grid
         yield self.status_line
         yield self.key_line
 
@@ -71,6 +84,8 @@ class Desk(Screen[None]):
         self.apply_layout()
         self.pump.start()
         self.flush_slowly()
+        if not self.session.text().strip():
+            self.call_after_refresh(self.run, "openings")
 
     def on_unmount(self) -> None:
         self.pump.stop()
@@ -103,15 +118,22 @@ class Desk(Screen[None]):
 
     def run(self, command_id: str, number: int = 0) -> None:
         """Run a command of the table. What the engine or the story refuse is said, never raised."""
-        command = by_id()[command_id]
+        handler = HANDLERS[command_id]
+        if by_id()[command_id].numbered:
+            self.guarded(lambda: handler(self, number or self.grid.current + 1))
+        else:
+            self.guarded(lambda: handler(self))
+
+    def guarded(self, act: Callable[[], object]) -> None:
+        """Do something, and say in a line what the engine, the story or the system refuse."""
         try:
-            if command.numbered:
-                HANDLERS[command_id](self, number or self.grid.current + 1)
-            else:
-                HANDLERS[command_id](self)
-        except (EngineError, ValueError, OSError) as error:
-            log.warning("%s: %s", command_id, error)
+            act()
+        except (EngineError, StoryError, ValueError, OSError) as error:
+            log.warning("refused: %s", error)
             self.say(str(error), error=True)
+        except Exception as error:  # a defect of ours must not take the writer's desk away
+            log.exception("a command failed")
+            self.app.push_screen(CrashNote(error))
         self.pump.wake()
         self._show_keys()
 
@@ -182,8 +204,14 @@ class Desk(Screen[None]):
         self.session.generate()
         self.flush()
 
-    def pick(self, index: int, upto: int | None = None) -> None:
-        """Append a branch to the story, and go on if the writer wants that."""
+    def pick(self, index: int, upto: int | None = None, text: str | None = None) -> None:
+        """Append a branch to the story, and go on if the writer wants that.
+
+        Args:
+            index: which branch.
+            upto: characters of it to take; None is all.
+            text: what to take instead, when the writer has changed it.
+        """
         current = self.session.round
         if current is None or not 0 <= index < len(current.branches):
             self.say(f"There is no branch {index + 1}.")
@@ -192,7 +220,7 @@ class Desk(Screen[None]):
             self.say(f"Branch {index + 1} has no words yet.")
             return
         self.commit()
-        self.session.pick(index, upto)
+        self.session.pick(index, upto, text)
         self.show_story()
         if self.bench.goes_on:
             self.session.generate()
@@ -205,6 +233,26 @@ class Desk(Screen[None]):
             self.say("There is no branch here yet.")
             return
         act(pane.index)
+
+    def revisit(self, node: NodeId, write: bool = False) -> None:
+        """Stand at another node of the tree, and write there if asked to."""
+        self.commit()
+        self.session.revisit(node)
+        self.show_story()
+        if write:
+            self.write()
+
+    def branch_node(self) -> NodeId | None:
+        """The story's node of the current branch."""
+        pane, current = self.grid.pane, self.session.round
+        if pane is None or pane.branch is None or current is None:
+            self.say("There is no branch here yet.")
+            return None
+        return current.node_of(pane.index)
+
+    @on(TabStrip.Pressed)
+    def _tab_pressed(self, event: TabStrip.Pressed) -> None:
+        self.grid.go(event.index)
 
     @on(BranchPane.Chosen)
     def _chosen(self, event: BranchPane.Chosen) -> None:
@@ -223,8 +271,29 @@ class Desk(Screen[None]):
 
     def flush_slowly(self) -> None:
         self.status_line.left = status.left(self.session)
-        self.status_line.right = status.right(self.session)
+        self.status_line.right = status.right(self.session, self.bench.preferences[options.GOAL])
+        self._show_marks()
         self._show_keys()
+        self._watch_model()
+        self.app.title = f"{self.session.title or 'srbwriter'}{' ▸' if self.writing else ''}"
+
+    def _watch_model(self) -> None:
+        """Say once what is wrong with a model that cannot be loaded."""
+        error = self.session.engine_error if self.session.engine_state == "FAILED" else None
+        if error is not None and error is not self._told:
+            self.app.push_screen(ModelTrouble(error), lambda choose: self.run("model") if choose else None)
+        self._told = error
+
+    def _show_marks(self) -> None:
+        current = self.session.round
+        branches = current.branches if current is not None else []
+        if current is not None:
+            for pane in self.grid.shown:
+                if pane.index < len(branches):
+                    pane.marks = status.marks(self.session, pane.index)
+                    pane.note = sampling_words(branches[pane.index], self.session.sampling)
+        self.strip.show([f"{branch.index + 1}{state_sign(branch)}" for branch in branches], self.grid.current)
+        self.strip.set_class(self.grid.pages > 1 and bool(branches), "-needed")
 
     def say(self, words: str, error: bool = False) -> None:
         """Tell the writer something in a line that goes away by itself."""
@@ -235,11 +304,12 @@ class Desk(Screen[None]):
     def next_layout(self) -> None:
         self.layout_name = layouts.after(self.layout_name)
         self.apply_layout()
-        self.bench.remember_layout(self.layout_name)
+        self.bench.preferences.put(options.LAYOUT, self.layout_name)
 
     def apply_layout(self) -> None:
         """Arrange story and panes for the layout and the room there is."""
         layouts.apply(self, self.layout_name)
+        self.call_after_refresh(layouts.centre, self)
 
     def on_resize(self, event: events.Resize) -> None:
         self.apply_layout()
@@ -247,5 +317,3 @@ class Desk(Screen[None]):
     def leave(self) -> None:
         self.commit()
         self.app.exit()
-
-

@@ -1,4 +1,4 @@
-"""Help: every command with its keys, the ones for what has the focus first. Made from the table of commands."""
+"""Help: every command with its keys, those for what has the focus first. Made from the table."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from srbwriter.tui.app import Workbench
 
 _INTRO = (
-    "The story is above, its live branches are below. Write {write} to have branches written, and pick one by "
-    "its number: it becomes part of the story and new ones go on from there.\n\nPlain keys act on a branch "
-    "while the branches have the focus ({switch} moves between story and branches). From anywhere else, press "
-    "{leader} first."
+    "The story is above, its live branches are below. {write} has branches written; pick one by its number, "
+    "and it becomes part of the story and new ones go on from there.\n\nPlain keys act on a branch while the "
+    "branches have the focus ({switch} moves between story and branches). From anywhere else, press {leader} "
+    "first."
 )
 
 
@@ -60,9 +60,10 @@ class Help(ModalScreen[None]):
         parts: list[Content | tuple[str, str]] = [(intro, "")]
         groups = list(GROUPS)
         if not self._on_branch:  # what has the focus comes first
-            groups = sorted(groups, key=lambda group: not any(
-                command.anywhere for command in COMMANDS if command.group == group
-            ))
+            groups = sorted(
+                groups,
+                key=lambda group: not any(command.anywhere for command in COMMANDS if command.group == group),
+            )
         for group in groups:
             parts.append((f"\n\n{group}\n", "bold $primary"))
             for command in COMMANDS:

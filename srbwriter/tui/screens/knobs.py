@@ -34,7 +34,8 @@ class Knobs(ModalScreen[None]):
     DEFAULT_CSS = """
     Knobs { align: right middle; background: $background 40%; }
     Knobs > Vertical {
-        width: 76; max-width: 100%; height: 100%; background: $surface; border-left: solid $primary; padding: 1;
+        width: 76; max-width: 100%; height: 100%; padding: 1;
+        background: $surface; border-left: solid $primary;
     }
     Knobs .title { color: $primary; text-style: bold; height: auto; }
     Knobs OptionList { height: 1fr; border: none; background: $surface; margin: 1 0; }

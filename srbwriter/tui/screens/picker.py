@@ -115,7 +115,10 @@ class Picker(ModalScreen[Any]):
 
     def on_key(self, event: events.Key) -> None:
         moves = {
-            "down": "cursor_down", "up": "cursor_up", "pagedown": "page_down", "pageup": "page_up",
+            "down": "cursor_down",
+            "up": "cursor_up",
+            "pagedown": "page_down",
+            "pageup": "page_up",
         }
         if event.key == "escape":
             event.stop()

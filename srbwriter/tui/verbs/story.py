@@ -1,9 +1,12 @@
-"""Commands that change the story."""
+"""Commands that change the story's text, or take it elsewhere."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from srbwriter.tui import clipboard, external
+from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.openings import offer_openings
 from srbwriter.tui.verbs import verb
 
 if TYPE_CHECKING:
@@ -22,3 +25,65 @@ def redo(desk: Desk) -> None:
     desk.commit()
     desk.session.redo()
     desk.show_story()
+
+
+@verb
+def find(desk: Desk) -> None:
+    def answered(words: str | None) -> None:
+        if not words:
+            return
+        desk.found = words
+        if not desk.editor.find(words):
+            desk.say(f"{words} is not in the story.")
+
+    desk.app.push_screen(Ask("Find", desk.found, select=True), answered)
+
+
+@verb
+def replace(desk: Desk) -> None:
+    def first(words: str | None) -> None:
+        if not words:
+            return
+
+        def second(by: str | None) -> None:
+            if by is not None:
+                desk.guarded(lambda: _replace(desk, words, by))
+
+        desk.app.push_screen(Ask(f"Replace {words} by"), second)
+
+    desk.app.push_screen(Ask("Find, to replace it", desk.found, select=True), first)
+
+
+def _replace(desk: Desk, words: str, by: str) -> None:
+    whole = desk.editor.whole
+    times = whole.count(words)
+    desk.commit()
+    desk.session.set_text(whole.replace(words, by))
+    desk.show_story()
+    desk.say(f"Replaced {times} times." if times != 1 else "Replaced once.")
+
+
+@verb
+def copy_story(desk: Desk) -> None:
+    clipboard.copy(desk.app, desk.editor.whole)
+    desk.say("The story is on the clipboard.")
+
+
+@verb
+def own_editor(desk: Desk) -> None:
+    desk.commit()
+    edited = external.edit(desk.app, desk.session.text())
+    desk.session.set_text(edited)
+    desk.show_story()
+
+
+@verb
+def save(desk: Desk) -> None:
+    desk.commit()
+    desk.session.story.flush()
+    desk.say(f"Saved in {desk.session.story.file}.")
+
+
+@verb
+def openings(desk: Desk) -> None:
+    offer_openings(desk)

@@ -1,4 +1,4 @@
-"""Commands that change what is looked at, and those of the program."""
+"""Commands that change what is looked at: the focus, the layout, the place in a branch."""
 
 from __future__ import annotations
 
@@ -57,14 +57,6 @@ def layout(desk: Desk) -> None:
 
 @verb
 def single(desk: Desk) -> None:
-    desk.grid.single = not desk.grid.single
-
-
-@verb
-def leader(desk: Desk) -> None:
-    desk.lead()
-
-
-@verb
-def quit(desk: Desk) -> None:
-    desk.leave()
+    desk.large = not desk.large
+    desk.apply_layout()
+    desk.grid.go(desk.grid.current)

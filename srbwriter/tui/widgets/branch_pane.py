@@ -8,6 +8,7 @@ cursor and steers nothing: keys go to the commands.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -55,6 +56,7 @@ class BranchPane(Widget, can_focus=True):
 
     marks: reactive[str] = reactive("")
     note: reactive[str] = reactive("")
+    letter: reactive[str] = reactive("")
 
     class Chosen(Message):
         """A double click: the reader wants this branch."""
@@ -157,28 +159,44 @@ class BranchPane(Widget, can_focus=True):
 
     def _compose_head(self) -> str:
         branch = self.branch
+        name = f"[{self.letter}] {self.number}" if self.letter else str(self.number)
         if branch is None:
-            return f" {self.number} "
+            return f" {name} "
         self._head_state = branch.state
-        left = f" {self.number} {state_sign(branch)} {state_words(branch)}"
-        right = f"{len(branch.buffer.ids)} tok"
-        if branch.state is BranchState.WRITING and (speed := branch.tokens_per_second):
-            right += f" {speed:.0f}/s"
-        if not self.following:
-            hidden = len(self._text.lines) - self._body - self._first
-            right = f"↓{hidden} · {right}" if hidden > 0 else right
-        extras = [mark for mark in (self.note, self.marks) if mark]
+        left = f" {name} {state_sign(branch)} {state_words(branch)}"
+        tokens = f"{len(branch.buffer.ids)} tok"
+        speed = branch.tokens_per_second if branch.state is BranchState.WRITING else 0.0
+        hidden = len(self._text.lines) - self._body - self._first
+        rights = [tokens]
+        if not self.following and hidden > 0:
+            rights = [f"↓{hidden}", f"↓{hidden} {tokens}"]
+        if speed:
+            rights.append(f"{rights[-1]} {speed:.0f}/s")
         width = self.size.width - 1
-        for dropped in range(len(extras) + 1):
-            shown = " ".join([left, *(f"· {extra}" for extra in extras[: len(extras) - dropped])])
-            if cell_len(shown) + cell_len(right) + 1 <= width:
-                return f"{set_cell_size(shown, width - cell_len(right))}{right}"
+        for extras, right in self._fits(rights):
+            if cell_len(left) + cell_len(extras) + cell_len(right) + 1 <= width:
+                return f"{set_cell_size(left + extras, width - cell_len(right))}{right}"
         return set_cell_size(left, max(0, width))
+
+    def _fits(self, rights: list[str]) -> Iterator[tuple[str, str]]:
+        """What may stand beside the state, the fullest first: notes give way, then numbers, then marks."""
+        marks = f" · {self.marks}" if self.marks else ""
+        notes = f" · {self.note}" if self.note else ""
+        if notes:
+            yield notes + marks, rights[-1]
+            yield notes + marks, rights[0]
+            yield notes + marks, ""
+        for right in (*reversed(rights), ""):
+            yield marks, right
+        yield "", rights[0]
 
     def watch_marks(self) -> None:
         self._set_head(force=True)
 
     def watch_note(self) -> None:
+        self._set_head(force=True)
+
+    def watch_letter(self) -> None:
         self._set_head(force=True)
 
     # ---- drawing

@@ -12,12 +12,32 @@ from textual.message import Message
 from textual.widget import Widget
 
 _NAMES = {
-    "enter": "⏎", "escape": "esc", "backspace": "⌫", "plus": "+", "minus": "-", "equals_sign": "=",
-    "left": "←", "right": "→", "up": "↑", "down": "↓", "pageup": "pgup", "pagedown": "pgdn",
-    "right_square_bracket": "]", "left_square_bracket": "[", "less_than_sign": "<",
-    "greater_than_sign": ">", "slash": "/", "question_mark": "?", "apostrophe": "'",
-    "quotation_mark": '"', "comma": ",", "full_stop": ".", "colon": ":", "semicolon": ";",
-    "asterisk": "*", "number_sign": "#",
+    "enter": "⏎",
+    "escape": "esc",
+    "backspace": "⌫",
+    "plus": "+",
+    "minus": "-",
+    "equals_sign": "=",
+    "left": "←",
+    "right": "→",
+    "up": "↑",
+    "down": "↓",
+    "pageup": "pgup",
+    "pagedown": "pgdn",
+    "right_square_bracket": "]",
+    "left_square_bracket": "[",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "slash": "/",
+    "question_mark": "?",
+    "apostrophe": "'",
+    "quotation_mark": '"',
+    "comma": ",",
+    "full_stop": ".",
+    "colon": ":",
+    "semicolon": ";",
+    "asterisk": "*",
+    "number_sign": "#",
 }
 
 

@@ -11,7 +11,7 @@ from typing import cast
 from textual.document._document import Document
 from textual.message import Message
 from textual.widgets import TextArea
-from textual.widgets.text_area import Edit, EditResult
+from textual.widgets.text_area import Edit, EditResult, Selection
 
 WINDOW = 48_000
 """Characters of the story in the text area at a time."""
@@ -95,6 +95,21 @@ class StoryEditor(TextArea):
             inside = place - start
         self.move_cursor(self._lines.get_location_from_index(inside))
         self.scroll_cursor_visible()
+
+    def find(self, words: str) -> bool:
+        """Select the next place of ``words`` behind the cursor, from the beginning again at the end."""
+        whole, place = self.whole.casefold(), self.place
+        at = whole.find(words.casefold(), place)
+        if at < 0:
+            at = whole.find(words.casefold())
+        if at < 0:
+            return False
+        self.go(at)
+        start = at - len(self._before)
+        end = self._lines.get_location_from_index(start + len(words))
+        self.selection = Selection(self._lines.get_location_from_index(start), end)
+        self.scroll_cursor_visible()
+        return True
 
     def _change(self, text: str) -> None:
         old = self.text

@@ -1,0 +1,44 @@
+"""What is shown when the program has a defect: where the report lies, and that the story is safe."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from srbwriter import logs
+
+
+def words(error: BaseException, report: object) -> str:
+    """What happened, for a person."""
+    where = f"A report with the details is in {report}." if report else "No report could be written."
+    return (
+        f"srbwriter has a defect: {type(error).__name__}: {error}\n\n"
+        f"Your story is safe: every word is saved as it is written.\n\n{where}"
+    )
+
+
+class CrashNote(ModalScreen[None]):
+    """Any key goes back to the desk."""
+
+    DEFAULT_CSS = """
+    CrashNote { align: center middle; background: $background 60%; }
+    CrashNote Vertical {
+        width: 72; max-width: 96%; height: auto; background: $surface; border: heavy $error; padding: 1 2;
+    }
+    CrashNote Static { height: auto; }
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self._words = words(error, logs.write_crash_report(error))
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(f"{self._words}\n\nAny key goes on.", markup=False)
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        self.dismiss()

@@ -1,0 +1,128 @@
+"""The lorebook: entries the model is told when one of their keys comes up in the story."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from srbwriter.story import ROOT, Story
+from srbwriter.story.draft import LoreEntry
+from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.sheet import Sheet
+
+_KEYS = "n new · enter text · k keys · t always told or by key · d delete · space on or off · esc done"
+
+
+class Lorebook(ModalScreen[None]):
+    """Escape closes it; every change is in the story at once."""
+
+    DEFAULT_CSS = """
+    Lorebook { align: center middle; background: $background 60%; }
+    Lorebook > Vertical {
+        width: 84; max-width: 96%; height: 70%; background: $surface; border: round $primary; padding: 0 1;
+    }
+    Lorebook Static { height: auto; color: $text-muted; }
+    Lorebook .title { color: $primary; text-style: bold; }
+    Lorebook OptionList { height: 1fr; border: none; background: $surface; margin: 1 0; }
+    """
+
+    def __init__(self, story: Story) -> None:
+        super().__init__()
+        self._story = story
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static("Lorebook", classes="title")
+            yield OptionList(compact=True)
+            yield Static(_KEYS)
+
+    def on_mount(self) -> None:
+        self._fill(0)
+        self.query_one(OptionList).focus()
+
+    @property
+    def entries(self) -> list[LoreEntry]:
+        return self._story.own_settings(ROOT).lore
+
+    def _put(self, entries: list[LoreEntry], at: int) -> None:
+        self._story.put_settings(ROOT, replace(self._story.own_settings(ROOT), lore=entries))
+        self._fill(at)
+
+    def _fill(self, at: int) -> None:
+        listing = self.query_one(OptionList)
+        listing.clear_options()
+        listing.add_options([Option(_label(entry)) for entry in self.entries])
+        if self.entries:
+            listing.highlighted = min(at, len(self.entries) - 1)
+
+    def _change(self, at: int, entry: LoreEntry | None) -> None:
+        entries = self.entries
+        entries[at : at + 1] = [] if entry is None else [entry]
+        self._put(entries, at)
+
+    def on_key(self, event: events.Key) -> None:
+        at = self.query_one(OptionList).highlighted
+        if event.key == "escape":
+            event.stop()
+            self.dismiss()
+        elif event.key == "n":
+            self._new()
+        elif at is None or at >= len(self.entries):
+            return
+        elif event.key == "k":
+            self._keys(at)
+        elif event.key == "t":
+            self._change(at, replace(self.entries[at], constant=not self.entries[at].constant))
+        elif event.key == "space":
+            event.stop()
+            event.prevent_default()
+            self._change(at, replace(self.entries[at], enabled=not self.entries[at].enabled))
+        elif event.key == "d":
+            self._change(at, None)
+
+    def _new(self) -> None:
+        def named(name: str | None) -> None:
+            if name:
+                entry = LoreEntry(id=uuid.uuid4().hex, name=name, keys=[name])
+                self._put([*self.entries, entry], len(self.entries))
+
+        self.app.push_screen(Ask("Name of the new entry; it is also its first key"), named)
+
+    def _keys(self, at: int) -> None:
+        entry = self.entries[at]
+
+        def given(keys: str | None) -> None:
+            if keys is not None:
+                self._change(at, replace(entry, keys=[key.strip() for key in keys.split(",") if key.strip()]))
+
+        self.app.push_screen(Ask("Keys, with commas between them", ", ".join(entry.keys)), given)
+
+    @on(OptionList.OptionSelected)
+    def _text(self, event: OptionList.OptionSelected) -> None:
+        at = event.option_index
+        entry = self.entries[at]
+
+        def kept(text: str | None) -> None:
+            if text is not None:
+                self._change(at, replace(entry, text=text))
+
+        self.app.push_screen(Sheet(entry.name, entry.text, f"Told when the story says: {_when(entry)}"), kept)
+
+
+def _when(entry: LoreEntry) -> str:
+    return "always" if entry.constant else ", ".join(entry.keys) or "never: it has no keys"
+
+
+def _label(entry: LoreEntry) -> Content:
+    state = "" if entry.enabled else "  off"
+    return Content.assemble(
+        (entry.name, "bold" if entry.enabled else "$text-muted"), (f"  {_when(entry)}{state}", "$text-muted")
+    )

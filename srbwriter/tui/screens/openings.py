@@ -1,0 +1,68 @@
+"""How to begin: sample prompts and the stories written last. One key and branches are being written.
+
+Knows prompts and the desk; the story's verbs do the work.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from srbwriter.story import ROOT
+from srbwriter.tui import prompts
+from srbwriter.tui.screens.picker import Choice, Picker
+
+if TYPE_CHECKING:
+    from srbwriter.tui.prompts import SamplePrompt
+    from srbwriter.tui.screens.desk import Desk
+
+
+def choices(instruct: bool, recent: list[tuple[Path, str]]) -> list[Choice]:
+    """Recent stories, then the prompts that suit the model, then the others."""
+    found = [Choice(path, title, "a story of yours", f"{path}") for path, title in recent]
+    ordered = sorted(prompts.load_all(), key=lambda prompt: (prompt.kind == "instruct") != instruct)
+    for prompt in ordered:
+        about = f"{prompt.genre}, {prompt.form}"
+        if prompt.kind == "instruct":
+            about += " · for instruct models"
+        found.append(Choice(prompt, prompt.title, about, _preview(prompt)))
+    return found
+
+
+def _preview(prompt: SamplePrompt) -> str:
+    parts = [prompt.text]
+    if prompt.memory:
+        parts.append(f"Memory: {prompt.memory}")
+    if prompt.sampling:
+        parts.append(", ".join(f"{name} {value}" for name, value in prompt.sampling.items()))
+    return "\n\n".join(parts)
+
+
+def offer_openings(desk: Desk) -> None:
+    """Let the writer choose how to begin; escape is an empty page."""
+    session = desk.session
+    instruct = session.model is not None and session.model.chat_template is not None
+    recent = [(path, title) for path, title in desk.bench.recent() if path != session.story.file]
+
+    def chosen(value: object) -> None:
+        if isinstance(value, prompts.SamplePrompt):
+            desk.guarded(lambda: _begin(desk, value))
+        elif isinstance(value, Path):
+            desk.bench.open_story(value)
+
+    foot = "enter begins and writes branches at once · esc is an empty page · type to narrow"
+    desk.app.push_screen(Picker("How shall it begin?", choices(instruct, recent), foot=foot), chosen)
+
+
+def _begin(desk: Desk, prompt: SamplePrompt) -> None:
+    session = desk.session
+    desk.commit()
+    session.sampling = replace(session.sampling, **prompt.sampling)
+    if prompt.memory:
+        own = session.story.own_settings(ROOT)
+        session.story.put_settings(ROOT, replace(own, memory=prompt.memory))
+    before = session.text()
+    session.set_text(f"{before}\n\n{prompt.text}" if before.strip() else prompt.text)
+    desk.show_story()
+    desk.write()

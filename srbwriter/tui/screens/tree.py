@@ -1,0 +1,188 @@
+"""The tree: every branch that was ever written, what is marked, and a way to go to each.
+
+A face on the story's own verbs; going somewhere is left to the desk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.screen import Screen
+from textual.widgets import Static
+
+from srbwriter.story import ROOT, NodeId, Story, StoryError
+from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.compare import Compare
+from srbwriter.tui.widgets.tree_view import TreeView, marks_words
+
+_KEYS = (
+    "enter go there · g go and write · space open or fold · b bookmark · > < rate · n note · t title · "
+    "# tags · u read or unread · h hoist · m then d compare · / search · x bin · esc back"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where the writer wants to go, and whether branches are to be written there."""
+
+    node: NodeId
+    write: bool = False
+
+
+class TreeScreen(Screen["Way | None"]):
+    """Dismissed with a way, or None."""
+
+    DEFAULT_CSS = """
+    TreeScreen TreeView { width: 3fr; height: 1fr; }
+    TreeScreen #side { width: 2fr; height: 1fr; border-left: solid $panel; }
+    TreeScreen #side VerticalScroll { height: 1fr; }
+    TreeScreen #side Static { padding: 0 2; height: auto; }
+    TreeScreen #about { color: $text-muted; }
+    TreeScreen #foot { background: $panel; color: $text-muted; height: auto; padding: 0 1; }
+    """
+
+    def __init__(self, story: Story, search: Callable[[], None]) -> None:
+        super().__init__()
+        self.story = story
+        self.view = TreeView(story)
+        self._search = search
+        self._marked: NodeId | None = None
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield self.view
+            with Vertical(id="side"):
+                yield Static(id="about", markup=False)
+                with VerticalScroll(can_focus=False):
+                    yield Static(id="text", markup=False)
+        yield Static(_KEYS, id="foot", markup=False)
+
+    def on_mount(self) -> None:
+        self.view.build(self.story.current)
+        self.view.focus()
+        self.call_after_refresh(self.view.go, self.view.cursor)
+
+    @on(TreeView.At)
+    def _at(self, event: TreeView.At) -> None:
+        if event.row.folded:
+            self.query_one("#about", Static).update("space shows them")
+            self.query_one("#text", Static).update("")
+            return
+        node = self.story.node(event.row.node)
+        facts = [
+            f"node {node.id}",
+            node.author,
+            node.model,
+            node.finish_reason,
+            marks_words(self.story, node.id),
+        ]
+        words = f"{len(node.text.split())} words"
+        about = " · ".join(fact for fact in [*facts, words] if fact)
+        self.query_one("#about", Static).update(about + (f"\n{node.marks.note}" if node.marks.note else ""))
+        self.query_one("#text", Static).update(node.text.strip() or "(no words)")
+
+    @on(TreeView.Wanted)
+    def _wanted(self) -> None:
+        self._go(write=False)
+
+    def _go(self, write: bool) -> None:
+        if self.view.row.folded:
+            self.view.fold()
+        else:
+            self.dismiss(Way(self.view.row.node, write))
+
+    def on_key(self, event: events.Key) -> None:
+        actions: dict[str, Callable[[], None]] = {
+            "escape": lambda: self.dismiss(None) and None,
+            "enter": lambda: self._go(write=False),
+            "g": lambda: self._go(write=True),
+            "space": self.view.fold,
+            "b": lambda: self._mark(bookmark=not self._marks().bookmark),
+            "greater_than_sign": lambda: self._mark(rating=0 if self._marks().rating == 1 else 1),
+            "less_than_sign": lambda: self._mark(rating=0 if self._marks().rating == -1 else -1),
+            "u": self._toggle_read,
+            "n": lambda: self._ask("Note", "note", self._marks().note),
+            "t": lambda: self._ask("Title; it makes the node a chapter", "title", self._marks().title),
+            "number_sign": lambda: self._ask(
+                "Tags, with commas between them", "tags", ", ".join(self._marks().tags)
+            ),
+            "h": self._hoist,
+            "m": self._remember,
+            "d": self._compare,
+            "slash": self._search,
+            "x": self._bin,
+        }
+        act = actions.get(event.key)
+        if act is None:
+            return
+        event.stop()
+        event.prevent_default()
+        try:
+            act()
+        except StoryError as error:
+            self.notify(str(error), severity="error", markup=False)
+
+    # ---- marks
+
+    def _marks(self):  # noqa: ANN202 - the story's own type
+        return self.story.marks(self.view.row.node)
+
+    def _mark(self, **marks: object) -> None:
+        node = self.view.row.node
+        if node != ROOT and not self.view.row.folded:
+            self.story.mark(node, **marks)  # type: ignore[arg-type]
+            self.view.build(node)
+
+    def _ask(self, question: str, field: str, now: str) -> None:
+        def answered(text: str | None) -> None:
+            if text is None:
+                return
+            if field == "tags":
+                self._mark(tags=[tag.strip() for tag in text.split(",") if tag.strip()])
+            elif field == "title":
+                self._mark(title=text, chapter=bool(text))
+            else:
+                self._mark(note=text)
+
+        self.app.push_screen(Ask(question, now), answered)
+
+    def _toggle_read(self) -> None:
+        node = self.view.row.node
+        self.story.mark_visited(node, node in set(self.story.unread()))
+        self.view.build(node)
+
+    # ---- looking
+
+    def _hoist(self) -> None:
+        row = self.view.row
+        top = ROOT if self.story.hoisted != ROOT else row.node
+        self.story.hoist(top)
+        self.view.build(row.node)
+
+    def _remember(self) -> None:
+        self._marked = self.view.row.node
+        self.notify("Press d on another node to compare.", markup=False)
+
+    def _compare(self) -> None:
+        other, here = self._marked, self.view.row.node
+        if other is None or other == here:
+            self.notify("Press m on one node and d on another.", markup=False)
+            return
+        texts = self.story.node(other).text, self.story.node(here).text
+        self.app.push_screen(Compare((f"Node {other}", f"Node {here}"), texts))
+
+    def _bin(self) -> None:
+        row = self.view.row
+        if row.folded or row.node == ROOT:
+            return
+        if row.node in self.story.path(self.story.current):
+            self.notify("You stand on it. Go elsewhere first.", markup=False)
+            return
+        above = self.story.parent(row.node)
+        self.story.delete(row.node)
+        self.view.build(above)
+        self.notify("In the bin; undo brings it back.", markup=False)

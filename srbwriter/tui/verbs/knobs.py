@@ -1,0 +1,100 @@
+"""Commands that change how branches are written, and what the model is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from srbwriter.engine.parameters import Parameter
+from srbwriter.story import ROOT
+from srbwriter.tui.knobs import Setup
+from srbwriter.tui.screens.context import ContextView
+from srbwriter.tui.screens.knobs import Knobs
+from srbwriter.tui.screens.sheet import Sheet
+from srbwriter.tui.verbs import verb
+
+if TYPE_CHECKING:
+    from srbwriter.tui.screens.desk import Desk
+
+
+@verb
+def knobs(desk: Desk) -> None:
+    session = desk.session
+
+    def changed(setup: Setup) -> None:
+        session.sampling, session.stop = setup.sampling, setup.stop
+        if session.ladder is not None:
+            session.ladder = None
+
+    def spread(knob: Parameter, low: float, high: float) -> None:
+        session.ladder = (knob.field, low, high)
+        desk.say(f"{knob.name} goes from {low:g} to {high:g} across the branches from now on.")
+
+    desk.app.push_screen(
+        Knobs("Knobs for new branches", Setup(session.sampling, session.stop), changed, spread)
+    )
+
+
+@verb
+def branch_knobs(desk: Desk) -> None:
+    pane = desk.grid.pane
+    if pane is None or pane.branch is None:
+        desk.say("There is no branch here yet.")
+        return
+    index, branch = pane.index, pane.branch
+
+    def changed(setup: Setup) -> None:
+        desk.guarded(lambda: desk.session.set_sampling(index, setup.sampling))
+
+    desk.app.push_screen(
+        Knobs(f"Knobs of branch {index + 1}", Setup(branch.sampling, branch.stop_rule), changed)
+    )
+
+
+@verb
+def memory(desk: Desk) -> None:
+    story = desk.session.story
+    now = story.settings(ROOT).memory or ""
+
+    def kept(text: str | None) -> None:
+        if text is not None:
+            desk.guarded(lambda: story.put_settings(ROOT, replace(story.own_settings(ROOT), memory=text)))
+
+    desk.app.push_screen(Sheet("Memory", now, "The model is told this before the story."), kept)
+
+
+@verb
+def author_note(desk: Desk) -> None:
+    story = desk.session.story
+    now = story.settings(ROOT).author_note or ""
+
+    def kept(text: str | None) -> None:
+        if text is not None:
+            desk.guarded(
+                lambda: story.put_settings(ROOT, replace(story.own_settings(ROOT), author_note=text))
+            )
+
+    desk.app.push_screen(
+        Sheet("Author's note", now, "The model is told this near the end of the story."), kept
+    )
+
+
+@verb
+def lore(desk: Desk) -> None:
+    from srbwriter.tui.screens.lorebook import Lorebook
+
+    desk.commit()
+    desk.app.push_screen(Lorebook(desk.session.story))
+
+
+@verb
+def context(desk: Desk) -> None:
+    desk.commit()
+    desk.app.push_screen(ContextView(desk.session.context()))
+
+
+@verb
+def model(desk: Desk) -> None:
+    from srbwriter.tui.screens.models import choose_model
+
+    choose_model(desk)

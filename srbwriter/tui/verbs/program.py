@@ -1,0 +1,70 @@
+"""Commands of the program: finding commands, help, looks, settings, the log, leaving."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.command import CommandPalette
+
+from srbwriter.tui.screens.help import Help
+from srbwriter.tui.screens.jump import Jump
+from srbwriter.tui.screens.logview import LogView
+from srbwriter.tui.screens.reading import Reading
+from srbwriter.tui.screens.settings import SettingsScreen
+from srbwriter.tui.screens.theme import choose_theme
+from srbwriter.tui.verbs import verb
+from srbwriter.tui.widgets.branch_pane import BranchPane
+
+if TYPE_CHECKING:
+    from srbwriter.tui.screens.desk import Desk
+
+
+@verb
+def palette(desk: Desk) -> None:
+    desk.app.push_screen(CommandPalette(placeholder="a command …"))
+
+
+@verb
+def help(desk: Desk) -> None:
+    desk.app.push_screen(Help(desk.bench, isinstance(desk.focused, BranchPane)))
+
+
+@verb
+def settings(desk: Desk) -> None:
+    desk.app.push_screen(SettingsScreen(desk.bench))
+
+
+@verb
+def log(desk: Desk) -> None:
+    desk.app.push_screen(LogView())
+
+
+@verb
+def theme(desk: Desk) -> None:
+    choose_theme(desk.bench)
+
+
+@verb
+def jump(desk: Desk) -> None:
+    desk.app.push_screen(Jump(desk.grid.shown), lambda index: None if index is None else desk.grid.go(index))
+
+
+@verb
+def read(desk: Desk) -> None:
+    desk.app.push_screen(Reading(desk.editor.whole, desk.bench.text_width))
+
+
+@verb
+def suspend(desk: Desk) -> None:
+    desk.commit()
+    desk.app.action_suspend_process()
+
+
+@verb
+def leader(desk: Desk) -> None:
+    desk.lead()
+
+
+@verb
+def quit(desk: Desk) -> None:
+    desk.leave()

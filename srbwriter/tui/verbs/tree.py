@@ -1,0 +1,92 @@
+"""Commands that look at the tree and go about in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from srbwriter.story import ROOT, NodeId
+from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.picker import Choice, Picker
+from srbwriter.tui.screens.tree import TreeScreen, Way
+from srbwriter.tui.verbs import verb
+from srbwriter.tui.widgets.tree_view import marks_words
+
+if TYPE_CHECKING:
+    from srbwriter.tui.screens.desk import Desk
+
+_MATCH = str.maketrans("", "", "\x02\x03")
+
+
+def _go(desk: Desk, way: Way | None) -> None:
+    if way is not None:
+        desk.guarded(lambda: desk.revisit(way.node, write=way.write))
+
+
+def _choose(desk: Desk, title: str, choices: list[Choice], nothing: str) -> None:
+    if not choices:
+        desk.say(nothing)
+        return
+    desk.app.push_screen(Picker(title, choices), lambda node: _go(desk, None if node is None else Way(node)))
+
+
+def _choices(desk: Desk, nodes: Iterable[NodeId]) -> list[Choice]:
+    story = desk.session.story
+    found: list[Choice] = []
+    for node in story.nodes(list(nodes)):
+        line = " ".join(node.text.split())
+        found.append(
+            Choice(node.id, line[:60] or "(no words)", marks_words(story, node.id), node.text.strip())
+        )
+    return found
+
+
+@verb
+def tree(desk: Desk) -> None:
+    desk.commit()
+    screen = TreeScreen(desk.session.story, lambda: search(desk))
+    desk.app.push_screen(screen, lambda way: _go(desk, way))
+
+
+@verb
+def parent(desk: Desk) -> None:
+    desk.commit()
+    above = desk.session.story.parent(desk.session.node)
+    if above is None:
+        desk.say("This is the beginning.")
+    else:
+        desk.revisit(above)
+
+
+@verb
+def search(desk: Desk) -> None:
+    desk.commit()
+
+    def answered(words: str | None) -> None:
+        if not words:
+            return
+        hits = desk.session.story.search(words)
+        texts = {node.id: node.text for node in desk.session.story.nodes([hit.node for hit in hits])}
+        choices = [
+            Choice(hit.node, " ".join(hit.snippet.translate(_MATCH).split()), preview=texts[hit.node])
+            for hit in hits
+        ]
+        while desk.app.screen is not desk:
+            desk.app.pop_screen()
+        _choose(desk, f"Branches with {words}", choices, f"No branch has {words}.")
+
+    desk.app.push_screen(Ask("Words to find in all branches"), answered)
+
+
+@verb
+def bookmarks(desk: Desk) -> None:
+    nodes = desk.session.story.bookmarks()
+    _choose(desk, "Bookmarks", _choices(desk, nodes), "Nothing is bookmarked yet.")
+
+
+@verb
+def history(desk: Desk) -> None:
+    desk.commit()
+    story = desk.session.story
+    way = [node for node in story.path(desk.session.node) if node != ROOT]
+    _choose(desk, "The way here, newest first", _choices(desk, reversed(way)), "Nothing is written yet.")

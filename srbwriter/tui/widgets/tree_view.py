@@ -1,0 +1,211 @@
+"""The story's tree, a line for each node, and beside it a map of the whole.
+
+Draws only the lines in view and reads only their text, so a large tree costs no more than a small one.
+"""
+
+from __future__ import annotations
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from textual import events
+from textual.binding import Binding
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from srbwriter.story import ROOT, NodeId, Story
+from srbwriter.tui.tree_rows import Row, rows
+
+_MAP_WIDTH = 2
+_MAX_INDENT = 24
+_AUTHORS = {"writer": "✎", "edited": "✎", "imported": "⇣", "model": " "}
+
+
+def marks_words(story: Story, node: NodeId) -> str:
+    """A node's marks in signs: ★ bookmark, + and - rating, § chapter, # tags."""
+    marks = story.marks(node)
+    signs = [
+        "★" if marks.bookmark else "",
+        {1: "+", -1: "−"}.get(marks.rating, ""),
+        f"§ {marks.title}" if marks.chapter else marks.title,
+        *(f"#{tag}" for tag in marks.tags),
+    ]
+    return " ".join(sign for sign in signs if sign)
+
+
+class TreeView(ScrollView, can_focus=True):
+    """The cursor is a row; moving it says which node it is on."""
+
+    COMPONENT_CLASSES = {"tree--way", "tree--side", "tree--cursor", "tree--map", "tree--mark"}
+    DEFAULT_CSS = """
+    TreeView {
+        scrollbar-size-vertical: 0; scrollbar-size-horizontal: 0; background: $background;
+        .tree--way { color: $foreground; }
+        .tree--side { color: $text-muted; }
+        .tree--mark { color: $text-accent; text-style: bold; }
+        .tree--cursor { background: $primary; color: $background; text-style: bold; }
+        .tree--map { color: $text-muted; background: $surface; }
+    }
+    """
+    BINDINGS = [
+        Binding("up,k", "move(-1)", "up", show=False),
+        Binding("down,j", "move(1)", "down", show=False),
+        Binding("left", "out", "to the fork", show=False),
+        Binding("right", "into", "further", show=False),
+        Binding("pageup", "page(-1)", "page up", show=False),
+        Binding("pagedown", "page(1)", "page down", show=False),
+        Binding("home", "move(-1000000)", "top", show=False),
+        Binding("end", "move(1000000)", "bottom", show=False),
+    ]
+
+    class At(Message):
+        """The cursor is on another row."""
+
+        def __init__(self, row: Row) -> None:
+            self.row = row
+            super().__init__()
+
+    class Wanted(Message):
+        """A double click: the reader wants to go there."""
+
+    def __init__(self, story: Story) -> None:
+        super().__init__()
+        self.story = story
+        self.rows: list[Row] = []
+        self.cursor = 0
+        self.opened: set[NodeId] = set()
+        self._unread: set[NodeId] = set()
+        self._marked: set[NodeId] = set()
+
+    @property
+    def row(self) -> Row:
+        return self.rows[self.cursor]
+
+    def build(self, at: NodeId | None = None) -> None:
+        """Read the tree again, with the cursor on node ``at`` if it is in view."""
+        top = self.story.hoisted
+        self.rows = rows(self.story, top, self.opened)
+        self._unread = set(self.story.unread())
+        self._marked = set(self.story.bookmarks())
+        self.virtual_size = Size(0, len(self.rows))
+        wanted = [index for index, row in enumerate(self.rows) if row.node == at and not row.folded]
+        self.go(wanted[0] if wanted else min(self.cursor, len(self.rows) - 1))
+
+    def go(self, index: int) -> None:
+        """Put the cursor on a row."""
+        self.cursor = max(0, min(index, len(self.rows) - 1))
+        top, height = self.scroll_offset.y, max(1, self.size.height)
+        if not top <= self.cursor < top + height:
+            self.scroll_to(y=max(0, self.cursor - height // 2), animate=False)
+        self.refresh()
+        self.post_message(self.At(self.row))
+
+    def action_move(self, rows: int) -> None:
+        self.go(self.cursor + rows)
+
+    def action_page(self, pages: int) -> None:
+        self.go(self.cursor + pages * max(1, self.size.height - 1))
+
+    def action_out(self) -> None:
+        """To the node from which the cursor's one goes on."""
+        row = self.row
+        above = row.node if row.folded else self.story.parent(row.node)
+        self._go_to(above)
+
+    def action_into(self) -> None:
+        """To what goes on from the cursor's node; folded branches are opened."""
+        if self.row.folded:
+            self.fold()
+            return
+        children = set(self.story.children(self.row.node))
+        further = [row.node for row in self.rows if row.node in children and not row.folded]
+        self._go_to(further[-1] if further else None)
+
+    def _go_to(self, node: NodeId | None) -> None:
+        for index, row in enumerate(self.rows):
+            if row.node == node and not row.folded:
+                self.go(index)
+
+    def fold(self) -> None:
+        """Open or fold the branches beside the way at the cursor's row."""
+        row = self.row
+        fork = row.node if row.folded or not row.depth else self.story.parent(row.node) or ROOT
+        self.opened ^= {fork}
+        self.build(fork if not row.folded else None)
+
+    # ---- drawing
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        index = y + self.scroll_offset.y
+        room = width - _MAP_WIDTH
+        if index < len(self.rows):
+            strip = self._row(self.rows[index], index == self.cursor, room)
+        else:
+            strip = Strip.blank(room, self.rich_style)
+        return Strip.join([strip, self._map(y)])
+
+    def _row(self, row: Row, at_cursor: bool, width: int) -> Strip:
+        style = self.get_component_rich_style(
+            "tree--cursor" if at_cursor else "tree--way" if row.on_way else "tree--side"
+        )
+        lead = "  " * min(row.depth, _MAX_INDENT // 2) + ("├ " if row.depth else "│ ")
+        if row.folded:
+            branches = "branch" if row.folded == 1 else "branches"
+            return _line([Segment(f" {lead}⋯ {row.folded} more {branches}", style)], width)
+        here = "▶" if row.node == self.story.current else " "
+        unread = "●" if row.node in self._unread else " "
+        node = self.story.node(row.node)
+        marks = marks_words(self.story, row.node)
+        mark_style = style if at_cursor else self.get_component_rich_style("tree--mark")
+        preview = " ".join(node.text.split()) or ("the beginning" if row.node == ROOT else "(no words)")
+        before = f"{here}{lead}{unread}{_AUTHORS.get(node.author, ' ')} "
+        segments = [Segment(before, style)]
+        if marks:
+            segments.append(Segment(f"{marks} ", mark_style))
+        segments.append(Segment(preview[: 4 * width], style))
+        return _line(segments, width)
+
+    def _map(self, y: int) -> Strip:
+        """A cell of the map: how the whole tree looks, and which part of it is in view."""
+        style = self.get_component_rich_style("tree--map")
+        height = max(1, self.size.height)
+        per_cell = max(1.0, len(self.rows) / height)
+        first, last = int(y * per_cell), int((y + 1) * per_cell)
+        part = self.rows[first : max(last, first + 1)]
+        if not part:
+            return Strip([Segment(" " * _MAP_WIDTH, style)], _MAP_WIDTH)
+        sign = "│" if any(row.on_way for row in part) else "·"
+        for row in part:
+            if row.node == self.story.current and not row.folded:
+                sign = "▶"
+                break
+            if row.node in self._marked:
+                sign = "★"
+        top = self.scroll_offset.y
+        in_view = first < top + height and last > top and len(self.rows) > height
+        return Strip([Segment(f"{'▐' if in_view else ' '}{sign}", style)], _MAP_WIDTH)
+
+    # ---- mouse
+
+    def on_click(self, event: events.Click) -> None:
+        height = max(1, self.size.height)
+        if event.x >= self.size.width - _MAP_WIDTH:
+            self.go(int(event.y * max(1.0, len(self.rows) / height)))
+            return
+        index = event.y + self.scroll_offset.y
+        if index < len(self.rows):
+            self.go(index)
+            if event.chain == 2:
+                self.post_message(self.Wanted())
+
+
+def _line(segments: list[Segment], width: int) -> Strip:
+    total = sum(cell_len(segment.text) for segment in segments)
+    strip = Strip(segments, total)
+    if total > width:
+        text, last_style = segments[-1].text, segments[-1].style
+        keep = max(0, width - (total - cell_len(text)))
+        strip = Strip([*segments[:-1], Segment(set_cell_size(text, keep), last_style)])
+    return strip.adjust_cell_length(width, segments[0].style)
