@@ -1,0 +1,303 @@
+"""Grammars, JSON schemas and regular expressions let through what they mean, and nothing else.
+
+llama.cpp's own grammars are the measure of GBNF: at every step of a text both allow the same tokens.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from srbwriter.engine.constraints import Constraint, compile_constraint
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.gbnf import MAX_DEPTH, MAX_SIZE
+from srbwriter.engine.model import Model
+from srbwriter.engine.native.library import L, library
+from srbwriter.engine.types import InvalidRequest, Sampling
+
+STEPS = 8
+
+
+@pytest.fixture(scope="module")
+def model(engine: Engine) -> Model:
+    return engine.model
+
+
+def compiled(model: Model, **notation: str) -> Constraint:
+    constraint = compile_constraint(Sampling(**notation), model)  # pyright: ignore[reportArgumentType]
+    assert constraint is not None
+    return constraint
+
+
+def allowed(constraint: Constraint, n_vocab: int) -> set[int]:
+    logits = np.zeros(n_vocab, np.float32)
+    assert constraint.mask(logits) == bool((logits == 0).any())
+    return set(np.flatnonzero(logits == 0).tolist())
+
+
+def writes(
+    model: Model, constraint: Constraint, choose: Callable[[list[int]], int], limit: int
+) -> tuple[bytes, bool]:
+    """Text that follows the constraint, and whether it came to an end."""
+    written = b""
+    for _ in range(limit):
+        token = choose(sorted(allowed(constraint, model.n_vocab)))
+        constraint.accept(token)
+        if token in model.eog:
+            return written, True
+        written += model.pieces.bytes[token]
+        if constraint.finished:
+            return written, True
+    return written, False
+
+
+class Native:
+    """llama.cpp's grammar: accept nothing here that ``allowed`` does not hold, or the process ends.
+
+    Compared are tokens of whole characters: llama.cpp lets bytes through that UTF-8 does not know, and
+    nothing that begins with NUL.
+    """
+
+    def __init__(self, model: Model, grammar: str) -> None:
+        self.lib = library()
+        self.n_vocab = model.n_vocab
+        self.whole = {token for token, text in enumerate(model.pieces.text) if text and text[0] != "\0"}
+        self.whole |= model.eog
+        self.pointer = self.lib.llama_sampler_init_grammar(model.vocab, grammar.encode(), b"root")
+
+    def allowed(self) -> set[int]:
+        data = (L.llama_token_data * self.n_vocab)(*((i, 0.0, 0.0) for i in range(self.n_vocab)))
+        array = L.llama_token_data_array(data, self.n_vocab, -1, False)
+        self.lib.llama_sampler_apply(self.pointer, ctypes.byref(array))
+        return {data[i].id for i in self.whole if data[i].logit == 0.0}
+
+    def accept(self, token: int) -> None:
+        self.lib.llama_sampler_accept(self.pointer, token)
+
+    def close(self) -> None:
+        if self.pointer:
+            self.lib.llama_sampler_free(self.pointer)
+
+
+_CLASSES = st.sampled_from(
+    ["[a-e]", "[^a-z]", "[é-ü]", "[^\\n]", "[ab]", "[-x]", ".", "[\\x41-\\u005a]", "[\\]\\[]"]
+)
+_LITERALS = st.sampled_from(
+    ['"a"', '"ab"', '"the"', '" "', '"é"', '"\\""', '"\\u00e9n"', '"\\n"', '""', '"abc"']
+)
+_NAMES = st.sampled_from(["x", "y-z", "Long1"])
+_SIGNS = st.sampled_from(["", "", "*", "+", "?", "{2}", "{1,}", "{0,2}", "{1,3}"])
+
+
+def _join(parts: list[str]) -> str:
+    return " ".join(parts)
+
+
+_BODIES = st.recursive(
+    _CLASSES | _LITERALS | _NAMES,
+    lambda inner: (
+        st.tuples(inner, _SIGNS).map("".join).filter(lambda body: "?*" not in body)
+        | st.lists(inner, min_size=1, max_size=3).map(_join)
+        | st.lists(inner, min_size=2, max_size=3).map(lambda bodies: f"({' | '.join(bodies)})")
+    ),
+    max_leaves=6,
+)
+
+
+@st.composite
+def grammars(draw: st.DrawFn) -> str:
+    names = ["root", "x", "y-z", "Long1"]
+    return "\n".join(f"{name} ::= {draw(_BODIES)}  # a rule" for name in names) + "\n"
+
+
+@given(grammars(), st.data())
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+def test_gbnf_means_what_llama_cpp_takes_it_to_mean(
+    engine: Engine, grammar: str, data: st.DataObject
+) -> None:
+    model = engine.model
+    native = Native(model, grammar)
+    try:
+        assume(native.pointer)  # it refuses left recursion
+        try:
+            ours = compiled(model, grammar=grammar)
+        except InvalidRequest:
+            # Nothing can ever be written: llama.cpp finds out at the end, llguidance before.
+            assume(False)
+        for _ in range(STEPS):
+            expected = native.allowed()
+            assert allowed(ours, model.n_vocab) & native.whole == expected
+            going_on = sorted(expected - model.eog)
+            if not going_on:
+                break
+            token = data.draw(st.sampled_from(going_on))
+            native.accept(token)
+            ours.accept(token)
+            if ours.finished:
+                assert native.allowed() <= model.eog
+                break
+    finally:
+        native.close()
+
+
+def test_characters_may_come_byte_by_byte(model: Model) -> None:
+    constraint = compiled(model, grammar="root ::= [é-ü] .")
+    byte = [model.pieces.bytes.index(bytes([value])) for value in "ê🦊".encode()]
+    other = model.pieces.bytes.index(b"\xc2")
+    assert not constraint.allows(other)
+    for token in byte:
+        assert constraint.allows(token)
+        constraint.accept(token)
+    assert constraint.finished
+
+
+NOTATIONS: list[dict[str, str]] = [
+    {"grammar": 'root ::= ("yes" | "no") [.!?]{1,3}'},
+    {"grammar": 'root ::= "(" root ")" | [a-z]+'},
+    {"regex": r"[A-Z][a-z]{2,8}(, [A-Z][a-z]{2,8}){0,2}\."},
+    {"json_schema": '{"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}'},
+]
+
+
+@pytest.mark.parametrize("notation", NOTATIONS)
+@given(data=st.data())
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+def test_mask_and_single_checks_agree(engine: Engine, notation: dict[str, str], data: st.DataObject) -> None:
+    model = engine.model
+    constraint = compiled(model, **notation).fork()
+    for _ in range(STEPS):
+        tokens = allowed(constraint, model.n_vocab)
+        assert {token for token in range(model.n_vocab) if constraint.allows(token)} == tokens
+        going_on = sorted(tokens - model.eog)
+        if not going_on:
+            break
+        constraint.accept(data.draw(st.sampled_from(going_on)))
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=20, deadline=None)
+def test_a_regular_expression_matches_the_whole_text(engine: Engine, random: Any) -> None:
+    pattern = r"(The|A) (fox|bear)s?( and (the|a) (fox|bear)){0,2}[.!]"
+    text, ended = writes(engine.model, compiled(engine.model, regex=pattern), random.choice, 100)
+    assert ended
+    assert re.fullmatch(pattern, text.decode())
+
+
+@given(st.randoms(use_true_random=False))
+@settings(max_examples=20, deadline=None)
+def test_json_is_json_of_its_schema(engine: Engine, random: Any) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"kind": {"enum": ["fox", "bear"]}, "tame": {"type": "boolean"}},
+        "required": ["kind", "tame"],
+        "additionalProperties": False,
+    }
+    text, ended = writes(
+        engine.model, compiled(engine.model, json_schema=json.dumps(schema)), random.choice, 400
+    )
+    assert ended
+    value = json.loads(text)
+    assert value["kind"] in ("fox", "bear")
+    assert isinstance(value["tame"], bool)
+    assert len(value) == 2
+
+
+def test_whitespace_in_json_is_bounded(model: Model) -> None:
+    constraint = compiled(model, json_schema='{"type": "array", "items": {"type": "null"}}')
+    space = model.tokenize(" ")
+    text, ended = writes(model, constraint, lambda ids: next((t for t in ids if t in space), ids[0]), 200)
+    assert ended, text
+
+
+def test_the_text_may_end_only_where_the_grammar_may(model: Model) -> None:
+    constraint = compiled(model, grammar='root ::= "a" "b"?')
+    (end,) = model.eog
+    a, b = model.tokenize("a")[0], model.tokenize("b")[0]
+    assert not constraint.allows(end)
+    constraint.accept(a)
+    assert constraint.allows(end)
+    assert not constraint.finished
+    constraint.accept(end)  # changes nothing
+    constraint.accept(b)
+    assert constraint.finished
+    assert constraint.allows(end)
+
+
+def test_forks_go_their_own_way(model: Model) -> None:
+    first = compiled(model, grammar='root ::= "a" "b"')
+    second = first.fork()
+    a, b = model.tokenize("a")[0], model.tokenize("b")[0]
+    first.accept(a)
+    assert (first.allows(b), second.allows(b), second.allows(a)) == (True, False, True)
+
+
+def test_a_token_can_be_written_out(model: Model) -> None:
+    (end,) = model.eog
+    name = model.special_pieces[end].decode()
+    ids = [token for token in (300, 500)]
+    constraint = compiled(model, grammar=f"root ::= <[{ids[0]}]> <[{ids[1]}]>*")
+    assert allowed(constraint, model.n_vocab) == {ids[0]}
+    assert compiled(model, grammar=f'root ::= "a" {name}').fork()
+    with pytest.raises(InvalidRequest, match="not one token"):
+        compiled(model, grammar="root ::= <no such token>")
+
+
+def test_no_constraint_is_none(model: Model) -> None:
+    assert compile_constraint(Sampling(), model) is None
+
+
+def test_logits_that_the_caller_forbade_do_not_count_as_left(model: Model) -> None:
+    constraint = compiled(model, regex="a")
+    logits = np.zeros(model.n_vocab, np.float32)
+    logits[model.tokenize("a")] = -np.inf
+    assert not constraint.mask(logits)
+
+
+def test_a_rejected_token_is_not_accepted(model: Model) -> None:
+    constraint = compiled(model, regex="a")
+    with pytest.raises(ValueError, match="breaks the grammar"):
+        constraint.accept(model.tokenize("b")[0])
+    assert constraint.allows(model.tokenize("a")[0])
+
+
+@pytest.mark.parametrize(
+    ("notation", "problem"),
+    [
+        ({"grammar": ""}, "no rule 'root'"),
+        ({"grammar": 'x ::= "a"'}, "no rule 'root'"),
+        ({"grammar": 'root ::= "a"\n  y'}, "line 2: '::=' is expected"),
+        ({"grammar": "root ::= a\n"}, "line 1: rule 'a' is not defined"),
+        ({"grammar": "\n\nroot ::= [a"}, "line 3: a quote or bracket"),
+        ({"grammar": 'root ::= "a'}, "a quote or bracket"),
+        ({"grammar": "root ::= (x"}, "')' is missing"),
+        ({"grammar": 'root ::= "\\q"'}, "is not an escape"),
+        ({"grammar": "root ::= [z-a]"}, "ends before it begins"),
+        ({"grammar": "root ::= * x"}, "nothing stands before"),
+        ({"grammar": 'root ::= "a"{x}'}, "is expected here"),
+        ({"grammar": 'root ::= "a"{3,2}'}, "never met"),
+        ({"grammar": 'root ::= "a"{2001}'}, "at most 2000"),
+        ({"grammar": "root ::= !<[1]>"}, "cannot be had"),
+        ({"grammar": "root ::= <1"}, "a token is written"),
+        ({"grammar": "root ::= $"}, "has no meaning here"),
+        ({"grammar": "root ::= " + "(" * (MAX_DEPTH + 1)}, "stand within each other"),
+        ({"grammar": "#" * (MAX_SIZE + 1)}, "characters"),
+        ({"regex": "("}, "unclosed group"),
+        ({"regex": "a" * 300_000}, "characters"),
+        ({"json_schema": '{"type": "nothing"}'}, "nothing"),
+        ({"json_schema": "{"}, "not JSON"),
+        ({"json_schema": "[]"}, "a JSON object"),
+    ],
+)
+def test_what_cannot_be_compiled_says_why(model: Model, notation: dict[str, str], problem: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        compiled(model, **notation)
+    assert caught.value.field in notation
+    assert problem in caught.value.problem
