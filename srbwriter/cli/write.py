@@ -73,8 +73,15 @@ def _prompt(argument: str, source: TextIO) -> str:
     One newline at the end of piped text is the shell's, not the writer's: models continue a finished line
     quite differently from an open one.
     """
-    if argument != "-":
-        return argument
+    try:
+        prompt = argument if argument != "-" else _all_of(source)
+        prompt.encode()  # an argument with bytes that are no text comes with lone surrogates
+    except UnicodeError:
+        raise Failure("the prompt is not UTF-8 text", Exit.USAGE) from None
+    return prompt
+
+
+def _all_of(source: TextIO) -> str:
     if source.isatty():
         raise Failure("there is no prompt: give one, or pipe one in", Exit.USAGE)
     return source.read().removesuffix("\n")

@@ -72,6 +72,23 @@ def test_a_piped_prompt_loses_one_newline(
     assert json.loads(write(capsys, *argument, "-n", "1", "--json"))["prompt"] == prompt
 
 
+@pytest.mark.parametrize("argument", ["-", "a\udcff"])
+def test_a_prompt_that_is_no_text_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, argument: str
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\xff"), "utf-8"))
+    assert cli.main(["write", argument, *QUICK]) == 2
+    assert "not UTF-8" in capsys.readouterr().err
+
+
+def test_without_a_prompt_a_terminal_is_not_waited_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal())
+    assert cli.main(["write", *QUICK]) == 2
+    assert "there is no prompt" in capsys.readouterr().err
+
+
 def test_stop_rules_hold(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ("Once upon a time,", "-n", "4", "--json", "--stop", " ", "--stop", ".")
     branches = json.loads(write(capsys, *arguments))["branches"]
