@@ -93,9 +93,10 @@ class _Server(uvicorn.Server):
 
 def _prepare(loader: Loader, settings: ServerSettings) -> tuple[_Server, socket.socket, str]:
     check_exposure(settings)
+    app = build_app(loader, settings)
     listener = _listen(settings)
     config = uvicorn.Config(
-        build_app(loader, settings),
+        app,
         log_config=None,
         access_log=False,
         server_header=False,

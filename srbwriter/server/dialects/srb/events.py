@@ -40,6 +40,9 @@ class EventLines:
         self._only, self._number = only, first
         self._started = False
         self._pieces: dict[int, int] = {}
+        for event in record.generation.log[: max(first, 0)]:
+            if isinstance(event, Text):
+                self._pieces[event.branch] = self._pieces.get(event.branch, 0) + 1
 
     def batch(self, news: News) -> bytes:
         out: list[str] = []

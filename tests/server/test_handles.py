@@ -1,0 +1,232 @@
+"""Handles on running requests and their branches."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from .conftest import Serve
+from .fake_backend import STORY, FakeEngine
+from .wire import frames
+
+
+def start(http: httpx.Client, **body: Any) -> str:
+    answer = http.post("/srb/v1/requests", json={"prompt": "Once", "n": 2, "max_tokens": 5, "stop": [], **body})
+    assert answer.status_code == 202
+    assert answer.headers["location"] == f"/srb/v1/requests/{answer.json()['id']}"
+    return f"/srb/v1/requests/{answer.json()['id']}"
+
+
+def follow(http: httpx.Client, path: str, after: int = 0) -> list[dict[str, Any]]:
+    """Events of a request until it is done; numbered, one after the other."""
+    answer = http.get(path + "/events", params={"after": after})
+    assert answer.status_code == 200
+    events = []
+    for frame in answer.text.split("\n\n")[:-1]:
+        if not frame.startswith(":"):
+            _, data = frame.split("\n")
+            events.append(json.loads(data.removeprefix("data: ")))
+    return events
+
+
+def text_of(events: list[dict[str, Any]], index: int) -> str:
+    text = ""
+    for event in events:
+        if event.get("index") == index and event["event"] == "stream":
+            text += event["text"]
+        if event.get("index") == index and event["event"] == "cut":
+            text = text[: event["chars"]]
+    return text
+
+
+def test_a_request_runs_on_its_own_and_is_followed(client: httpx.Client) -> None:
+    path = start(client)
+    events = follow(client, path)
+    assert (events[0]["event"], events[-1]["event"]) == ("start", "done")
+    assert text_of(events, 0) == text_of(events, 1) == " there was a cat."
+    value = client.get(path).json()
+    assert (value["state"], value["count"], value["completion_tokens"]) == ("done", 2, 10)
+    assert [branch["text"] for branch in value["branches"]] == [" there was a cat."] * 2
+    assert any(one["id"] == value["id"] for one in client.get("/srb/v1/requests").json()["data"])
+
+
+def test_following_goes_on_after_the_last_event_seen(client: httpx.Client) -> None:
+    path = start(client)
+    whole = client.get(path + "/events").text
+    ids = [int(line.removeprefix("id: ")) for line in whole.splitlines() if line.startswith("id: ")]
+    assert ids == sorted(ids)
+    middle = ids[len(ids) // 2]
+    rest = client.get(path + "/events", headers={"Last-Event-ID": str(middle)}).text
+    assert rest.split("\n\n")[1:] == whole.split("\n\n")[1:][ids.index(middle) :]
+
+
+def test_one_branch_can_be_followed_alone(client: httpx.Client) -> None:
+    path = start(client)
+    answer = client.get(path + "/branches/1/events")
+    events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
+    assert {event["index"] for event in events if "index" in event} == {1}
+    assert text_of(events, 1) == " there was a cat."
+
+
+def test_a_stream_of_any_dialect_can_be_addressed(client: httpx.Client) -> None:
+    answer = client.post("/v1/completions", json={"model": "m", "prompt": ["a", "b"], "max_tokens": 2})
+    path = f"/srb/v1/requests/{answer.headers['x-request-id']}"
+    assert [branch["index"] for branch in client.get(path).json()["branches"]] == [0, 1]
+    assert client.get(path + "/branches/1").json()["tokens"] == 2
+    assert {e["index"] for e in follow(client, path) if e["event"] == "stop"} == {0, 1}
+
+
+def test_reroll_starts_the_same_branch_over(client: httpx.Client, engine: FakeEngine) -> None:
+    path = start(client)
+    seen = follow(client, path)
+    engine.script = lambda prompt, branch: " The dog slept."
+    last = client.get(path).json()["events"]
+    answer = client.post(path + "/branches/0/reroll", json={"temperature": 0.1, "seed": 77})
+    assert (answer.status_code, answer.json()["verb"]) == (202, "reroll")
+    more = follow(client, path, last)
+    assert more[1] == {"event": "cut", "index": 0, "chars": 0, "tokens": 0}
+    assert text_of(seen + more, 0) == " The dog slept."
+    assert text_of(seen + more, 1) == " there was a cat."
+    branch = engine.generations[-1].branches[0]
+    assert (branch.seed, branch.sampling.temperature) == (77, 0.1)
+
+
+def test_stop_keeps_and_kill_ends_one_branch_only(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 2
+    path = start(client, n=3)
+    client.post(path + "/branches/0/stop")
+    client.post(path + "/branches/1/kill")
+    engine.release()
+    stops = {e["index"]: e["reason"] for e in follow(client, path) if e["event"] == "stop"}
+    assert stops == {0: "stopped", 1: "killed", 2: "length"}
+
+
+def test_extend_append_and_rewind(client: httpx.Client, engine: FakeEngine) -> None:
+    path = start(client, n=1)
+    follow(client, path)
+    branch = path + "/branches/0"
+    assert client.post(branch + "/append", json={"text": " It sat"}).status_code == 202
+    follow(client, path)
+    assert client.get(branch).json()["text"].startswith(" there was a cat. It sat")
+    assert client.post(branch + "/rewind", json={"chars": 3}).status_code == 202
+    follow(client, path)
+    assert client.post(branch + "/extend", json={"max_tokens": 3}).status_code == 202
+    assert client.post(branch + "/extend", json={"temperature": 0.5, "boundary": "line"}).status_code == 202
+    assert engine.generations[-1].branches[0].stop_rule.boundary == "line"
+
+
+def test_pause_and_resume(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 1
+    path = start(client)
+    client.post(path + "/branches/0/pause")
+    client.post(path + "/branches/0/resume")
+    engine.release()
+    assert text_of(follow(client, path), 0) == " there was a cat."
+
+
+def test_patching_changes_what_is_named_and_nothing_else(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 1
+    path = start(client, n=1, top_k=9, seed=3)
+    assert client.patch(path + "/branches/0", json={"temperature": 1.5, "max_tokens": 4}).status_code == 202
+    engine.release()
+    follow(client, path)
+    branch = engine.generations[-1].branches[0]
+    assert (branch.sampling.temperature, branch.sampling.top_k, branch.sampling.seed) == (1.5, 9, 3)
+    assert len(branch.ids) == 4
+
+
+def test_branches_join_a_running_request(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 1
+    path = start(client)
+    assert client.post(path + "/branches", json={"n": 2, "temperature": 0}).status_code == 202
+    engine.release()
+    events = follow(client, path)
+    assert [e["index"] for e in events if e["event"] == "added"] == [2, 3]
+    assert {e["index"] for e in events if e["event"] == "stop"} == {0, 1, 2, 3}
+    assert client.post(path + "/branches", json={"n": 65}).status_code == 400
+
+
+def test_pick_ends_the_others_and_names_the_parent(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 3
+    path = start(client)
+    with client.stream("GET", path + "/events") as answer:  # until both branches have their three tokens
+        seen = ""
+        for piece in answer.iter_text():
+            seen += piece
+            if seen.count('"stream"') == 6:
+                break
+    picked = client.post(path + "/branches/1/pick").json()
+    assert picked["text"] == " there was a"
+    engine.release()
+    follow(client, path)
+    assert client.get(path).json()["picked"] == 1
+    more = client.post("/srb/v1/requests", json={"parent": picked["parent"], "n": 1})
+    assert more.status_code == 202
+    (run,) = engine.submitted[-1].prompt
+    assert run.text.endswith("Once there was a")
+
+
+def test_fork_is_a_new_request_from_where_the_branch_is(client: httpx.Client, engine: FakeEngine) -> None:
+    path = start(client, top_k=11)
+    follow(client, path)
+    answer = client.post(path + "/branches/0/fork", json={"n": 3})
+    assert (answer.status_code, answer.json()["count"]) == (202, 3)
+    request = engine.submitted[-1]
+    assert request.prompt[0].text == "Once there was a cat."
+    assert request.sampling[0].top_k == 11
+
+
+def test_cancel_and_forget(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 1
+    path = start(client)
+    assert client.post(path + "/cancel").status_code == 202
+    assert follow(client, path)[-1]["event"] == "done"
+    assert client.delete(path).json()["deleted"] is True
+    assert client.get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/srb/v1/requests/nobody", None, 404),
+        ("GET", "{}/branches/2", None, 404),
+        ("GET", "{}/branches/x", None, 404),
+        ("POST", "{}/branches/0/dance", {}, 404),
+        ("POST", "{}/branches/0/rewind", {}, 400),
+        ("POST", "{}/branches/0/rewind", {"tokens": 1, "chars": 1}, 400),
+        ("POST", "{}/branches/0/rewind", {"tokens": -1}, 400),
+        ("POST", "{}/branches/0/append", {"text": ""}, 400),
+        ("POST", "{}/branches/0/reroll", {"temperature": "hot"}, 400),
+        ("GET", "{}/events?after=soon", None, 400),
+    ],
+)
+def test_what_cannot_be_is_said_in_words(
+    client: httpx.Client, method: str, path: str, body: Any, status: int
+) -> None:
+    answer = client.request(method, path.format(start(client)), json=body)
+    assert answer.status_code == status
+    assert isinstance(answer.json()["error"], str)
+
+
+def test_finished_requests_are_forgotten_after_a_while(serve: Serve, engine: FakeEngine) -> None:
+    with httpx.Client(base_url=serve(keep_requests=3).url, timeout=20) as http:
+        paths = [start(http) for _ in range(6)]
+        for path in paths:
+            if http.get(path).status_code == 200:
+                follow(http, path)
+        assert [http.get(path).status_code for path in paths][-3:] == [200] * 3
+        assert http.get(paths[0]).status_code == 404
+
+
+def test_looking_on_ends_nothing(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 1
+    path = start(client)
+    with client.stream("GET", path + "/events") as answer:
+        next(answer.iter_bytes())
+    engine.release()
+    assert text_of(follow(client, path), 0) == STORY[:17]
+    assert engine.cancelled == []
+    assert frames(client.post("/srb/v1/completions?sse=1", json={"prompt": "a", "n": 1}).content)

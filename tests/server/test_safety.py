@@ -1,0 +1,279 @@
+"""Who may use the server, and that nothing malformed hurts it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import ssl
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from srbwriter.server import ServerError, ServerSettings, read_keys
+from srbwriter.server.auth import Guard, check_exposure, is_loopback
+
+from .conftest import Serve
+from .fake_backend import FakeEngine
+
+BODY = {"model": "m", "prompt": "Once", "max_tokens": 2}
+KEY = {"Authorization": "Bearer s3cret"}
+
+
+def test_without_a_key_any_authorization_is_taken(client: httpx.Client) -> None:
+    for value in ("Bearer DUMMY_KEY", "Bearer undefined", "nonsense"):
+        assert client.post("/v1/completions", json=BODY, headers={"Authorization": value}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers", [KEY, {"Authorization": "s3cret"}, {"X-Api-Key": "s3cret"}, {"Authorization": "bearer other"}]
+)
+def test_a_key_opens(serve: Serve, headers: dict[str, str]) -> None:
+    with httpx.Client(base_url=serve(api_keys=("s3cret", "other")).url) as http:
+        assert http.post("/v1/completions", json=BODY, headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer"},
+                                     {"X-Api-Key": "s3cre"}, {"Authorization": "Basic s3cret"}])  # fmt: skip
+def test_no_key_no_answer(serve: Serve, engine: FakeEngine, headers: dict[str, str]) -> None:
+    with httpx.Client(base_url=serve(api_keys=("s3cret",)).url) as http:
+        for method, path in (("POST", "/v1/completions"), ("POST", "/completion"), ("GET", "/slots"),
+                             ("GET", "/v1/models"), ("GET", "/srb/v1/requests"), ("GET", "/metrics")):  # fmt: skip
+            answer = http.request(method, path, json=BODY if method == "POST" else None, headers=headers)
+            assert answer.status_code == 401
+        error = http.post("/v1/completions", json=BODY, headers=headers).json()["error"]
+        assert (error["message"], error["type"], error["code"]) == ("Invalid API Key", "authentication_error", 401)
+        for path in ("/health", "/v1/health", "/", "/docs", "/openapi.json", "/page/style.css"):
+            assert http.get(path).status_code == 200
+    assert engine.submitted == []
+
+
+def test_every_preflight_is_answered(serve: Serve) -> None:
+    with httpx.Client(base_url=serve(api_keys=("s3cret",)).url) as http:
+        headers = {"Origin": "null", "Access-Control-Request-Headers": "authorization, content-type"}
+        answer = http.options("/completion", headers=headers)
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert answer.headers["access-control-allow-origin"] == "null"
+        assert answer.headers["access-control-allow-credentials"] == "true"
+        assert "POST" in answer.headers["access-control-allow-methods"]
+        assert "Authorization" in answer.headers["access-control-allow-headers"]
+
+
+def test_with_a_key_every_origin_may_read(serve: Serve) -> None:
+    with httpx.Client(base_url=serve(api_keys=("s3cret",)).url, headers=KEY) as http:
+        answer = http.post("/completion", json=BODY, headers={"Origin": "https://example.com"})
+        assert answer.headers["access-control-allow-origin"] == "https://example.com"
+        assert answer.headers["vary"] == "Origin"
+
+
+@pytest.mark.parametrize(
+    ("origin", "allowed"),
+    [("http://localhost:3000", True), ("http://127.0.0.1", True), ("http://[::1]:8080", True),
+     ("https://example.com", False), ("null", False), ("http://localhost.example.com", False), ("http://[", False)],
+)  # fmt: skip
+def test_without_a_key_only_pages_of_this_machine_may(client: httpx.Client, origin: str, allowed: bool) -> None:
+    answer = client.post("/completion", json=BODY, headers={"Origin": origin})
+    assert (answer.status_code == 200) is allowed
+    assert ("access-control-allow-origin" in answer.headers) is allowed
+    read = client.get("/v1/models", headers={"Origin": origin})
+    assert read.status_code == 200
+    assert ("access-control-allow-origin" in read.headers) is allowed
+
+
+def test_origins_can_be_named(serve: Serve) -> None:
+    with httpx.Client(base_url=serve(cors_origins=("https://a.example", "localhost")).url) as http:
+        for origin, status in (("https://a.example", 200), ("http://localhost:1", 200), ("https://b.example", 403)):
+            assert http.post("/completion", json=BODY, headers={"Origin": origin}).status_code == status
+    with httpx.Client(base_url=serve(cors_origins=("*",)).url) as http:
+        assert http.post("/completion", json=BODY, headers={"Origin": "null"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("localhost", 200), ("127.0.0.1:9090", 200), ("[::1]:80", 200), ("LOCALHOST:1", 200), ("evil.example", 403),
+     ("127.0.0.1.evil.example", 403), ("", 403), ("[", 403)],
+)  # fmt: skip
+def test_a_rebound_name_is_refused(client: httpx.Client, host: str, status: int) -> None:
+    assert client.get("/health", headers={"Host": host}).status_code == status
+
+
+def test_serving_others_needs_a_key() -> None:
+    with pytest.raises(ServerError, match="--api-key"):
+        check_exposure(ServerSettings(host="0.0.0.0"))
+    for fine in (ServerSettings(host="0.0.0.0", api_keys=("k",)), ServerSettings(host="::", insecure=True),
+                 ServerSettings(host="127.0.0.2"), ServerSettings(host="0.0.0.0", unix_socket=Path("/x"))):  # fmt: skip
+        check_exposure(fine)
+
+
+def test_what_is_loopback() -> None:
+    assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.1.2.3", "::1", "[::1]")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "192.168.0.1", "example.com", "")))
+
+
+@given(key=st.text(), given_key=st.text())
+def test_only_equal_keys_open(key: str, given_key: str) -> None:
+    guard = Guard(ServerSettings(api_keys=(key.strip() or "k",)))
+    allowed = guard.key_allowed(None, given_key)
+    spelled = given_key.strip()
+    if spelled[:7].lower() == "bearer ":
+        spelled = spelled[7:].strip()
+    assert allowed is (spelled == (key.strip() or "k"))
+
+
+def test_keys_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("one\n\n two \n")
+    assert read_keys(file) == ("one", "two")
+    with pytest.raises(ServerError, match="nowhere"):
+        read_keys(tmp_path / "nowhere")
+
+
+def test_a_taken_port_is_said_in_words(serve: Serve) -> None:
+    with pytest.raises(ServerError, match="--port"):
+        serve(port=serve().port)
+
+
+# ---- malformed input
+
+POSTS = ("/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions", "/srb/v1/requests",
+         "/tokenize", "/detokenize", "/apply-template", "/infill", "/v1/embeddings", "/embedding",
+         "/slots/0?action=save", "/lora-adapters", "/props")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"{", b"[]", b'"text"', b"5", b"\xff\xfe", b'{"prompt": NaN}', b'{"prompt": 1e999}', b"[" * 100_000,
+     b'{"prompt":' + b"9" * 5000 + b"}", b'{"messages":{},"content":5}', b'{"prompt": {"a": []}, "n": "x"}', b"null", b"\x00"],
+    ids=range(13),
+)  # fmt: skip
+def test_every_malformed_body_gets_its_dialects_error(client: httpx.Client, raw: bytes) -> None:
+    for path in POSTS:
+        answer = client.post(path, content=raw)
+        assert answer.status_code in (400, 501), (path, answer.text)
+        error = answer.json()["error"]
+        # A body without any of OpenAI's fields is one of the other dialect on the path they share.
+        srb = path.startswith("/srb/") or (path == "/v1/completions" and isinstance(error, str))
+        message = error if srb else error["message"]
+        assert isinstance(message, str) and message
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = st.sampled_from(
+    ("prompt", "n", "max_tokens", "stop", "temperature", "seed", "logit_bias", "logprobs", "n_probs", "samplers",
+     "dry_sequence_breakers", "stream", "stream_options", "response_format", "messages", "parent", "id_slot", "top_k",
+     "suffix", "echo", "best_of", "response_fields", "system_prompt", "lora", "json_schema", "grammar", "tools",
+     "chat_template_kwargs", "stop_token_ids", "boundary", "content", "tokens", "input_extra", "t_max_predict_ms")
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(path=st.sampled_from(POSTS), fields=st.dictionaries(FIELDS, ANYTHING, max_size=5))
+def test_no_json_makes_the_server_fail(client: httpx.Client, path: str, fields: dict) -> None:
+    body = {"prompt": "a", "messages": [{"role": "user", "content": "a"}], "max_tokens": 2, **fields}
+    answer = client.post(path, content=json.dumps(body))
+    assert answer.status_code in (200, 202, 400, 404, 501), answer.text
+    client.post("/completion", json={"system_prompt": {"prompt": ""}, "prompt": "a", "n_predict": 1})
+
+
+def test_bodies_have_a_limit(serve: Serve) -> None:
+    with httpx.Client(base_url=serve(max_body=1000).url) as http:
+        answer = http.post("/completion", json={"prompt": "a" * 2000})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, 413)
+        assert http.get("/health").status_code == 200
+
+
+def test_a_body_that_never_comes_is_given_up(serve: Serve) -> None:
+    handle = serve(timeout=0.2)
+    with socket.create_connection(("127.0.0.1", handle.port)) as plug:
+        plug.sendall(b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
+        assert b" 408 " in plug.recv(1000)
+
+
+def test_aborts_need_neither_body_nor_content_type(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 1
+    id = client.post("/srb/v1/requests", json={"prompt": "a"}).json()["id"]
+    assert client.post(f"/srb/v1/requests/{id}/cancel").status_code == 202
+
+
+def test_the_log_holds_no_text_and_no_key(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with httpx.Client(base_url=serve(api_keys=("s3cret",), access_log=True, log_format="json").url) as http:
+        answer = http.post("/completion?q=hidden", json={"prompt": "my secret story"}, headers=KEY)
+    server = [record for record in caplog.records if record.name.startswith(("srbwriter", "uvicorn"))]
+    (line,) = [json.loads(r.getMessage()) for r in server if r.name == "srbwriter.server.access"]
+    assert line["id"] == answer.headers["x-request-id"]
+    assert (line["method"], line["path"], line["status"]) == ("POST", "/completion", 200)
+    assert not any(word in record.getMessage() for record in server for word in ("story", "s3cret", "hidden", "mat"))
+
+
+def test_a_folder_of_ones_own_and_nothing_outside_it(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "index.html").write_text("mine")
+    (tmp_path / "secret").write_text("secret")
+    with httpx.Client(base_url=serve(static_path=tmp_path / "site", api_keys=("k",)).url) as http:
+        assert http.get("/").text == "mine"
+        assert http.get("/v1/models").status_code == 401
+        for path in ("/../secret", "/%2e%2e/secret", "/..%2fsecret", "//etc/passwd"):
+            assert http.get(path).status_code in (404, 401)
+    with pytest.raises(ServerError, match="nowhere"):
+        serve(static_path=tmp_path / "nowhere")
+
+
+def test_the_page_can_be_left_out(serve: Serve) -> None:
+    with httpx.Client(base_url=serve(page=False).url) as http:
+        assert http.get("/").status_code == 404
+        assert http.get("/docs").status_code == 200
+
+
+@pytest.mark.parametrize("name", ["../gate.py", "..%2fgate.py", "%00", "nothing.js", "style.py", "a/b.css"])
+def test_only_the_pages_own_files_are_served(client: httpx.Client, name: str) -> None:
+    assert client.get(f"/page/{name}").status_code == 404
+
+
+def test_pages_ask_nobody_else(client: httpx.Client) -> None:
+    for path in ("/", "/docs", "/page/style.css", "/page/write.js", "/page/api.js", "/page/docs.js"):
+        answer = client.get(path)
+        assert answer.status_code == 200
+        assert "http://" not in answer.text and "https://" not in answer.text and "//cdn" not in answer.text
+    assert "default-src 'self'" in client.get("/").headers["content-security-policy"]
+
+
+def test_a_unix_socket(serve: Serve, tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    handle = serve(unix_socket=path)
+    assert handle.url == f"unix:{path}"
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://anything") as http:
+        assert http.get("/health").json()["status"] == "ok"
+    assert path.stat().st_mode & 0o077 == 0
+    handle.stop(10)
+    assert not path.exists()
+
+
+def test_tls(serve: Serve, certificate: tuple[Path, Path]) -> None:
+    key, cert = certificate
+    handle = serve(ssl_key_file=key, ssl_cert_file=cert)
+    assert handle.url.startswith("https://")
+    with httpx.Client(base_url=handle.url, verify=ssl.create_default_context(cafile=str(cert))) as http:
+        assert http.get("/health").status_code == 200
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    import shutil
+    import subprocess
+
+    assert shutil.which("openssl"), "the tests need openssl"
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2",
+         "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return key, cert
