@@ -15,10 +15,10 @@ from .runner import Runner, Track, Trunk
 
 
 class Fed(NamedTuple):
-    """``count`` tokens of a track are in the batch; its last row is ``row``."""
+    """``size`` tokens of a track are in the batch; its last row is ``row``."""
 
     track: Track
-    count: int
+    size: int
     row: int
     scored: bool  # every row of it has logits
 
@@ -32,7 +32,7 @@ class Plan(NamedTuple):
 
     @property
     def prompt_rows(self) -> int:
-        return sum(f.count for f in self.fed)
+        return sum(f.size for f in self.fed)
 
     def sequences(self) -> Iterable[int]:
         yield from (r.seq for r in self.rows)
@@ -128,8 +128,8 @@ class Batcher:
             advance(seqs, runner.todo)
         for fed in plan.fed:
             track = fed.track
-            advance((track.seq,), track.todo[: fed.count])
-            track.todo = track.todo[fed.count :]
+            advance((track.seq,), track.todo[: fed.size])
+            track.todo = track.todo[fed.size :]
 
     def roll_back(self, plan: Plan) -> None:
         """The decode was aborted: drop whatever it left behind, as if it had not begun."""

@@ -12,19 +12,20 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .cache import Cache
 from .generation import Command, Generation
 from .model import Model
-from .native.context import Context, default_threads, has_gpu
+from .native.context import Context
 from .native.weights import Progress, refuse_unsafe_tensors
 from .parameters import validate
 from .prompt import assemble, fit
-from .runner import Run
 from .scheduler import Scheduler
+from .sizing import open_context, uses_gpu
 from .steering import make_run
 from .types import (
     EngineClosed,
@@ -33,17 +34,14 @@ from .types import (
     EngineStats,
     InvalidRequest,
     LimitExceeded,
-    ModelError,
     ModelInfo,
     NativeError,
     Request,
+    Stop,
 )
 
 log = logging.getLogger(__name__)
 
-DEFAULT_WINDOW = 8192  # tokens; long enough for chapters, small enough for a laptop's memory
-SPARE_CELLS = 4096  # room beyond one window for branches and parked prefixes
-CPU_BATCH, GPU_BATCH = 512, 2048
 SWITCH_INTERVAL = 5e-4
 """Seconds. The engine thread asks for the GIL back after every decode; with Python's default of
 5 ms, one busy thread makes a 2 ms step last 7 ms, with this 4 ms."""
@@ -61,8 +59,7 @@ class Engine:
         self._cache = Cache(
             context, partial=partial, parked_fraction=options.parked_fraction, logits_rows=options.logits_rows
         )
-        gpu = has_gpu() and options.gpu_layers != 0
-        abortable = partial and not gpu and context.enable_abort()
+        abortable = partial and not uses_gpu(options) and context.enable_abort()
         self._scheduler = Scheduler(model, context, self._cache, options, window=window, abortable=abortable)
         self._numbers = itertools.count(1)
         self._seeds = itertools.count()
@@ -93,14 +90,14 @@ class Engine:
         refuse_unsafe_tensors(file)
         model = Model(file, options, on_progress)
         try:
-            context, window = _context(model, options)
+            context, window = open_context(model, options)
         except EngineError:
             model.close()
             raise
         engine = cls(model, context, options, window)
         if thread:
             engine._start()
-        log.info("%s is ready: %d cells, window %d, %d sequences", model.name, context.cells, window, context.sequences)
+        log.info("%s: %d cells, window %d, %d sequences", model.name, context.cells, window, context.sequences)
         return engine
 
     def close(self, timeout: float = 5.0) -> None:
@@ -117,7 +114,7 @@ class Engine:
                 self._abandon(EngineClosed("the engine was closed"))
                 return
         self._abandon(EngineClosed("the engine was closed"))
-        for run in self._scheduler.runs:
+        for run in self._scheduler.lanes.runs:
             run.close()
         self._context.close()
         self.model.close()
@@ -230,7 +227,7 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether any request is running or waiting."""
-        return bool(self._scheduler.runs or self._scheduler.commands)
+        return bool(self._scheduler.lanes.runs or self._scheduler.commands)
 
     @property
     def raw_ctx(self) -> int:
@@ -252,8 +249,8 @@ class Engine:
         return self.model.token(text)
 
     def apply_template(
-        self, messages: Sequence[dict[str, Any]], *, add_generation_prompt: bool = True,
-        continue_final_message: bool = False, tools: Sequence[dict[str, Any]] | None = None,
+        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True,
+        continue_final_message: bool = False, tools: Sequence[Mapping[str, Any]] | None = None,
         template: str | None = None, **kwargs: Any,
     ) -> str:
         """Messages as one prompt, by the model's own template, or ChatML if it has none.
@@ -269,10 +266,16 @@ class Engine:
             bos=_special_text(model, model.bos), eos=_special_text(model, model.eos), **kwargs,
         )
 
-    def create_chat_completion(self, messages: Sequence[dict[str, Any]], **settings: Any) -> Generation:
-        """Submit a conversation. ``settings`` are fields of Request; the reply is its branches' text."""
-        prompt = self.apply_template(messages)
-        return self.submit(Request(prompt=prompt, parse_special=True, **settings))
+    def create_chat_completion(self, messages: Sequence[Mapping[str, Any]], **settings: Any) -> Generation:
+        """Submit a conversation; the reply is the text of its branches.
+
+        ``settings`` are fields of :class:`Request` other than the prompt. Raises InvalidRequest.
+        """
+        from .chat import stop_strings_for
+
+        request = Request(self.apply_template(messages), parse_special=True, **settings)
+        ends = stop_strings_for(self.model.chat_template)
+        return self.submit(replace(request, stop=_with_strings(request.stop, ends)))
 
     # ---- the cache
 
@@ -290,18 +293,18 @@ class Engine:
 
     def stats(self) -> EngineStats:
         """The counters now. Read without waiting for the engine, so a step may be half counted."""
-        counters = dict(self._scheduler.counters)
         scheduler, cache = self._scheduler, self._cache
+        counters, admission, runs = scheduler.counters, scheduler.admission, list(scheduler.lanes.runs)
         return EngineStats(
-            prompt_tokens=int(counters["prompt_tokens"]), reused_tokens=int(counters["reused_tokens"]),
-            prompt_rows=int(counters["prompt_rows"]), branch_rows=int(counters["branch_rows"]),
-            generated_tokens=scheduler.writer.generated, decodes=int(counters["decodes"]),
-            prompt_seconds=counters["prompt_seconds"], decode_seconds=counters["decode_seconds"],
+            prompt_tokens=admission.prompt_tokens, reused_tokens=admission.reused_tokens,
+            prompt_rows=counters.prompt_rows, branch_rows=counters.branch_rows,
+            generated_tokens=scheduler.writer.generated, decodes=counters.decodes,
+            prompt_seconds=counters.prompt_seconds, decode_seconds=counters.decode_seconds,
             used_cells=cache.tree.cells, total_cells=self._context.cells,
             used_sequences=cache.used_sequences, total_sequences=self._context.sequences,
-            logits_rows=cache.tree.stored_rows, live_branches=len(scheduler.writing),
-            waiting_requests=sum(1 for r in list(scheduler.runs) if not r.admitted),
-            running_requests=sum(1 for r in list(scheduler.runs) if r.admitted),
+            logits_rows=cache.tree.stored_rows, live_branches=scheduler.lanes.branch_count,
+            waiting_requests=sum(1 for r in runs if not r.admitted),
+            running_requests=sum(1 for r in runs if r.admitted),
         )
 
     # ---- inside
@@ -381,31 +384,11 @@ class Engine:
 _NOBODY: Any = None  # commands that concern no request
 
 
+def _with_strings(stop: Stop | tuple[Stop, ...], strings: Sequence[str]) -> Stop | tuple[Stop, ...]:
+    if isinstance(stop, tuple):
+        return tuple(replace(s, strings=(*s.strings, *strings)) for s in stop)
+    return replace(stop, strings=(*stop.strings, *strings))
+
+
 def _special_text(model: Model, token: int | None) -> str:
     return "" if token is None else model.special_pieces[token].decode("utf-8", "replace")
-
-
-def _context(model: Model, options: EngineOptions) -> tuple[Context, int]:
-    """The context for a model, and how many positions one branch may use in it."""
-    if options.n_ctx is not None and options.n_ctx < 16:
-        raise ModelError(str(model.path), f"a context of {options.n_ctx} tokens is too small", "give --ctx-size 256 or more")
-    if options.n_ctx:
-        window = cells = options.n_ctx
-    else:
-        window = min(model.n_ctx_train or DEFAULT_WINDOW, DEFAULT_WINDOW)
-        cells = window + SPARE_CELLS
-    sequences = options.max_sequences or min(2 * options.max_branches, 256)
-    if not model.partial_removal:
-        sequences = options.max_sequences or min(options.max_branches + 2, 16)  # each costs a whole state
-    threads = options.threads or default_threads()
-    gpu = has_gpu() and options.gpu_layers != 0
-    batch = options.n_batch or (GPU_BATCH if gpu else CPU_BATCH)
-    context = Context(
-        model.pointer, cells=cells, sequences=max(sequences, options.max_branches if model.partial_removal else 2),
-        batch=batch, ubatch=options.n_ubatch or min(batch, CPU_BATCH), threads=threads,
-        threads_batch=options.threads_batch or threads, options=options, path=str(model.path),
-    )
-    return context, min(window, context.cells)
-
-
-__all__ = ["Engine", "Run"]

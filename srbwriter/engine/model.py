@@ -52,6 +52,8 @@ class Model:
         template = lib.llama_model_chat_template(self.pointer, None)
         self.chat_template: str | None = template.decode("utf-8", "replace") if template else None
         self.pieces = Pieces(self._all_pieces(special=False))
+        self.special_pieces = self._all_pieces(special=True)  # control tokens written out
+        self.fingerprint = _fingerprint(self.special_pieces)
 
     @property
     def name(self) -> str:
@@ -66,18 +68,6 @@ class Model:
         """Whether the tail of a sequence can be dropped; only attention memories can."""
         return not (self.recurrent or self.hybrid)
 
-    @cached_property
-    def special_pieces(self) -> list[bytes]:
-        """Token bytes with control tokens written out."""
-        return self._all_pieces(special=True)
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Names the vocabulary: equal ids mean equal text under equal fingerprints."""
-        digest = hashlib.blake2b(digest_size=8)
-        for piece in self.special_pieces:
-            digest.update(len(piece).to_bytes(4, "little") + piece)
-        return digest.hexdigest()
 
     def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]:
         """Token ids of ``text``; ``add_bos`` puts the beginning token first if the model wants one."""
@@ -131,6 +121,14 @@ class Model:
     def _all_pieces(self, special: bool) -> list[bytes]:
         buffer = C.create_string_buffer(256)
         return [weights.token_piece(self.vocab, t, special, buffer) for t in range(self.n_vocab)]
+
+
+def _fingerprint(pieces: Sequence[bytes]) -> str:
+    """Names a vocabulary: equal ids mean equal text under equal fingerprints."""
+    digest = hashlib.blake2b(digest_size=8)
+    for piece in pieces:
+        digest.update(len(piece).to_bytes(4, "little") + piece)
+    return digest.hexdigest()
 
 
 def _known(token: int) -> int | None:

@@ -241,7 +241,8 @@ class PrefixTree:
     def _grow(self, node: Node, seqs: Sequence[int], tokens: Sequence[int]) -> Node:
         """New tokens below ``node``, in place when nothing else depends on where it ends."""
         self.cells += len(tokens)
-        if not node.children and node.logits is None and node is not self.root and len(node.seqs) == len(seqs):
+        alone = len(node.seqs) == len(seqs) and not node.children
+        if alone and node.logits is None and node is not self.root:
             node.tokens.extend(tokens)
             node.end += len(tokens)
             return node

@@ -44,7 +44,10 @@ def _join(model: Model, runs: Sequence[TokenRun], parse_special: bool) -> tuple[
     def settle() -> None:
         nonlocal typed
         if typed:
-            ids.extend(model.tokenize_continuation(typed) if ids else model.tokenize(typed, False, parse_special))
+            first = not ids
+            ids.extend(
+                model.tokenize(typed, False, parse_special) if first else model.tokenize_continuation(typed)
+            )
             typed = ""
 
     for run in runs:
@@ -71,7 +74,7 @@ def fit(ids: list[int], request: Request, window: int) -> list[int]:
         return ids
     if request.overflow == "error":
         raise ContextOverflow(len(ids), window)
-    keep = request.n_keep if 0 <= request.n_keep < window - 4 else min(len(ids), window // 2) * (request.n_keep < 0)
+    keep = min(request.n_keep, window // 2) if request.n_keep >= 0 else window // 2
     block = max((window - keep) // 2, 1)
     gone = ((len(ids) - keep - block) // block) * block
     shorter = ids[:keep] + ids[keep + gone :]

@@ -17,6 +17,7 @@ from .text import BranchText, Pieces
 from .types import BranchState, Done, Event, Request, Sampling, Stop, TokenLogprob
 
 NO_LIMIT = 1 << 60
+WAITING_STATES = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING})
 
 
 class Track:
@@ -100,7 +101,8 @@ class Runner(Track):
         old = self.buffer
         keep = tokens_within(old, chars)
         text = "".join(old.pieces)[:chars]
-        new = Buffer(old.revision + 1, [text] if text else [], old.ids[:keep], old.ends[:keep], old.logprobs[:keep])
+        new = Buffer(old.revision + 1, [text] if text else [], old.ids[:keep], old.ends[:keep])
+        new.logprobs = old.logprobs[:keep]
         new.typed = [(begin, min(end, chars)) for begin, end in old.typed if begin < chars]
         new.ids.extend(tail_ids)
         new.ends.extend([chars] * len(tail_ids))
@@ -108,7 +110,7 @@ class Runner(Track):
             self.base = self.base[: len(self.base) - (self.first - keep)]
             self.first = keep
         self.branch.buffer = new
-        self.text.restart(text)
+        self.text.restart(text, len(new.ids))
         self.hidden = self.skip = 0
         self.heal = None
         self.close_chain()
@@ -141,6 +143,10 @@ class Run:
     def live(self) -> bool:
         return any(r.branch.live for r in self.runners)
 
+    @property
+    def failed(self) -> bool:
+        return any(r.branch.state is BranchState.FAILED for r in self.runners)
+
     def completed(self) -> Done:
         tokens = sum(len(r.buffer.ids) for r in self.runners)
         return Done(len(self.ids), self.generation.cached_tokens, tokens)
@@ -159,7 +165,8 @@ def tokens_within(buffer: Buffer, chars: int) -> int:
 
 
 def waiting(runner: Runner) -> bool:
-    return runner.seq < 0 and runner.branch.state in (BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING)
+    """Whether a branch has something to write and no sequence to do it on."""
+    return runner.seq < 0 and runner.branch.state in WAITING_STATES
 
 
 def score(row: object, token: int, best: int) -> TokenLogprob:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 from .generation import Branch, Command, Generation
+from .lanes import Lanes
+from .model import Model
 from .prose import last_sentence_start
 from .runner import Run, Runner, tokens_within
 from .sampling import derive_seed
+from .text import Pieces
 from .types import (
     Added,
     BranchState,
@@ -25,10 +26,7 @@ from .types import (
     Stop,
     Text,
 )
-from .writing import last_token_prefix
-
-if TYPE_CHECKING:
-    from .scheduler import Scheduler
+from .writing import Writer, last_token_prefix
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +34,8 @@ log = logging.getLogger(__name__)
 class Steering:
     """Commands to state changes."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self.scheduler = scheduler
-        self.model = scheduler.model
-        self.writer = scheduler.writer
+    def __init__(self, model: Model, writer: Writer, lanes: Lanes, window: int) -> None:
+        self.model, self.writer, self.lanes, self.window = model, writer, lanes, window
         self._verbs: dict[str, Callable[..., None]] = {
             "stop": self.stop, "kill": self.kill, "reroll": self.reroll, "extend": self.extend,
             "pause": self.pause, "resume": self.resume, "rewind": self.rewind, "append": self.append,
@@ -62,21 +58,18 @@ class Steering:
         self._again(run)
 
     def _handle(self, command: Command, run: Run) -> None:
-        if command.verb == "submit":
-            self.scheduler.add(run)
-        elif command.verb == "cancel":
+        if command.verb == "cancel":
             for runner in run.runners:
                 self.stop(runner)
-            run.admitted = True
         elif command.verb == "add_branch":
             self.add_branch(run, *command.args)
         elif 0 <= command.branch < len(run.runners):
             self._verbs[command.verb](run.runners[command.branch], *command.args)
 
     def _again(self, run: Run) -> None:
-        """A finished request that has something to do, or to say, is served again."""
-        if run not in self.scheduler.runs:
-            self.scheduler.runs.append(run)
+        """A new request, or a finished one that has something to do or to say, is served."""
+        if run not in self.lanes.runs:
+            self.lanes.runs.append(run)
 
     # ---- ending and pausing
 
@@ -88,14 +81,14 @@ class Steering:
 
     def _end(self, runner: Runner, reason: FinishReason) -> None:
         if runner.branch.live:
-            self.scheduler.unlist(runner)
+            self.lanes.unlist(runner)
             self.writer.finish(runner, reason, None)
             if not runner.run.live:
-                self.scheduler.drop_trunk(runner.run)
+                self.lanes.drop_trunk(runner.run)
 
     def pause(self, runner: Runner) -> None:
         if runner.branch.live and runner.branch.state is not BranchState.PAUSED:
-            self.scheduler.unlist(runner)
+            self.lanes.unlist(runner)
             self.writer.detach(runner)
             self.writer.set_state(runner, BranchState.PAUSED)
 
@@ -187,7 +180,6 @@ class Steering:
         self._typed(runner, text, ids, len(begun))
         if prefix:
             self.writer.heal(runner, prefix)
-            runner.text.restart(branch.text[: len(branch.text) - len(begun)])
         if live:
             self._revive(runner)
 
@@ -225,8 +217,10 @@ class Steering:
         for _ in range(n):
             index = len(run.runners)
             chosen = sampling if sampling is not None else first.sampling
-            seed = chosen.seed if sampling is not None and chosen.seed is not None else derive_seed(first.seed, index)
-            branch = Branch(run.generation, index, chosen, stop if stop is not None else first.stop_rule, seed)
+            own = sampling.seed if sampling is not None else None
+            seed = own if own is not None else derive_seed(first.seed, index)
+            rule = stop if stop is not None else first.stop_rule
+            branch = Branch(run.generation, index, chosen, rule, seed)
             run.generation.branches.append(branch)
             run.runners.append(Runner(run, branch, self.model.pieces))
             run.events.append(Added(index))
@@ -245,7 +239,7 @@ class Steering:
         path = runner.path
         keep = len(runner.run.ids) if request.n_keep < 0 else min(request.n_keep, len(path))
         gone = (len(path) - keep) // 2
-        if gone < 1 or len(path) - gone + 1 > self.scheduler.window:
+        if gone < 1 or len(path) - gone + 1 > self.window:
             return False
         runner.base = path[:keep] + path[keep + gone :]
         runner.first = len(runner.buffer.ids)
@@ -255,7 +249,7 @@ class Steering:
     # ---- inside
 
     def _take_off(self, runner: Runner) -> None:
-        self.scheduler.unlist(runner)
+        self.lanes.unlist(runner)
         self.writer.detach(runner)
 
     def _revive(self, runner: Runner) -> None:
@@ -263,12 +257,11 @@ class Steering:
         branch.finish_reason = branch.stop_text = None
         if branch.state is not BranchState.PAUSED:
             self.writer.set_state(runner, BranchState.WAITING)
-        runner.run.admitted = True
 
     def _restart_text(self, runner: Runner) -> None:
         runner.hidden = runner.skip = 0
         runner.heal = None
-        runner.text.restart(runner.branch.text)
+        runner.text.restart(runner.branch.text, len(runner.buffer.ids))
 
     def _settle_tail(self, runner: Runner) -> None:
         """Text that no token covers becomes tokens, so that the branch can go on from it."""
@@ -283,7 +276,7 @@ class Steering:
         return seed if seed is not None else derive_seed(branch.seed, branch.buffer.revision + 1)
 
 
-def make_run(generation: Generation, ids: list[int], heal_prefix: bytes, seed: int, pieces: Any) -> Run:
+def make_run(generation: Generation, ids: list[int], heal_prefix: bytes, seed: int, pieces: Pieces) -> Run:
     """Branches and runners of a new request."""
     request = generation.request
     run = Run(generation, ids, heal_prefix)
@@ -291,13 +284,9 @@ def make_run(generation: Generation, ids: list[int], heal_prefix: bytes, seed: i
         sampling = request.sampling[index] if isinstance(request.sampling, tuple) else request.sampling
         stop = request.stop[index] if isinstance(request.stop, tuple) else request.stop
         own = sampling.seed if isinstance(request.sampling, tuple) and sampling.seed is not None else None
-        branch = Branch(generation, index, sampling, stop, own if own is not None else derive_seed(seed, index))
+        chosen = own if own is not None else derive_seed(seed, index)
+        branch = Branch(generation, index, sampling, stop, chosen)
         generation.branches.append(branch)
         run.runners.append(Runner(run, branch, pieces))
     generation.engine_state = run
     return run
-
-
-def without_seed(sampling: Sampling) -> Sampling:
-    """The part of the settings that two branches with different seeds can share."""
-    return replace(sampling, seed=None)

@@ -65,7 +65,7 @@ class Writer:
             if constraint is not None:
                 constraint = constraint.fork()
                 if not all(constraint.allows(t) and constraint.accept(t) is None for t in ids):
-                    log.warning("branch %d: its text breaks the grammar, which is off now", runner.branch.index)
+                    log.warning("branch %d broke its grammar, which is off now", runner.branch.index)
                     constraint = None
             runner.constraint = constraint
             if not ids and run.heal_prefix and runner.base is run.ids:
@@ -74,9 +74,11 @@ class Writer:
         self.refresh(runner)
 
     def heal(self, runner: Runner, prefix: bytes) -> None:
-        """Make the next tokens spell ``prefix``, which stands there already."""
+        """Make the next tokens spell ``prefix``, the end of the text so far, again."""
         runner.heal = PrefixConstraint(self.index, prefix)
         runner.skip = len(prefix.decode("utf-8", "replace"))
+        text = runner.branch.text
+        runner.text.restart(text[: max(len(text) - runner.skip, 0)], len(runner.buffer.ids), runner.skip)
 
     @property
     def index(self) -> PieceIndex:

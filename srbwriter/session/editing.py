@@ -26,7 +26,7 @@ def _change(story: Story, current: NodeId, old: str, text: str, start: int, end:
     path = [n for n in story.path(current) if n != ROOT]
     spans = _spans(story, path)
     last_changed = max(start, len(old) - end - 1)
-    first = next(i for i, (_, begin, stop) in enumerate(spans) if start < stop or i == len(spans) - 1)
+    first = next(i for i, (_, _, stop) in enumerate(spans) if start < stop or i == len(spans) - 1)
     last = next(i for i, (_, _, stop) in enumerate(spans) if last_changed < stop or i == len(spans) - 1)
     node, begin, _ = spans[first]
     rest = old[spans[last][2] :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import Stop, TokenRun
@@ -50,9 +51,9 @@ class Prompter:
         self._bos = (model.bos,) if model.add_bos and model.bos is not None else ()
         self._layouts: dict[NodeId, Layout] = {}
         self._previous: tuple[int, ...] = ()
-        saved = story.value("layout")
-        if isinstance(saved, dict) and isinstance(saved.get("node"), int):
-            self._layouts[saved["node"]] = Layout.from_json(saved.get("layout"))
+        saved: Any = story.value("layout")
+        if isinstance(saved, dict):
+            self._layouts[saved.get("node", 0)] = Layout.from_json(saved.get("layout"))
 
     def assemble(self, node: NodeId, stop: Stop) -> Assembly:
         """What the model is to read at ``node``. Raises ContextError when the window is too small."""

@@ -5,11 +5,14 @@ Reads branch buffers and writes to the story; never steers the engine.
 
 from __future__ import annotations
 
+import json
 import logging
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from srbwriter.engine.generation import Branch, Buffer, Generation
+from srbwriter.engine.types import Sampling
 from srbwriter.story import NodeId, Story
+from srbwriter.story.draft import JsonObject
 
 log = logging.getLogger(__name__)
 
@@ -168,16 +171,8 @@ class Round:
         slot.finished = False
 
 
-def _sampling_json(branch: Branch) -> dict[str, object]:
-    """What the branch is sampled with, as far as it differs from the defaults."""
-    from dataclasses import fields
-
-    from srbwriter.engine.types import Sampling
-
-    plain = Sampling()
-    changed = {f.name: getattr(branch.sampling, f.name) for f in fields(Sampling)}
-    return {
-        name: list(value) if isinstance(value, tuple) else value
-        for name, value in changed.items()
-        if value != getattr(plain, name) and name != "seed"
-    }
+def _sampling_json(branch: Branch) -> JsonObject:
+    """What the branch is sampled with, as far as it differs from the defaults; the seed has its own place."""
+    plain, own = asdict(Sampling()), asdict(branch.sampling)
+    changed = {name: value for name, value in own.items() if value != plain[name] and name != "seed"}
+    return json.loads(json.dumps(changed))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
-from collections.abc import Callable, Generator
+import time
+from codecs import getincrementaldecoder
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from srbwriter import launch, paths
 from srbwriter.config import Settings
@@ -25,8 +26,9 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
-from srbwriter.story import NodeId, Story, StoryError
+from srbwriter.story import NodeId, Story, StoryError, TokenSizes, library
 from srbwriter.story.context import ContextError
+from srbwriter.story.draft import JsonValue
 
 from . import editing
 from .prompting import Context, Prompter
@@ -113,7 +115,9 @@ class Session:
             old, self._loader = self._loader, EngineLoader(path, self._options)
             self._prompter = None
             self._failure = None
-        threading.Thread(target=self._swap, args=(old, self._loader), name="srbwriter-swap", daemon=True).start()
+        swap = threading.Thread(target=self._swap, args=(old, self._loader), name="srbwriter-swap")
+        swap.daemon = True
+        swap.start()
 
     def _swap(self, old: EngineLoader, new: EngineLoader) -> None:
         old.close()  # first: two models may not fit the memory
@@ -299,7 +303,9 @@ class Session:
         it). The other branches stop and stay in the tree.
         """
         branch = self._branch(index)
-        with self._lock, self._steady() as current:
+        with self._lock:
+            current = self.round
+            assert current is not None
             shown = len(branch.text) if upto is None else max(0, min(upto, len(branch.text)))
             self.stop_all()
             current.keep()
@@ -311,11 +317,6 @@ class Session:
                 self.story.visit(picked)
             self.story.flush()
             return picked
-
-    @contextlib.contextmanager
-    def _steady(self) -> Generator[Round]:
-        assert self.round is not None
-        yield self.round
 
     def undo(self) -> bool:
         """Take back the last pick, edit or verb; False when there is nothing to take back."""
@@ -359,19 +360,21 @@ class Session:
         assert self.round is not None
         self.round.keep()
         node = self.round.node_of(index)
-        waiting = self.story.value(TYPING)
-        known = list(waiting) if isinstance(waiting, list) else []
-        self.story.put_value(TYPING, [*known, [node, text]])
+        self.story.put_value(TYPING, [*self._typing(), [node, text]])
         self._scribe.when_kept(self._forget_typing)
 
     def _forget_typing(self) -> None:
         if self.story.value(TYPING):
             self.story.put_value(TYPING, [])
 
+    def _typing(self) -> list[JsonValue]:
+        waiting = self.story.value(TYPING)
+        return cast("list[JsonValue]", waiting) if isinstance(waiting, list) else []
+
     def _take_up_typing(self) -> None:
         """After a crash: words typed into a branch become a node below it."""
-        waiting = self.story.value(TYPING)
-        if self.story.read_only is not None or not isinstance(waiting, list) or not waiting:
+        waiting = self._typing()
+        if self.story.read_only is not None or not waiting:
             return
         for entry in waiting:
             match entry:
@@ -383,8 +386,6 @@ class Session:
 
 
 def _open_story(path: Path | None) -> Story:
-    from srbwriter.story import library
-
     recent = library.RecentStories(paths.state_dir() / "recent.json")
     if path is None:
         known = recent.all()
@@ -392,26 +393,22 @@ def _open_story(path: Path | None) -> Story:
     path = path.expanduser()
     path.parent.mkdir(parents=True, exist_ok=True)
     story = Story.open(path) if path.exists() else Story.create(path)
-    import time
-
     recent.add(path, story.title, time.time())
     return story
 
 
 def _as_fields(values: dict[str, Any]) -> dict[str, Any]:
     """JSON values as Sampling has them."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    return {k: tuple(cast('list[Any]', v)) if isinstance(v, list) else v for k, v in values.items()}
 
 
-def _token_sizes(engine: Engine) -> Callable[[str, Any], list[int] | None]:
+def _token_sizes(engine: Engine) -> TokenSizes:
     """How many characters each token adds, for cuts through generated text."""
     model = engine.model
 
-    def sizes(vocab: str, ids: Any) -> list[int] | None:
+    def sizes(vocab: str, ids: Sequence[int]) -> list[int] | None:
         if vocab != model.fingerprint:
             return None
-        from codecs import getincrementaldecoder
-
         decoder = getincrementaldecoder("utf-8")("replace")
         return [len(decoder.decode(model.pieces.bytes[t])) for t in ids]
 

@@ -2,7 +2,8 @@
 
 The caller drives the engine (``thread=False``), so that every interleaving is one that Hypothesis
 chose. After every run of steps the native cache is compared with the prefix tree, and now and then
-a resident path is evaluated afresh and must give the same logits.
+a resident path is evaluated afresh and must give the same logits. The tolerance allows for keys and
+values in 16 bits, met in another order; a wrong, missing or doubled cell moves logits by units.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ class EngineMachine(RuleBasedStateMachine):
             if generation.done:
                 break
         if found:
-            assert_same_logits(found[0], self.reference.logits(path)[0])
+            assert_same_logits(found[0], self.reference.logits(path)[0], most=5e-2)
 
     @rule()
     def everything_ends(self) -> None:
@@ -155,7 +156,7 @@ class EngineMachine(RuleBasedStateMachine):
         for seq in range(context.sequences):
             node = tree.tip.get(seq)
             assert context.last_position(seq) + 1 == (0 if node is None else node.end)
-        live = [t.seq for t in (*self.engine._scheduler.writing, *self.engine._scheduler.feeding)]
+        live = [t.seq for t in (*self.engine._scheduler.lanes.writing, *self.engine._scheduler.lanes.feeding)]
         assert len(live) == len(set(live))
         assert not set(live) & cache.parked
         assert set(tree.tip) == set(live) | cache.parked

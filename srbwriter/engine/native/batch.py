@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .library import L
 
@@ -74,5 +75,5 @@ class Batch:
         return self.native
 
 
-def _pointer(array: np.ndarray[Any, Any], kind: Any) -> Any:
+def _pointer(array: NDArray[Any], kind: type[C.c_int32] | type[C.c_int8]) -> Any:
     return array.ctypes.data_as(C.POINTER(kind))

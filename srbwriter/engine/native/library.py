@@ -20,7 +20,10 @@ from typing import Any
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # no debugger is forked when ggml aborts
 
-import llama_cpp.llama_cpp as L
+import llama_cpp.llama_cpp as _bindings
+
+L: Any = _bindings
+"""llama_cpp's own bindings: structs, defaults and rare calls."""
 
 log = logging.getLogger("srbwriter.native")
 
@@ -81,12 +84,12 @@ class Library:
     """Bound functions as attributes, under their C names."""
 
     def __init__(self) -> None:
-        native: C.CDLL = L._lib  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+        native: C.CDLL = L._lib
         short = C.PyDLL(native._name)
         for names, handle in ((LONG, native), (SHORT, short)):
             for name in names:
                 setattr(self, name, _bind(handle, name))
-        L.llama_log_set(_to_logging, C.c_void_p(0))  # pyright: ignore[reportArgumentType]
+        L.llama_log_set(_to_logging, C.c_void_p(0))
         native.ggml_set_abort_callback(_on_abort)
         self.llama_backend_init()
         self.strlen = C.cast(C.CDLL(None).strlen, C.c_void_p).value if sys.platform != "win32" else None

@@ -148,7 +148,7 @@ def refuse_unsafe_tensors(path: Path) -> None:
     """Raises ModelError for tensor types that llama.cpp loads and then crashes on in a decode."""
     check_file(path)
     library()
-    native: Any = L._lib  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]
+    native: Any = L._lib
     open_file, free = native["gguf_init_from_file"], native["gguf_free"]
     count, kind, name = native["gguf_get_n_tensors"], native["gguf_get_tensor_type"], native["gguf_get_tensor_name"]
     open_file.restype, open_file.argtypes = C.c_void_p, [C.c_char_p, _GgufParams]

@@ -1,0 +1,143 @@
+"""Letting waiting branches in: by priority and age, where the cache holds most of their path.
+
+A branch whose prompt is not resident waits for the request's trunk, which evaluates it once for
+all of them. Knows nothing of decoding.
+"""
+
+from __future__ import annotations
+
+from .cache import Cache
+from .lanes import Lanes
+from .prefix import common_prefix
+from .runner import Run, Runner, Trunk, waiting
+from .steering import Steering
+from .types import BranchState, EngineError, FinishReason, PromptProgress
+from .writing import Writer
+
+RESERVE = 16  # cells a branch should find free before it is let in
+
+
+class Admission:
+    """``window`` is how many positions one branch may use."""
+
+    def __init__(
+        self, lanes: Lanes, writer: Writer, cache: Cache, steering: Steering, *, window: int, cells: int,
+        max_branches: int,
+    ) -> None:  # fmt: skip
+        self.lanes, self.writer, self.cache, self.steering = lanes, writer, cache, steering
+        self.window, self.cells, self.max_branches = window, cells, max_branches
+        self.prompt_tokens = 0
+        self.reused_tokens = 0
+
+    def admit(self) -> None:
+        """Let in what fits. The first that does not fit keeps its place before all later ones."""
+        for run in sorted((r for r in self.lanes.runs if any(map(waiting, r.runners))), key=lambda r: r.order):
+            run.admitted = True
+            try:
+                if not self._admit_run(run):
+                    break
+            except EngineError as error:
+                self.writer.fail_run(run, error)
+                self.lanes.retire()
+
+    def _admit_run(self, run: Run) -> bool:
+        """False when something is lacking that later requests must not take first."""
+        for runner in [r for r in run.runners if waiting(r)]:
+            if not runner.branch.live:
+                continue
+            if self.lanes.branch_count >= self.max_branches and not self.lanes.preempt(run):
+                return False
+            verdict = self._activate(runner)
+            if verdict is False:
+                if self.lanes.busy:
+                    return False
+                self.writer.finish(runner, FinishReason.CONTEXT, None)
+            elif verdict is None:
+                break  # its prompt is on the way
+        return True
+
+    def _activate(self, runner: Runner) -> bool | None:
+        """Put a branch on a sequence. None: its prompt comes first. False: no room."""
+        if self._ended_before_it_began(runner):
+            return True
+        run, path = runner.run, runner.path
+        logits = self.cache.logits_after(path)
+        most = len(path) if logits is not None else len(path) - 1
+        held = self.cache.resident(path, most)
+        if runner.base is run.ids and (held < len(run.ids) if runner.buffer.ids else logits is None):
+            return self._start_trunk(run)
+        if not self._room_for(len(path) - held, run):
+            return False
+        self._account(run, len(run.ids))
+        self.writer.prepare(runner)
+        lease = self.cache.lease(path, most)
+        if lease is None:
+            return False
+        runner.seq = lease.seq
+        if lease.length == len(path) and logits is not None:
+            self.lanes.write(runner)
+            self.writer.sample_from(runner, logits, None)
+            self.lanes.retire()
+        else:
+            self.lanes.feed(runner, tuple(path[lease.length :]))
+        return True
+
+    def _ended_before_it_began(self, runner: Runner) -> bool:
+        """Whether there is nothing to write: the window is full, or no token was asked for."""
+        if len(runner.path) + 1 > self.window and not self.steering.make_window(runner):
+            self.writer.finish(runner, FinishReason.CONTEXT, None)
+            return True
+        ids = runner.run.ids
+        if runner.limit <= len(runner.buffer.ids) and (
+            runner.buffer.ids or self.cache.resident(ids) == len(ids)
+        ):
+            self._account(runner.run, len(ids))
+            self.writer.finish(runner, FinishReason.LENGTH, None)
+            return True
+        return False
+
+    def _start_trunk(self, run: Run) -> bool | None:
+        """Evaluate the prompt, unless that is under way."""
+        if run.trunk is not None or self._same_prompt_under_way(run):
+            return None
+        scored = run.request.prompt_logprobs is not None and not run.generation.prompt_logprobs
+        limit = 0 if scored else len(run.ids) - 1
+        if not self._room_for(len(run.ids) - self.cache.resident(run.ids, limit), run):
+            return False
+        lease = self.cache.lease(run.ids, limit)
+        if lease is None:
+            return False
+        trunk = run.trunk = Trunk(run)
+        trunk.seq, trunk.todo = lease.seq, run.ids[lease.length :]
+        self._account(run, lease.length)
+        for runner in run.runners:
+            if waiting(runner):
+                self.writer.set_state(runner, BranchState.PROMPT)
+        self.lanes.feeding.append(trunk)
+        return None
+
+    def _same_prompt_under_way(self, run: Run) -> bool:
+        """Another request is evaluating tokens that this one needs too: wait and share them."""
+        held = self.cache.resident(run.ids)
+        others = (t.run for t in self.lanes.feeding if isinstance(t, Trunk) and t.run is not run)
+        return any(common_prefix(other.ids, run.ids, 0, len(run.ids)) > held + RESERVE for other in others)
+
+    def _account(self, run: Run, cached: int) -> None:
+        """The prompt is asked for: ``cached`` of its tokens were in the cache."""
+        if run.accounted:
+            return
+        run.accounted = True
+        generation = run.generation
+        generation.cached_tokens = generation.prompt_done = cached
+        self.prompt_tokens += len(run.ids)
+        self.reused_tokens += cached
+        run.events.append(PromptProgress(cached, len(run.ids), cached))
+
+    def _room_for(self, cells: int, run: Run) -> bool:
+        """Whether ``cells`` more and some to write in can be had, taking from lesser requests."""
+        while True:
+            wanted = cells + RESERVE * (1 + self.lanes.branch_count) if self.lanes.busy else cells + 1
+            if self.cells - self.cache.live_cells >= wanted:
+                return True
+            if not self.lanes.preempt(run):
+                return False

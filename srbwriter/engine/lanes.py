@@ -1,0 +1,126 @@
+"""Who is running: requests, branches that write, tracks that are fed; and who gives way to whom.
+
+Moves runners between running and waiting. Knows nothing of batches and sampling beyond its names.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from .cache import Cache
+from .runner import Run, Runner, Track
+from .types import BranchState, EngineError, FinishReason
+from .writing import Writer
+
+
+class Lanes:
+    """Lists of what runs, and the moves that keep them true."""
+
+    def __init__(self, writer: Writer, cache: Cache) -> None:
+        self.writer, self.cache = writer, cache
+        self.runs: list[Run] = []
+        self.writing: list[Runner] = []  # one token to evaluate each
+        self.feeding: deque[Track] = deque()  # more than one
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.writing or self.feeding)
+
+    @property
+    def branch_count(self) -> int:
+        """Branches on a sequence."""
+        return len(self.writing) + sum(1 for t in self.feeding if isinstance(t, Runner))
+
+    # ---- on and off
+
+    def write(self, runner: Runner) -> None:
+        self.writing.append(runner)
+        self.writer.set_state(runner, BranchState.WRITING)
+
+    def feed(self, runner: Runner, todo: tuple[int, ...]) -> None:
+        """Evaluate ``todo`` for a branch, and let it write on from there."""
+        runner.todo = todo
+        if len(todo) == 1:
+            self.write(runner)
+        else:
+            self.feeding.append(runner)
+            self.writer.set_state(runner, BranchState.PROMPT)
+
+    def unlist(self, track: Track) -> None:
+        if isinstance(track, Runner) and track in self.writing:
+            self.writing.remove(track)
+        elif track in self.feeding:
+            self.feeding.remove(track)
+
+    def park(self, runner: Runner) -> None:
+        """Back to waiting; what it wrote stays, and its cells as long as there is room."""
+        self.unlist(runner)
+        self.writer.detach(runner)
+        self.writer.set_state(runner, BranchState.WAITING)
+
+    def drop_trunk(self, run: Run) -> None:
+        """Stop evaluating a prompt; the part that is done stays in the cache."""
+        trunk, run.trunk = run.trunk, None
+        if trunk is not None:
+            self.unlist(trunk)
+            self.cache.park(trunk.seq)
+
+    def retire(self) -> None:
+        """Take what has ended off the lists."""
+        if any(not r.branch.live for r in self.writing):
+            self.writing = [r for r in self.writing if r.branch.live]
+        for track in [t for t in self.feeding if isinstance(t, Runner) and not t.branch.live]:
+            self.feeding.remove(track)
+        for run in self.runs:
+            if run.trunk is not None and not run.live:
+                self.drop_trunk(run)
+
+    def forget(self, run: Run) -> None:
+        """Give back what a request holds besides its place in the cache."""
+        self.drop_trunk(run)
+        run.close()
+
+    def fail_all(self, error: EngineError) -> None:
+        """After a native failure: every request ends, the cache starts empty."""
+        for run in self.runs:
+            run.trunk = None
+            for runner in run.runners:
+                runner.seq = -1
+            self.writer.fail_run(run, error)
+        self.writing.clear()
+        self.feeding.clear()
+        self.cache.clear()
+
+    # ---- giving way
+
+    def relieve(self) -> bool:
+        """Cells ran out: park the least branch, or end it where it is the last one."""
+        live = [t for t in (*self.writing, *self.feeding) if t.seq >= 0]
+        if len(live) > 1:
+            self._suspend(max(live, key=_rank))
+            return True
+        if live and isinstance(live[0], Runner):
+            self.writer.finish(live[0], FinishReason.CONTEXT, None)
+            self.retire()
+            return True
+        return False
+
+    def preempt(self, run: Run) -> bool:
+        """Take a sequence from a request of lower priority than ``run``."""
+        priority = run.request.priority
+        lesser = [t for t in (*self.writing, *self.feeding) if t.run.request.priority > priority]
+        if not lesser:
+            return False
+        self._suspend(max(lesser, key=_rank))
+        return True
+
+    def _suspend(self, track: Track) -> None:
+        if isinstance(track, Runner):
+            self.park(track)
+        else:
+            self.drop_trunk(track.run)
+
+
+def _rank(track: Track) -> tuple[int, int, int]:
+    """Lower is more important: priority, then age, then the branch's place."""
+    return (*track.run.order, track.branch.index if isinstance(track, Runner) else -1)

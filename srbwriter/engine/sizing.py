@@ -1,0 +1,44 @@
+"""How large a context a model gets, and the context itself. Knows no requests."""
+
+from __future__ import annotations
+
+from .model import Model
+from .native.context import Context, default_threads, has_gpu
+from .types import EngineOptions, ModelError
+
+DEFAULT_WINDOW = 8192  # tokens; long enough for chapters, small enough for a laptop's memory
+SPARE_CELLS = 4096  # room beyond one window for branches and parked prefixes
+CPU_BATCH, GPU_BATCH = 512, 2048
+LEAST_CONTEXT = 16  # tokens
+RECURRENT_SEQUENCES = 16  # each of them costs a whole state
+
+
+def uses_gpu(options: EngineOptions) -> bool:
+    return has_gpu() and options.gpu_layers != 0
+
+
+def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
+    """The context for a model, and how many positions one branch may use in it. Raises ModelError."""
+    if options.n_ctx is not None and options.n_ctx < LEAST_CONTEXT:
+        raise ModelError(
+            str(model.path),
+            f"a context of {options.n_ctx} tokens is too small",
+            "give --ctx-size 256 or more",
+        )
+    if options.n_ctx:
+        window = cells = options.n_ctx
+    else:
+        window = min(model.n_ctx_train or DEFAULT_WINDOW, DEFAULT_WINDOW)
+        cells = window + SPARE_CELLS
+    if model.partial_removal:
+        sequences = max(options.max_sequences or 2 * options.max_branches, options.max_branches)
+    else:
+        sequences = options.max_sequences or min(options.max_branches + 2, RECURRENT_SEQUENCES)
+    threads = options.threads or default_threads()
+    batch = options.n_batch or (GPU_BATCH if uses_gpu(options) else CPU_BATCH)
+    context = Context(
+        model.pointer, cells=cells, sequences=sequences, batch=batch, ubatch=options.n_ubatch or CPU_BATCH,
+        threads=threads, threads_batch=options.threads_batch or threads, options=options,
+        path=str(model.path),
+    )  # fmt: skip
+    return context, min(window, context.cells)
