@@ -25,9 +25,9 @@ def read(document: Document) -> StoryDraft:
     loose: list[tuple[float, Loose]] = []
     for cursor in whole.need_objects("nodes"):
         branch = cursor.number("branch_index")
-        loose.append((branch or 0.0, Loose(_node(cursor), cursor.place)))
+        loose.append((branch or 0.0, Loose(_node(cursor), cursor)))
     loose.sort(key=lambda pair: pair[0])
-    draft = arrange([item for _, item in loose], document.name)
+    draft = arrange([item for _, item in loose])
     keep_foreign(draft.meta, NAME, whole.rest())
     return draft
 

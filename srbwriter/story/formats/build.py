@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from srbwriter.story.draft import DraftNode, JsonObject, StoryDraft, as_list, as_object, keep_foreign
+from srbwriter.story.formats.cursor import Cursor
 from srbwriter.story.formats.errors import FormatError
 
 ROOT_ID = "root"
@@ -21,7 +22,11 @@ _MILLISECONDS_FROM = 1e11
 DEEPEST_META = 100
 """How deep fields that are kept without being understood may be nested."""
 
-_PYLOOM_TIME = "%Y-%m-%d-%H.%M.%S"
+_LAST_SECOND = 253_402_300_799
+"""The end of the year 9999."""
+
+ISO_TIME = "%Y-%m-%dT%H:%M:%SZ"
+PYLOOM_TIME = "%Y-%m-%d-%H.%M.%S"
 
 
 class Grower:
@@ -47,13 +52,13 @@ class Grower:
 
 @dataclass(frozen=True, slots=True)
 class Loose:
-    """A node with the id of its parent, not yet in order, and its place in the file."""
+    """A node with the id of its parent, not yet in order, and where it was read."""
 
     node: DraftNode
-    place: str
+    cursor: Cursor
 
 
-def arrange(loose: Iterable[Loose], file: str, current_id: str | None = None) -> StoryDraft:
+def arrange(loose: Iterable[Loose], current_id: str | None = None) -> StoryDraft:
     """Order nodes that only point to their parents; siblings keep the order of the file.
 
     Several top-level nodes get an empty root above them.  Raises :class:`FormatError` for a repeated
@@ -63,19 +68,19 @@ def arrange(loose: Iterable[Loose], file: str, current_id: str | None = None) ->
     by_id: dict[str, Loose] = {}
     for item in items:
         if item.node.id in by_id:
-            raise FormatError(file, item.place, f"an id of its own; {item.node.id!r} occurs twice")
+            raise item.cursor.error(f"an id of its own; {item.node.id!r} occurs twice")
         by_id[item.node.id] = item
     children: dict[str | None, list[DraftNode]] = {}
     for item in items:
         parent_id = item.node.parent_id
         if parent_id is not None and parent_id not in by_id:
-            raise FormatError(file, item.place, f"a parent in the file; {parent_id!r} is not there")
+            raise item.cursor.error(f"a parent in the file; {parent_id!r} is not there")
         children.setdefault(parent_id, []).append(item.node)
     nodes = _parents_first(children)
     if len(nodes) < len(items):
         reached = {node.id for node in nodes}
         lost = next(item for item in items if item.node.id not in reached)
-        raise FormatError(file, lost.place, f"a way to the root; {lost.node.id!r} is its own ancestor")
+        raise lost.cursor.error(f"a way to the root; {lost.node.id!r} is its own ancestor")
     nodes = _below_one_root(nodes, children.get(None, []), by_id)
     return StoryDraft(nodes, current_id if current_id in by_id else first_leaf(nodes))
 
@@ -121,24 +126,28 @@ def first_leaf(nodes: list[DraftNode]) -> str:
 
 
 def read_time(value: Any) -> float | None:
-    """Unix seconds from a number (seconds or milliseconds), ISO 8601 or pyloom's own stamp."""
+    """Unix seconds from a number (seconds or milliseconds), ISO 8601 or pyloom's own stamp.
+
+    ``None`` for anything else, and for moments that no calendar has.
+    """
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return value / 1000 if abs(value) > _MILLISECONDS_FROM else float(value)
+        seconds = value / 1000 if abs(value) > _MILLISECONDS_FROM else value
+        return float(seconds) if 0 <= seconds <= _LAST_SECOND else None
     if not isinstance(value, str):
         return None
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
         try:
-            moment = datetime.strptime(value, _PYLOOM_TIME)
+            moment = datetime.strptime(value, PYLOOM_TIME)
         except ValueError:
             return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def write_time(seconds: float) -> str:
-    """ISO 8601 in UTC, whole seconds."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def write_time(seconds: float, form: str = ISO_TIME) -> str:
+    """The moment in UTC, to the second; moments that no calendar has become the nearest one that it has."""
+    return datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC).strftime(form)
 
 
 def with_foreign(node: DraftNode, format_name: str, fields: JsonObject) -> DraftNode:

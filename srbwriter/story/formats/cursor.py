@@ -14,22 +14,37 @@ from srbwriter.story.draft import JsonObject
 from srbwriter.story.formats.document import Document
 from srbwriter.story.formats.errors import FormatError
 
+LONGEST_PLACE = 300
+"""Characters of a place that are shown; in a deeply nested tree only its end says anything."""
+
 
 class Cursor:
-    """A JSON object, and where it is in which file."""
+    """A JSON object, and where it is in which file: ``step`` below the cursor ``above``."""
 
-    __slots__ = ("_taken", "_value", "file", "place")
+    __slots__ = ("_above", "_step", "_taken", "_value", "file")
 
-    def __init__(self, value: Any, file: str, place: str = "") -> None:
+    def __init__(self, value: Any, file: str, step: str = "", above: Cursor | None = None) -> None:
         self.file = file
-        self.place = place
+        self._step = step
+        self._above = above
         self._taken: set[str] = set()
         if not isinstance(value, dict):
             raise self.error("an object")
         self._value = cast(JsonObject, value)
 
+    @property
+    def place(self) -> str:
+        """The way from the top, as in ``nodes[3].text``."""
+        steps: list[str] = []
+        here: Cursor | None = self
+        while here is not None:
+            steps.append(here._step)
+            here = here._above
+        place = ".".join(step for step in reversed(steps) if step)
+        return place if len(place) <= LONGEST_PLACE else "…" + place[-LONGEST_PLACE:]
+
     def error(self, expected: str, key: str | None = None) -> FormatError:
-        place = self.place if key is None else _join(self.place, key)
+        place = ".".join(filter(None, [self.place, key]))
         return FormatError(self.file, place or "the top level", expected)
 
     def raw(self, key: str) -> Any:
@@ -61,7 +76,7 @@ class Cursor:
         return cast(list[str], value)
 
     def need_object(self, key: str) -> Cursor:
-        return Cursor(self.raw(key), self.file, _join(self.place, key))
+        return Cursor(self.raw(key), self.file, key, self)
 
     def need_objects(self, key: str) -> list[Cursor]:
         value = self.raw(key)
@@ -74,9 +89,8 @@ class Cursor:
         value = self.raw(key)
         if not isinstance(value, dict):
             raise self.error("an object", key)
-        place = _join(self.place, key)
         members = cast(JsonObject, value)
-        return [(name, Cursor(member, self.file, _join(place, name))) for name, member in members.items()]
+        return [(name, Cursor(member, self.file, f"{key}.{name}", self)) for name, member in members.items()]
 
     def objects(self, key: str) -> list[Cursor]:
         """The objects of a list; a missing list is empty, a wrong member is an error."""
@@ -121,13 +135,16 @@ class Cursor:
         return isinstance(self._value.get(key), kind)
 
     def _cursors(self, key: str, values: list[Any]) -> Iterator[Cursor]:
-        place = _join(self.place, key)
         for index, value in enumerate(values):
-            yield Cursor(value, self.file, f"{place}[{index}]")
+            yield Cursor(value, self.file, f"{key}[{index}]", self)
 
 
-def _join(place: str, key: str) -> str:
-    return f"{place}.{key}" if place else key
+def line_cursors(document: Document) -> list[Cursor]:
+    """A cursor on the object in each line; a document that is one object counts as its only line."""
+    if document.kind == "json":
+        return [Cursor(document.value, document.name, "line 1")]
+    pairs = zip(document.lines, document.value, strict=True)
+    return [Cursor(value, document.name, f"line {number}") for number, value in pairs]
 
 
 def top(document: Document) -> Cursor:

@@ -29,13 +29,17 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """An opened file.  ``value`` is the parsed JSON, or the list of parsed lines for ``jsonl``."""
+    """An opened file.
+
+    ``value`` is the parsed JSON; for ``jsonl`` it is the list of parsed lines, numbered in ``lines``.
+    """
 
     name: str
     data: bytes
     kind: Kind
     text: str = ""
     value: Any = None
+    lines: tuple[int, ...] = ()
 
     @property
     def keys(self) -> frozenset[str]:
@@ -57,7 +61,7 @@ def open_document(data: bytes, name: str) -> Document:
         return Document(name, data, "text", text)
     lines = _json_lines(text, name)
     if lines is not None:
-        return Document(name, data, "jsonl", text, lines)
+        return Document(name, data, "jsonl", text, list(lines.values()), tuple(lines))
     return Document(name, data, "json", text, parse_json(text, name))
 
 
@@ -92,8 +96,8 @@ def _decode(data: bytes, name: str) -> str:
     return text
 
 
-def _json_lines(text: str, name: str) -> list[Any] | None:
-    """The lines as values if the first of several lines is a JSON object of its own, else ``None``."""
+def _json_lines(text: str, name: str) -> dict[int, Any] | None:
+    """The lines as values, by number, if the first of several is JSON of its own, else ``None``."""
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if len(lines) < 2 or not lines[0][1].rstrip().endswith("}"):
         return None
@@ -101,7 +105,7 @@ def _json_lines(text: str, name: str) -> list[Any] | None:
         json.loads(lines[0][1])
     except (ValueError, RecursionError):
         return None
-    return [parse_json(line, name, f"line {number}") for number, line in lines]
+    return {number: parse_json(line, name, f"line {number}") for number, line in lines}
 
 
 def _parse_deep(text: str, name: str, place: str) -> Any:

@@ -30,8 +30,8 @@ def read(document: Document) -> StoryDraft:
     pruned = {mark.ident("nodeId") for mark in lens.objects("prunedNodes")} if lens else set[str | None]()
 
     members = tree.need_entries("nodes")
-    loose = [Loose(_node(key, cursor, bookmarked, pruned), cursor.place) for key, cursor in members]
-    draft = arrange(_in_order(loose, members), document.name)
+    loose = [Loose(_node(key, cursor, bookmarked, pruned), cursor) for key, cursor in members]
+    draft = arrange(_in_order(loose, members))
     root_id = tree.ident("rootNodeId")
     if root_id is not None and root_id not in {node.id for node in draft.nodes}:
         raise tree.error("the id of a node", "rootNodeId")

@@ -134,7 +134,7 @@ def _takes(cursor: Cursor) -> list[DraftNode]:
 def _take(cursor: Cursor, index: int, value: Any) -> DraftNode:
     if isinstance(value, str):
         return DraftNode("", text=strip_images(value))
-    inner = Cursor(value, cursor.file, f"{cursor.place}.Alternative Text[{index}]")
+    inner = Cursor(value, cursor.file, f"Alternative Text[{index}]", cursor)
     text = strip_images(inner.need_text("Text"))
     node = DraftNode("", text=text, marks=Marks(bookmark=inner.flag("Pinned"), visited=True))
     return with_foreign(node, NAME, inner.rest())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import Any
 
 from srbwriter.story.draft import (
@@ -20,8 +19,16 @@ from srbwriter.story.draft import (
     keep_foreign,
 )
 from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import ROOT_ID, Loose, arrange, read_time, with_foreign
-from srbwriter.story.formats.cursor import Cursor, top
+from srbwriter.story.formats.build import (
+    PYLOOM_TIME,
+    ROOT_ID,
+    Loose,
+    arrange,
+    read_time,
+    with_foreign,
+    write_time,
+)
+from srbwriter.story.formats.cursor import Cursor, line_cursors, top
 from srbwriter.story.formats.document import Document
 
 NAME = "loom"
@@ -53,7 +60,7 @@ def read(document: Document) -> StoryDraft:
     models = _Models(whole.peek("model_responses") if wrapped else None)
     selected = whole.ident("selected_node_id")
     nodes = _read_nested(start, chapters, models)
-    draft = arrange(nodes, document.name, selected)
+    draft = arrange(nodes, selected)
     if wrapped:
         keep_foreign(draft.meta, NAME, whole.rest())
     return draft
@@ -61,13 +68,12 @@ def read(document: Document) -> StoryDraft:
 
 def _read_lines(document: Document) -> StoryDraft:
     loose: list[Loose] = []
-    for number, value in enumerate(document.value, 1):
-        cursor = Cursor(value, document.name, f"line {number}")
+    for cursor in line_cursors(document):
         parent = cursor.ident("parent_id") or cursor.ident("parentId")
         if cursor.ident("id") is None:
             raise cursor.error("an id", "id")
-        loose.append(Loose(_node(cursor, parent, "", {}, _Models(None)), cursor.place))
-    return arrange(loose, document.name)
+        loose.append(Loose(_node(cursor, parent, "", {}, _Models(None)), cursor))
+    return arrange(loose)
 
 
 def _read_nested(start: Cursor, chapters: dict[str, str], models: _Models) -> list[Loose]:
@@ -79,7 +85,7 @@ def _read_nested(start: Cursor, chapters: dict[str, str], models: _Models) -> li
         children = cursor.need_objects("children") if cursor.peek("children") is not None else []
         cursor.skip("parent_id", "parentId")  # said by the nesting
         node = _node(cursor, parent_id, f"n{len(loose)}" if parent_id else ROOT_ID, chapters, models)
-        loose.append(Loose(node, cursor.place or "the top level"))
+        loose.append(Loose(node, cursor))
         stack.extend((child, node.id) for child in reversed(children))
     return loose
 
@@ -182,7 +188,7 @@ def _fields(node: DraftNode) -> JsonObject:
     kept = foreign(node.meta, NAME)
     meta: JsonObject = {**as_object(kept.get("meta")), "source": _SOURCES[node.author]}
     if node.created is not None:
-        meta["creation_timestamp"] = datetime.fromtimestamp(node.created, UTC).strftime("%Y-%m-%d-%H.%M.%S")
+        meta["creation_timestamp"] = write_time(node.created, PYLOOM_TIME)
     return {
         **kept,
         "id": node.id,

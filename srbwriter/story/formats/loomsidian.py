@@ -42,13 +42,13 @@ def _is_note(value: JsonValue) -> bool:
 def read(document: Document) -> StoryDraft:
     whole = top(document)
     if whole.peek("nodes") is not None:
-        draft = arrange(_notes_nodes(whole, ""), document.name, whole.ident("current"))
+        draft = arrange(_notes_nodes(whole, ""), whole.ident("current"))
         keep_foreign(draft.meta, NAME, whole.rest())
         return draft
     notes = whole.need_entries("state")
     loose = [node for path, note in notes for node in _notes_nodes(note, path if len(notes) > 1 else "")]
     currents = [note.ident("current") for _, note in notes]
-    draft = arrange(loose, document.name, next((current for current in currents if current), None))
+    draft = arrange(loose, next((current for current in currents if current), None))
     draft.title = notes[0][0].removesuffix(".md") if len(notes) == 1 else ""
     keep_foreign(draft.meta, NAME, whole.rest())
     return draft
@@ -63,7 +63,7 @@ def _notes_nodes(note: Cursor, title: str) -> list[Loose]:
     for node_id, cursor in members:
         if node_id is None:
             raise cursor.error("an id", "id")
-        loose.append(Loose(_node(node_id, cursor, title), cursor.place))
+        loose.append(Loose(_node(node_id, cursor, title), cursor))
     return loose
 
 

@@ -48,7 +48,7 @@ def read(document: Document) -> StoryDraft:
 
 def _front_matter(block: str) -> dict[str, str]:
     fields: dict[str, str] = {}
-    for line in block.splitlines():
+    for line in block.rstrip("\n").split("\n"):
         key, _, value = line.partition(":")
         fields[key] = _unquote(value.strip())
     return fields
@@ -83,10 +83,8 @@ def _headings(text: str) -> list[int]:
 
 def write(draft: StoryDraft) -> bytes:
     text = path_text(draft)
-    fields: dict[str, str] = {"title": json.dumps(draft.title, ensure_ascii=False)}
-    if draft.byline:
-        fields["author"] = json.dumps(draft.byline, ensure_ascii=False)
-    fields["lang"] = draft.language
+    fields = {"title": draft.title, "author": draft.byline, "lang": draft.language}
+    fields = {key: json.dumps(value, ensure_ascii=False) for key, value in fields.items()}
     if draft.modified is not None:
         fields["date"] = write_time(draft.modified)
     fields["words"] = str(len(text.split()))

@@ -129,13 +129,13 @@ def _lore(world: JsonValue) -> list[LoreEntry]:
 
 
 def _entry(index: int, entry: JsonObject) -> LoreEntry:
-    depth = entry.get("search")
+    depth = str(entry.get("search") or "")  # typed into a field, so it may be a text
     return LoreEntry(
         id=f"mikupad-{index}",
         name=str(entry.get("displayName") or ""),
         text=str(entry.get("text") or ""),
         keys=[_regex_key(str(key)) for key in as_list(entry.get("keys")) if key],
-        scan_depth=int(depth) if isinstance(depth, int | float) and depth > 0 else None,
+        scan_depth=int(depth) if depth.isdecimal() else None,
     )
 
 

@@ -58,7 +58,7 @@ def read(document: Document) -> StoryDraft:
 
 
 def write(draft: StoryDraft) -> bytes:
-    return _adapter().dump_json(_File(NAME, VERSION, draft))
+    return _adapter().dump_json(_File(NAME, VERSION, draft), exclude_defaults=True)
 
 
 FORMAT = Format(NAME, "srbwriter JSON (everything)", ".json", matches, read, write, keeps_bin=True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from srbwriter.story.draft import DraftNode, Generation, StoryDraft, keep_foreign
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import Grower, read_time, with_foreign
-from srbwriter.story.formats.cursor import Cursor
+from srbwriter.story.formats.cursor import Cursor, line_cursors
 from srbwriter.story.formats.document import Document
 
 NAME = "sillytavern"
@@ -24,8 +22,7 @@ def matches(document: Document) -> bool:
 
 
 def read(document: Document) -> StoryDraft:
-    lines: list[Any] = document.value if document.kind == "jsonl" else [document.value]
-    cursors = [Cursor(value, document.name, f"line {number}") for number, value in enumerate(lines, 1)]
+    cursors = line_cursors(document)
     head = cursors.pop(0) if cursors[0].peek("mes") is None else None
     grower = Grower()
     here = grower.root

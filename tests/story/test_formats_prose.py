@@ -1,0 +1,240 @@
+"""Formats for reading: Markdown, plain text, EPUB, HTML."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from srbwriter.story import formats
+from srbwriter.story.draft import DraftNode, Marks, StoryDraft, foreign
+from tests.story.format_files import load, path_text
+
+XHTML = "{http://www.w3.org/1999/xhtml}"
+OPF = "{http://www.idpf.org/2007/opf}"
+DC = "{http://purl.org/dc/elements/1.1/}"
+
+STORIES = st.text(st.characters(codec="utf-8"), max_size=200)
+
+
+def chain(*texts: str, title: str = "") -> StoryDraft:
+    nodes = [DraftNode("r")]
+    for index, text in enumerate(texts):
+        nodes.append(DraftNode(f"n{index}", nodes[-1].id, text=text))
+    return StoryDraft(nodes, nodes[-1].id, title=title)
+
+
+def chapter(node_id: str, parent_id: str, title: str, text: str) -> DraftNode:
+    return DraftNode(node_id, parent_id, text=text, marks=Marks(chapter=True, title=title))
+
+
+def test_text_is_one_node_with_unix_line_ends() -> None:
+    draft = load("story.txt")
+    assert [node.text for node in draft.nodes] == ["", "The ferry was late.\n\n  I waited. "]
+
+
+def test_an_empty_file_is_an_empty_story() -> None:
+    assert path_text(formats.read(b"", "empty")) == ""
+
+
+def test_markdown_starts_a_node_at_every_heading() -> None:
+    draft = load("story.md")
+    assert [(node.marks.chapter, node.marks.title) for node in draft.nodes[1:]] == [
+        (False, ""),
+        (True, "One"),
+        (True, "Two"),
+    ]
+    assert path_text(draft).startswith("Before.\n\n# One\n")
+    assert path_text(draft).endswith("# not a heading\n```\n\n## Two ##\nEnd")
+    assert (draft.title, draft.byline, draft.modified) == ("The ferry", "Ada", 1714953600)
+    assert foreign(draft.meta, "markdown") == {"model": "base-8b"}
+
+
+def test_three_dashes_that_are_no_front_matter_are_text() -> None:
+    for text in ("---\nA scene.\n---\n# One\n", "---\n\n# One\n"):
+        assert path_text(formats.read(text.encode(), "a")) == text
+
+
+@settings(max_examples=100, deadline=None)
+@given(title=STORIES, byline=STORIES, text=STORIES)
+def test_markdown_gives_title_and_exact_text_back(title: str, byline: str, text: str) -> None:
+    text = text.replace("\r", "").replace("\0", "")
+    draft = chain(text, title=title)
+    draft.byline, draft.modified = byline, 1_700_000_000
+    again = formats.read(formats.write(draft, "markdown"), "a.md")
+    assert (again.title, again.byline, again.modified) == (title, byline, 1_700_000_000)
+    assert path_text(again) == text
+
+
+def test_plain_text_is_exactly_the_active_path() -> None:
+    draft = chain(" a\n", "\n  b ")
+    draft.nodes.append(DraftNode("other", "r", 1, text="not on the path"))
+    assert formats.write(draft, "text") == b" a\n\n  b "
+
+
+def open_epub(draft: StoryDraft) -> zipfile.ZipFile:
+    return zipfile.ZipFile(io.BytesIO(formats.write(draft, "epub")))
+
+
+def paragraphs(archive: zipfile.ZipFile, name: str) -> list[str]:
+    page = ElementTree.fromstring(archive.read(name))
+    return ["".join(paragraph.itertext()) for paragraph in page.iter(f"{XHTML}p")]
+
+
+def test_an_epub_is_put_together_as_the_standard_says() -> None:
+    draft = chain("One & two <three>.\n\nFour\nfive.", title="A & B")
+    draft.byline, draft.language, draft.modified = "Ada <x>", "de", 1_700_000_000
+    archive = open_epub(draft)
+    first = archive.infolist()[0]
+    assert (first.filename, first.compress_type) == ("mimetype", zipfile.ZIP_STORED)
+    assert archive.read("mimetype") == b"application/epub+zip"
+    assert not first.extra
+    container = ElementTree.fromstring(archive.read("META-INF/container.xml"))
+    (rootfile,) = container.iter("{urn:oasis:names:tc:opendocument:xmlns:container}rootfile")
+    package = ElementTree.fromstring(archive.read(rootfile.attrib["full-path"]))
+    assert package.attrib["version"] == "3.0"
+    assert package.findtext(f".//{DC}title") == "A & B"
+    assert package.findtext(f".//{DC}creator") == "Ada <x>"
+    assert package.findtext(f".//{DC}language") == "de"
+    identifier = package.find(f".//{DC}identifier")
+    assert identifier is not None and identifier.attrib["id"] == package.attrib["unique-identifier"]
+    (modified,) = (
+        meta for meta in package.iter(f"{OPF}meta") if meta.attrib["property"] == "dcterms:modified"
+    )
+    assert modified.text == "2023-11-14T22:13:20Z"
+    items = {item.attrib["id"]: item.attrib for item in package.iter(f"{OPF}item")}
+    assert {f"EPUB/{item['href']}" for item in items.values()} | {
+        "mimetype",
+        "META-INF/container.xml",
+        "EPUB/package.opf",
+    } == set(archive.namelist())
+    assert [item["href"] for item in items.values() if item.get("properties") == "nav"] == ["nav.xhtml"]
+    assert all(ref.attrib["idref"] in items for ref in package.iter(f"{OPF}itemref"))
+    assert paragraphs(archive, "EPUB/chapter-0001.xhtml") == ["One & two <three>.", "Four\nfive."]
+
+
+def test_epub_chapters_follow_the_marks() -> None:
+    nodes = [
+        DraftNode("r", text="Before."),
+        chapter("a", "r", "First", "# First\nText one."),
+        DraftNode("b", "a", text=" More."),
+        chapter("c", "b", "Second", "Text two.\nNext line."),
+    ]
+    archive = open_epub(StoryDraft(nodes, "c", title="T"))
+    navigation = ElementTree.fromstring(archive.read("EPUB/nav.xhtml"))
+    assert [link.text for link in navigation.iter(f"{XHTML}a")] == ["T", "First", "Second"]
+    assert paragraphs(archive, "EPUB/chapter-0002.xhtml") == ["Text one. More."]
+    assert paragraphs(archive, "EPUB/chapter-0003.xhtml") == ["Text two.", "Next line."]
+
+
+def test_epub_chapters_follow_headings_where_nothing_is_marked() -> None:
+    archive = open_epub(chain("Before.\n\n# One\n\nText.\n## Two\nEnd."))
+    navigation = ElementTree.fromstring(archive.read("EPUB/nav.xhtml"))
+    assert [link.text for link in navigation.iter(f"{XHTML}a")] == ["Untitled", "One", "Two"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(title=STORIES, byline=STORIES, language=st.text(max_size=3), texts=st.lists(STORIES, max_size=4))
+def test_every_page_of_every_epub_is_well_formed(
+    title: str, byline: str, language: str, texts: list[str]
+) -> None:
+    draft = chain(*texts, title=title)
+    draft.byline, draft.language = byline, language
+    archive = open_epub(draft)
+    for name in archive.namelist():
+        if name.endswith(("xml", "xhtml", "opf")):
+            ElementTree.fromstring(archive.read(name))
+
+
+def test_the_same_story_gives_the_same_epub() -> None:
+    draft = chain("One.")
+    draft.modified = 5.0
+    assert formats.write(draft, "epub") == formats.write(draft, "epub")
+
+
+class Page(HTMLParser):
+    """Checks nesting and collects the text and what would be loaded from elsewhere."""
+
+    VOID = {"meta", "link", "br", "img"}
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.deepest = 0
+        self.loaded: list[str] = []
+        self.story: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("script", "link", "img", "iframe"):
+            self.loaded.append(tag)
+        self.loaded += [f"{key}={value}" for key, value in attrs if key in ("src", "href", "onclick")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.deepest = max(self.deepest, self.open.count("details"))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "main" in self.open and "summary" not in self.open:
+            self.story.append(data)
+
+
+def parse_html(draft: StoryDraft) -> Page:
+    page = Page()
+    page.feed(formats.write(draft, "html").decode())
+    page.close()
+    assert page.open == []
+    assert page.loaded == []
+    return page
+
+
+def test_html_holds_every_branch_once_and_the_path_in_order() -> None:
+    nodes = [
+        DraftNode("r"),
+        DraftNode("a", "r", 0, text="One <1>"),
+        DraftNode("b", "a", 0, text=" two &"),
+        DraftNode("c", "a", 1, text=" three", author="model"),
+        DraftNode("d", "r", 1, text="Other"),
+    ]
+    page = parse_html(StoryDraft(nodes, "c", title="<b>"))
+    assert sorted(page.story) == sorted(["One <1>", " two &", " three", "Other"])
+    assert page.story.index("One <1>") < page.story.index(" three")
+
+
+def test_html_branches_are_not_nested_deeper_than_needed() -> None:
+    """A comb of 300 forks: a branch at each, all beside the path or beside the longest branch."""
+    nodes = [DraftNode("r")]
+    for index in range(300):
+        parent = nodes[0].id if index == 0 else f"a{index - 1}"
+        nodes.append(DraftNode(f"a{index}", parent, 0, text="a"))
+        nodes.append(DraftNode(f"b{index}", parent, 1, text="b"))
+    for current in ("r", "a299", "b150"):
+        assert parse_html(StoryDraft(nodes, current)).deepest <= 2
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    title=STORIES,
+    texts=st.lists(STORIES, max_size=5),
+    parents=st.lists(st.integers(0, 4), min_size=5, max_size=5),
+)
+def test_every_html_page_is_nested_and_loads_nothing(
+    title: str, texts: list[str], parents: list[int]
+) -> None:
+    nodes = [DraftNode("r")]
+    for index, text in enumerate(texts):
+        nodes.append(DraftNode(f"n{index}", nodes[min(parents[index], index)].id, index, text=text))
+    parse_html(StoryDraft(nodes, nodes[-1].id, title=title))
+
+
+@pytest.mark.parametrize("name", ["epub", "html"])
+def test_characters_that_xml_cannot_hold_are_replaced(name: str) -> None:
+    data = formats.write(chain("a\x0bb"), name)
+    text = open_epub(chain("a\x0bb")).read("EPUB/chapter-0001.xhtml") if name == "epub" else data
+    assert "a�b" in text.decode()
