@@ -48,20 +48,30 @@ def _looks_like_one(path: Path) -> bool:
 
 
 def _mend_header(path: Path) -> None:
-    """Give a file without SQLite's first 100 bytes those of a new story."""
-    data = path.read_bytes()[:100]
-    if data.startswith(_MAGIC):
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        sound = Path(folder) / "sound"
-        Store.create(sound).close()
-        head = bytearray(sound.read_bytes()[:100])
-    size = int.from_bytes(head[16:18], "big")
-    head[28:32] = (path.stat().st_size // size).to_bytes(4, "big")  # size in pages
-    head[32:40] = bytes(8)  # no free pages
-    head[92:96] = head[24:28]  # so that the size is believed
+    """Give the file a header that is one, and that claims no more pages than there are."""
     with path.open("r+b") as file:
+        head = bytearray(file.read(100))
+        if not head.startswith(_MAGIC):
+            head = bytearray(_sound_header())
+        size = int.from_bytes(head[16:18], "big")
+        size = 65536 if size == 1 else size  # as SQLite writes its largest page
+        there = path.stat().st_size // size
+        if int.from_bytes(head[28:32], "big") > there or head[32:36] > there.to_bytes(4, "big"):
+            head[28:32] = there.to_bytes(4, "big")
+            head[32:40] = bytes(8)  # no free pages
+            head[92:96] = head[24:28]  # so that the size is believed
+        file.seek(0)
         file.write(head)
+
+
+def _sound_header() -> bytes:
+    """The header of a new story, in a size that is always too large."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sound"
+        Store.create(path).close()
+        head = bytearray(path.read_bytes()[:100])
+    head[28:32] = b"\xff" * 4
+    return bytes(head)
 
 
 class _Found:

@@ -1,0 +1,163 @@
+"""How fast a story of novel size is: ``python -m benchmarks.story [--nodes N] [--words W]``.
+
+Builds a story in a temporary folder, opens it in a fresh process, and prints what opening, picking,
+editing, searching and reading cost, beside what is promised. Exits with 1 if a promise is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from srbwriter.story import ROOT, Story
+from srbwriter.story.draft import DraftNode, DraftRun, Generation, StoryDraft
+
+SIBLINGS = 5
+LEVELS_AT_ONCE = 4000
+_VOCABULARY = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One row of the table; ``most`` is the promise, in ``unit``."""
+
+    what: str
+    value: float
+    unit: str
+    most: float | None = None
+
+    @property
+    def kept(self) -> bool:
+        return self.most is None or self.value <= self.most
+
+
+def draft(nodes: int, words: int, seed: int = 1) -> StoryDraft:
+    """A story of takes: at every step five branches with tokens, one of them picked."""
+    rng = random.Random(seed)
+    lexicon = [
+        "".join(rng.choices("abcdefghijklmnoprstuvwy", k=rng.randint(2, 9))) for _ in range(_VOCABULARY)
+    ]
+    weights = [1 / (rank + 1) for rank in range(_VOCABULARY)]  # Zipf, as in a language
+    each = max(1, words // nodes)
+    made = [DraftNode(id="1", author="writer")]
+    parent, number = "1", 2
+    while len(made) < nodes:
+        names = [str(number + i) for i in range(min(SIBLINGS, nodes - len(made)))]
+        number += len(names)
+        for order, name in enumerate(names):
+            text = " " + " ".join(rng.choices(lexicon, weights, k=each - 1)) + ".\n"
+            ids = [rng.randrange(32_000) for _ in range(each * 4 // 3)]
+            run = DraftRun(text, "model", ids, "bench", [-0.5] * len(ids))
+            made.append(DraftNode(name, parent, order, text, "model", [run], Generation(order, {}, "bench")))
+        parent = names[0]
+        if len(made) // SIBLINGS % LEVELS_AT_ONCE == 0:
+            parent = "1"  # another beginning
+    return StoryDraft(made, made[-1].parent_id or "1", title="Bench")
+
+
+def measure(path: Path) -> list[Line]:
+    """Everything that is promised for the story at ``path``."""
+    lines: list[Line] = []
+    began = time.perf_counter()
+    story = Story.open(path)
+    lines.append(Line("open", time.perf_counter() - began, "s", 1.0))
+    try:
+        began = time.perf_counter()
+        story.search("warm")
+        lines.append(Line("take everything into the search index, once", time.perf_counter() - began, "s"))
+        lines += _verbs(story) + _reading(story)
+    finally:
+        story.close()
+    lines.append(Line("memory", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, "MB", 400.0))
+    lines.append(Line("file", path.stat().st_size / 2**20, "MB"))
+    return lines
+
+
+def _verbs(story: Story) -> list[Line]:
+    rng = random.Random(2)
+    models = [node for node in rng.sample(range(2, len(story)), 400) if story.is_living(node)]
+    some = iter(models)
+
+    def typed() -> None:
+        story.end_typing()
+        story.append(" and then some", story.append("x", next(some)))
+
+    return [
+        _median("pick, committed", lambda: story.pick(next(some)), 10.0),
+        _median("pick a part, committed", lambda: story.pick(next(some), 20), 10.0),
+        _median("edit (a fork), committed", lambda: story.edit(next(some), "Another text."), 10.0),
+        _median("two strokes of typing, both committed", typed, 20.0),
+        _median("undo, committed", story.undo, 10.0),
+    ]
+
+
+def _reading(story: Story) -> list[Line]:
+    counted = sorted({word for word in story.text(story.current, 2000).split() if len(word) > 4})
+    rare = iter(counted * 50)
+    end = max(story.reading_order(), key=lambda node: node)
+    return [
+        _median("search, two words", lambda: story.search(f"{next(rare)} {next(rare)}"), 100.0),
+        _median("search, one word", lambda: story.search(next(rare)), 100.0),
+        _median("search, the beginning of a word", lambda: story.search(next(rare)[:3]), 100.0),
+        _median("text and runs of the last 50 000 characters", lambda: story.runs(end, 50_000), None),
+        _median("words on the path", lambda: story.words(end), None),
+        _median("nodes in reading order", lambda: list(story.reading_order(ROOT)), None, times=3),
+    ]
+
+
+def _median(what: str, call: Callable[[], object], most: float | None, times: int = 25) -> Line:
+    taken: list[float] = []
+    for _ in range(times):
+        began = time.perf_counter()
+        call()
+        taken.append((time.perf_counter() - began) * 1000)
+    return Line(what, statistics.median(taken), "ms", most)
+
+
+def table(lines: list[Line]) -> str:
+    """The lines as text."""
+    rows = [("", "median", "promise", "")]
+    for line in lines:
+        promise = "" if line.most is None else f"≤ {line.most:g} {line.unit}"
+        rows.append((line.what, f"{line.value:.2f} {line.unit}", promise, "" if line.kept else "BROKEN"))
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    return "\n".join(
+        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.story", description=__doc__.splitlines()[0])
+    parser.add_argument("--nodes", type=int, default=100_000)
+    parser.add_argument("--words", type=int, default=5_000_000)
+    parser.add_argument("--folder", type=Path, help="where to build the story (default: a temporary folder)")
+    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)  # the fresh process
+    given = parser.parse_args()
+    if given.measure:
+        print(json.dumps([[v.what, v.value, v.unit, v.most] for v in measure(given.measure)]))
+        return 0
+    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
+        path = Path(folder) / "bench.srbw"
+        began = time.perf_counter()
+        Story.from_draft(path, draft(given.nodes, given.words)).close()
+        built = Line("build and import", time.perf_counter() - began, "s")
+        command = [sys.executable, "-m", "benchmarks.story", "--measure", str(path)]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        lines = [built, *(Line(*row) for row in json.loads(done.stdout))]
+    print(f"{given.nodes} nodes, {given.words} words")
+    print(table(lines))
+    return 0 if all(line.kept for line in lines) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,436 @@
+"""The file: who may write, what a full disk costs, how an old and a damaged one are opened."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from srbwriter.story import (
+    ROOT,
+    Blocked,
+    DamagedStory,
+    NotAStory,
+    NotSaved,
+    ReadOnlyStory,
+    Story,
+    TooNew,
+)
+from srbwriter.story.check import check
+from srbwriter.story.upgrades import STEPS, VERSION, upgrade
+from tests.story.crash_child import old_story
+
+WORDS = "It was a dark and stormy night. " * 40
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a story.srbw"
+
+
+@pytest.fixture
+def written(path: Path) -> Path:
+    """A closed story of sixty nodes in a line, each with its number in it."""
+    with Story.create(path, "Sixty") as story:
+        node = ROOT
+        for number in range(60):
+            [node] = story.add(node, [f"<{number}> {WORDS}"])
+        story.visit(node)
+        story.search("night")
+    return path
+
+
+def fill_the_disk(story: Story) -> None:
+    db = story._desk.store.db
+    pages = db.execute("PRAGMA page_count").fetchone()[0]
+    db.execute(f"PRAGMA max_page_count = {pages}")
+
+
+def make_room(story: Story) -> None:
+    story._desk.store.db.execute("PRAGMA max_page_count = 1000000")
+
+
+# -- making and opening ------------------------------------------------------------------------------
+
+
+def test_a_new_story_is_a_marked_file_in_write_ahead_mode(path: Path) -> None:
+    with Story.create(path, "Title") as story:
+        assert (story.title, story.current, len(story), story.file) == ("Title", ROOT, 1, path)
+        db = story._desk.store.db
+        assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+        assert db.execute("PRAGMA synchronous").fetchone()[0] == 2
+        assert db.execute("PRAGMA application_id").fetchone()[0] == 0x73726277
+        assert db.execute("PRAGMA user_version").fetchone()[0] == VERSION
+    assert check(path).sound
+
+
+def test_a_story_never_takes_the_place_of_another(written: Path) -> None:
+    before = written.read_bytes()
+    with pytest.raises(NotAStory, match="already there"):
+        Story.create(written)
+    assert written.read_bytes() == before
+
+
+def test_a_second_opener_gets_a_view_and_a_reason(written: Path) -> None:
+    with Story.open(written) as first, Story.open(written) as second:
+        assert first.read_only is None
+        assert second.read_only is not None
+        assert second.read_only.reason is Blocked.IN_USE
+        assert str(os.getpid()) in second.read_only.message
+        with pytest.raises(ReadOnlyStory, match="for reading only"):
+            second.append("no")
+        [node] = first.add(first.current, ["News."])
+        assert second.children(second.current) == []
+        second.refresh()
+        assert second.children(second.current) == [node]
+        assert second.text(node) == first.text(node)
+    with Story.open(written) as third:
+        assert third.read_only is None
+
+
+def test_another_process_is_kept_out_by_the_system(written: Path) -> None:
+    program = (
+        "import sys; from srbwriter.story import Story\n"
+        "s = Story.open(sys.argv[1]); print(s.read_only.reason.value if s.read_only else 'free')"
+    )
+
+    def other() -> str:
+        command = [sys.executable, "-c", program, str(written)]
+        cwd = Path(__file__).parents[2]
+        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout.strip()
+
+    with Story.open(written):
+        assert other() == "in_use"
+    assert other() == "free"
+
+
+def test_asked_for_reading_it_does_not_write(written: Path) -> None:
+    before = written.read_bytes()
+    with Story.open(written, readonly=True) as story:
+        assert story.read_only is not None
+        assert story.read_only.reason is Blocked.ASKED
+        assert "<59>" in story.text(story.current)
+        assert story.search("<7>")
+        for verb in (story.undo, lambda: story.pick(2), lambda: story.begin_branches(ROOT, 1)):
+            with pytest.raises(ReadOnlyStory):
+                verb()
+    assert written.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(None, "does not exist"), (b"", "is empty"), (b"Once upon a time\n" * 400, "is not a story")],
+)
+def test_other_files_are_refused_and_left_alone(path: Path, content: bytes | None, problem: str) -> None:
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(NotAStory, match=problem) as caught:
+        Story.open(path)
+    assert str(path) in str(caught.value)
+    assert content is None or path.read_bytes() == content
+
+
+def test_a_foreign_database_is_left_alone(path: Path) -> None:
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE node (id)")
+    db.close()
+    before = path.read_bytes()
+    with pytest.raises(NotAStory, match="not a story"):
+        Story.open(path)
+    assert path.read_bytes() == before
+
+
+def test_a_later_version_is_left_alone(written: Path) -> None:
+    db = sqlite3.connect(written)
+    db.execute(f"PRAGMA user_version = {VERSION + 1}")
+    db.close()
+    before = written.read_bytes()
+    with pytest.raises(TooNew, match="newer srbwriter"):
+        Story.open(written)
+    assert written.read_bytes() == before
+
+
+# -- upgrades ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_an_old_story_is_brought_up_to_date(path: Path, readonly: bool) -> None:
+    old_story(path)
+    before = path.read_bytes()
+    with Story.open(path, readonly=readonly) as story:
+        assert story.text(story.current).count("old59") == 40
+        if not readonly:
+            assert [hit.node for hit in story.search("old33")] == [33]
+            story.append(" more")
+    if readonly:
+        assert path.read_bytes() == before
+
+
+def test_an_upgrade_that_fails_changes_nothing(path: Path) -> None:
+    old_story(path)
+
+    def half(db: sqlite3.Connection) -> None:
+        db.execute("CREATE TABLE action (id)")
+        db.execute("INSERT INTO nowhere VALUES (1)")
+
+    db = sqlite3.connect(path, isolation_level=None)
+    with pytest.raises(sqlite3.OperationalError):
+        upgrade(db, [STEPS[0], half])
+    assert db.execute("PRAGMA user_version").fetchone()[0] == 1
+    db.close()
+    with Story.open(path) as story:
+        assert story.append("fine")
+
+
+# -- full disks and closed folders ----------------------------------------------------------------------
+
+
+def test_words_typed_on_a_full_disk_are_kept_and_saved_later(written: Path) -> None:
+    with Story.open(written) as story:
+        here = story.current
+        before = story.text(here)
+        fill_the_disk(story)
+        for part in (WORDS * 9, "second ", "third"):
+            with pytest.raises(NotSaved, match="nothing is lost") as caught:
+                story.append(part, here)
+        assert caught.value.full
+        assert story.text(story.current) == before
+        assert [words.text for words in story.unsaved] == [WORDS * 9 + "second third"]
+        make_room(story)
+        node = story.append("!", here)
+        assert story.unsaved == ()
+        assert story.text(node) == before + WORDS * 9 + "second third!"
+    with Story.open(written) as story:
+        assert story.text(story.current).endswith("second third!")
+    assert check(written).sound
+
+
+def test_an_edit_on_a_full_disk_is_kept_as_last_said(written: Path) -> None:
+    with Story.open(written) as story:
+        here = story.current
+        fill_the_disk(story)
+        for text in (WORDS * 9, WORDS * 10):
+            with pytest.raises(NotSaved):
+                story.edit(here, text)
+        make_room(story)
+        story.retry()
+        assert story.node(here).text == WORDS * 10
+        story.undo()
+        assert story.node(here).text.startswith("<59>")
+
+
+def test_streams_go_on_over_a_full_disk(written: Path) -> None:
+    with Story.open(written) as story:
+        [branch] = story.begin_branches(story.current, 1, vocab="v")
+        fill_the_disk(story)
+        story.stream(branch, WORDS * 20, range(3))
+        with pytest.raises(NotSaved):
+            story.flush()
+        story.stream(branch, "the end", [4])
+        assert story.node(branch).text == WORDS * 20 + "the end"
+        with pytest.raises(NotSaved):
+            story.finish(branch, "length")
+        assert branch in story.streaming
+        make_room(story)
+        story.finish(branch, "length")
+    with Story.open(written) as story:
+        node = story.node(branch)
+        assert node.text == WORDS * 20 + "the end"
+        assert node.runs[0].ids == (0, 1, 2, 4)
+        assert node.finish_reason == "length"
+
+
+def test_closing_on_a_full_disk_keeps_the_story_open(written: Path) -> None:
+    story = Story.open(written)
+    fill_the_disk(story)
+    with pytest.raises(NotSaved):
+        story.append(WORDS * 9)
+    with pytest.raises(NotSaved):
+        story.close()
+    make_room(story)
+    story.close()
+    with Story.open(written) as again:
+        assert again.text(again.current).endswith(WORDS * 9)
+
+
+def test_a_verb_that_fails_leaves_the_tree_as_it_was(written: Path) -> None:
+    with Story.open(written) as story:
+        order = list(story.reading_order())
+        fill_the_disk(story)
+        for _ in range(200):
+            try:
+                story.duplicate(order[1], deep=True)
+            except NotSaved:
+                break
+        else:
+            pytest.fail("the disk never became full")
+        seen = [story.node(node) for node in story.reading_order()]
+        make_room(story)
+    with Story.open(written) as again:
+        assert [again.node(node) for node in again.reading_order()] == seen
+
+
+CLOSED_FOLDER = """
+import json, os, sys
+from pathlib import Path
+from srbwriter.story import NotSaved, ReadOnlyStory, Story
+path = Path(sys.argv[1])
+if os.getuid() == 0:  # root may write anywhere
+    os.setgroups([]); os.setgid(65534); os.setuid(65534)
+seen = {}
+with Story.open(path) as story:
+    seen["reason"] = story.read_only.reason.value
+    seen["text"] = story.text(story.current)
+    try:
+        story.append("x")
+    except ReadOnlyStory as error:
+        seen["append"] = str(error)
+try:
+    Story.create(path.with_name("new.srbw"))
+except NotSaved as error:
+    seen["create"] = str(error)
+print(json.dumps(seen))
+"""
+
+
+@pytest.mark.parametrize("log_left_behind", [False, True])
+def test_a_folder_that_cannot_be_written_is_read(written: Path, log_left_behind: bool) -> None:
+    with Story.open(written) as story:
+        node = story.append("The last words.")
+        expected = story.text(node)
+        if log_left_behind:  # as after a crash: part of the story is only in the log
+            folder = written.parent / "crashed"
+            folder.mkdir()
+            for suffix in ("", "-wal"):
+                shutil.copy(f"{written}{suffix}", folder)
+    folder = written.parent / ("crashed" if log_left_behind else "closed")
+    if not log_left_behind:
+        folder.mkdir()
+        shutil.copy(written, folder)
+    files = {file.name: file.read_bytes() for file in folder.iterdir()}
+    for file in folder.iterdir():
+        file.chmod(0o444)
+    for above in (folder, *list(folder.parents)[:3]):
+        above.chmod(0o555 if above == folder else 0o755)
+    try:
+        command = [sys.executable, "-c", CLOSED_FOLDER, str(folder / written.name)]
+        cwd = Path(__file__).parents[2]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+        assert done.returncode == 0, done.stderr
+    finally:
+        folder.chmod(0o755)
+    seen = json.loads(done.stdout)
+    assert seen["reason"] == "no_permission"
+    assert seen["text"] == expected
+    assert "may not be written" in seen["append"]
+    assert "not saved" in seen["create"]
+    assert {file.name: file.read_bytes() for file in folder.iterdir()} == files
+
+
+# -- damage ---------------------------------------------------------------------------------------------
+
+
+def damage(path: Path, table: str, part: float) -> None:
+    """Overwrite one leaf page of ``table``, chosen by ``part`` of the way through the file."""
+    db = sqlite3.connect(path)
+    rows = db.execute("SELECT id, text FROM body ORDER BY id").fetchall()
+    db.close()
+    data = bytearray(path.read_bytes())
+    if table == "body":
+        needle = rows[int(len(rows) * part)][1][:200].encode()
+        page = data.index(needle) // 4096
+    else:
+        page = int(len(data) / 4096 * part)
+    data[page * 4096 : page * 4096 + 4096] = b"\xa5" * 4096
+    path.write_bytes(data)
+
+
+def test_a_damaged_text_page_costs_only_what_stood_on_it(written: Path) -> None:
+    damage(written, "body", 0.5)
+    before = written.read_bytes()
+    with Story.open(written) as story:
+        assert story.read_only is not None
+        assert story.read_only.reason is Blocked.DAMAGED
+        found = story.damage
+        assert found is not None
+        assert found.read == 61
+        text = story.text(story.current)
+        for number in range(60):
+            node = number + 2
+            assert (f"<{number}>" in text) == (node not in found.missing_text)
+        assert len(found.missing_text) < 10
+        assert str(found) in story.read_only.message
+        with pytest.raises(ReadOnlyStory):
+            story.append("x")
+    assert written.read_bytes() == before
+
+
+@pytest.mark.parametrize("part", [0.02, 0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 0.97])
+def test_wherever_the_damage_is_the_rest_is_read_and_the_loss_is_told(written: Path, part: float) -> None:
+    damage(written, "any", part)
+    before = written.read_bytes()
+    with Story.open(written) as story:
+        found = story.damage
+        assert story.read_only is not None
+        if found is None:  # a free page: nothing stood on it
+            assert story.text(story.current).count("<") == 60
+            return
+        there = {node for node in range(2, 62) if node in story._desk.tree and story.node(node).text}
+        lost = {*found.missing_nodes, *found.missing_text}
+        assert there | lost == set(range(2, 62))
+        for node in there - lost:
+            assert story.node(node).text == f"<{node - 2}> {WORDS}"
+    assert written.read_bytes() == before
+
+
+def test_a_story_without_its_header_is_read(written: Path) -> None:
+    data = bytearray(written.read_bytes())
+    data[:100] = bytes(100)
+    written.write_bytes(data)
+    with Story.open(written) as story:
+        assert story.damage is not None
+        assert all(f"<{number}>" in story.text(story.current) for number in range(60))
+    assert written.read_bytes() == bytes(data)
+
+
+def test_a_story_that_was_cut_short_is_read_as_far_as_it_goes(written: Path) -> None:
+    data = written.read_bytes()
+    written.write_bytes(data[: len(data) // 2 // 4096 * 4096])
+    with Story.open(written) as story:
+        found = story.damage
+        assert found is not None
+        assert found.read > 5
+        assert found.missing_nodes or found.missing_text
+
+
+def test_damage_that_shows_late_is_said_in_words(written: Path) -> None:
+    with Story.open(written, readonly=True) as story:
+        damage(written, "body", 0.5)
+        story._desk.store.db.execute("PRAGMA cache_size = 0")
+        try:
+            story.text(story.current)
+        except DamagedStory as error:
+            assert "open it again" in str(error)
+        else:
+            pytest.skip("the system had kept the sound page")
+
+
+def test_check_names_what_is_wrong(written: Path) -> None:
+    assert check(written).sound
+    db = sqlite3.connect(written)
+    db.execute("UPDATE node SET parent = 999 WHERE id = 30")
+    db.execute("UPDATE node SET chars = 3 WHERE id = 7")
+    db.execute("DELETE FROM body WHERE id = 8")
+    db.commit()
+    db.close()
+    problems = " ".join(check(written).problems)
+    assert "node 30: its parent 999 is missing" in problems
+    assert "node 31 cannot be reached" in problems
+    assert "node 7: the index says 3 characters" in problems
+    assert "node 8 has no text" in problems
