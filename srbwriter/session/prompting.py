@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import Stop, TokenRun
 from srbwriter.story import NodeId, Story
 from srbwriter.story.context import Assembly, Layout, Run, Tokenizer, Window, assemble
 from srbwriter.story.types import Run as StoryRun
+
+if TYPE_CHECKING:
+    from srbwriter.engine.engine import Engine
 
 CHARS_PER_TOKEN = 12  # text fetched per token of the window; more than any prose needs
 LEAST_RESERVE, MOST_RESERVE = 32, 1024  # tokens kept free for what will be written
@@ -51,9 +53,9 @@ class Prompter:
         self._bos = (model.bos,) if model.add_bos and model.bos is not None else ()
         self._layouts: dict[NodeId, Layout] = {}
         self._previous: tuple[int, ...] = ()
-        saved: Any = story.value("layout")
-        if isinstance(saved, dict):
-            self._layouts[saved.get("node", 0)] = Layout.from_json(saved.get("layout"))
+        saved = cast(Any, story.value("layout"))
+        if saved:
+            self._layouts[saved["node"]] = Layout.from_json(saved["layout"])
 
     def assemble(self, node: NodeId, stop: Stop) -> Assembly:
         """What the model is to read at ``node``. Raises ContextError when the window is too small."""
@@ -99,7 +101,10 @@ class Prompter:
 
     def _runs(self, path: list[NodeId]) -> list[Run]:
         """Runs of the end of the path, enough of them to fill the window."""
-        wanted = self.engine.n_ctx * CHARS_PER_TOKEN
+        wanted = self.engine.n_ctx * if TYPE_CHECKING:
+    from srbwriter.engine.engine import Engine
+
+CHARS_PER_TOKEN
         runs: list[Run] = []
         count = 8
         while True:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from codecs import getincrementaldecoder
-from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from srbwriter import launch, paths
+from srbwriter import launch
 from srbwriter.config import Settings
-from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import (
@@ -26,14 +22,18 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
-from srbwriter.story import NodeId, Story, StoryError, TokenSizes, library
+from srbwriter.story import NodeId, Story, StoryError
 from srbwriter.story.context import ContextError
 from srbwriter.story.draft import JsonValue
 
 from . import editing
+from .opening import open_story, token_sizes
 from .prompting import Context, Prompter
 from .rounds import Round
 from .scribe import Scribe
+
+if TYPE_CHECKING:
+    from srbwriter.engine.engine import Engine  # at run time it would load the native library
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Session:
         Raises StoryError when the file is no story or its folder cannot be written.
         """
         return cls(
-            _open_story(story), launch.loader(settings), n=launch.branches(settings),
+            open_story(story), launch.loader(settings), n=launch.branches(settings),
             sampling=launch.sampling(settings), stop=launch.stop(settings),
             options=launch.engine_options(settings),
         )
@@ -138,7 +138,7 @@ class Session:
             if loader is not self._loader or self._closed:
                 return
             self._prompter = Prompter(self.story, engine)
-            self.story.use_token_sizes(_token_sizes(engine))
+            self.story.usetoken_sizes(token_sizes(engine))
             if self.round is not None and self.round.generation is None:
                 self._submit(self.round)
 
@@ -385,31 +385,6 @@ class Session:
         self.story.put_value(TYPING, [])
 
 
-def _open_story(path: Path | None) -> Story:
-    recent = library.RecentStories(paths.state_dir() / "recent.json")
-    if path is None:
-        known = recent.all()
-        path = known[0].path if known else library.free_path(paths.library_dir(), "First story")
-    path = path.expanduser()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    story = Story.open(path) if path.exists() else Story.create(path)
-    recent.add(path, story.title, time.time())
-    return story
-
-
 def _as_fields(values: dict[str, Any]) -> dict[str, Any]:
     """JSON values as Sampling has them."""
     return {k: tuple(cast('list[Any]', v)) if isinstance(v, list) else v for k, v in values.items()}
-
-
-def _token_sizes(engine: Engine) -> TokenSizes:
-    """How many characters each token adds, for cuts through generated text."""
-    model = engine.model
-
-    def sizes(vocab: str, ids: Sequence[int]) -> list[int] | None:
-        if vocab != model.fingerprint:
-            return None
-        decoder = getincrementaldecoder("utf-8")("replace")
-        return [len(decoder.decode(model.pieces.bytes[t])) for t in ids]
-
-    return sizes

@@ -149,22 +149,28 @@ def refuse_unsafe_tensors(path: Path) -> None:
     check_file(path)
     library()
     native: Any = L._lib
-    open_file, free = native["gguf_init_from_file"], native["gguf_free"]
-    count, kind, name = native["gguf_get_n_tensors"], native["gguf_get_tensor_type"], native["gguf_get_tensor_name"]
-    open_file.restype, open_file.argtypes = C.c_void_p, [C.c_char_p, _GgufParams]
-    free.restype, free.argtypes = None, [C.c_void_p]
-    count.restype, count.argtypes = C.c_int64, [C.c_void_p]
-    kind.restype, kind.argtypes = C.c_int, [C.c_void_p, C.c_int64]
-    name.restype, name.argtypes = C.c_char_p, [C.c_void_p, C.c_int64]
+
+    def bind(function: str, result: Any, *arguments: Any) -> Any:
+        bound = native[function]
+        bound.restype, bound.argtypes = result, arguments
+        return bound
+
+    open_file = bind("gguf_init_from_file", C.c_void_p, C.c_char_p, _GgufParams)
+    free = bind("gguf_free", None, C.c_void_p)
+    count = bind("gguf_get_n_tensors", C.c_int64, C.c_void_p)
+    kind = bind("gguf_get_tensor_type", C.c_int, C.c_void_p, C.c_int64)
+    name = bind("gguf_get_tensor_name", C.c_char_p, C.c_void_p, C.c_int64)
     file = open_file(str(path).encode(), _GgufParams(True, None))
     if not file:
-        raise ModelError(str(path), "the GGUF header cannot be read", "the file is damaged: download it again")
+        raise ModelError(str(path), "its header cannot be read", "the file is damaged: download it again")
     try:
         for index in range(count(file)):
             found = _UNSAFE_TYPES.get(kind(file, index))
             if found:
                 tensor = name(file, index).decode("utf-8", "replace")
-                raise ModelError(str(path), f"tensor {tensor} is of type {found}, which cannot be run", "convert it again")
+                raise ModelError(
+                    str(path), f"tensor {tensor} is of type {found}, which cannot be run", "convert it again"
+                )
     finally:
         free(file)
 
