@@ -12,15 +12,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.text import Text
 from textual.app import App
 from textual.theme import Theme
 
-from srbwriter import paths
+from srbwriter import logs, paths
 from srbwriter.config import Settings
+from srbwriter.story import library
 from srbwriter.tui import options, themes
 from srbwriter.tui.commands import COMMANDS, Command, anywhere_of, keys_of
 from srbwriter.tui.palette import CommandProvider
 from srbwriter.tui.preferences import Preferences
+from srbwriter.tui.screens import crash
 from srbwriter.tui.screens.desk import Desk
 
 if TYPE_CHECKING:
@@ -115,9 +118,9 @@ class Workbench(App[None]):
     # ---- stories
 
     def recent(self) -> list[tuple[Path, str]]:
-        """Stories in the library, the one written last first."""
-        files = [(file.stat().st_mtime, file) for file in paths.library_dir().glob("*") if file.is_file()]
-        return [(file, file.stem) for _, file in sorted(files, reverse=True)[:12]]
+        """Stories opened before, the last one first."""
+        known = library.RecentStories(paths.state_dir() / "recent.json").all()
+        return [(entry.path, entry.title or entry.path.stem) for entry in known if entry.path.exists()]
 
     def open_story(self, file: Path) -> None:
         """Leave this story and open another: the program begins again with it."""
@@ -144,6 +147,14 @@ class Workbench(App[None]):
     def _end(self, number: int) -> None:
         self.desk.commit()
         self.exit(return_code=128 + number)
+
+    def _fatal_error(self) -> None:
+        """Instead of a page of code: what happened, where the report lies, and that the words are safe."""
+        with contextlib.suppress(Exception):
+            self.desk.commit()
+        error = self._exception or RuntimeError("unknown")
+        self._exit_renderables.append(Text(crash.words(error, logs.write_crash_report(error))))
+        self._close_messages_no_wait()
 
     def on_unmount(self) -> None:
         self.session.close()

@@ -11,6 +11,7 @@ from srbwriter.tui.widgets.status_line import bar
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
+    from srbwriter.story import NodeId
 
 
 def left(session: Session) -> tuple[str, ...]:
@@ -36,10 +37,24 @@ def left(session: Session) -> tuple[str, ...]:
     return tuple(parts)
 
 
-def right(session: Session, goal: int) -> tuple[str, ...]:
+def right(session: Session, done_today: int, goal: int) -> tuple[str, ...]:
     """Whether the words are safe, how many there are, and how far today's goal is."""
-    today = f"{session.words_today}/{goal} today" if goal else f"{session.words_today} today"
+    today = f"{done_today}/{goal} today" if goal else f"{done_today} today"
     return (session.save_state, f"{session.words} words", today, f"N {session.n}")
+
+
+def words_today(session: Session) -> int:
+    """Words that became part of the story today: typed and picked ones."""
+    today = session.story.today()
+    return today.typed + today.picked
+
+
+def node_of(session: Session, index: int) -> NodeId | None:
+    """The node of a branch of the round; None while it has none yet."""
+    try:
+        return session.round.node_of(index) if session.round is not None else None
+    except IndexError:
+        return None
 
 
 def marks(session: Session, index: int) -> str:
@@ -47,7 +62,9 @@ def marks(session: Session, index: int) -> str:
     current = session.round
     if current is None:
         return ""
-    found = session.story.marks(current.node_of(index))
+    if index >= len(current.branches) or not (node := node_of(session, index)):
+        return ""
+    found = session.story.marks(node)
     signs = (
         "locked" if index in current.locked else "",
         "★" if found.bookmark else "",

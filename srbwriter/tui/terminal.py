@@ -33,17 +33,17 @@ def guarded() -> Iterator[None]:
     sys.stderr.flush()
     os.dup2(log, 2)
     os.close(log)
-    with os.fdopen(screen, "w", encoding="utf-8", errors="replace", closefd=False) as stream:
-        sys.stderr = sys.__stderr__ = stream
-        try:
-            yield
-        finally:
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
-            sys.stderr, sys.__stderr__ = kept  # type: ignore[assignment]
-            os.dup2(errors, 2)
-            os.close(errors)
-    os.close(screen)
+    stream = os.fdopen(screen, "w", encoding="utf-8", errors="replace", closefd=False)
+    sys.stderr = sys.__stderr__ = stream
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            stream.close()  # the terminal itself may have gone
+        sys.stderr, sys.__stderr__ = kept  # type: ignore[assignment]
+        os.dup2(errors, 2)
+        os.close(errors)
+        os.close(screen)
 
 
 @contextlib.contextmanager

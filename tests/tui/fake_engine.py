@@ -56,7 +56,8 @@ class FakeEngine:
     def _add(self, generation: Generation, sampling: Sampling | None = None) -> Branch:
         index = len(generation.branches)
         request = generation.request
-        chosen = request.sampling[index] if isinstance(request.sampling, tuple) else request.sampling
+        given = request.sampling if isinstance(request.sampling, tuple) else (request.sampling,)
+        chosen = given[min(index, len(given) - 1)]
         stop = request.stop[index] if isinstance(request.stop, tuple) else request.stop
         branch = Branch(generation, index, sampling or chosen, stop, 1000 * generation.number + index)
         generation.branches.append(branch)

@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Input, OptionList, Static, TextArea
 
 from srbwriter.engine.types import BranchState, FinishReason
-from srbwriter.story import ROOT
+from srbwriter.story import ROOT, Story
 from srbwriter.tui.screens.compare import Compare
 from srbwriter.tui.screens.context import ContextView
 from srbwriter.tui.screens.help import Help
@@ -733,5 +733,6 @@ async def leader(bench: Bench, _: pytest.MonkeyPatch) -> None:
 async def quit(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press(*" Hard")
     await bench.press("ctrl+q")
-    assert bench.session.text() == "It rained. Hard"
     assert bench.app._exit
+    with Story.open(bench.session.story.file) as kept:
+        assert kept.text(kept.current) == "It rained. Hard"

@@ -7,6 +7,7 @@ session to the panes. What keys do stands in ``srbwriter.tui.verbs``.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_COUNT_SECONDS = 3.0
 _TYPING_SECONDS = 0.4  # this long after the last key the story is told of the writer's words
 
 
@@ -61,6 +63,7 @@ class Desk(Screen[None]):
         self.pump = Pump(self, workbench.preferences[options.FPS])
         self.layout_name = workbench.preferences[options.LAYOUT]
         self._told: Exception | None = None  # the model's trouble, once it has been said
+        self._counted, self._counted_at = 0, -_COUNT_SECONDS
         self.large = False  # one branch alone
         self.found = ""  # what was looked for last
         self._round: Round | None = None
@@ -248,7 +251,10 @@ class Desk(Screen[None]):
         if pane is None or pane.branch is None or current is None:
             self.say("There is no branch here yet.")
             return None
-        return current.node_of(pane.index)
+        node = status.node_of(self.session, pane.index)
+        if node is None:
+            self.say("This branch has not been kept yet; a moment.")
+        return node
 
     @on(TabStrip.Pressed)
     def _tab_pressed(self, event: TabStrip.Pressed) -> None:
@@ -271,11 +277,20 @@ class Desk(Screen[None]):
 
     def flush_slowly(self) -> None:
         self.status_line.left = status.left(self.session)
-        self.status_line.right = status.right(self.session, self.bench.preferences[options.GOAL])
+        self.status_line.right = status.right(
+            self.session, self._words_today(), self.bench.preferences[options.GOAL]
+        )
         self._show_marks()
         self._show_keys()
         self._watch_model()
         self.app.title = f"{self.session.title or 'srbwriter'}{' ▸' if self.writing else ''}"
+
+    def _words_today(self) -> int:
+        """Counted now and then: it is read from the disk."""
+        now = time.monotonic()
+        if now - self._counted_at > _COUNT_SECONDS:
+            self._counted, self._counted_at = status.words_today(self.session), now
+        return self._counted
 
     def _watch_model(self) -> None:
         """Say once what is wrong with a model that cannot be loaded."""

@@ -1,0 +1,43 @@
+"""Sample prompts: the shipped ones are complete and usable, a broken one is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from srbwriter import paths
+from srbwriter.engine.parameters import validate
+from srbwriter.engine.types import Sampling
+from srbwriter.tui import prompts
+
+FILES = sorted(paths.asset_dir("sample_prompts").glob("*.txt"))
+
+
+def test_there_are_two_dozen_of_many_genres_and_forms() -> None:
+    found = prompts.load_all()
+    assert len(found) == len(FILES) >= 24
+    assert len({prompt.genre for prompt in found}) >= 10
+    assert len({prompt.form for prompt in found}) >= 10
+    assert {prompt.kind for prompt in found} == set(prompts.KINDS)
+    assert len({prompt.title for prompt in found}) == len(found)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_the_suggested_sampling_is_one_the_engine_takes(file: Path) -> None:
+    prompt = prompts.read(file)
+    validate(replace(Sampling(), **prompt.sampling))
+    assert prompt.text == prompt.text.strip()
+    assert prompt.memory or prompt.kind == "base"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["no front matter", "+++\ntitle = 1\n", "+++\n+++\nText", '+++\nkind = "poem"\n+++\nText', "+++\n+++\n"],
+)
+def test_a_broken_prompt_names_its_file(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "broken.txt"
+    file.write_text(text)
+    with pytest.raises(prompts.PromptError, match=r"broken\.txt"):
+        prompts.read(file)
