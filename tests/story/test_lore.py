@@ -1,0 +1,148 @@
+"""Which lorebook entries a text calls for, and what bad keys do."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from srbwriter.story.draft import LoreEntry, SecondaryLogic
+from srbwriter.story.lore import (
+    DEFAULT_SCAN_DEPTH,
+    MAX_PATTERN,
+    LoreKeyError,
+    compile_key,
+    is_regex,
+    reach,
+    scan,
+)
+
+
+def calls(entry: LoreEntry, text: str) -> bool:
+    return bool(scan([entry], text).active)
+
+
+def entry(*keys: str, **more: object) -> LoreEntry:
+    return LoreEntry("e", text="Lore.", keys=list(keys), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "hit"),
+    [
+        ("dragon", "A Dragon!", True),
+        ("dragon", "dragonfly", True),
+        ("dragon", "drag on", False),
+        ("STRASSE", "eine Straße", True),
+        (" mill ", "the mill", True),
+        ("a.c", "abc", False),
+        ("a.c", "an a.c here", True),
+        ("/a.c/", "abc", True),
+        ("/drag(on|gle)/i", "DRAGGLE", True),
+        ("/drag/", "DRAG", False),
+        ("/^two/m", "one\ntwo", True),
+        ("/one.two/s", "one\ntwo", True),
+        (r"/a\/b/", "a/b", True),
+        ("/caf\\w/gu", "café", True),
+        ("", "anything", False),
+        ("  ", "any thing", False),
+    ],
+)
+def test_keys(key: str, text: str, hit: bool) -> None:
+    assert calls(entry(key), text) is hit
+
+
+def test_a_slash_alone_is_no_regular_expression() -> None:
+    assert not is_regex("/") and not is_regex("//") and not is_regex("and/or")
+    assert calls(entry("and/or"), "this and/or that")
+
+
+def test_case_and_whole_words() -> None:
+    assert not calls(entry("Mill", case_sensitive=True), "the mill")
+    assert not calls(entry("mill", whole_words=True), "a miller")
+    assert calls(entry("mill", whole_words=True), "the mill.")
+
+
+@pytest.mark.parametrize(
+    ("logic", "text", "hit"),
+    [
+        ("any", "key red", True),
+        ("any", "key", False),
+        ("all", "key red blue", True),
+        ("all", "key red", False),
+        ("not_any", "key", True),
+        ("not_any", "key red", False),
+        ("not_all", "key red", True),
+        ("not_all", "key red blue", False),
+        ("any", "red", False),
+    ],
+)
+def test_secondary_keys_narrow_the_primary_ones(logic: SecondaryLogic, text: str, hit: bool) -> None:
+    assert calls(entry("key", secondary=["red", "blue"], logic=logic), text) is hit
+
+
+def test_constant_entries_are_always_called_for_unless_switched_off_or_empty() -> None:
+    assert calls(entry(constant=True), "")
+    assert not calls(entry(constant=True, enabled=False), "")
+    assert not calls(LoreEntry("e", constant=True), "")
+
+
+def test_keys_are_looked_for_only_as_far_back_as_the_depth() -> None:
+    text = "mill" + "." * 100
+    assert calls(entry("mill"), text)
+    assert not calls(entry("mill", scan_depth=100), text)
+    assert calls(entry("mill", scan_depth=104), text)
+    assert not scan([entry("mill")], text, scan_depth=50).active
+    assert not calls(entry("mill", scan_depth=0), text)
+
+
+def test_reach_is_the_deepest_scan() -> None:
+    assert reach([]) == 0
+    assert reach([entry("a")]) == DEFAULT_SCAN_DEPTH
+    assert reach([entry("a", scan_depth=9), entry("b")], 5) == 9
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        ("/(/", "not a regular expression"),
+        ("/a/q", "unknown flag 'q'"),
+        ("/" + "a" * (MAX_PATTERN + 1) + "/", "longer than"),
+        ("/" + "(" * 490 + ")" * 490 + "/", "not a regular expression"),
+    ],
+)
+def test_unusable_keys_are_reported_and_the_others_still_work(key: str, reason: str) -> None:
+    found = scan([entry(key, "mill")], "the mill")
+    assert found.active
+    (problem,) = found.problems
+    assert (problem.entry_id, problem.key) == ("e", key)
+    assert reason in problem.reason
+
+
+def test_a_pattern_that_would_search_for_ages_is_given_up() -> None:
+    slow = "/(?:a|a|aa)+b/"
+    found = scan([entry(slow), LoreEntry("good", text="x", keys=["mill"])], "a" * 5000 + " mill")
+    assert [problem.key for problem in found.problems] == [slow]
+    assert "longer than" in found.problems[0].reason
+    assert [active.id for active in found.active] == ["good"]
+
+
+def test_many_slow_patterns_share_one_time_limit() -> None:
+    entries = [LoreEntry(str(index), text="x", keys=["/(?:a|a|aa)+b/"]) for index in range(200)]
+    found = scan(entries, "a" * 5000)
+    assert len(found.problems) == 200
+    assert any("used up" in problem.reason for problem in found.problems)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    pattern=st.text(alphabet="ab()[]{}*+?|\\.^$1,", max_size=20), flags=st.text(alphabet="imsgx", max_size=2)
+)
+def test_any_pattern_compiles_or_says_why(pattern: str, flags: str) -> None:
+    key = f"/{pattern}/{flags}"
+    if not is_regex(key):
+        return
+    try:
+        compile_key(key)
+    except LoreKeyError as error:
+        assert str(error)
+    scan([entry(key)], "abab")
