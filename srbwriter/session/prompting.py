@@ -101,10 +101,7 @@ class Prompter:
 
     def _runs(self, path: list[NodeId]) -> list[Run]:
         """Runs of the end of the path, enough of them to fill the window."""
-        wanted = self.engine.n_ctx * if TYPE_CHECKING:
-    from srbwriter.engine.engine import Engine
-
-CHARS_PER_TOKEN
+        wanted = self.engine.n_ctx * CHARS_PER_TOKEN
         runs: list[Run] = []
         count = 8
         while True:
