@@ -138,7 +138,7 @@ class Session:
             if loader is not self._loader or self._closed:
                 return
             self._prompter = Prompter(self.story, engine)
-            self.story.usetoken_sizes(token_sizes(engine))
+            self.story.use_token_sizes(token_sizes(engine))
             if self.round is not None and self.round.generation is None:
                 self._submit(self.round)
 

@@ -98,11 +98,12 @@ _POINTER: Any = C.POINTER(_c.llama_token_data)  # pyright: ignore[reportUnknownV
 class Candidates:
     """One candidate array of vocabulary size, filled anew for every pick."""
 
-    __slots__ = ("_array", "_data", "_ids", "_native", "_order")
+    __slots__ = ("_array", "_data", "_finite", "_ids", "_native", "_order")
 
     def __init__(self, n_vocab: int) -> None:
         self._array = np.zeros(n_vocab, dtype=_CANDIDATE)
         self._ids = self._array["id"]
+        self._finite = np.zeros(n_vocab, dtype=np.bool_)
         self._order = np.arange(n_vocab, dtype=np.int32)
         self._data: Any = C.cast(self._array.ctypes.data, _POINTER)
         self._native: Any = _c.llama_token_data_array()
@@ -113,7 +114,7 @@ class Candidates:
         Tokens at minus infinity stay out of the array when few others are left: samplers spend time on
         them, and some go wrong (typical's entropy becomes NaN).
         """
-        finite = logits != NEGATIVE_INFINITY
+        finite = np.not_equal(logits, NEGATIVE_INFINITY, out=self._finite)
         n = int(np.count_nonzero(finite))
         if n == 0:
             return -1

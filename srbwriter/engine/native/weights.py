@@ -22,7 +22,7 @@ _numa_done = False
 def check_file(path: Path) -> None:
     """Refuse what cannot be a GGUF file before llama.cpp sees it. Raises ModelError."""
     if not path.exists():
-        raise ModelError(str(path), "no such file", "check the path, or run `srbwriter models` to see what there is")
+        raise ModelError(str(path), "no such file", "check the path; without -m the bundled model is used")
     if path.is_dir():
         raise ModelError(str(path), "this is a folder", "name the .gguf file in it")
     try:
