@@ -76,12 +76,12 @@ def derive_seed(seed: int, k: int) -> int:
 class Chain:
     """The sampler of one branch. ``pointer`` goes to ``llama_sampler_sample``, which also accepts."""
 
-    __slots__ = ("_n_vocab", "_remembers", "pointer")
+    __slots__ = ("_accept", "_n_vocab", "pointer")
 
     def __init__(self, pointer: Sampler, n_vocab: int, remembers: bool) -> None:
         self.pointer = pointer
         self._n_vocab = n_vocab
-        self._remembers = remembers
+        self._accept = library().llama_sampler_accept if remembers else None
 
     def pick(self, logits: NDArray[np.float32]) -> int:
         """Sample from a row of logits, which stays as it is; :meth:`accept` the token afterwards.
@@ -94,8 +94,8 @@ class Chain:
 
     def accept(self, token: int) -> None:
         """Remember a token that was picked or typed; not one from ``llama_sampler_sample``."""
-        if self._remembers:
-            library().llama_sampler_accept(self.pointer, token)
+        if self._accept is not None:
+            self._accept(self.pointer, token)
 
     def close(self) -> None:
         """Free the native chain; closing twice does nothing."""

@@ -97,7 +97,7 @@ _GUARDED = {
         from srbwriter.engine.constraints import compile_constraint
         shapes = ["(" * 200_000, "(" * 5_000, '"' * 9, '("a"' * 90 + ")" * 90, '((("a"*)*)*)*',
                   '"a"{2000}{2000}', '("a"{0,2000}){0,2000}', "[\\\\ud800-\\\\udfff]", "[^\\\\U0010FFFF]",
-                  "<[99999999999]>", "<[5]>"]
+                  "<[99999999999]>", "<[5]>", 'x root "a" | "c"\\nx ::= "b"?']
         for shape in shapes:
             try:
                 constraint = compile_constraint(Sampling(grammar="root ::= " + shape), model)
