@@ -68,11 +68,16 @@ class Strand:
         return segments
 
     def clean(self, offset: int) -> bool:
-        """Whether the strand can be opened at ``offset`` without breaking a stored token."""
+        """Whether the strand can be opened at ``offset`` without breaking a stored token.
+
+        Never inside a lead or at its end: as a position that is the start of the whole piece.
+        """
         index, inner = self._at(offset)
         piece = self._pieces[index] if index < len(self._pieces) else None
         if piece is None or piece.ids is None or inner == 0:
             return True
+        if inner <= piece.lead:
+            return False
         offsets, exact = self._token_offsets(index)
         place = bisect_left(offsets, inner)
         return exact and place < len(offsets) and offsets[place] == inner
@@ -235,7 +240,7 @@ def _collect(
 def _usable_ids(runs: Sequence[Run], index: int, tokenizer: Tokenizer) -> tuple[int, ...] | None:
     """The run's ids if they are of this vocabulary and the text before can give up their lead."""
     run = runs[index]
-    if not run.tokens or not tokenizer.vocabulary or run.vocabulary != tokenizer.vocabulary:
+    if not run.text or not run.tokens or not tokenizer.vocabulary or run.vocabulary != tokenizer.vocabulary:
         return None
     if not run.lead:
         return tuple(run.tokens)
