@@ -1,9 +1,10 @@
 """Grammars, JSON schemas and regular expressions as constraints.
 
-All three notations run on llguidance and not on llama.cpp's grammars, which end the process when a token does
-not fit, loop for ever where a rule comes back to itself past something empty (``root ::= x root "a" | "c"`` with
-``x ::= "b"?``), write their errors to the terminal and have no limit on their work. At a vocabulary of 128k tokens a
-mask costs 0.1 ms, or 5 ms for a recursive GBNF grammar (as in llama.cpp), and a check of one token 10 µs.
+All three notations run on llguidance and not on llama.cpp's grammars. Those end the process when a token does
+not fit, loop for ever where a rule comes back to itself past something empty (``root ::= x root "a" | "c"``
+with ``x ::= "b"?``), write their errors to the terminal and have no limit on their work. At a vocabulary of
+128k tokens a mask costs 0.1 ms, or 5 ms for a recursive GBNF grammar (as in llama.cpp), and a check of one
+token 10 µs.
 """
 
 from __future__ import annotations
