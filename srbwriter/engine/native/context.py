@@ -56,7 +56,7 @@ class Context:
         self.memory = lib.llama_get_memory(self.pointer)
         if not self.memory:
             lib.llama_free(self.pointer)
-            raise ModelError(path, "this model has no decoder to write with", "choose a text generation model")
+            raise ModelError(path, "this model has no decoder", "choose a model that generates text")
         self.cells = int(lib.llama_n_ctx(self.pointer))
         self.max_rows = int(lib.llama_n_batch(self.pointer))
         self.max_outputs = self.sequences
