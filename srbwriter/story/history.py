@@ -32,6 +32,7 @@ class Action:
     became: NodeId
     typed: int = 0
     picked: int = 0
+    touched: int = 0
     changes: list[Change] = field(default_factory=list["Change"])
 
     def run(self, desk: Desk, change: Change) -> None:
@@ -57,7 +58,7 @@ class History:
         with self._desk.change():
             action = self._blank(verb, node)
             yield action
-            self.save(action)
+            self._touch(action)
             self._desk.put_value("head", action.id)
             self._desk.put_value("current", action.became)
             self._desk.progress(action.typed, action.picked)
@@ -70,14 +71,20 @@ class History:
         row = self._desk.store.db.execute("SELECT coalesce(max(id), 0) + 1 FROM action").fetchone()
         return int(row[0])
 
+    def _touch(self, action: Action) -> None:
+        """Of the actions that follow one action, this is the one that was done last."""
+        action.touched = int(self._desk.value("touched", 0)) + 1
+        self._desk.put_value("touched", action.touched)
+        self.save(action)
+
     def save(self, action: Action) -> None:
         """Write ``action``, inside a transaction."""
         self._desk.store.db.execute(
-            "INSERT OR REPLACE INTO action (id, parent, verb, node, at, was, became, typed, picked, changes) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO action (id, parent, verb, node, at, was, became, typed, picked, "
+            "touched, changes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 action.id, action.parent, action.verb, action.node, action.at, action.was, action.became,
-                action.typed, action.picked, dump(action.changes),
+                action.typed, action.picked, action.touched, dump(action.changes),
             ),
         )  # fmt: skip
 
@@ -85,16 +92,16 @@ class History:
         """An action by number."""
         with self._desk.store.reading() as db:
             row = db.execute(
-                "SELECT id, parent, verb, node, at, was, became, typed, picked, changes "
+                "SELECT id, parent, verb, node, at, was, became, typed, picked, touched, changes "
                 "FROM action WHERE id = ?",
                 (number,),
             ).fetchone()
-        return None if row is None else Action(*row[:9], changes=load(row[9]))
+        return None if row is None else Action(*row[:10], changes=load(row[10]))
 
     def futures(self) -> list[int]:
-        """The actions that :meth:`redo` could do now, the newest first."""
+        """The actions that :meth:`redo` could do now, the one that was done last first."""
         with self._desk.store.reading() as db:
-            rows = db.execute("SELECT id FROM action WHERE parent = ? ORDER BY id DESC", (self.head,))
+            rows = db.execute("SELECT id FROM action WHERE parent = ? ORDER BY touched DESC", (self.head,))
             return [row[0] for row in rows]
 
     def undo(self) -> Action | None:
@@ -110,7 +117,7 @@ class History:
         return action
 
     def redo(self, number: int | None = None) -> Action | None:
-        """Do the newest undone action again, or one of :meth:`futures`; None if there is none."""
+        """Do the last undone action again, or one of :meth:`futures`; None if there is none."""
         with self._desk.change():
             futures = self.futures()
             if number is None:
@@ -126,7 +133,7 @@ class History:
 
     def _arrive(self, action: Action, head: int, current: NodeId, sign: int) -> None:
         desk = self._desk
-        self.save(action)
+        self._touch(action)
         desk.put_value("head", head)
         desk.put_value("current", desk.tree.nearest_living(current))
         desk.progress(sign * action.typed, sign * action.picked)

@@ -26,10 +26,9 @@ def search(desk: Desk, query: str, limit: int, with_bin: bool) -> list[Hit]:
         index(desk)
     with desk.store.reading() as db:
         rows = db.execute(
-            "SELECT search.rowid, -bm25(search) AS score FROM search WHERE search MATCH ? AND rowid IN "
-            "(SELECT rowid FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT ?) "
-            "ORDER BY score DESC, search.rowid",
-            (match, match, _RANKED),
+            "SELECT rowid, -bm25(search) AS score FROM search WHERE search MATCH ? AND rowid >= ? "
+            "ORDER BY score DESC, rowid",
+            (match, _oldest_ranked(db, match)),
         )
         best: list[tuple[NodeId, float]] = []
         for node, score in rows:
@@ -44,6 +43,13 @@ def search(desk: Desk, query: str, limit: int, with_bin: bool) -> list[Hit]:
 
 def _absorbed(desk: Desk, node: NodeId) -> bool:
     return desk.tree[node].state == State.ABSORBED
+
+
+def _oldest_ranked(db: sqlite3.Connection, match: str) -> NodeId:
+    row = db.execute(
+        "SELECT rowid FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?", (match, _RANKED)
+    ).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def _snippet(db: sqlite3.Connection, match: str, node: NodeId) -> str:

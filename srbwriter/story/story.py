@@ -296,7 +296,7 @@ class Story(Branches):
             return self._history.redo(action)
 
     def futures(self) -> list[int]:
-        """The actions that could be done again now, the newest first."""
+        """The actions that could be done again now, the one that was done last first."""
         with self._lock:
             return self._history.futures()
 

@@ -137,11 +137,11 @@ class Tree:
 
     def all_children(self, node: NodeId) -> list[NodeId]:
         """Children in order, whatever their state."""
-        return list(self._children.get(node, ()))
+        return list(self._children.get(self[node].id, ()))
 
     def children(self, node: NodeId) -> list[NodeId]:
         """Living children in order."""
-        return [c for c in self._children.get(node, ()) if self._entries[c].state == State.LIVING]
+        return [c for c in self._children.get(self[node].id, ()) if self._entries[c].state == State.LIVING]
 
     def siblings(self, node: NodeId) -> list[NodeId]:
         """Living children of the parent, ``node`` among them; only itself for the root."""

@@ -215,6 +215,8 @@ def put_value(desk: Desk, history: History, verb: str, key: str, value: JsonValu
 
 def settings_text(settings: Settings) -> str | None:
     """JSON of what ``settings`` say; None if they say nothing."""
+    if settings == Settings():
+        return None
     said = {key: value for key, value in asdict(settings).items() if value not in (None, [], {})}
     return json.dumps(said, ensure_ascii=False) if said else None
 

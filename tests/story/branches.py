@@ -1,0 +1,23 @@
+"""Branches as a model writes them, for tests without one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from srbwriter.story import Story
+
+WORDS = "It was a dark and stormy night. " * 40
+
+
+def sizes(vocab: str, ids: Sequence[int]) -> Sequence[int]:
+    """A vocabulary in which token n is n % 4 characters long."""
+    return [n % 4 for n in ids]
+
+
+def generated(story: Story, parent: int, *texts: str) -> list[int]:
+    """Finished branches below ``parent``, in tokens of three characters."""
+    names = story.begin_branches(parent, len(texts), model="m", vocab="v", seeds=range(len(texts)))
+    for name, text in zip(names, texts, strict=True):
+        story.stream(name, text, [3] * (len(text) // 3))
+        story.finish(name, "length")
+    return names

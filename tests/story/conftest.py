@@ -1,0 +1,35 @@
+"""What the tests of the story share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from srbwriter.story import ROOT, Story
+from tests.story.branches import WORDS
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Iterator[Story]:
+    """A new, empty story."""
+    with Story.create(tmp_path / "s.srbw") as made:
+        yield made
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "a story.srbw"
+
+
+@pytest.fixture
+def written(path: Path) -> Path:
+    """A closed story of sixty nodes in a line, each with its number in it."""
+    with Story.create(path, "Sixty") as story:
+        node = ROOT
+        for number in range(60):
+            [node] = story.add(node, [f"<{number}> {WORDS}"])
+        story.visit(node)
+        story.search("night")
+    return path

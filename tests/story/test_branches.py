@@ -1,0 +1,169 @@
+"""Branches in work: taking from them, typing into them, rolling them again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from srbwriter.story import ROOT, Refused, Story
+from tests.story.branches import generated
+
+# -- taking --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("unit", "times", "taken"),
+    [
+        ("word", 2, "He ran."),
+        ("sentence", 2, "He ran. She hid."),
+        ("paragraph", 1, "He ran. She hid.\n\n"),
+        ("paragraph", 5, "He ran. She hid.\n\nThey met."),
+    ],
+)
+def test_a_part_is_taken_and_the_rest_is_kept(story: Story, unit: str, times: int, taken: str) -> None:
+    text = "He ran. She hid.\n\nThey met."
+    [branch] = generated(story, ROOT, text)
+    assert story.pick_units(branch, unit, times) == branch  # type: ignore[arg-type]
+    assert story.text(story.current) == taken
+    rest = story.children(branch)
+    assert story.text(rest[0] if rest else branch) == text
+
+
+def test_an_undone_pick_gives_the_whole_take_back(story: Story) -> None:
+    [branch] = generated(story, ROOT, "He ran. She hid.")
+    before = story.node(branch)
+    story.pick_units(branch, "sentence")
+    [later] = generated(story, branch, " He fell.")
+    story.undo()
+    assert (story.current, story.node(branch).runs) == (ROOT, before.runs)
+    assert story.children(branch) == []
+    assert story.text(later) == "He ran. He fell."
+    story.redo()
+    assert story.current == branch
+    assert later in story.children(branch)
+
+
+def test_taking_from_a_running_branch_lets_it_run_on(story: Story) -> None:
+    [name] = story.begin_branches(ROOT, 1, vocab="v")
+    story.stream(name, "He ran. She", [1, 2])
+    story.pick_units(name, "sentence")
+    story.stream(name, " hid.", [3])
+    rest = story.target(name)
+    assert rest != name
+    assert (story.node(name).text, story.text(rest)) == ("He ran.", "He ran. She hid.")
+    story.undo()
+    story.stream(name, " They met.", [4])
+    assert story.target(name) == name
+    story.finish(name, "length")
+    node = story.node(name)
+    assert node.text == "He ran. She hid. They met."
+    assert node.runs[0].ids == (1, 2, 3, 4)
+    story.redo()
+    assert story.text(rest) == "He ran. She hid. They met."
+
+
+def test_a_pick_beyond_the_end_is_refused(story: Story) -> None:
+    [branch] = generated(story, ROOT, "abc")
+    for at in (0, 4, -1):
+        with pytest.raises(Refused, match="3 characters"):
+            story.pick(branch, at)
+    assert story.undo() is None
+
+
+# -- streams -------------------------------------------------------------------------------------------
+
+
+def test_a_reroll_keeps_the_old_take(story: Story) -> None:
+    [name] = story.begin_branches(ROOT, 1, model="m", vocab="v", sampling={"top_k": 3}, seeds=[7])
+    story.stream(name, "first", [1])
+    new = story.replace_stream(name)
+    story.stream(new, "second", [2])
+    story.finish(new, "length")
+    assert [story.node(n).text for n in story.children(ROOT)] == ["first", "second"]
+    assert story.node(name).finish_reason == "replaced"
+    assert story.node(new).sampling == {"top_k": 3}
+    with pytest.raises(Refused):
+        story.stream(name, "x")
+
+
+def test_a_rewind_inside_the_engine_leaves_no_take(story: Story) -> None:
+    [name] = story.begin_branches(ROOT, 1, vocab="v")
+    story.stream(name, "a tapestry of", [1, 2, 3])
+    assert story.replace_stream(name, "a ", [1], keep=False) == name
+    story.stream(name, "road", [9])
+    assert story.node(name).text == "a road"
+    assert story.node(name).runs[0].ids == (1, 9)
+    assert story.children(ROOT) == [name]
+
+
+def test_a_rewind_never_takes_back_what_was_picked(story: Story) -> None:
+    [name] = story.begin_branches(ROOT, 1, vocab="v")
+    story.stream(name, "One. Two", [1, 2])
+    story.pick_units(name, "sentence")
+    new = story.replace_stream(name, "O", [8], keep=False)
+    assert new != name
+    assert story.text(story.current) == "One."
+    assert story.text(new) == "O"
+
+
+def test_words_typed_into_a_running_branch(story: Story) -> None:
+    [name] = story.begin_branches(ROOT, 1, vocab="v")
+    story.stream(name, "He said", [1])
+    typed = story.interject(name, " nothing")
+    story.stream(name, " and left.", [2])
+    assert story.text(story.target(name)) == "He said nothing and left."
+    assert story.node(typed).author == "writer"
+    assert [run.ids for run in story.runs(story.target(name))] == [(1,), None, (2,)]
+    story.undo()
+    assert story.children(name) == []
+    story.stream(name, " Goodbye.", [3])
+    story.redo()
+    story.finish(name, "length")
+    assert [story.text(n) for n in story.reading_order()][-1] == "He said nothing and left. Goodbye."
+
+
+def test_nothing_hangs_below_a_running_branch(story: Story) -> None:
+    [name] = story.begin_branches(ROOT, 1)
+    story.stream(name, "abc")
+    for verb in (
+        lambda: story.begin_branches(name, 1),
+        lambda: story.append("x", name),
+        lambda: story.add(name, ["x"]),
+        lambda: story.edit(name, "x"),
+    ):
+        with pytest.raises(Refused, match="being written"):
+            verb()
+
+
+def test_logprobs_must_fit(story: Story) -> None:
+    [name] = story.begin_branches(ROOT, 1)
+    with pytest.raises(ValueError, match="2 ids and 1 logprobs"):
+        story.stream(name, "ab", [1, 2], [-1.0])
+    with pytest.raises(ValueError, match="branches"):
+        story.begin_branches(ROOT, 2, seeds=[1])
+
+
+def test_everything_about_a_branch_is_kept(story: Story, tmp_path: Path) -> None:
+    [name] = story.begin_branches(ROOT, 1, model="m.gguf", vocab="v", sampling={"min_p": 0.1}, seeds=[42])
+    story.stream(name, "ow", [5, 6], [-0.25, None], lead="wind")
+    story.finish(name, "sentence")
+    story.close()
+    with Story.open(tmp_path / "s.srbw") as again:
+        node = again.node(name)
+    [run] = node.runs
+    assert (run.text, run.ids, run.vocab, run.logprobs, run.lead) == (
+        "ow",
+        (5, 6),
+        "v",
+        (-0.25, None),
+        "wind",
+    )
+    assert (node.model, node.seed, node.sampling, node.finish_reason) == (
+        "m.gguf",
+        42,
+        {"min_p": 0.1},
+        "sentence",
+    )
+    assert not node.streaming
+    assert not node.visited

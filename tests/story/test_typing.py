@@ -1,0 +1,164 @@
+"""Typing and editing: where words go, and what one undo takes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from srbwriter.story import ROOT, State, Story
+from tests.story.branches import generated, sizes
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(story: Story) -> Clock:
+    made = Clock()
+    story._typewriter._clock = made
+    return made
+
+
+# -- typing --------------------------------------------------------------------------------------------
+
+
+def test_typing_at_the_root_makes_a_child(story: Story) -> None:
+    node = story.append("Once")
+    assert (story.parent(node), story.node(node).author, story.current) == (ROOT, "writer", node)
+
+
+def test_keystrokes_of_one_sentence_are_one_action(story: Story, clock: Clock) -> None:
+    for key in "It rained. Then":
+        clock.now += 0.1
+        story.append(key)
+    assert story.text(story.current) == "It rained. Then"
+    story.undo()
+    assert story.text(story.current) == "It rained."
+    story.redo()
+    assert story.text(story.current) == "It rained. Then"
+    story.undo()
+    story.undo()
+    assert story.current == ROOT
+    assert len(story.bin()) == 1  # the words themselves are still there
+
+
+def test_a_pause_ends_the_action(story: Story, clock: Clock) -> None:
+    story.append("one ")
+    clock.now += 10
+    story.append("two")
+    story.undo()
+    assert story.text(story.current) == "one "
+
+
+def test_long_typing_is_undone_in_pieces_at_words(story: Story, clock: Clock) -> None:
+    for _ in range(100):
+        for key in "word ":
+            story.append(key)
+    undone = 0
+    while story.undo():
+        undone += 1
+        assert story.text(story.current)[-1:] in ("", " ")
+    assert 2 <= undone <= 5
+
+
+def test_deleting_and_retyping_in_one_place_is_one_action(story: Story, clock: Clock) -> None:
+    node = story.append("The cat sat down.")
+    story.end_typing()
+    for text in ("The ca sat down.", "The c sat down.", "The co sat down.", "The cow sat down."):
+        assert story.edit(node, text) == node
+    story.undo()
+    assert story.node(node).text == "The cat sat down."
+    story.redo()
+    assert story.node(node).text == "The cow sat down."
+
+
+def test_edits_in_two_places_are_two_actions(story: Story, clock: Clock) -> None:
+    node = story.append("The cat sat down.")
+    story.end_typing()
+    story.edit(node, "A cat sat down.")
+    story.edit(node, "A cat sat up.")
+    story.undo()
+    assert story.node(node).text == "A cat sat down."
+
+
+def test_typing_after_generated_text_makes_a_child(story: Story) -> None:
+    [branch] = generated(story, ROOT, "abc")
+    node = story.append("x", branch)
+    assert story.parent(node) == branch
+    assert story.node(branch).text == "abc"
+
+
+def test_typing_never_changes_what_branches_follow(story: Story) -> None:
+    node = story.append("Once")
+    [branch] = generated(story, node, " upon")
+    more = story.append(" more", node)
+    assert more != node
+    assert story.text(branch) == "Once upon"
+
+
+def test_undone_typing_leaves_its_branches_their_beginning(story: Story, clock: Clock) -> None:
+    node = story.append("Once")
+    clock.now += 10
+    story.append(" upon")
+    [branch] = generated(story, node, " a time")
+    story.undo()
+    assert story.node(node).text == "Once"
+    assert story.text(branch) == "Once upon a time"
+    story.redo()
+    assert story.parent(branch) == node
+    assert story.text(branch) == "Once upon a time"
+
+
+# -- editing -------------------------------------------------------------------------------------------
+
+
+def test_editing_generated_text_forks(story: Story) -> None:
+    story.use_token_sizes(sizes)
+    [branch, other] = generated(story, ROOT, "abcdefghi", "xyz")
+    fork = story.edit(branch, "abcdeQfghi")
+    assert story.siblings(branch) == [branch, fork, other]
+    assert story.node(branch).text == "abcdefghi"
+    made = story.node(fork)
+    assert (made.author, story.current) == ("edited", fork)
+    assert [(run.text, run.ids, run.author) for run in made.runs] == [
+        ("abc", (3,), "model"),
+        ("de", None, "model"),
+        ("Q", None, "writer"),
+        ("f", None, "model"),
+        ("ghi", (3,), "model"),
+    ]
+
+
+def test_more_edits_of_a_fork_stay_in_it(story: Story, clock: Clock) -> None:
+    [branch] = generated(story, ROOT, "abc")
+    fork = story.edit(branch, "abcd")
+    assert story.edit(fork, "abcde") == fork
+    clock.now += 10
+    assert story.edit(fork, "abcdef") == fork
+    story.undo()
+    assert story.node(fork).text == "abcde"
+    story.undo()
+    assert story.node(fork).state is State.BINNED
+
+
+def test_overwriting_is_possible_and_can_be_undone_exactly(story: Story) -> None:
+    [branch] = generated(story, ROOT, "abcdef")
+    [child] = generated(story, branch, "ghi")
+    before = story.node(branch)
+    assert story.edit(branch, "abQdef", overwrite=True) == branch
+    assert story.node(branch).author == "edited"
+    assert story.text(child) == "abQdefghi"
+    story.undo()
+    assert story.node(branch) == before
+
+
+def test_the_same_text_is_no_edit(story: Story) -> None:
+    [branch] = generated(story, ROOT, "abc")
+    assert story.edit(branch, "abc") == branch
+    assert story.undo() is None

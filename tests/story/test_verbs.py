@@ -1,0 +1,184 @@
+"""The verbs of the tree one by one, where a random walk would not say what went wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from srbwriter.story import ROOT, Marks, NoSuchNode, Refused, Settings, Story
+from srbwriter.story.draft import LoreEntry, Template
+from tests.story.branches import generated
+
+# -- the tree ------------------------------------------------------------------------------------------
+
+
+def test_merging_beside_siblings_leaves_them_theirs(story: Story) -> None:
+    [top] = story.add(ROOT, ["a"])
+    [one, two] = story.add(top, ["b", "c"])
+    [below] = story.add(one, ["d"])
+    assert story.merge(one) == top
+    assert (story.text(top), story.text(two), story.text(below)) == ("ab", "ac", "abd")
+    story.undo()
+    assert (story.text(top), story.text(one), story.text(two), story.text(below)) == ("a", "ab", "ac", "abd")
+    assert story.children(top) == [one, two]
+
+
+def test_merging_keeps_marks_and_settings(story: Story) -> None:
+    [top] = story.add(ROOT, ["a"])
+    [low] = story.add(top, ["b"])
+    [below] = story.add(low, ["c"])
+    story.mark(top, tags=["x"], note="up")
+    story.mark(low, tags=["y"], note="down", bookmark=True)
+    story.put_settings(top, Settings(memory="m", author_note="n"))
+    story.put_settings(low, Settings(author_note="o"))
+    before = story.settings(below)
+    story.merge(low)
+    assert story.marks(top) == Marks(bookmark=True, tags=("x", "y"), note="up\ndown")
+    assert story.settings(below) == before
+    story.undo()
+    assert story.marks(top) == Marks(tags=("x",), note="up")
+    assert story.own_settings(top) == Settings(memory="m", author_note="n")
+
+
+def test_the_root_stays_what_it_is(story: Story) -> None:
+    [node] = story.add(ROOT, ["a"])
+    for verb in (
+        lambda: story.delete(ROOT),
+        lambda: story.split(ROOT, 1),
+        lambda: story.merge(ROOT),
+        lambda: story.merge(node),
+        lambda: story.duplicate(ROOT),
+        lambda: story.reorder(ROOT, 0),
+    ):
+        with pytest.raises(Refused):
+            verb()
+    assert story.parent(story.edit(ROOT, "x")) == ROOT
+
+
+def test_the_bin_gives_everything_back(story: Story) -> None:
+    [node] = story.add(ROOT, ["a"])
+    [child] = story.add(node, ["b"])
+    story.visit(child)
+    story.delete(node)
+    assert (story.current, story.bin(), story.children(ROOT)) == (ROOT, [node], [])
+    with pytest.raises(NoSuchNode, match="in the bin"):
+        story.pick(node)
+    story.restore(node)
+    assert story.text(child) == "ab"
+    story.delete(child)
+    story.delete(node)
+    story.restore(child)  # brings back what it hangs below
+    assert story.is_living(child)
+
+
+def test_unknown_nodes_are_named(story: Story) -> None:
+    for verb in (story.node, story.text, story.pick, story.delete, story.children, story.settings):
+        with pytest.raises(NoSuchNode, match="node 99"):
+            verb(99)
+
+
+def test_a_deep_copy_is_a_tree_of_its_own(story: Story) -> None:
+    [top] = story.add(ROOT, ["a"])
+    [low] = story.add(top, ["b"])
+    story.mark(low, title="here")
+    copy = story.duplicate(top, deep=True)
+    [low_copy] = story.children(copy)
+    assert (story.text(low_copy), story.marks(low_copy).title) == ("ab", "here")
+    story.edit(low, "changed")
+    assert story.text(low_copy) == "ab"
+    assert story.children(ROOT) == [top, copy]
+
+
+def test_ways_through_the_tree(story: Story) -> None:
+    a, b = story.add(ROOT, ["a", "b"])
+    c, d = story.add(a, ["c", "d"])
+    order = [ROOT, a, c, d, b]
+    assert list(story.reading_order()) == order
+    assert [story.next(node) for node in order] == [*order[1:], None]
+    assert [story.previous(node) for node in order] == [None, *order[:-1]]
+    assert story.path(d) == [ROOT, a, d]
+    assert story.siblings(d) == [c, d]
+    story.reorder(d, 0)
+    assert story.children(a) == [d, c]
+    story.mark(c, bookmark=True)
+    story.mark(b, bookmark=True, chapter=True, title="Two", tags=["blue"])
+    assert (story.bookmarks(), story.chapters(), story.tagged("blue"), story.tags()) == (
+        [c, b],
+        [b],
+        [b],
+        ["blue"],
+    )
+    story.delete(a)
+    assert story.bookmarks() == [b]
+
+
+def test_marks_that_mean_nothing_are_refused(story: Story) -> None:
+    for marks in ({"rating": 2}, {"tags": ["two\nlines"]}, {"tags": [""]}):
+        with pytest.raises(Refused):
+            story.mark(ROOT, **marks)  # type: ignore[arg-type]
+
+
+def test_unread_and_hoisted(story: Story) -> None:
+    [branch] = generated(story, ROOT, "abc")
+    assert story.unread() == [branch]
+    story.visit(branch)
+    assert story.unread() == []
+    story.mark_visited(branch, False)
+    assert story.unread() == [branch]
+    story.hoist(branch)
+    assert story.hoisted == branch
+    story.delete(branch)
+    assert story.hoisted == ROOT
+
+
+def test_settings_are_inherited_and_kept(story: Story, tmp_path: Path) -> None:
+    [node] = story.add(ROOT, ["a"])
+    above = Settings(
+        memory="m", lore=[LoreEntry("1", keys=["k"])], template=Template("t"), sampling={"top_k": 1}
+    )
+    story.put_settings(ROOT, above)
+    story.put_settings(node, Settings(author_note="n", sampling={"min_p": 0.5}))
+    story.close()
+    with Story.open(tmp_path / "s.srbw") as again:
+        seen = again.settings(node)
+        assert again.own_settings(ROOT) == above
+    assert (seen.memory, seen.author_note, seen.sampling) == ("m", "n", {"top_k": 1, "min_p": 0.5})
+    assert seen.lore[0].keys == ["k"]
+    assert seen.template == Template("t")
+
+
+# -- history -------------------------------------------------------------------------------------------
+
+
+def test_history_survives_the_file_and_other_futures_do_too(story: Story, tmp_path: Path) -> None:
+    first = story.append("one")
+    story.undo()
+    second = story.append("two")
+    story.undo()
+    story.close()
+    with Story.open(tmp_path / "s.srbw") as again:
+        newest, older = again.futures()
+        again.redo(older)
+        assert again.children(ROOT) == [first]
+        again.undo()
+        again.redo(newest)
+        assert again.children(ROOT) == [second]
+        assert again.redo(older) is None
+
+
+def test_undo_says_what_it_undid(story: Story) -> None:
+    node = story.append("one")
+    story.mark(node, bookmark=True)
+    action = story.undo()
+    assert action is not None
+    assert (action.verb, action.node) == ("mark", node)
+
+
+def test_parts_of_the_text(story: Story) -> None:
+    node = ROOT
+    for number in range(20):
+        [node] = story.add(node, [f"{number:03d}"])
+    assert story.text(node, 4) == "018019"
+    assert "".join(run.text for run in story.runs(node, 4)) == "018019"
+    assert story.length(node) == 60
