@@ -1,0 +1,176 @@
+"""Behaviour under stress: clients that leave, that stop reading, that are too many; and the server's end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+from .conftest import Serve
+from .fake_backend import FakeEngine
+from .wire import frames
+
+BODY = {"model": "m", "prompt": "Once"}
+
+
+def raw_post(port: int, path: str, body: dict[str, Any]) -> socket.socket:
+    """A connection on which a request was sent and nothing read yet."""
+    plug = socket.create_connection(("127.0.0.1", port), timeout=20)
+    data = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n"
+    plug.sendall(head.encode() + data)
+    return plug
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/completion", "/v1/chat/completions"])
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("hold", [0, 2])
+def test_a_client_that_leaves_ends_its_generation(
+    serve: Serve, engine: FakeEngine, path: str, stream: bool, hold: int
+) -> None:
+    engine.hold = hold
+    handle = serve()
+    body = {**BODY, "messages": [{"role": "user", "content": "a"}], "stream": stream}
+    with raw_post(handle.port, path, body) as plug:
+        if stream and hold:
+            assert plug.recv(100).startswith(b"HTTP/1.1 200")
+        else:
+            wait_until(lambda: len(engine.generations) == 1)
+    assert engine.cancel_seen.wait(10)
+    wait_until(lambda: engine.generations[0].done)
+
+
+def test_a_client_of_the_first_dialect_that_leaves(serve: Serve, engine: FakeEngine) -> None:
+    engine.hold = 1
+    with raw_post(serve().port, "/v1/completions", {"prompt": "a"}) as plug:
+        assert plug.recv(100).startswith(b"HTTP/1.1 200")
+    assert engine.cancel_seen.wait(10)
+
+
+def wait_until(condition: Any, seconds: float = 20.0) -> None:
+    """Look again until it holds; for what another thread does and tells nobody."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never came to be"
+        threading.Event().wait(0.005)
+
+
+def test_a_client_that_stops_reading_holds_up_nobody_and_is_dropped(serve: Serve, engine: FakeEngine) -> None:
+    long = " a cat sat on a mat" * 1_000
+    engine.script = lambda prompt, branch: long if prompt.endswith("Once") else " cat"
+    engine.hold = 5_000  # tokens: far more than a socket takes, and the branch never ends by itself
+    handle = serve(timeout=1.0)
+    with raw_post(handle.port, "/completion", {"prompt": "Once", "stream": True, "n_probs": 60}):
+        with httpx.Client(base_url=handle.url, timeout=30) as http:
+            for _ in range(3):
+                assert http.post("/completion", json={"prompt": "a"}).json()["content"] == " cat"
+        # Its socket is full and stays so; the server gives up on it and the branch is stopped.
+        assert engine.cancel_seen.wait(60)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"), [("/v1/chat/completions", 429), ("/completion", 503), ("/srb/v1/completions", 503)]
+)
+def test_too_many_are_told_to_come_back(serve: Serve, engine: FakeEngine, path: str, status: int) -> None:
+    engine.hold = 1
+    with httpx.Client(base_url=serve(max_requests=2).url) as http:
+        for _ in range(2):
+            assert http.post("/srb/v1/requests", json={"prompt": "a"}).status_code == 202
+        body = {"prompt": "a", "messages": [{"role": "user", "content": "a"}]}
+        answer = http.post(path, json=body)
+        assert answer.status_code == status
+        assert int(answer.headers["retry-after"]) >= 1
+        assert "2" in json.dumps(answer.json())
+        engine.release()
+        for record in http.get("/srb/v1/requests").json()["data"]:
+            assert http.get(f"/srb/v1/requests/{record['id']}/events").status_code == 200
+        assert http.post("/completion", json={"prompt": "a", "n_predict": 1}).status_code == 200
+
+
+def test_when_one_of_several_prompts_is_refused_none_runs(serve: Serve, engine: FakeEngine) -> None:
+    engine.hold = 0
+    with httpx.Client(base_url=serve().url) as http:
+        answer = http.post("/v1/completions", json={**BODY, "prompt": ["a", " cat" * 600]})
+        assert answer.status_code == 400
+    wait_until(lambda: engine.generations[0].done)
+
+
+def test_many_clients_at_once_get_their_own_text(serve: Serve, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: " " + prompt[-3:] + " cat" * 20
+    handle = serve()
+    texts: dict[int, str] = {}
+
+    def one(number: int) -> None:
+        with httpx.Client(base_url=handle.url, timeout=60) as http:
+            body = {**BODY, "prompt": f"{number:03}", "stream": True}
+            values = frames(http.post("/v1/completions", json=body).content)
+            texts[number] = "".join(v["choices"][0]["text"] for v in values[:-1])
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(24)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert texts == {number: f" {number:03}" + " cat" * 20 for number in range(24)}
+
+
+def test_stopping_lets_running_answers_end_within_the_deadline(serve: Serve, engine: FakeEngine) -> None:
+    engine.hold = 1
+    handle = serve(shutdown_seconds=20.0)
+    with (
+        httpx.Client(base_url=handle.url, timeout=30) as http,
+        http.stream("POST", "/v1/completions", json={**BODY, "stream": True}) as answer,
+    ):
+        incoming = answer.iter_bytes()
+        wire = next(incoming)
+        stopping = threading.Thread(target=handle.stop)
+        stopping.start()
+        engine.release()
+        wire += b"".join(incoming)
+        assert frames(wire)[-1] == "[DONE]"
+        stopping.join(20)
+    assert not handle.running
+
+
+def test_stopping_does_not_wait_for_ever(serve: Serve, engine: FakeEngine) -> None:
+    engine.hold = 1
+    handle = serve(shutdown_seconds=1.0)
+    with raw_post(handle.port, "/v1/completions", {**BODY, "stream": True}) as plug:
+        assert plug.recv(100)
+        handle.stop(30)
+        assert not handle.running
+    assert engine.cancel_seen.wait(10)
+
+
+def test_a_thread_of_its_own_touches_no_signals(serve: Serve) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    serve()
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_foreground_server_quietly(number: signal.Signals) -> None:
+    program = (
+        "import sys\n"
+        "from tests.server.fake_backend import FakeEngine\n"
+        "from srbwriter.server import Loaded, ServerSettings, run\n"
+        "sys.exit(run(Loaded(FakeEngine()), ServerSettings(port=0), lambda url: print(url, flush=True)))\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    url = child.stdout.readline().strip()
+    with httpx.Client(base_url=url, timeout=20) as http:
+        wait_until(lambda: http.get("/health").status_code == 200)
+    child.send_signal(number)
+    _, errors = child.communicate(timeout=20)
+    assert (child.returncode, errors) == (0, "")
