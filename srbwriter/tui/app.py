@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,15 +38,25 @@ class Workbench(App[None]):
     TITLE = "srbwriter"
     ENABLE_COMMAND_PALETTE = False
     COMMANDS = {CommandProvider}
+    CSS = """
+    OptionList { scrollbar-size-vertical: 1; &:focus { background-tint: $background 0%; } }
+    OptionList > .option-list--option-highlighted {
+        background: $panel; color: $foreground; text-style: bold;
+    }
+    OptionList:focus > .option-list--option-highlighted {
+        background: $primary 30%; color: $foreground; text-style: bold;
+    }
+    VerticalScroll, TextArea { scrollbar-size-vertical: 1; }
+    """
 
-    def __init__(
-        self, session: Session, settings: Settings, own_keys: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, session: Session, settings: Settings) -> None:
         super().__init__()
         self.session = session
         self.next_story: Path | None = None
         self.preferences = Preferences(settings)
-        self._own_keys = dict(own_keys or {})
+        self._own_keys = {
+            row.name.removeprefix("keys."): self.preferences[row] for row in options.OWN_KEYS
+        }
         self.branch_keys = self._index_keys()
         self.load_themes()
         self._watcher = themes.Watcher()

@@ -5,14 +5,21 @@ Pure data: this module must never import Textual.
 
 from __future__ import annotations
 
+from typing import Any
+
 from srbwriter.config.keys import Key
 from srbwriter.config.kinds import INTEGER, SWITCH, TEXT, one_of
+from srbwriter.tui.commands import COMMANDS
 
 THEME = Key("interface.theme", TEXT, "lamplight", "colour theme", ("--theme",))
 LAYOUTS = ("below", "right", "column")
 KEYMAPS = ("default", "vim")
 
 LAYOUT = Key("interface.layout", one_of(*LAYOUTS), "below", "where the branches stand")
+PANES = Key(
+    "interface.panes", one_of("top", "end"), "top",
+    "what a branch shows while it grows beyond its pane: its beginning, or its end",
+)
 KEYMAP = Key("interface.keymap", one_of(*KEYMAPS), "default", "keys for moving about")
 FPS = Key[int | None](
     "interface.fps",
@@ -27,5 +34,12 @@ CONTINUE = Key("interface.continue", SWITCH, True, "write new branches as soon a
 REDUCED_MOTION = Key("interface.reduced_motion", SWITCH, False, "no animation")
 GOAL = Key("interface.goal", INTEGER, 0, "words to write in a day; 0 is no goal", minimum=0)
 
-OPTIONS: tuple[Key[object], ...] = tuple(row for row in list(globals().values()) if isinstance(row, Key))
+OWN_KEYS: tuple[Key[str], ...] = tuple(
+    Key(f"keys.{command.id}", TEXT, "", f"your own keys for: {command.title.lower()}") for command in COMMANDS
+)
+"""The section ``[keys]``: comma-separated key names by command; empty are the keymap's."""
+
+OPTIONS: tuple[Key[Any], ...] = (
+    THEME, LAYOUT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, GOAL, *OWN_KEYS,
+)  # fmt: skip
 """Every row above, in order."""

@@ -31,6 +31,8 @@ class SamplePrompt:
     text: str
     memory: str = ""
     sampling: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    simple: bool = False
+    """Plain enough for a small model to go on with."""
 
 
 def read(file: Path) -> SamplePrompt:
@@ -39,9 +41,10 @@ def read(file: Path) -> SamplePrompt:
         whole = file.read_text("utf-8")
     except (OSError, ValueError) as error:
         raise PromptError(f"{file}: {error}") from error
-    mark, front, text = ("", "", "") if not whole.startswith("+++\n") else whole.split("+++\n", 2)
-    if not text.strip() or mark:
+    parts = whole.split("+++\n", 2)
+    if len(parts) != 3 or parts[0] or not parts[2].strip():
         raise PromptError(f"{file}: expected TOML between two lines of +++ and then a text")
+    _, front, text = parts
     try:
         values = tomllib.loads(front)
         prompt = SamplePrompt(text=text.rstrip("\n"), **values)
@@ -53,11 +56,11 @@ def read(file: Path) -> SamplePrompt:
 
 
 def load_all() -> list[SamplePrompt]:
-    """Every prompt that ships with the program, ordered by genre and title; broken files are left out."""
+    """Every prompt that ships with the program, simple ones first; broken files are left out."""
     found: list[SamplePrompt] = []
     for file in sorted(paths.asset_dir("sample_prompts").glob("*.txt")):
         try:
             found.append(read(file))
         except PromptError:
             continue
-    return sorted(found, key=lambda prompt: (prompt.kind, prompt.genre, prompt.title))
+    return sorted(found, key=lambda prompt: (prompt.kind, not prompt.simple, prompt.genre, prompt.title))

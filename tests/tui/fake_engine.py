@@ -14,7 +14,6 @@ from srbwriter.engine.types import (
     BranchState,
     Cut,
     Done,
-    EngineStats,
     Event,
     Finished,
     FinishReason,
@@ -22,7 +21,6 @@ from srbwriter.engine.types import (
     Request,
     Sampling,
     StateChanged,
-    Stop,
     Text,
 )
 

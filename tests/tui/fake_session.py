@@ -119,7 +119,8 @@ class FakeSession:
 
     def context(self) -> Context:
         settings = self.story.settings(self.node)
-        parts = [("memory", settings.memory or ""), ("story", self.text()), ("note", settings.author_note or "")]
+        note = settings.author_note or ""
+        parts = [("memory", settings.memory or ""), ("story", self.text()), ("note", note)]
         found = [Part(source, text, len(text) // 4, True) for source, text in parts if text]
         return Context(found, sum(part.tokens for part in found), 4096)
 

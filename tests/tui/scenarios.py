@@ -608,16 +608,43 @@ async def long_branch(bench: Bench) -> None:
 @scenario
 async def read_back(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await long_branch(bench)
-    await bench.press("pageup")
-    assert not bench.desk.grid.panes[0].following
-    assert bench.desk.grid.panes[1].following
+    pane, other = bench.desk.grid.panes[:2]
+    await bench.press("end", "pageup")
+    end = len(pane.text)
+    await bench.tokens(20)
+    assert not pane.following and pane.first_line > 0 and len(pane.text) > end
+    assert other.first_line == 0
 
 
 @scenario
 async def read_on(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await long_branch(bench)
-    await bench.press("pageup", "pagedown")
-    assert bench.desk.grid.panes[0].following
+    pane = bench.desk.grid.panes[0]
+    assert pane.first_line == 0
+    await bench.press("pagedown")
+    assert pane.first_line > 0
+    await bench.press(*["pagedown"] * 30)
+    assert pane.following
+
+
+@scenario
+async def follow(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await long_branch(bench)
+    pane = bench.desk.grid.panes[0]
+    before = pane.first_line
+    await bench.press("end")
+    assert pane.following and pane.first_line > before
+    seen = pane.first_line
+    await bench.tokens(100)
+    assert pane.first_line > seen
+
+
+@scenario
+async def from_start(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await long_branch(bench)
+    pane = bench.desk.grid.panes[0]
+    await bench.press("end", "home")
+    assert pane.first_line == 0 and not pane.following
 
 
 @scenario

@@ -57,6 +57,7 @@ class Desk(Screen[None]):
         self.bench = workbench
         self.editor = StoryEditor(id="story")
         self.grid = BranchGrid(id="branches")
+        self.grid.start_at = 0 if workbench.preferences[options.PANES] == "top" else None
         self.status_line = StatusLine()
         self.key_line = KeyLine()
         self.strip = TabStrip()

@@ -91,7 +91,7 @@ class Knobs(ModalScreen[None]):
         same = value == knob.default
         return Content.assemble(
             (f"{'  ' if same else '* '}{knob.name:<24}", "$text-muted" if same else "bold"),
-            (knobs.shown(knob, value), "" if same else "bold $text-accent"),
+            (knobs.shown(knob, value), "" if same else "bold"),
         )
 
     @on(OptionList.OptionHighlighted)

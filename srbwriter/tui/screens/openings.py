@@ -66,3 +66,4 @@ def _begin(desk: Desk, prompt: SamplePrompt) -> None:
     session.set_text(f"{before}\n\n{prompt.text}" if before.strip() else prompt.text)
     desk.show_story()
     desk.write()
+    desk.grid.go(0)

@@ -81,7 +81,7 @@ class SettingsScreen(ModalScreen[None]):
         same = source == "default"
         return Content.assemble(
             (f"{'  ' if same else '* '}{key.name:<28}", "$text-muted" if same else "bold"),
-            (_words(self._bench.preferences[key]), "" if same else "bold $text-accent"),
+            (_words(self._bench.preferences[key]), "" if same else "bold"),
             ("" if same else f"  ({source})", "$text-muted"),
         )
 

@@ -33,8 +33,9 @@ class ModelTrouble(ModalScreen[bool]):
                 Content.assemble(
                     ("The model cannot be loaded\n\n", "bold $text-error"),
                     f"{self._error}\n\n",
-                    f"Model files (GGUF) belong into {paths.models_dir()}, or name one with --model FILE. Without "
-                    "--model the bundled storyteller is used. You can write and edit without a model.\n\n",
+                    f"Model files (GGUF) belong into {paths.models_dir()}, or name one with --model FILE. "
+                    "Without --model the bundled storyteller is used. You can write and edit without a "
+                    "model.\n\n",
                     ("enter", "bold $text-accent"),
                     " chooses another model   ",
                     ("esc", "bold $text-accent"),

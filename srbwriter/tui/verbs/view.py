@@ -51,6 +51,18 @@ def read_back(desk: Desk) -> None:
 
 
 @verb
+def follow(desk: Desk) -> None:
+    if desk.grid.pane is not None:
+        desk.grid.pane.follow()
+
+
+@verb
+def from_start(desk: Desk) -> None:
+    if desk.grid.pane is not None:
+        desk.grid.pane.rewind_view()
+
+
+@verb
 def layout(desk: Desk) -> None:
     desk.next_layout()
 

@@ -52,6 +52,7 @@ class BranchGrid(Container):
         self.panes: list[BranchPane] = []
         self.page = 0
         self.pages = 1
+        self.start_at: int | None = 0  # see BranchPane
         self.current = 0  # index of the branch that commands are about
         self._per_page = 1
         self._count = 0
@@ -80,6 +81,8 @@ class BranchGrid(Container):
     def grow(self, count: int) -> None:
         """Have at least ``count`` panes."""
         fresh = [BranchPane(index) for index in range(len(self.panes), count)]
+        for pane in fresh:
+            pane.start_at = self.start_at
         if fresh:
             self.panes.extend(fresh)
             self.mount_all(fresh)

@@ -1,8 +1,8 @@
-"""One branch, live: a line that says what it is doing, and the tail of its text.
+"""One branch, live: a line that says what it is doing, and its text.
 
-The pane draws its own lines and never grows, so a token costs one line of painting and no layout. It follows
-the end of the text until the reader scrolls; from then on nothing moves under him. It reads its branch by
-cursor and steers nothing: keys go to the commands.
+The pane draws its own lines and never grows, so a token costs one line of painting and no layout. It stays
+where the reader is: at the beginning, or where he scrolled, or at the end if that is what he follows. It
+reads its branch by cursor and steers nothing: keys go to the commands.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class BranchPane(Widget, can_focus=True):
     DEFAULT_CSS = """
     BranchPane {
         height: 1fr; width: 1fr;
-        .pane--head { background: $surface; color: $text-muted; }
+        .pane--head { background: $panel; color: $text-muted; }
         .pane--text { color: $foreground; }
         .pane--taken { color: $foreground; text-style: underline; }
         .pane--rest { color: $text-muted; }
@@ -73,7 +73,8 @@ class BranchPane(Widget, can_focus=True):
         self.take: int | None = None  # characters that a pick takes; None is all of them
         self._cursor: Cursor | None = None
         self._text = Wrapper()
-        self._top: int | None = None  # first line shown once the reader has scrolled
+        self.start_at: int | None = 0  # first line shown at first; None keeps the end in view
+        self._top: int | None = 0  # first line shown; None keeps the end in view
         self._head = ""
         self._head_at = 0.0
         self._strips: LRUCache[tuple[int, int, int | None], Strip] = LRUCache(512)
@@ -98,7 +99,7 @@ class BranchPane(Widget, can_focus=True):
     def show(self, branch: Branch | None) -> None:
         """Show another branch from its beginning."""
         self.branch = branch
-        self._cursor, self.take, self._top = None, None, None
+        self._cursor, self.take, self._top = None, None, self.start_at
         self._text.reset("")
         self._strips.clear()
         self.pull(force=True)
@@ -122,8 +123,7 @@ class BranchPane(Widget, can_focus=True):
         self._strips.clear()
         if self.take is not None:
             self.take = min(self.take, len(text)) or None
-        if self._top is not None:
-            self._top = min(self._top, self._last_top)
+        self._top = self.start_at
         self.refresh()
 
     def _append(self, text: str) -> None:
@@ -168,7 +168,7 @@ class BranchPane(Widget, can_focus=True):
         speed = branch.tokens_per_second if branch.state is BranchState.WRITING else 0.0
         hidden = len(self._text.lines) - self._body - self._first
         rights = [tokens]
-        if not self.following and hidden > 0:
+        if hidden > 0:
             rights = [f"↓{hidden}", f"↓{hidden} {tokens}"]
         if speed:
             rights.append(f"{rights[-1]} {speed:.0f}/s")
@@ -301,6 +301,23 @@ class BranchPane(Widget, can_focus=True):
         self._top = None if top == self._last_top and lines > 0 else top
         self._set_head(force=True)
         self.refresh()
+
+    def follow(self) -> None:
+        """Keep the end of the text in view."""
+        self._top = None
+        self._set_head(force=True)
+        self.refresh()
+
+    def rewind_view(self) -> None:
+        """Show the beginning, and stay there."""
+        self._top = 0
+        self._set_head(force=True)
+        self.refresh()
+
+    @property
+    def first_line(self) -> int:
+        """The first line of the text that is in view."""
+        return self._first
 
     def page(self, pages: int) -> None:
         self.scroll_lines(pages * max(1, self._body - 1))

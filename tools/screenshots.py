@@ -1,0 +1,155 @@
+"""Pictures of the workbench for the documentation, taken from the real program with the bundled model.
+
+    python tools/screenshots.py [--out docs/images]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from textual.pilot import Pilot  # noqa: E402
+
+from srbwriter.cli import table  # noqa: E402
+from srbwriter.config import Settings  # noqa: E402
+from srbwriter.config.settings import Setting  # noqa: E402
+from srbwriter.session import Session  # noqa: E402
+from srbwriter.tui.app import Workbench  # noqa: E402
+
+SEED = 11
+OPENING = (
+    "Once upon a time there was a girl named Ilse who was sent every evening to fetch water. The well "
+    "stood behind the last house of the village, and nobody liked to go there after dark, for there was a "
+    "light at the bottom of it.\n\nOne night Ilse let down her bucket, and when she pulled it up again it "
+    "was much too heavy."
+)
+
+Act = Callable[[Pilot[None], Workbench], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Shot:
+    """One picture: its name, its size in cells, its theme, and what happens before it is taken."""
+
+    name: str
+    act: Act
+    size: tuple[int, int] = (120, 40)
+    theme: str = "lamplight"
+    layout: str = "below"
+    text: str = OPENING
+
+
+async def until(pilot: Pilot[None], ready: Callable[[], bool]) -> None:
+    """Let the program run until something holds."""
+    while not ready():
+        await asyncio.sleep(0.02)
+        await pilot.pause()
+
+
+async def write(pilot: Pilot[None], app: Workbench, tokens: int = 60) -> None:
+    """Have branches written until the first has some tokens."""
+    await pilot.press("ctrl+n")
+    session = app.session
+
+    def far_enough() -> bool:
+        return session.round is not None and any(
+            len(branch.buffer.ids) >= tokens for branch in session.round.branches
+        )
+
+    await until(pilot, far_enough)
+    app.desk.pump.flush()
+    await pilot.press("tab")
+
+
+async def opening(pilot: Pilot[None], app: Workbench) -> None:
+    await pilot.press("down", "down")
+
+
+async def writing(pilot: Pilot[None], app: Workbench) -> None:
+    await write(pilot, app)
+
+
+async def picking(pilot: Pilot[None], app: Workbench) -> None:
+    await write(pilot, app, 70)
+    await pilot.press("right", "d", "d")
+
+
+async def tree(pilot: Pilot[None], app: Workbench) -> None:
+    for number in ("1", "2", "3"):
+        await write(pilot, app, 50)
+        await pilot.press("b" if number == "2" else "greater_than_sign", number)
+        await pilot.press("tab")
+    await pilot.press("escape", "f3", "up", "space")
+
+
+async def knobs(pilot: Pilot[None], app: Workbench) -> None:
+    await write(pilot, app)
+    await pilot.press("f2", "right", "right")
+
+
+async def reading(pilot: Pilot[None], app: Workbench) -> None:
+    await pilot.press("ctrl+r")
+
+
+async def help(pilot: Pilot[None], app: Workbench) -> None:
+    await pilot.press("f1")
+
+
+SHOTS = (
+    Shot("opening", opening, text=""),
+    Shot("writing", writing),
+    Shot("writing-wide", writing, (180, 48), "harbour", "right"),
+    Shot("writing-narrow", writing, (60, 24), "moss"),
+    Shot("picking", picking, theme="paper"),
+    Shot("tree", tree, theme="midnight-ink"),
+    Shot("knobs", knobs, theme="rosewood"),
+    Shot("reading", reading, (100, 30), "sepia"),
+    Shot("help", help, theme="e-ink"),
+)
+
+
+async def take(shot: Shot, out: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("CONFIG", "DATA", "STATE", "CACHE"):
+            os.environ[f"XDG_{name}_HOME"] = f"{folder}/{name}"
+        wanted = {
+            "interface.theme": shot.theme, "interface.layout": shot.layout, "generation.n": 8,
+            "generation.seed": SEED, "generation.max_tokens": 300,
+        }
+        found = {name: Setting(value, "flag") for name, value in wanted.items()}
+        settings = Settings(table.every_key(), found)
+        session = Session.open(settings, Path(folder) / "The lamp in the well.srbw")
+        if shot.text:
+            session.set_text(shot.text)
+        session.loader.wait()
+        app = Workbench(session, settings)
+        async with app.run_test(size=shot.size, notifications=True) as pilot:
+            await pilot.pause()
+            await shot.act(pilot, app)
+            await pilot.pause()
+            (out / f"{shot.name}.svg").write_text(app.export_screenshot(title="srbwriter"), "utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
+    parser.add_argument("names", nargs="*", help="pictures to take; all if none is named")
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for shot in SHOTS:
+        if not arguments.names or shot.name in arguments.names:
+            asyncio.run(take(shot, arguments.out))
+            print(arguments.out / f"{shot.name}.svg")
+
+
+if __name__ == "__main__":
+    main()
