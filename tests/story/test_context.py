@@ -62,6 +62,14 @@ def test_the_order_is_bos_template_memory_lore_story_template() -> None:
     assert assembly.tokens[0] == 7
 
 
+def test_only_the_template_may_name_special_tokens() -> None:
+    plain = toy_tokenizer()
+    tokenizer = Tokenizer(plain.tokenize, plain.pieces, VOCABULARY, lambda text: [900])
+    settings = Settings(memory="<|end|>", template=Template(before="<|user|>"))
+    assembly = assemble([run("n", "<|user|>")], settings, tokenizer, WIDE)
+    assert [s.tokens == (900,) for s in assembly.segments] == [True, False, False]
+
+
 def test_counts_add_up_by_source() -> None:
     settings = Settings(memory="one two three", author_note="grim")
     assembly = assemble_text(paragraphs(20), settings)

@@ -192,14 +192,12 @@ def _account(
 
 def _before(runs: Sequence[Run], start: Position, lead: int) -> str:
     """The story's text before ``start``, without the last ``lead`` characters."""
-    texts: list[str] = []
-    for run in runs:
-        if run.node_id == start.node_id and 0 <= start.offset - run.start <= len(run.text):
-            texts.append(run.text[: start.offset - run.start])
-            break
-        texts.append(run.text)
-    text = "".join(texts)
-    return text[: len(text) - lead]
+    for index in range(len(runs) - 1, -1, -1):  # the start is near the end of a long path
+        run, inner = runs[index], start.offset - runs[index].start
+        if run.node_id == start.node_id and 0 <= inner <= len(run.text):
+            text = "".join([earlier.text for earlier in runs[:index]]) + run.text[:inner]
+            return text[: len(text) - lead]
+    return "".join([run.text for run in runs])
 
 
 def _size(segments: Sequence[Segment]) -> int:

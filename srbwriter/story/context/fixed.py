@@ -76,7 +76,7 @@ def fit_fixed(
     fitter = _Fitter(tokenizer, window)
     template = settings.template
     before, between, after = (
-        fitter.must("template", text)
+        fitter.template(text)
         for text in ((template.before, template.between, template.after) if template else ("", "", ""))
     )
     fitter.begin_optional()
@@ -113,10 +113,14 @@ class _Fitter:
         self._room = window.available - len(window.bos)
         self._lore_room = 0
 
-    def must(self, source: Source, text: str) -> list[Segment]:
-        segments = self._segment(source, text)
-        self._room -= sum(len(segment.tokens) for segment in segments)
-        return segments
+    def template(self, text: str) -> list[Segment]:
+        """Template text must be there, whole."""
+        if not text:
+            return []
+        tokenize = self._tokenizer.tokenize_template or self._tokenizer.tokenize
+        tokens = tuple(tokenize(text))
+        self._room -= len(tokens)
+        return [Segment("template", text, tokens)]
 
     def begin_optional(self) -> None:
         """From here on the story's share is kept free."""

@@ -26,11 +26,14 @@ class Tokenizer:
 
     ``tokenize`` turns text into ids and adds nothing (no BOS, no EOS, no leading space);
     ``pieces`` gives the bytes of each id; ``vocabulary`` is the fingerprint ids are stored with.
+    ``tokenize_template`` is for template text, where names of special tokens mean those tokens;
+    without it ``tokenize`` is used.
     """
 
     tokenize: Callable[[str], Sequence[int]]
     pieces: Callable[[Sequence[int]], Sequence[bytes]]
     vocabulary: str = ""
+    tokenize_template: Callable[[str], Sequence[int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
