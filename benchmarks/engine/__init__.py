@@ -1,0 +1,1 @@
+"""How fast the engine is beside other ways to run the same model; see ``benchmarks/README.md``."""

@@ -1,0 +1,74 @@
+"""Results as Markdown tables, each figure beside what is aimed at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import median
+
+from .memory import Leak
+from .overhead import Step
+from .pick import Pick
+from .throughput import Result
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table, its columns padded to one width."""
+    lines = [list(head), *map(list, rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    texts = ["| " + " | ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) + " |" for line in lines]
+    rule = "|" + "|".join("-" * (width + 1) + ":" for width in widths) + "|"
+    return "\n".join([texts[0], rule, *texts[1:]])
+
+
+def throughput(results: Iterable[Result], names: Sequence[str]) -> str:
+    """Speeds of all contestants and the engine's ratio to each other one: median (lowest to highest)."""
+    ours, others = names[0], names[1:]
+    head = ["n", *(f"{name} tok/s" for name in names), *(f"engine / {name}" for name in others), "rows/token"]
+    rows: list[list[str]] = []
+    for result in results:
+        speeds = [f"{result.speed(name):.1f}" for name in names]
+        ratios = [_spread(result.ratios(ours, name)) for name in others]
+        rows.append([str(result.n), *speeds, *ratios, f"{result.rows(ours):.2f}"])
+    return table(head, rows)
+
+
+def overhead(steps: Iterable[Step]) -> str:
+    head = ["n", "step ms", "decode ms", "sample ms", "Python ms (≤ 0.3 at n = 32)"]
+    rows = [
+        [str(s.n), *(f"{value:.3f}" for value in (s.whole, s.decode, s.sample, s.python))] for s in steps
+    ]
+    return table(head, rows)
+
+
+def pick(result: Pick, story: int, n: int) -> str:
+    after, during = result.steps
+    return table(
+        ["pick → next token", "ms", "decode steps (≤ 1.3)"],
+        [
+            [f"one step of {n} branches after {story} tokens", f"{result.step * 1e3:.1f}", "1"],
+            ["picked when all had ended", f"{result.after * 1e3:.1f}", f"{after:.2f}"],
+            ["picked while all were writing", f"{result.during * 1e3:.1f}", f"{during:.2f}"],
+            ["tokens evaluated for each pick, besides the branches' own", "", f"{result.evaluated:.2f}"],
+        ],
+    )
+
+
+def memory(leak: Leak) -> str:
+    ended, after = leak.ended, leak.reset
+    return table(
+        [f"after {leak.requests} requests", "value"],
+        [
+            ["resident memory, slope of the second half, bytes a request", f"{leak.slope:.0f}"],
+            ["resident memory, second half, MB", f"{leak.grown / 1e6:+.2f}"],
+            ["live branches", str(leak.live)],
+            ["cells kept as prefixes, of all", f"{ended.used_cells} / {ended.total_cells}"],
+            ["sequence ids kept for them, of all", f"{ended.used_sequences} / {ended.total_sequences}"],
+            ["cells after reset", str(after.used_cells)],
+            ["sequence ids after reset", str(after.used_sequences)],
+            ["native sequences that hold anything after reset", str(leak.sequences)],
+        ],
+    )
+
+
+def _spread(ratios: Sequence[float]) -> str:
+    return f"{median(ratios):.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f})"

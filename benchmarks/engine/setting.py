@@ -1,0 +1,73 @@
+"""What all contestants have in common: model, prompt, lengths, threads; and words for the machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from srbwriter.engine import Engine
+from srbwriter.engine.native.context import default_threads, flash_attention
+from srbwriter.engine.types import EngineOptions, Sampling
+
+TEXT = (
+    "The ferry left at dusk, with three passengers and a crate of oranges. Nobody spoke until the lights of "
+    "the harbour had gone. Then the oldest of them opened her bag, took out a letter, and read it aloud as "
+    "if it had been written to all of us. It told of a house on the far shore where the lamps were lit. "
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One measurement's conditions. ``cells`` is the context size, shared by all branches."""
+
+    model: Path
+    prompt: int = 128  # tokens
+    tokens: int = 48  # per branch
+    cells: int = 4096
+    threads: int = 0  # 0: what the engine would take
+    sampling: Sampling = Sampling()
+
+    @property
+    def thread_count(self) -> int:
+        return self.threads or default_threads()
+
+    @property
+    def flash(self) -> bool:
+        """Whether flash attention is on: for every contestant what the engine would choose."""
+        return flash_attention(self.options()) != "off"
+
+    def options(self, cells: int = 0) -> EngineOptions:
+        return EngineOptions(
+            n_ctx=cells or self.cells, threads=self.thread_count, threads_batch=self.thread_count,
+            gpu_layers=0, seed=1,
+        )  # fmt: skip
+
+
+def story_ids(engine: Engine, length: int, salt: str = "") -> list[int]:
+    """A text of exactly ``length`` tokens; another ``salt`` makes it another text from the start."""
+    ids = engine.tokenize(salt + TEXT)
+    while len(ids) < length:
+        ids += engine.tokenize(TEXT)
+    return ids[:length]
+
+
+def resident_bytes() -> int:
+    """Memory of this process that is in RAM. Raises OSError where /proc is missing."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def machine() -> str:
+    """The machine in neutral words."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as file:
+            flags = file.read()
+    except OSError:
+        flags = ""
+    vectors = next((f" with {word}" for flag, word in _VECTORS if flag in flags), "")
+    return f"{os.cpu_count()}-core {platform.machine().replace('_', '-')}{vectors}, {platform.system()}"
+
+
+_VECTORS = (("avx512f", "AVX-512"), ("avx2", "AVX2"), (" asimd", "NEON"))
