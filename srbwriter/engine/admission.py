@@ -31,7 +31,8 @@ class Admission:
 
     def admit(self) -> None:
         """Let in what fits. The first that does not fit keeps its place before all later ones."""
-        for run in sorted((r for r in self.lanes.runs if any(map(waiting, r.runners))), key=lambda r: r.order):
+        queue = [run for run in self.lanes.runs if any(map(waiting, run.runners))]
+        for run in sorted(queue, key=lambda r: r.order):
             run.admitted = True
             try:
                 if not self._admit_run(run):

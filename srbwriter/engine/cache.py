@@ -148,8 +148,7 @@ class Cache:
             return False
         node = self.tree.tip[seq]
         parent = node.parent
-        alone = len(node.seqs) == 1 and parent is not None and parent.parent is not None and len(parent.seqs) == 1
-        if self.partial and alone and parent is not None:
+        if self.partial and parent is not None and parent.parent is not None and len(parent.seqs) == 1:
             self.memory.remove(seq, parent.end)
             self.tree.truncate(seq, parent.end)
         else:

@@ -97,7 +97,7 @@ class Engine:
         engine = cls(model, context, options, window)
         if thread:
             engine._start()
-        log.info("%s: %d cells, window %d, %d sequences", model.name, context.cells, window, context.sequences)
+        log.info("%s is ready: %d cells, %d tokens a branch", model.name, context.cells, window)
         return engine
 
     def close(self, timeout: float = 5.0) -> None:
@@ -146,7 +146,7 @@ class Engine:
         generation.healed = heal_prefix.decode("utf-8", "replace")
         sampling = request.sampling[0] if isinstance(request.sampling, tuple) else request.sampling
         seed = sampling.seed if sampling.seed is not None else self._seed + 7919 * next(self._seeds)
-        make_run(generation, fitted, heal_prefix, seed, self.model.pieces)
+        make_run(generation, fitted, heal_prefix, seed, self.model)
         self._generations.add(generation)
         self._post(Command("submit", generation))
         return generation
@@ -154,7 +154,7 @@ class Engine:
     def process(self, timeout: float | None = None) -> bool:
         """Do one step on the caller's thread; False when there was nothing to do for ``timeout`` seconds."""
         if self._thread is not None:
-            raise EngineClosed("this engine has a thread of its own; load it with thread=False to drive it yourself")
+            raise EngineClosed("this engine has a thread of its own; load it with thread=False to step it")
         self._check_open()
         if self._step():
             return True
@@ -196,8 +196,9 @@ class Engine:
     def info(self) -> ModelInfo:
         model = self.model
         return ModelInfo(
-            path=str(model.path), name=model.name, description=model.description, architecture=model.architecture,
-            n_params=model.n_params, size=model.size, n_vocab=model.n_vocab, n_ctx_train=model.n_ctx_train,
+            path=str(model.path), name=model.name, description=model.description,
+            architecture=model.architecture, n_params=model.n_params, size=model.size, n_vocab=model.n_vocab,
+            n_ctx_train=model.n_ctx_train,
             n_ctx=self.n_ctx, n_embd=model.n_embd, vocab=model.fingerprint, chat_template=model.chat_template,
             metadata=model.metadata,
         )

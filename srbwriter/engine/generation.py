@@ -45,7 +45,7 @@ class Buffer:
     ids: list[int] = field(default_factory=list[int])
     ends: list[int] = field(default_factory=list[int])  # characters decoded once the id was added
     logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
-    typed: list[tuple[int, int]] = field(default_factory=list["tuple[int, int]"])  # characters the writer typed
+    typed: list[tuple[int, int]] = field(default_factory=list["tuple[int, int]"])  # characters a person wrote
     tail: str = ""  # text at the end that no id covers (a stop string ended inside a token)
 
 
@@ -122,7 +122,9 @@ class Branch:
         """End it and give its cells back at once; the handle keeps the text."""
         self._post("kill")
 
-    def reroll(self, seed: int | None = None, sampling: Sampling | None = None, stop: Stop | None = None) -> None:
+    def reroll(
+        self, seed: int | None = None, sampling: Sampling | None = None, stop: Stop | None = None
+    ) -> None:
         """Start over from the prompt in the same slot; None draws a new seed."""
         self._post("reroll", seed, sampling, stop)
 
@@ -205,17 +207,19 @@ class Generation:
 
         Raises TimeoutError when nothing happens for ``timeout`` seconds.
         """
-        position = start
         while True:
-            with self._changed:
-                if not self._changed.wait_for(lambda: len(self.log) > position or self._idle, timeout):
-                    raise TimeoutError("no event from the engine")
-                batch = self.log[position:]
-                idle = self._idle and not batch
+            batch, idle = self._news(start, timeout)
             yield from batch
-            position += len(batch)
-            if idle:
+            start += len(batch)
+            if idle and not batch:
                 return
+
+    def _news(self, position: int, timeout: float | None) -> tuple[list[Event], bool]:
+        """Events from ``position`` on, waiting for one; and whether the request is done."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: len(self.log) > position or self._idle, timeout):
+                raise TimeoutError("no event from the engine")
+            return self.log[position:], self._idle
 
     def __iter__(self) -> Iterator[Event]:
         return self.events()

@@ -42,13 +42,11 @@ class Model:
         self.eot = _known(lib.llama_vocab_eot(self.vocab))
         self.eog = frozenset(t for t in range(self.n_vocab) if lib.llama_vocab_is_eog(self.vocab, t))
         self.suppress = tuple(weights.suppressed_tokens(self.vocab))
-        fim = tuple(
-            _known(f(self.vocab))
+        pre, suf, mid = (
+            int(f(self.vocab))
             for f in (lib.llama_vocab_fim_pre, lib.llama_vocab_fim_suf, lib.llama_vocab_fim_mid)
         )
-        self.fim: tuple[int, int, int] | None = (
-            (fim[0], fim[1], fim[2]) if fim[0] is not None and fim[1] is not None and fim[2] is not None else None
-        )
+        self.fim = (pre, suf, mid) if min(pre, suf, mid) >= 0 else None
         template = lib.llama_model_chat_template(self.pointer, None)
         self.chat_template: str | None = template.decode("utf-8", "replace") if template else None
         self.pieces = Pieces(self._all_pieces(special=False))
@@ -71,7 +69,8 @@ class Model:
 
     def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]:
         """Token ids of ``text``; ``add_bos`` puts the beginning token first if the model wants one."""
-        ids = weights.tokenize(self.vocab, text.encode("utf-8", "replace"), False, parse_special) if text else []
+        data = text.encode("utf-8", "replace")
+        ids = weights.tokenize(self.vocab, data, False, parse_special) if data else []
         if add_bos and self.add_bos and self.bos is not None and ids[:1] != [self.bos]:
             ids.insert(0, self.bos)
         return ids

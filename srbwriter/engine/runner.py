@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from .constraints import Constraint
 from .generation import Branch, Buffer, Generation
@@ -16,6 +17,7 @@ from .sampling import Chain, SamplerTemplate
 from .text import BranchText, Pieces
 from .types import BranchState, Done, Event, Request, Sampling, Stop, TokenLogprob
 
+ConstraintKey: TypeAlias = "tuple[str | None, str | None, str | None]"
 NO_LIMIT = 1 << 60
 WAITING_STATES = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING})
 
@@ -137,7 +139,7 @@ class Run:
         self.accounted = False  # its prompt stands in the statistics
         self.order = (int(self.request.priority), generation.number)
         self.templates: dict[Sampling, SamplerTemplate] = {}
-        self.constraints: dict[Sampling, Constraint | None] = {}
+        self.constraints: dict[ConstraintKey, Constraint | None] = {}
 
     @property
     def live(self) -> bool:
@@ -157,6 +159,11 @@ class Run:
         for template in self.templates.values():
             template.close()
         self.templates.clear()
+
+
+def constraint_key(sampling: Sampling) -> ConstraintKey:
+    """What of the settings a constraint is made from."""
+    return sampling.grammar, sampling.json_schema, sampling.regex
 
 
 def tokens_within(buffer: Buffer, chars: int) -> int:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from .constraints import compile_constraint
 from .generation import Branch, Command, Generation
 from .lanes import Lanes
 from .model import Model
 from .prose import last_sentence_start
-from .runner import Run, Runner, tokens_within
+from .runner import Run, Runner, constraint_key, tokens_within
 from .sampling import derive_seed
-from .text import Pieces
 from .types import (
     Added,
     BranchState,
@@ -276,8 +276,8 @@ class Steering:
         return seed if seed is not None else derive_seed(branch.seed, branch.buffer.revision + 1)
 
 
-def make_run(generation: Generation, ids: list[int], heal_prefix: bytes, seed: int, pieces: Pieces) -> Run:
-    """Branches and runners of a new request."""
+def make_run(generation: Generation, ids: list[int], heal_prefix: bytes, seed: int, model: Model) -> Run:
+    """Branches and runners of a new request. Raises InvalidRequest for a grammar that is none."""
     request = generation.request
     run = Run(generation, ids, heal_prefix)
     for index in range(request.n):
@@ -287,6 +287,10 @@ def make_run(generation: Generation, ids: list[int], heal_prefix: bytes, seed: i
         chosen = own if own is not None else derive_seed(seed, index)
         branch = Branch(generation, index, sampling, stop, chosen)
         generation.branches.append(branch)
-        run.runners.append(Runner(run, branch, pieces))
+        run.runners.append(Runner(run, branch, model.pieces))
+    for runner in run.runners:  # on the caller's thread: the first constraint of a model takes a while
+        key = constraint_key(runner.sampling)
+        if any(key) and key not in run.constraints:
+            run.constraints[key] = compile_constraint(runner.sampling, model)
     generation.engine_state = run
     return run

@@ -68,7 +68,7 @@ class Sampling:
     chain from values outside them raises :class:`InvalidRequest`.
     """
 
-    temperature: float = 0.8  # <= 0 is greedy
+    temperature: float = 0.8  # 0 is greedy
     dynatemp_range: float = 0.0
     dynatemp_exponent: float = 1.0
     top_k: int = 40

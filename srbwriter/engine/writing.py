@@ -18,7 +18,7 @@ from .constraints import Constraint, PieceIndex, PrefixConstraint, compile_const
 from .model import Model
 from .native.context import Context
 from .native.library import library
-from .runner import Run, Runner, score, tokens_within
+from .runner import Run, Runner, constraint_key, score, tokens_within
 from .sampling import SamplerTemplate
 from .types import (
     BranchState,
@@ -97,7 +97,7 @@ class Writer:
         )
 
     def _template(self, run: Run, runner: Runner) -> SamplerTemplate:
-        sampling = runner.sampling
+        sampling = replace(runner.sampling, seed=None)  # branches that differ in their seeds share it
         if runner.ignore_eog:
             banned = tuple((token, float("-inf")) for token in sorted(self._eog))
             sampling = replace(sampling, logit_bias=sampling.logit_bias + banned)
@@ -111,9 +111,10 @@ class Writer:
         return template
 
     def _constraint(self, run: Run, runner: Runner) -> Constraint | None:
-        if runner.sampling not in run.constraints:
-            run.constraints[runner.sampling] = compile_constraint(runner.sampling, self.model)
-        return run.constraints[runner.sampling]
+        key = constraint_key(runner.sampling)
+        if key not in run.constraints:
+            run.constraints[key] = compile_constraint(runner.sampling, self.model)
+        return run.constraints[key]
 
     # ---- one token
 

@@ -31,6 +31,12 @@ class Slot:
     typed: int = 0
     finished: bool = False
 
+    @property
+    def complete(self) -> bool:
+        """The branch has ended, and all of it has been written down."""
+        buffer = self.branch.buffer
+        return self.finished and buffer is self.buffer and self.pieces == len(buffer.pieces)
+
     def node_at(self, char: int) -> tuple[NodeId, int]:
         """The node that holds the character before ``char``, and where in it that ends."""
         for node, start in reversed(self.nodes):
@@ -61,7 +67,8 @@ class Round:
     @property
     def over(self) -> bool:
         """Everything has been written, and written down."""
-        return self.generation is not None and self.generation.done and all(s.finished for s in self.slots)
+        done = self.generation is not None and self.generation.done
+        return done and len(self.slots) == len(self.branches) and all(s.complete for s in self.slots)
 
     def node_of(self, index: int) -> NodeId:
         """The node that branch ``index`` writes into now. Raises IndexError before it has one."""
@@ -91,12 +98,20 @@ class Round:
         if slot.branch.buffer is not slot.buffer:
             self._new_take(slot)
             self._drain(slot)
-        if slot.finished and live:
-            self._go_on(slot)
-            self._drain(slot)
-        elif not live and not slot.finished and slot.branch.buffer is slot.buffer:
-            self.story.finish(slot.name, str(slot.branch.finish_reason or "failed"))
-            slot.finished = True
+        if not live and not slot.finished and slot.branch.buffer is slot.buffer:
+            self._end(slot, str(slot.branch.finish_reason or "failed"))
+
+    def _end(self, slot: Slot, reason: str) -> None:
+        self.story.finish(slot.name, reason)
+        slot.finished = True
+
+    def settle(self, index: int) -> Slot:
+        """Write branch ``index`` down as it reads now; what it still writes becomes a child of that."""
+        self.keep()
+        slot = self.slots[index]
+        if not slot.finished:
+            self._end(slot, "picked")
+        return slot
 
     def _drain(self, slot: Slot) -> None:
         """Stream what is new in the buffer: model text with its ids, typed text as the writer's."""

@@ -308,8 +308,7 @@ class Session:
             assert current is not None
             shown = len(branch.text) if upto is None else max(0, min(upto, len(branch.text)))
             self.stop_all()
-            current.keep()
-            slot = current.slots[index]
+            slot = current.settle(index)
             node, at = slot.node_at(min(shown, slot.chars))
             picked = self.story.pick(node, at or None)
             if text is not None:

@@ -17,7 +17,9 @@ from .batch import Batch
 from .library import L, library
 
 # enum ggml_type, for the kinds a KV cache may have
-CACHE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
+CACHE_TYPES = {
+    "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30
+}  # fmt: skip
 _FLASH = {"auto": -1, "on": 1, "off": 0}  # enum llama_flash_attn_type
 
 OK, NO_SLOT, ABORTED = 0, 1, 2
