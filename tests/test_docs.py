@@ -42,6 +42,13 @@ def test_the_library_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert len([line for line in capsys.readouterr().out.splitlines() if line.strip()]) >= 4
 
 
+def test_the_page_of_the_library_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "library.md").read_text("utf-8")
+    exec("\n".join(re.findall(r"```python\n(.*?)```", page, re.S)), {})
+    printed = capsys.readouterr().out
+    assert "Done(" in printed and "prompt tokens came from the cache" in printed
+
+
 @pytest.mark.parametrize("page", [README, CLI], ids=["README", "cli"])
 def test_exit_codes_are_documented(page: str) -> None:
     assert all(f"| {code.value} | {code.meaning} |" in page for code in Exit)

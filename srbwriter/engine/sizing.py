@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 from .model import Model
 from .native.context import Context, default_threads, has_gpu
 from .types import EngineOptions, ModelError
+
+log = logging.getLogger(__name__)
 
 DEFAULT_WINDOW = 8192  # tokens; long enough for chapters, small enough for a laptop's memory
 SPARE_CELLS = 4096  # room beyond one window for branches and parked prefixes
@@ -27,6 +31,8 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
         )
     if options.n_ctx:
         window = cells = options.n_ctx
+        if model.n_ctx_train and window > model.n_ctx_train:
+            log.warning("%s was trained for %d tokens, not %d", model.name, model.n_ctx_train, window)
     else:
         window = min(model.n_ctx_train or DEFAULT_WINDOW, DEFAULT_WINDOW)
         cells = window + SPARE_CELLS

@@ -56,6 +56,8 @@ SHORT = (
 ).split()
 
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}  # enum ggml_log_level
+_HARMLESS = ("possible training context overflow",)
+"""Warnings about what is done on purpose: the cache has more cells than any one branch may use."""
 _partial = ""
 _last_level = logging.INFO
 
@@ -69,7 +71,8 @@ def _to_logging(level: int, text: bytes | None, _: Any) -> None:
         _last_level = logging.DEBUG if level == 2 else _LEVELS[level]
     _partial += (text or b"").decode("utf-8", "replace")
     if _partial.endswith("\n"):
-        log.log(_last_level, "%s", _partial.rstrip("\n"))
+        harmless = any(words in _partial for words in _HARMLESS)
+        log.log(logging.DEBUG if harmless else _last_level, "%s", _partial.rstrip("\n"))
         _partial = ""
 
 
