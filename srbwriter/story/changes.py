@@ -147,8 +147,7 @@ class Split:
     rest: NodeId = 0
     spare: NodeId = 0
     joining: bool = False
-    seam: tuple[int, int] | None = None
-    sealed: bool = False  # whether the seam is known
+    seam: tuple[int, int, int] | None = None  # as runs.Seam; None until it is known
     finish: str = ""  # why ``node`` ended while it is two
 
     def do(self, desk: Desk) -> None:
@@ -174,19 +173,19 @@ class Split:
     def _cut(self, desk: Desk) -> tuple[Runs, Runs]:
         """Cut where it was cut the first time, whichever vocabularies are at hand now."""
         runs = desk.runs(self.node)
-        if not self.sealed:
+        if self.seam is None:
             self._seal(seam(runs, self.at, desk.token_sizes))
-        return cut_at(runs, self.at, Seam(*self.seam) if self.seam is not None else None)
+        return cut_at(runs, self.at, Seam(*(self.seam or (0, 0, 0))))
 
-    def _seal(self, where: Seam | None) -> None:
-        self.sealed, self.seam = True, None if where is None else (where.tokens, where.broken)
+    def _seal(self, where: Seam) -> None:
+        self.seam = (where.index, where.tokens, where.broken)
 
     def _join(self, desk: Desk) -> None:
         extra = [c for c in desk.tree.all_children(self.node) if c != self.rest]
         self.spare = desk.park(self.node, self.spare, extra)
         head = desk.runs(self.node)
         runs = tidy([*head, *desk.runs(self.rest)])
-        if not self.sealed:
+        if self.seam is None:
             self._seal(seam_of(head, runs))
         self.finish, finish = desk.body(self.node).finish, desk.body(self.rest).finish
         desk.move(desk.tree.all_children(self.rest), self.node)

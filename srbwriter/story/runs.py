@@ -87,17 +87,21 @@ def cut(runs: Runs, at: int, sizes: TokenSizes | None = None) -> tuple[Runs, Run
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """How a cut goes through a run: after ``tokens`` whole tokens and ``broken`` characters of the next."""
+    """Where runs part: in front of run ``index``, or through it.
 
-    tokens: int
-    broken: int
+    Through it means after ``tokens`` whole tokens and ``broken`` characters beyond them.
+    """
+
+    index: int
+    tokens: int = 0
+    broken: int = 0
 
 
-def seam(runs: Runs, at: int, sizes: TokenSizes | None) -> Seam | None:
-    """Where the tokens part if ``runs`` are cut at ``at``; None if no run of tokens is cut."""
+def seam(runs: Runs, at: int, sizes: TokenSizes | None) -> Seam:
+    """Where ``runs`` part if they are cut at character ``at``."""
     index, inside = _find(runs, at)
     if not inside or runs[index].ids is None:
-        return None
+        return Seam(index, 0, inside)
     run = runs[index]
     ends = _ends(run, sizes)
     target = len(run.lead) + inside
@@ -105,28 +109,30 @@ def seam(runs: Runs, at: int, sizes: TokenSizes | None) -> Seam | None:
     while whole and ends[whole - 1] == ends[whole]:  # bytes of an unfinished character go with the rest
         whole -= 1
     broken = target - ends[whole]
-    return Seam(whole, broken) if broken < inside else Seam(0, inside)
+    return Seam(index, whole, broken) if broken < inside else Seam(index, 0, inside)
 
 
-def seam_of(head: Runs, joined: Runs) -> Seam | None:
+def seam_of(head: Runs, joined: Runs) -> Seam:
     """The seam at which ``joined`` has to be cut to give back ``head``."""
-    index, inside = _find(joined, sum(len(run.text) for run in head))
-    if not inside or joined[index].ids is None:
-        return None
+    if joined[: len(head)] == head:
+        return Seam(len(head))
+    index = next(i for i, run in enumerate(head) if joined[i] != run)
     part = head[index:]
     tokens = sum(len(run.ids or ()) for run in part)
     if not tokens:
-        return Seam(0, inside)
-    return Seam(tokens, len(part[-1].text) if part[-1].ids is None else 0)
+        return Seam(index, 0, len(text_of(part)))
+    return Seam(index, tokens, len(part[-1].text) if part[-1].ids is None else 0)
 
 
-def cut_at(runs: Runs, at: int, where: Seam | None) -> tuple[Runs, Runs]:
+def cut_at(runs: Runs, at: int, where: Seam) -> tuple[Runs, Runs]:
     """As :func:`cut`, at a seam found before."""
-    index, inside = _find(runs, at)
-    if not inside:
-        return runs[:index], runs[index:]
-    left, right = _cut_run(runs[index], inside, where or Seam(0, inside))
-    return tidy([*runs[:index], *left]), tidy([*right, *runs[index + 1 :]])
+    inside = at - sum(len(run.text) for run in runs[: where.index])
+    if where.index < len(runs) and 0 <= inside <= len(runs[where.index].text) and (inside or where.tokens):
+        left, right = _cut_run(runs[where.index], inside, where)
+        return tidy([*runs[: where.index], *left]), tidy([*right, *runs[where.index + 1 :]])
+    if inside:  # the seam is of other runs than these
+        return cut_at(runs, at, seam(runs, at, None))
+    return runs[: where.index], runs[where.index :]
 
 
 def _find(runs: Runs, at: int) -> tuple[int, int]:

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Iterable
+from contextlib import closing
 
 from srbwriter.story.desk import Desk
 from srbwriter.story.types import Hit, NodeId, State
+from srbwriter.story.upgrades.v0003_search import TOKENIZER
 
 MARK_START, MARK_END = "\x02", "\x03"
 _SNIPPET_WORDS = 16
-_RANKED = 3000  # of very common words only this many places are ranked, the newest
+_RANKED = 3000  # with more hits than this, rank says little and costs much: the newest come first
+_SHORTEST_BEGINNING = 2  # letters; one letter begins too many words
 _PART = re.compile(r'"([^"]*)"|(\S+)')
 
 
@@ -24,41 +28,44 @@ def search(desk: Desk, query: str, limit: int, with_bin: bool) -> list[Hit]:
         return []
     if desk.read_only is None:
         index(desk)
+    living = desk.tree.memory_of_living()
+    best: list[tuple[NodeId, float, bool]] = []
     with desk.store.reading() as db:
-        rows = db.execute(
-            "SELECT rowid, -bm25(search) AS score FROM search WHERE search MATCH ? AND rowid >= ? "
-            "ORDER BY score DESC, rowid",
-            (match, _oldest_ranked(db, match)),
-        )
-        best: list[tuple[NodeId, float]] = []
-        for node, score in rows:
-            if node in desk.tree and (with_bin or desk.tree.living(node)) and not _absorbed(desk, node):
-                best.append((node, score))
+        for node, score in _hits(db, match):
+            if node not in desk.tree or desk.tree[node].state == State.ABSORBED:
+                continue
+            alive = living(node)
+            if alive or with_bin:
+                best.append((node, score, not alive))
                 if len(best) == limit:
                     break
-        return [
-            Hit(node, _snippet(db, match, node), score, not desk.tree.living(node)) for node, score in best
-        ]
+    snippets = _snippets(match, desk.store.texts([node for node, _, _ in best]))
+    return [Hit(node, snippets.get(node, ""), score, binned) for node, score, binned in best]
 
 
-def _absorbed(desk: Desk, node: NodeId) -> bool:
-    return desk.tree[node].state == State.ABSORBED
+def _snippets(match: str, texts: dict[NodeId, str]) -> dict[NodeId, str]:
+    """A piece of every text around what matches. A small index of its own is quicker than the large one."""
+    with closing(sqlite3.connect(":memory:")) as db:
+        db.execute(f"CREATE VIRTUAL TABLE search USING fts5(text, tokenize='{TOKENIZER}')")
+        db.executemany("INSERT INTO search (rowid, text) VALUES (?, ?)", texts.items())
+        rows = db.execute(
+            f"SELECT rowid, snippet(search, 0, ?, ?, '…', {_SNIPPET_WORDS}) FROM search WHERE search MATCH ?",
+            (MARK_START, MARK_END, match),
+        )
+        return dict(rows.fetchall())
 
 
-def _oldest_ranked(db: sqlite3.Connection, match: str) -> NodeId:
-    row = db.execute(
-        "SELECT rowid FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?", (match, _RANKED)
-    ).fetchone()
-    return 0 if row is None else int(row[0])
-
-
-def _snippet(db: sqlite3.Connection, match: str, node: NodeId) -> str:
-    row = db.execute(
-        f"SELECT snippet(search, 0, ?, ?, '…', {_SNIPPET_WORDS}) FROM search "
-        "WHERE search MATCH ? AND rowid = ?",
-        (MARK_START, MARK_END, match, node),
-    ).fetchone()
-    return str(row[0])
+def _hits(db: sqlite3.Connection, match: str) -> Iterable[tuple[NodeId, float]]:
+    """(node, score), best first."""
+    newest = db.execute(
+        "SELECT rowid, 0.0 FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT ?", (match, _RANKED + 1)
+    ).fetchall()
+    if len(newest) > _RANKED:
+        return newest
+    return db.execute(
+        "SELECT rowid, -bm25(search) AS score FROM search WHERE search MATCH ? ORDER BY score DESC, rowid",
+        (match,),
+    )
 
 
 def _match(query: str) -> str:
@@ -68,7 +75,7 @@ def _match(query: str) -> str:
         text = (phrase or word).replace('"', "")
         if any(c.isalnum() for c in text):
             terms.append(f'"{text}"')
-    if terms and not query.rstrip().endswith('"') and query[-1:].strip():
+    if terms and query[-1] not in ' "' and len(terms[-1]) >= _SHORTEST_BEGINNING + 2:
         terms[-1] += "*"
     return " ".join(terms)
 

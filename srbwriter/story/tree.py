@@ -165,6 +165,26 @@ class Tree:
             self._entries[above].state == State.LIVING for above in self.upward(node)
         )
 
+    def memory_of_living(self) -> Callable[[NodeId], bool]:
+        """:meth:`living` for many nodes of an unchanging tree: no node is looked at twice."""
+        known = dict[NodeId, bool]()
+
+        def living(node: NodeId) -> bool:
+            walked: list[NodeId] = []
+            answer = True
+            for above in self.upward(node):
+                if above in known:
+                    answer = known[above]
+                    break
+                walked.append(above)
+                if self._entries[above].state != State.LIVING:
+                    answer = False
+                    break
+            known.update((above, answer) for above in walked)
+            return answer
+
+        return living
+
     def nearest_living(self, node: NodeId) -> NodeId:
         """``node``, or the closest node above it that is part of the readable tree."""
         path = self.path(node) if node in self._entries else [ROOT]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from sqlite3 import Connection
 
+TOKENIZER = "unicode61 remove_diacritics 2"
+
 
 def upgrade(db: Connection) -> None:
-    db.execute("CREATE VIRTUAL TABLE search USING fts5(text, tokenize='unicode61 remove_diacritics 2')")
+    db.execute(f"CREATE VIRTUAL TABLE search USING fts5(text, tokenize='{TOKENIZER}')")
     db.execute("CREATE TABLE unindexed (id INTEGER PRIMARY KEY)")
     db.execute("INSERT INTO unindexed SELECT id FROM body WHERE text <> ''")
