@@ -118,9 +118,16 @@ class Admission:
         return None
 
     def _same_prompt_under_way(self, run: Run) -> bool:
-        """Another request is evaluating tokens that this one needs too: wait and share them."""
+        """Another request is evaluating tokens that this one needs too: wait and share them.
+
+        Not for a request of lower priority, which may itself have to wait for who knows how long.
+        """
         held = self.cache.resident(run.ids)
-        others = (t.run for t in self.lanes.feeding if isinstance(t, Trunk) and t.run is not run)
+        others = [
+            t.run
+            for t in self.lanes.feeding
+            if isinstance(t, Trunk) and t.run is not run and t.run.request.priority <= run.request.priority
+        ]
         return any(common_prefix(other.ids, run.ids, 0, len(run.ids)) > held + RESERVE for other in others)
 
     def _account(self, run: Run, cached: int) -> None:
