@@ -297,12 +297,12 @@ def test_mikupad() -> None:
     settings = draft.root.settings
     assert (settings.memory, settings.author_note, settings.author_note_depth) == (
         "<<A harbour.>>",
-        "[grim]",
+        "[\ngrim]",
         3,
     )
     assert settings.sampling == {"temperature": 0.9, "top_k": 40, "min_p": 0.05, "dry_penalty_last_n": -1}
     (entry,) = settings.lore
-    assert (entry.name, entry.keys, entry.scan_depth) == ("Harbour", ["/harbou?r/i", r"/a\/b/i"], 500)
+    assert (entry.name, entry.keys, entry.scan_depth) == ("Harbour", ["/harbou?r/i", r"/a\/b/i"], 1650)
     assert foreign(draft.meta, "mikupad")["template"] == "chatml"
 
 
@@ -314,6 +314,7 @@ def test_mikupad_is_written_with_every_value_as_json_text() -> None:
     assert (values["name"], values["template"], values["temperature"]) == ("My story", "chatml", 0.9)
     assert values["memoryTokens"]["contextOrder"] == "{memPrefix}{wiPrefix}{prompt}"
     assert values["memoryTokens"]["text"] == "<<A harbour.>>"
+    assert values["worldInfo"]["entries"][0]["search"] == 500
     assert values["worldInfo"]["entries"][0]["keys"] == ["harbou?r", "a/b"]
     chunks = values["prompt"]
     assert [chunk["content"] for chunk in chunks] == ["The sea", " was", " grey", ", I said"]

@@ -58,6 +58,24 @@ def test_loom_keeps_unknown_fields_and_writes_them_back() -> None:
     assert node["meta"] == source["meta"]
     assert node["children"][0]["generation"] == source["children"][0]["generation"]
     assert [chapter["root_id"] for chapter in written["chapters"].values()] == ["a"]
+    assert written["chapters"][node["chapter_id"]]["root_id"] == "a"
+
+
+def test_loom_memory_is_the_global_context() -> None:
+    draft = load("loom.json")
+    assert draft.root.settings.memory == "A harbour."
+    assert by_text(draft, ", as always.\n").settings.memory == "Another."
+    frames = json.loads(formats.write(draft, "loom"))["root"]
+    assert frames["frame"]["generation_settings"]["global_context"] == "A harbour."
+    inner = frames["children"][0]["children"][0]["frame"]["generation_settings"]
+    assert inner == {"temperature": 0.7, "global_context": "Another."}
+
+
+def test_every_tag_on_a_loom_node_is_defined() -> None:
+    draft = load("loom_old.json")
+    assert by_text(draft, " again").marks.tags == ["archived"]
+    written = json.loads(formats.write(draft, "loom"))
+    assert written["tags"]["archived"]["scope"] == "node"
 
 
 def test_old_and_simple_loom_files_and_lines() -> None:

@@ -10,7 +10,9 @@ from srbwriter.story.draft import (
     DraftNode,
     Generation,
     JsonObject,
+    JsonValue,
     Marks,
+    Settings,
     StoryDraft,
     as_list,
     as_object,
@@ -33,6 +35,8 @@ from srbwriter.story.formats.document import Document
 
 NAME = "loom"
 BOOKMARK_TAG = "bookmark"
+FORMER_FLAGS = ("archived", "canonical")
+"""Fields of old nodes that are tags by now, as is the bookmark."""
 
 _AUTHORS: dict[str, Author] = {"prompt": "writer", "AI": "model", "mixed": "edited"}
 _SOURCES = {"model": "AI", "edited": "mixed", "writer": "prompt", "imported": "prompt"}
@@ -62,6 +66,8 @@ def read(document: Document) -> StoryDraft:
     nodes = _read_nested(start, chapters, models)
     draft = arrange(nodes, selected)
     if wrapped:
+        general = _global_context({"generation_settings": whole.peek("generation_settings")})
+        draft.root.settings.memory = draft.root.settings.memory or general
         keep_foreign(draft.meta, NAME, whole.rest())
     return draft
 
@@ -98,7 +104,9 @@ def _node(
     about = cursor.object("meta")
     source = about.text("source") if about else ""
     tags = cursor.texts("tags")
+    tags += [flag for flag in FORMER_FLAGS if cursor.flag(flag) and flag not in tags]
     old_bookmark = cursor.flag("bookmark")
+    cursor.skip("chapter_id")  # said by the chapters
     node = DraftNode(
         node_id,
         parent_id,
@@ -112,12 +120,19 @@ def _node(
             title=chapters.get(node_id, ""),
             visited=cursor.flag("visited"),
         ),
+        settings=Settings(memory=_global_context(cursor.peek("frame"))),
         created=read_time(about.raw("creation_timestamp")) if about else None,
     )
     rest = cursor.rest()
     if about and about.rest():
         rest["meta"] = about.rest()
     return with_foreign(node, NAME, rest)
+
+
+def _global_context(holder: JsonValue) -> str | None:
+    """The text before every prompt, from a frame or the top level."""
+    context = as_object(as_object(holder).get("generation_settings")).get("global_context")
+    return context if isinstance(context, str) and context else None
 
 
 def _chapter_titles(whole: Cursor) -> dict[str, str]:
@@ -155,14 +170,25 @@ def write(draft: StoryDraft) -> bytes:
         **kept,
         "selected_node_id": draft.current_id,
         "chapters": {
-            f"chapter-{node.id}": {"id": f"chapter-{node.id}", "root_id": node.id, "title": node.marks.title}
+            _chapter_id(node): {"id": _chapter_id(node), "root_id": node.id, "title": node.marks.title}
             for node in draft.nodes
             if node.marks.chapter
         },
-        "tags": kept.get("tags", {}),
+        "tags": {**_plain_tags(draft), **as_object(kept.get("tags"))},
     }
     opening = json.dumps(head, ensure_ascii=False)[:-1]
     return f'{opening}, "root": {_nested(draft)}}}'.encode("utf-8", "replace")
+
+
+def _chapter_id(node: DraftNode) -> str:
+    return f"chapter-{node.id}"
+
+
+def _plain_tags(draft: StoryDraft) -> JsonObject:
+    """A definition for every tag, as loom gives a new one; it fails on a tag without."""
+    names = sorted({tag for node in draft.nodes for tag in node.marks.tags})
+    rest = {"scope": "node", "hide": False, "show_only": False, "toggle_key": "None", "icon": "None"}
+    return {name: {"name": name, **rest} for name in names}
 
 
 def _nested(draft: StoryDraft) -> str:
@@ -189,8 +215,12 @@ def _fields(node: DraftNode) -> JsonObject:
     meta: JsonObject = {**as_object(kept.get("meta")), "source": _SOURCES[node.author]}
     if node.created is not None:
         meta["creation_timestamp"] = write_time(node.created, PYLOOM_TIME)
+    own: JsonObject = {"chapter_id": _chapter_id(node)} if node.marks.chapter else {}
+    if node.settings.memory is not None:
+        own["frame"] = _with_memory(as_object(kept.get("frame")), node.settings.memory)
     return {
         **kept,
+        **own,
         "id": node.id,
         "text": node.text,
         "parent_id": node.parent_id,
@@ -199,6 +229,11 @@ def _fields(node: DraftNode) -> JsonObject:
         "tags": [*node.marks.tags, *([BOOKMARK_TAG] if node.marks.bookmark else [])],
         "meta": meta,
     }
+
+
+def _with_memory(frame: JsonObject, memory: str) -> JsonObject:
+    generation = {**as_object(frame.get("generation_settings")), "global_context": memory}
+    return {**frame, "generation_settings": generation}
 
 
 FORMAT = Format(NAME, "Loom tree (socketteer/loom)", ".json", matches, read, write)

@@ -30,6 +30,9 @@ NAME = "mikupad"
 NODE_KEY = "srbwriterNode"
 """An extra key in exported chunks that tells where our nodes begin; mikupad ignores it."""
 
+CHARACTERS_PER_TOKEN = 3.3
+"""mikupad's own estimate, by which it turns its search ranges into characters."""
+
 _SAMPLING = {
     "temperature": "temperature",
     "dynaTempRange": "dynatemp_range",
@@ -120,7 +123,8 @@ def _wrapped(value: JsonValue) -> str | None:
     """Prefix, text and suffix joined; nothing without a text."""
     fields = as_object(value)
     text = fields.get("text")
-    return f"{fields.get('prefix') or ''}{text}{fields.get('suffix') or ''}" if text else None
+    whole = f"{fields.get('prefix') or ''}{text}{fields.get('suffix') or ''}"
+    return whole.replace("\\n", "\n") if text else None  # line breaks are typed as \n there
 
 
 def _lore(world: JsonValue) -> list[LoreEntry]:
@@ -129,13 +133,13 @@ def _lore(world: JsonValue) -> list[LoreEntry]:
 
 
 def _entry(index: int, entry: JsonObject) -> LoreEntry:
-    depth = str(entry.get("search") or "")  # typed into a field, so it may be a text
+    depth = str(entry.get("search") or "")[:6]  # tokens, typed into a field, so it may be a text
     return LoreEntry(
         id=f"mikupad-{index}",
         name=str(entry.get("displayName") or ""),
         text=str(entry.get("text") or ""),
         keys=[_regex_key(str(key)) for key in as_list(entry.get("keys")) if key],
-        scan_depth=int(depth) if depth.isdecimal() else None,
+        scan_depth=round(int(depth) * CHARACTERS_PER_TOKEN) if depth.isdecimal() else None,
     )
 
 
@@ -190,7 +194,7 @@ def _world(kept: JsonValue, lore: list[LoreEntry]) -> JsonObject:
                 "displayName": entry.name,
                 "text": entry.text,
                 "keys": [_their_key(key) for key in entry.keys],
-                "search": "" if entry.scan_depth is None else entry.scan_depth,
+                "search": "" if entry.scan_depth is None else round(entry.scan_depth / CHARACTERS_PER_TOKEN),
             }
             for entry in lore
         ],
