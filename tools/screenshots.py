@@ -48,16 +48,15 @@ class Shot:
     text: str = OPENING
 
 
-async def until(pilot: Pilot[None], ready: Callable[[], bool]) -> None:
+async def until(ready: Callable[[], bool]) -> None:
     """Let the program run until something holds."""
     while not ready():
-        await asyncio.sleep(0.02)
-        await pilot.pause()
+        await asyncio.sleep(0.01)
 
 
 async def write(pilot: Pilot[None], app: Workbench, tokens: int = 60) -> None:
     """Have branches written until the first has some tokens."""
-    await pilot.press("ctrl+n")
+    app.desk.run("generate")
     session = app.session
 
     def far_enough() -> bool:
@@ -65,9 +64,9 @@ async def write(pilot: Pilot[None], app: Workbench, tokens: int = 60) -> None:
             len(branch.buffer.ids) >= tokens for branch in session.round.branches
         )
 
-    await until(pilot, far_enough)
+    await until(far_enough)
+    app.desk.run("switch")  # no key press: those wait until nothing moves
     app.desk.pump.flush()
-    await pilot.press("tab")
 
 
 async def opening(pilot: Pilot[None], app: Workbench) -> None:
@@ -135,7 +134,7 @@ async def take(shot: Shot, out: Path) -> None:
         async with app.run_test(size=shot.size, notifications=True) as pilot:
             await pilot.pause()
             await shot.act(pilot, app)
-            await pilot.pause()
+            await asyncio.sleep(0.15)
             (out / f"{shot.name}.svg").write_text(app.export_screenshot(title="srbwriter"), "utf-8")
 
 

@@ -40,10 +40,7 @@ class Workbench(App[None]):
     COMMANDS = {CommandProvider}
     CSS = """
     OptionList { scrollbar-size-vertical: 1; &:focus { background-tint: $background 0%; } }
-    OptionList > .option-list--option-highlighted {
-        background: $panel; color: $foreground; text-style: bold;
-    }
-    OptionList:focus > .option-list--option-highlighted {
+    OptionList > .option-list--option-highlighted, OptionList:focus > .option-list--option-highlighted {
         background: $primary 30%; color: $foreground; text-style: bold;
     }
     VerticalScroll, TextArea { scrollbar-size-vertical: 1; }

@@ -33,7 +33,7 @@ def left(session: Session) -> tuple[str, ...]:
         generation = current.generation
         if generation is not None and generation.prompt_ids:
             total, cached = len(generation.prompt_ids), generation.cached_tokens
-            parts.append(f"prompt {total} = {cached} kept + {total - cached} read")
+            parts.append(f"{total} = {cached} kept + {total - cached} read")
     return tuple(parts)
 
 

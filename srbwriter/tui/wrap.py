@@ -83,8 +83,8 @@ class Wrapper:
 
     def _wrap_from(self, start: int) -> None:
         used = 0
-        if start == 0:  # the space that joins the text to what stands before it would look like an indent
-            start = len(self.text) - len(self.text.lstrip(" "))
+        if start == 0:  # what joins the text to the text before it would look like an indent
+            start = len(self.text) - len(self.text.lstrip(" \n"))
         for piece in _PIECE.finditer(self.text, start):
             at, word = piece.start(), piece.group()
             if word == "\n":

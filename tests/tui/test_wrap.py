@@ -33,7 +33,7 @@ def test_lines_hold_every_character_once(text: str, width: int) -> None:
     wrapper = Wrapper(width)
     wrapper.reset(text)
     held = "".join(text[line.start : line.end] for line in wrapper.lines)
-    assert held == text.lstrip(" ")
+    assert held == text.lstrip(" \n")
 
 
 def test_words_stay_whole_and_hanging_spaces_do_not_indent() -> None:

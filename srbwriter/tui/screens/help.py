@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.table import Table
+from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
-from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -34,7 +35,8 @@ class Help(ModalScreen[None]):
         width: 96; max-width: 98%; height: 92%; background: $surface; border: round $primary; padding: 0 1;
     }
     Help Static { height: auto; padding: 0 1; }
-    Help .title { color: $primary; text-style: bold; }
+    Help .title, Help .group { color: $primary; text-style: bold; }
+    Help .group { padding: 1 1 0 1; }
     Help .foot { color: $text-muted; }
     """
 
@@ -47,37 +49,36 @@ class Help(ModalScreen[None]):
         with Vertical():
             yield Static("Help", classes="title")
             with VerticalScroll():
-                yield Static(self._text())
+                yield Static(self._intro(), markup=False)
+                for group in self._groups():
+                    yield Static(group, classes="group")
+                    yield Static(self._table(group))
             yield Static("esc goes back · ctrl+p finds a command by its name", classes="foot")
 
-    def _text(self) -> Content:
+    def _intro(self) -> str:
         commands = {command.id: command for command in COMMANDS}
-        intro = _INTRO.format(
+        return _INTRO.format(
             write=" or ".join(self._keys(commands["generate"])),
             switch=" or ".join(self._keys(commands["switch"])),
             leader=key_name(LEADER),
         )
-        parts: list[Content | tuple[str, str]] = [(intro, "")]
-        groups = list(GROUPS)
-        if not self._on_branch:  # what has the focus comes first
-            groups = sorted(
-                groups,
-                key=lambda group: not any(command.anywhere for command in COMMANDS if command.group == group),
-            )
-        for group in groups:
-            parts.append((f"\n\n{group}\n", "bold $primary"))
-            for command in COMMANDS:
-                if command.group == group:
-                    parts += self._row(command)
-        return Content.assemble(*parts)
 
-    def _row(self, command: Command) -> list[Content | tuple[str, str]]:
-        keys = "  ".join(self._keys(command))
-        return [
-            (f"\n  {keys:<14} ", "bold $text-accent"),
-            (f"{command.title}. ", "bold"),
-            (command.help, "$text-muted"),
-        ]
+    def _groups(self) -> list[str]:
+        """What works where the focus is comes first."""
+        if self._on_branch:
+            return list(GROUPS)
+        anywhere = {command.group for command in COMMANDS if command.anywhere}
+        return sorted(GROUPS, key=lambda group: group not in anywhere)
+
+    def _table(self, group: str) -> Table:
+        table = Table.grid(padding=(0, 2))
+        table.add_column(min_width=14, no_wrap=True)
+        table.add_column()
+        for command in COMMANDS:
+            if command.group == group:
+                words = Text.assemble((f"{command.title}. ", "bold"), command.help)
+                table.add_row(Text("  ".join(self._keys(command)), "bold"), words)
+        return table
 
     def _keys(self, command: Command) -> list[str]:
         keys = ["1–9"] if command.numbered else [key_name(key) for key in self._bench.keys(command)]
