@@ -82,6 +82,8 @@ def _copy(source: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         _copy_database(source, temp)
         os.link(temp, target)  # unlike a rename it fails rather than overwrite
+    except FileExistsError:
+        raise NotAStory(target, "is already there — choose another name") from None
     except (OSError, sqlite3.Error) as error:
         full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
         raise NotSaved(target, str(error), full=full) from error

@@ -15,6 +15,7 @@ from srbwriter.story.reader import Reader
 from srbwriter.story.streams import Streams
 from srbwriter.story.types import NodeId
 from srbwriter.story.typewriter import Typewriter
+from srbwriter.story.words import well_formed
 
 
 class Branches(Reader):
@@ -67,7 +68,7 @@ class Branches(Reader):
         ``lead`` is what the first ids say that already stood before (token healing).
         """
         with self._lock:
-            self._streams.add(branch, text, ids, logprobs, lead)
+            self._streams.add(branch, well_formed(text), ids, logprobs, lead)
 
     def replace_stream(
         self,
@@ -84,12 +85,12 @@ class Branches(Reader):
         dropped, unless the writer has already taken some of it.
         """
         with self._lock:
-            return self._streams.replace(branch, text, ids, logprobs, keep)
+            return self._streams.replace(branch, well_formed(text), ids, logprobs, keep)
 
     def interject(self, branch: NodeId, text: str) -> NodeId:
         """Words of the writer at the end of a branch that goes on being written; returns their node."""
         with self._verb(), self._history.action("type", self._streams.target(branch)) as action:
-            return self._streams.interject(action, branch, text)
+            return self._streams.interject(action, branch, well_formed(text))
 
     def finish(self, branch: NodeId, reason: str) -> None:
         """The branch is written; on the disk when this returns."""

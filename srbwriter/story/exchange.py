@@ -17,6 +17,7 @@ from srbwriter.story.store import Body
 from srbwriter.story.tree import SETTINGS, VISITED, Entry
 from srbwriter.story.types import ROOT, Marks, Node, NodeId, Run, State
 from srbwriter.story.verbs import settings_from, settings_text
+from srbwriter.story.words import well_formed
 
 _STORY = ("byline", "language", "created", "modified")
 
@@ -25,14 +26,13 @@ def to_draft(story: Reader, desk: Desk) -> d.StoryDraft:
     """Everything but the undo history, which only its own file keeps."""
     order = _exported(desk)
     places = _places(desk, order)
-    names = dict[NodeId, str]()
+    names = _names(desk, order)
     nodes: list[d.DraftNode] = []
     for start in range(0, len(order), 500):
         chunk = order[start : start + 500]
         bodies = desk.some_bodies(chunk)
         for node in story.nodes(chunk):
             body = bodies[node.id]
-            names[node.id] = body.name or str(node.id)
             parent = names.get(node.parent or 0)
             nodes.append(_draft_node(node, body, desk.tree[node.id], names[node.id], parent, places[node.id]))
     fields = cast(dict[str, Any], desk.value("draft", {}))
@@ -60,6 +60,20 @@ def _exported(desk: Desk) -> list[NodeId]:
     root = tree[ROOT]
     bare = root.marks == Marks() and not root.flags & SETTINGS
     return order[1:] if desk.value("own_root") and len(tops) == 1 and bare else order
+
+
+def _names(desk: Desk, order: list[NodeId]) -> dict[NodeId, str]:
+    """What every node is called outside: as it came, or by its number."""
+    with desk.store.reading() as db:
+        given = dict[NodeId, str](db.execute("SELECT id, name FROM body WHERE name IS NOT NULL").fetchall())
+    taken = set(given.values())
+    names = dict[NodeId, str]()
+    for node in order:
+        name = given.get(node) or str(node)
+        while node not in given and name in taken:
+            name = f"{name}+"
+        names[node] = name
+    return names
 
 
 def _places(desk: Desk, order: list[NodeId]) -> dict[NodeId, int]:
@@ -176,19 +190,21 @@ def _put(desk: Desk, node: d.DraftNode, number: NodeId, parent: NodeId | None) -
         seed=made.seed if made else None,
         finish=made.finish_reason if made else "",
         settings=settings,
-        meta=json.dumps(node.meta, ensure_ascii=False) if node.meta else None,
-        name=None if node.id == str(number) else node.id,
+        meta=json.dumps(node.meta) if node.meta else None,
+        name=None if node.id == str(number) else well_formed(node.id),
     )
     desk.write(number, _runs(node), body)
 
 
 def _runs(node: d.DraftNode) -> Runs:
     """The runs of a draft node; ids or logprobs that cannot be right are left out, text never is."""
-    return tidy(map(_run, node.runs)) if node.runs else plain(node.text, node.author)
+    return tidy(map(_run, node.runs)) if node.runs else plain(well_formed(node.text), node.author)
 
 
 def _run(run: d.DraftRun) -> Run:
     if not run.tokens:
-        return Run(run.text, run.author)
+        return Run(well_formed(run.text), run.author)
     logprobs = tuple(run.logprobs) if len(run.logprobs) == len(run.tokens) else None
-    return Run(run.text, run.author, tuple(run.tokens), run.vocabulary, logprobs, run.lead)
+    return Run(
+        well_formed(run.text), run.author, tuple(run.tokens), run.vocabulary, logprobs, well_formed(run.lead)
+    )

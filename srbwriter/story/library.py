@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from srbwriter.story.lock import FileLock, InUse
-from srbwriter.story.store import SUFFIX
+from srbwriter.story.store import MAGIC, SUFFIX
 from srbwriter.story.types import NotAStory, NotSaved
 from srbwriter.story.upgrades.v0001_tree import APPLICATION_ID
 from srbwriter.story.words import NOTHING, Count
@@ -49,14 +49,17 @@ def info(path: Path) -> StoryInfo:
     """A look into a story file. Raises NotAStory; a damaged one is described by ``problem``."""
     try:
         stat = path.stat()
-        head = path.open("rb").read(72)
+        with path.open("rb") as file:
+            head = file.read(len(MAGIC))
     except OSError as error:
         raise NotAStory(path, error.strerror or str(error)) from error
-    if head[68:72] != APPLICATION_ID.to_bytes(4, "big"):
+    if head != MAGIC:
         raise NotAStory(path, "is not a story")
     modified = max(stat.st_mtime, _modified(Path(f"{path}-wal")))
     try:
         with contextlib.closing(_look(path)) as db:
+            if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+                raise NotAStory(path, "is not a story")
             title = json.loads(db.execute("SELECT json FROM value WHERE key = 'title'").fetchone()[0])
             nodes: int = db.execute("SELECT count(*) FROM node WHERE state < 2").fetchone()[0]
             words = sum((Count.of_edges(*row) for row in db.execute(_LINE)), NOTHING).words

@@ -240,7 +240,7 @@ def encode(runs: Runs, author: Author) -> bytes | None:
         ]
         for run in runs
     ]
-    parts = [json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode(), b"\0"]
+    parts = [json.dumps(head, separators=(",", ":")).encode(), b"\0"]
     for run in runs:
         parts.append(array("i", run.ids or ()).tobytes())
         if run.logprobs is not None:

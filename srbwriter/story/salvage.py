@@ -12,13 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from srbwriter.story.store import Body, Store, copy_aside
+from srbwriter.story.store import MAGIC, Body, Store, copy_aside
 from srbwriter.story.tree import VISITED, Entry
 from srbwriter.story.types import ROOT, Damage, NodeId, NotAStory, State
 from srbwriter.story.upgrades.v0001_tree import APPLICATION_ID
 from srbwriter.story.words import count
 
-_MAGIC = b"SQLite format 3\0"
 _SCHEMA = b"CREATE TABLE node"
 _MOST = 2**31  # ids above this are noise from a bad page
 
@@ -51,7 +50,7 @@ def _mend_header(path: Path) -> None:
     """Give the file a header that is one, and that claims no more pages than there are."""
     with path.open("r+b") as file:
         head = bytearray(file.read(100))
-        if not head.startswith(_MAGIC):
+        if not head.startswith(MAGIC):
             head = bytearray(_sound_header())
         size = int.from_bytes(head[16:18], "big")
         size = 65536 if size == 1 else size  # as SQLite writes its largest page

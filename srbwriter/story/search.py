@@ -13,6 +13,7 @@ from contextlib import closing
 from srbwriter.story.desk import Desk
 from srbwriter.story.types import Hit, NodeId, State
 from srbwriter.story.upgrades.v0003_search import TOKENIZER
+from srbwriter.story.words import well_formed
 
 MARK_START, MARK_END = "\x02", "\x03"
 _SNIPPET_WORDS = 16
@@ -71,6 +72,7 @@ def _hits(db: sqlite3.Connection, match: str) -> Iterable[tuple[NodeId, float]]:
 def _match(query: str) -> str:
     """``query`` in the language of FTS5, with nothing of it read as an operator."""
     terms: list[str] = []
+    query = well_formed(query).replace("\0", " ")
     for phrase, word in _PART.findall(query):
         text = (phrase or word).replace('"', "")
         if any(c.isalnum() for c in text):

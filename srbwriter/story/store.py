@@ -22,6 +22,7 @@ from srbwriter.story.upgrades import VERSION, upgrade
 from srbwriter.story.upgrades.v0001_tree import APPLICATION_ID
 
 SUFFIX = ".srbw"
+MAGIC = b"SQLite format 3\0"
 _CHUNK = 500  # host parameters in one statement; SQLite allows at least 999
 _ENTRY = ", ".join(Entry._fields)
 _PUT_ENTRY = f"INSERT OR REPLACE INTO node ({_ENTRY}) VALUES ({', '.join('?' * len(Entry._fields))})"
@@ -104,6 +105,7 @@ class Store:
                 db = _connect(path, "rw")
                 _use_log(db)
                 upgrade(db)
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file itself says what it is
         except BaseException:
             for suffix in ("", "-wal", "-shm"):
                 Path(f"{path}{suffix}").unlink(missing_ok=True)

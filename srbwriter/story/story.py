@@ -23,7 +23,7 @@ from srbwriter.story.runs import plain
 from srbwriter.story.tree import VISITED
 from srbwriter.story.types import ROOT, Damage, Marks, NodeId, Refused, TokenSizes
 from srbwriter.story.unsaved import Unsaved, UnsavedWords
-from srbwriter.story.words import Unit, end_of
+from srbwriter.story.words import Unit, end_of, well_formed
 
 
 class Story(Branches):
@@ -133,7 +133,7 @@ class Story(Branches):
 
         They go into ``node`` itself if a person wrote it and nothing follows it, else into a new child.
         """
-        return self._type(Unsaved("append", self.current if node is None else node, text))
+        return self._type(Unsaved("append", self.current if node is None else node, well_formed(text)))
 
     def edit(self, node: NodeId, text: str, *, overwrite: bool = False) -> NodeId:
         """Make ``text`` the whole text of ``node``; returns the node that holds it.
@@ -141,7 +141,7 @@ class Story(Branches):
         Generated text stays and the edit becomes a sibling, unless ``overwrite``. Keystrokes in one
         place coalesce into one action.
         """
-        return self._type(Unsaved("overwrite" if overwrite else "edit", node, text))
+        return self._type(Unsaved("overwrite" if overwrite else "edit", node, well_formed(text)))
 
     def end_typing(self) -> None:
         """Whatever is typed next can be undone on its own."""
@@ -174,7 +174,8 @@ class Story(Branches):
         with self._verb():
             if self._streams.of(parent) is not None:
                 raise Refused(f"node {parent} is still being written")
-            return verbs.add(self._desk, self._history, parent, [plain(t, author) for t in texts], author)
+            runs = [plain(well_formed(text), author) for text in texts]
+            return verbs.add(self._desk, self._history, parent, runs, author)
 
     # -- the tree ----------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from srbwriter.story.draft import Author
 from srbwriter.story.types import ROOT, Marks, NodeId, NoSuchNode, State
-from srbwriter.story.words import NOTHING, Count
+from srbwriter.story.words import NOTHING, Count, well_formed
 
 BOOKMARK, CHAPTER, VISITED, SETTINGS = 1, 2, 4, 8
 
@@ -57,9 +57,9 @@ class Entry(NamedTuple):
         return self._replace(
             flags=flags,
             rating=marks.rating,
-            tags="\n".join(marks.tags) or None,
-            note=marks.note or None,
-            title=marks.title or None,
+            tags=well_formed("\n".join(marks.tags)) or None,
+            note=well_formed(marks.note) or None,
+            title=well_formed(marks.title) or None,
         )
 
 

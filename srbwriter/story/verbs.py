@@ -218,7 +218,7 @@ def settings_text(settings: Settings) -> str | None:
     if settings == Settings():
         return None
     said = {key: value for key, value in asdict(settings).items() if value not in (None, [], {})}
-    return json.dumps(said, ensure_ascii=False) if said else None
+    return json.dumps(said) if said else None
 
 
 def settings_from(text: str | None) -> Settings:

@@ -68,6 +68,15 @@ class Count:
 NOTHING = Count(single=True)
 
 
+def well_formed(text: str) -> str:
+    """``text`` as it can be stored: half a surrogate pair, which is no character, becomes U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
 def count(text: str) -> Count:
     """The words of ``text``."""
     if not text:

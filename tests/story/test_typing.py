@@ -115,6 +115,13 @@ def test_undone_typing_leaves_its_branches_their_beginning(story: Story, clock: 
     assert story.text(branch) == "Once upon a time"
 
 
+def test_half_a_character_does_not_stop_the_pen(story: Story) -> None:
+    node = story.append("caf\udce9 \ud83d")
+    assert story.node(node).text == "caf\ufffd \ufffd"
+    story.mark(node, note="\udce9", title="\udce9", tags=["\udce9"])
+    assert story.marks(node).title == "\ufffd"
+
+
 # -- editing -------------------------------------------------------------------------------------------
 
 

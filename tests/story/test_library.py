@@ -1,0 +1,157 @@
+"""Copies, the story folder, recent stories, and what counts as progress."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from srbwriter.story import ROOT, NotAStory, NotSaved, Story, backup
+from srbwriter.story.check import check
+from srbwriter.story.library import RecentStories, free_path, info, move, stories
+from srbwriter.story.stats import IDLE_SECONDS, Progress
+from tests.story.branches import generated
+
+DAY = 86_400.0
+
+
+# -- copies --------------------------------------------------------------------------------------------
+
+
+def test_a_daily_copy_is_made_once_and_holds_everything(story: Story, tmp_path: Path) -> None:
+    node = story.append("words")
+    copy = story.back_up(tmp_path / "backups")
+    assert copy is not None
+    assert story.back_up(tmp_path / "backups") is None
+    assert check(copy).sound
+    assert sorted(file.name for file in copy.parent.iterdir()) == [copy.name]
+    with Story.open(copy, readonly=True) as old:
+        assert old.text(node) == "words"
+
+
+def test_old_daily_copies_go_and_named_ones_stay(story: Story, tmp_path: Path) -> None:
+    folder = tmp_path / "b"
+    story.append("x")
+    for day in range(6):
+        copy = backup.daily(story.file, folder, keep=3, now=day * DAY + DAY / 2)
+        assert copy is not None
+        backup.snapshot(story.file, folder, f"draft/{day}", now=day * DAY + DAY / 2)
+    found = backup.backups(folder)
+    assert sorted(b.name for b in found) == ["", "", "", *(f"draft_{day}" for day in range(6))]
+    daily = sorted(b.path.name for b in found if not b.name)
+    assert daily[-1].startswith("day 1970-01-06")
+
+
+def test_a_snapshot_is_never_overwritten_and_restores_beside(story: Story, tmp_path: Path) -> None:
+    story.append("first")
+    [taken] = [story.snapshot(tmp_path / "b", "before the storm")]
+    with pytest.raises(NotAStory, match="already"):
+        backup._copy(story.file, taken)
+    story.append(" second")
+    restored = backup.restore(taken, tmp_path / "old.srbw")
+    with Story.open(restored) as old:
+        assert old.text(old.current) == "first"
+    with pytest.raises(NotAStory, match="already there"):
+        backup.restore(taken, story.file)
+    assert backup.backups(story.backup_folder(tmp_path / "b"))[0].name == "before the storm"
+
+
+def test_a_copy_that_cannot_be_made_says_so(story: Story, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(NotSaved):
+        story.back_up(tmp_path / "file")
+
+
+# -- the folder ----------------------------------------------------------------------------------------
+
+
+def test_the_folder_lists_its_stories(tmp_path: Path) -> None:
+    for title, text in (("One", "a b c"), ("Two", "d e")):
+        with Story.create(free_path(tmp_path, title), title) as made:
+            made.append(text)
+    (tmp_path / "not one.srbw").write_text("x" * 100)
+    broken = tmp_path / "broken.srbw"
+    broken.write_bytes((tmp_path / "One.srbw").read_bytes()[:4096] + b"\xa5" * 40_000)
+    listed = {story.title: story for story in stories(tmp_path)}
+    assert listed.keys() == {"One", "Two", "broken"}
+    assert (listed["One"].words, listed["One"].nodes, listed["One"].problem) == (3, 2, "")
+    assert listed["broken"].problem
+    with pytest.raises(NotAStory):
+        info(tmp_path / "nothing.srbw")
+
+
+def test_an_open_story_is_listed_as_it_is(story: Story) -> None:
+    story.append("one two")
+    story.append(" three")
+    assert info(story.file).words == 3
+
+
+def test_names_of_new_stories_are_readable_and_free(tmp_path: Path) -> None:
+    assert free_path(tmp_path, "The Sea, the Sea!").name == "The-Sea-the-Sea.srbw"
+    free_path(tmp_path, "x").touch()
+    assert free_path(tmp_path, "x").name == "x-2.srbw"
+    assert free_path(tmp_path, "../..").parent == tmp_path
+
+
+def test_a_closed_story_can_be_moved(tmp_path: Path) -> None:
+    source, target = tmp_path / "a.srbw", tmp_path / "b.srbw"
+    with Story.create(source) as made:
+        made.append("words")
+        with pytest.raises(NotSaved, match="open in"):
+            move(source, target)
+    target.touch()
+    with pytest.raises(NotAStory, match="already there"):
+        move(source, target)
+    target.unlink()
+    assert move(source, target) == target
+    assert not source.exists()
+    with Story.open(target) as moved:
+        assert moved.text(moved.current) == "words"
+    with pytest.raises(NotAStory, match="does not exist"):
+        move(source, target)
+
+
+def test_recent_stories(tmp_path: Path) -> None:
+    recent = RecentStories(tmp_path / "state" / "recent.json", most=2)
+    assert recent.all() == []
+    paths = [tmp_path / f"{name}.srbw" for name in "abc"]
+    for at, path in enumerate(paths):
+        path.touch()
+        recent.add(path, path.stem, float(at))
+    recent.add(paths[1], "again", 9.0)
+    assert [(r.title, r.at) for r in recent.all()] == [("again", 9.0), ("c", 2.0)]
+    paths[1].unlink()
+    assert [r.title for r in recent.all()] == ["c"]
+    recent.remove(paths[2])
+    assert recent.all() == []
+    (tmp_path / "state" / "recent.json").write_text("{]")
+    assert recent.all() == []
+
+
+# -- progress ------------------------------------------------------------------------------------------
+
+
+def test_words_by_author_and_by_day(story: Story) -> None:
+    story.append("one two three")
+    [branch] = generated(story, story.current, " four five")
+    story.pick(branch)
+    assert story.words(branch) == 5
+    assert story.words_by_author(branch) == {"writer": 3, "model": 2}
+    assert (story.today().typed, story.today().picked, story.today().generated) == (3, 2, 2)
+    story.undo()
+    story.undo()
+    assert (story.today().words, story.sitting.words) == (0, 0)
+    assert list(story.days()) == [max(story.days())]
+
+
+def test_idle_time_is_not_writing(story: Story, tmp_path: Path) -> None:
+    now = [1000.0]
+    story._desk.sitting._clock = lambda: now[0]
+    story._desk.sitting._last = story._desk.sitting.began = 1000.0
+    for seconds in (10, IDLE_SECONDS, IDLE_SECONDS + 1, 20):
+        now[0] += seconds
+        story.append("word ", story.add(ROOT, [""])[0])
+    assert story.sitting == Progress(typed=4, seconds=10 + IDLE_SECONDS + 20)
+    began, ended, kept = story.sittings()[-1]
+    assert (began, ended) == (1000.0, now[0])
+    assert kept == story.sitting
