@@ -1,0 +1,44 @@
+"""The API's description: complete, and true under generated requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import schemathesis
+from hypothesis import HealthCheck, settings
+
+from srbwriter.server.app import build_app
+from srbwriter.server.backend import Loaded
+from srbwriter.server.dialects import ENDPOINTS
+from srbwriter.server.openapi import description
+from srbwriter.server.settings import ServerSettings
+
+schema = schemathesis.openapi.from_dict(description(ENDPOINTS))
+
+
+def test_every_endpoint_is_described(client: httpx.Client) -> None:
+    value = client.get("/openapi.json").json()
+    assert value["openapi"].startswith("3.1")
+    operations = [op for path in value["paths"].values() for op in path.values()]
+    assert len({op["operationId"] for op in operations}) == len(operations)
+    assert all(op["summary"] and op["tags"] for op in operations)
+    assert "/v1/completions" in value["paths"] and "/srb/v1/requests/{id}/branches/{branch}" in value["paths"]
+
+
+@schema.parametrize()
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+def test_generated_requests_are_answered(case: schemathesis.Case, client: httpx.Client) -> None:
+    """Whatever the description allows, and what it does not: no 500, no hang, errors as JSON."""
+    kwargs: dict[str, Any] = case.as_transport_kwargs(base_url=str(client.base_url))
+    answer = client.request(
+        kwargs["method"], kwargs["url"], params=kwargs.get("params"), headers=kwargs.get("headers"),
+        content=kwargs.get("data"), **({"json": kwargs["json"]} if "json" in kwargs else {}),
+    )  # fmt: skip
+    assert answer.status_code < 500 or answer.status_code in (501, 503), answer.text
+    if answer.status_code >= 400:
+        assert "error" in answer.json()
+
+
+def test_the_application_needs_no_server_to_be_built() -> None:
+    assert build_app(Loaded(None), ServerSettings())  # type: ignore[arg-type]
