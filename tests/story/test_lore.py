@@ -12,6 +12,7 @@ from srbwriter.story.lore import (
     MAX_PATTERN,
     LoreKeyError,
     compile_key,
+    expanded_size,
     is_regex,
     reach,
     scan,
@@ -133,9 +134,36 @@ def test_many_slow_patterns_share_one_time_limit() -> None:
     assert any("used up" in problem.reason for problem in found.problems)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "size"),
+    [
+        ("abc", 3),
+        (r"\d{4}-\d{2}", 7),
+        ("(ab){3}", 6),
+        ("((a{5}){5}){5}", 125),
+        ("[a{9}(]{3}", 3),
+        (r"\({3}a", 4),
+        (".{0,200}word.{0,200}", 6),
+        ("a{2}b{3}", 5),
+        ("(a|b)*{2", 6),
+        ("", 0),
+    ],
+)
+def test_the_size_of_a_pattern_with_its_counts_written_out(pattern: str, size: int) -> None:
+    assert expanded_size(pattern) == size
+
+
+@pytest.mark.parametrize(
+    "pattern", ["a{9999999}", "((((a{500}){500}){500}){500})", "(?:[a]{1,9}{999999})", r"(\w{300,}){300}"]
+)
+def test_patterns_that_would_eat_the_memory_are_not_compiled(pattern: str) -> None:
+    with pytest.raises(LoreKeyError, match="multiply"):
+        compile_key(f"/{pattern}/")
+
+
 @settings(max_examples=200, deadline=None)
 @given(
-    pattern=st.text(alphabet="ab()[]{}*+?|\\.^$1,", max_size=20), flags=st.text(alphabet="imsgx", max_size=2)
+    pattern=st.text(alphabet="ab()[]{}*+?|\\.^$19,", max_size=20), flags=st.text(alphabet="imsgx", max_size=2)
 )
 def test_any_pattern_compiles_or_says_why(pattern: str, flags: str) -> None:
     key = f"/{pattern}/{flags}"
