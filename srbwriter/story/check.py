@@ -11,7 +11,7 @@ from pathlib import Path
 from srbwriter.story.opening import open_story
 from srbwriter.story.store import Store
 from srbwriter.story.tree import Tree
-from srbwriter.story.types import ROOT, Damage
+from srbwriter.story.types import Damage
 from srbwriter.story.words import count
 
 
@@ -47,16 +47,8 @@ def _database(store: Store) -> list[str]:
 
 
 def _shape(tree: Tree) -> list[str]:
-    problems: list[str] = []
-    reached = set(tree.reading_order(every=True)) if ROOT in tree else set[int]()
-    for entry in tree:
-        if (entry.parent is None) != (entry.id == ROOT):
-            problems.append(f"node {entry.id} has no parent")
-        elif entry.parent is not None and entry.parent not in tree:
-            problems.append(f"node {entry.id}: its parent {entry.parent} is missing")
-        elif entry.id not in reached:
-            problems.append(f"node {entry.id} cannot be reached from the root")
-    return problems
+    reached = set(tree.reading_order(every=True))
+    return [f"node {e.id} cannot be reached from the root" for e in tree if e.id not in reached]
 
 
 def _text(store: Store, tree: Tree) -> list[str]:

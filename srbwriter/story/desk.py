@@ -52,6 +52,7 @@ class Desk:
         self.tree = Tree(self.store.entries())
         self.recipes = self.store.recipes()
         self.values: dict[str, JsonValue] = {}
+        self.values["current"] = self.tree.nearest_living(int(self.store.value("current", ROOT)))
         self._forget()
 
     # -- transactions ------------------------------------------------------------------------------
@@ -242,7 +243,8 @@ class Desk:
 
     @property
     def current(self) -> NodeId:
-        return int(self.value("current", ROOT))
+        """Where the writer is."""
+        return int(self.value("current"))
 
     def moved_on(self, old: NodeId, new: NodeId) -> None:
         """The end of the text of ``old`` is the end of ``new`` now: streams follow once it is saved."""

@@ -27,6 +27,8 @@ class FileLock:
 
     def __init__(self, path: Path) -> None:
         self.path = path.with_name(f".{path.name}.lock")
+        self.suspect = False
+        """Whether damage was found when the file was open the last time."""
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -36,11 +38,13 @@ class FileLock:
             if isinstance(error, BlockingIOError):
                 raise InUse(who) from None
             raise
-        self._sign()
+        self.suspect = self._note().get("suspect") is True
+        self.sign()
 
-    def _sign(self) -> None:
-        """Say who holds the lock; only for the message, so a full disk does not matter."""
-        note = json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode()
+    def sign(self) -> None:
+        """Say who holds the lock, and what is suspected; a full disk does not matter here."""
+        fields = {"pid": os.getpid(), "host": socket.gethostname(), "suspect": self.suspect}
+        note = json.dumps(fields).encode()
         try:
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, note, 0)
@@ -48,11 +52,19 @@ class FileLock:
             return
 
     def _holder(self) -> str:
+        note = self._note()
+        return (
+            f"process {note['pid']} on {note['host']}"
+            if {"pid", "host"} <= note.keys()
+            else "another process"
+        )
+
+    def _note(self) -> dict[str, object]:
         try:
-            note = cast(dict[str, object], json.loads(os.pread(self._fd, 4096, 0)))
-            return f"process {note['pid']} on {note['host']}"
-        except (ValueError, KeyError, TypeError, OSError):
-            return "another process"
+            note = json.loads(os.pread(self._fd, 4096, 0))
+        except (ValueError, OSError):
+            return {}
+        return cast(dict[str, object], note) if isinstance(note, dict) else {}
 
     def release(self) -> None:
         """Let the next one in. The file stays: removing it would let two processes lock two files."""

@@ -9,10 +9,14 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from srbwriter.story.backup import snapshot
 from srbwriter.story.lock import FileLock, InUse
 from srbwriter.story.salvage import salvage
 from srbwriter.story.store import DamagedStory, Store, check_file
 from srbwriter.story.types import Blocked, Damage, NotSaved, ReadOnly
+
+SMALL_BYTES = 32 * 2**20
+"""Files up to this size are looked at whole when they are opened; larger ones if damage was met."""
 
 
 @dataclass(slots=True)
@@ -31,8 +35,10 @@ class Opened:
             self.lock.release()
 
 
-def open_story(path: Path, *, readonly: bool) -> Opened:
+def open_story(path: Path, *, readonly: bool, backups: Path | None = None) -> Opened:
     """Open the story at ``path``, for writing if that is possible and not unwanted.
+
+    Before an old story is brought up to date, a copy of it goes into ``backups``.
 
     Raises NotAStory, TooNew, or NotSaved if an upgrade found no room.
     """
@@ -43,16 +49,20 @@ def open_story(path: Path, *, readonly: bool) -> Opened:
     if why is None:
         lock, why = _lock(path)
     try:
-        return _open(path, lock, why)
+        return _open(path, lock, why, backups)
     except BaseException:
         if lock is not None:
             lock.release()
         raise
 
 
-def _open(path: Path, lock: FileLock | None, why: ReadOnly | None) -> Opened:
+def _open(path: Path, lock: FileLock | None, why: ReadOnly | None, backups: Path | None) -> Opened:
+    def keep(version: int) -> None:
+        if backups is not None:
+            snapshot(path, backups / path.stem, f"before the upgrade from version {version}")
+
     try:
-        store = Store.open(path, writable=why is None)
+        store = Store.open(path, writable=why is None, before_upgrade=keep)
     except DamagedStory as error:
         return _salvaged(path, lock, error)
     except NotSaved:
@@ -60,14 +70,25 @@ def _open(path: Path, lock: FileLock | None, why: ReadOnly | None) -> Opened:
             raise
         store = Store.open(path, writable=False)
     try:
-        store.check()
+        small = path.stat().st_size <= SMALL_BYTES
+        store.check(thorough=small or (lock is not None and lock.suspect))
     except DamagedStory as error:
         store.close()
         return _salvaged(path, lock, error)
     except BaseException:
         store.close()
         raise
+    if lock is not None:
+        lock.suspect = False
+        lock.sign()
+        store.on_damage = lambda: _suspect(lock)
     return Opened(path, store, lock, why)
+
+
+def _suspect(lock: FileLock) -> None:
+    """Let the next opener look at every page."""
+    lock.suspect = True
+    lock.sign()
 
 
 def _salvaged(path: Path, lock: FileLock | None, error: DamagedStory) -> Opened:

@@ -14,7 +14,7 @@ from typing import Any
 
 from srbwriter.story.store import MAGIC, Body, Store, copy_aside
 from srbwriter.story.tree import VISITED, Entry
-from srbwriter.story.types import ROOT, Damage, NodeId, NotAStory, State
+from srbwriter.story.types import ROOT, Damage, NodeId, NotAStory, State, numbers
 from srbwriter.story.upgrades.v0001_tree import APPLICATION_ID
 from srbwriter.story.words import count
 
@@ -165,6 +165,9 @@ def _rebuild(store: Store, found: _Found, problem: str) -> Damage:
             store.put_entries([_measured(entry or _root(), body.text)])
             store.put_body(node, body)
             store.put_unindexed(node)
+    copied = found.copies.keys() - found.bodies.keys()
+    if copied:
+        found.other.append(f"the text of nodes {numbers(sorted(copied))} is from the search index")
     return Damage(problem, len(known), missing, tuple(lost), characters, tuple(displaced), tuple(found.other))
 
 

@@ -10,7 +10,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,10 @@ MAGIC = b"SQLite format 3\0"
 _CHUNK = 500  # host parameters in one statement; SQLite allows at least 999
 _ENTRY = ", ".join(Entry._fields)
 _PUT_ENTRY = f"INSERT OR REPLACE INTO node ({_ENTRY}) VALUES ({', '.join('?' * len(Entry._fields))})"
+_LOST = """
+    SELECT count(*) FROM node
+    WHERE coalesce(parent, 0) <> CASE id WHEN 1 THEN 0 ELSE -1 END
+    AND (id = 1 OR parent IS NULL OR NOT EXISTS (SELECT 1 FROM node AS above WHERE above.id = node.parent))"""
 
 
 class DamagedStory(StoryError):
@@ -59,10 +63,15 @@ class Store:
         self.path, self.writable = path, writable
         self.db = db
         self._temp = temp
+        self.on_damage: Callable[[], None] | None = None
 
     @classmethod
-    def open(cls, path: Path, *, writable: bool) -> Store:
+    def open(
+        cls, path: Path, *, writable: bool, before_upgrade: Callable[[int], None] | None = None
+    ) -> Store:
         """Open an existing story, bringing it up to date if it may be written.
+
+        ``before_upgrade`` is told the old version.
 
         Raises NotAStory, TooNew, DamagedStory, or NotSaved if an upgrade found no room.
         """
@@ -80,6 +89,8 @@ class Store:
                 version = _version(db, path)
                 if writable:
                     _use_log(db)
+                    if before_upgrade is not None and 0 < version < VERSION:
+                        before_upgrade(version)
                 if version < VERSION and not writable and temp is None:
                     db.close()
                     temp = copy_aside(path)  # an old story is read through an upgraded copy
@@ -112,12 +123,15 @@ class Store:
             raise
         return cls(path, db, writable=True)
 
-    def check(self) -> None:
-        """Raise DamagedStory if the file's structure is broken."""
+    def check(self, *, thorough: bool) -> None:
+        """Raise DamagedStory if the tree is broken, or, looking at every page, the file."""
         with self.reading() as db:
-            problem = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+            problem = str(db.execute("PRAGMA quick_check(1)").fetchone()[0]) if thorough else "ok"
+            lost: int = db.execute(_LOST).fetchone()[0]
         if problem != "ok":
             raise DamagedStory(self.path, problem)
+        if lost:
+            raise DamagedStory(self.path, f"{lost} nodes have lost what they hung on")
 
     def close(self) -> None:
         self.db.close()
@@ -129,7 +143,7 @@ class Store:
     @contextmanager
     def transaction(self) -> Generator[None]:
         """All or nothing; on the disk when it returns. Raises NotSaved or DamagedStory."""
-        with _in_words(self.path):
+        with self._in_words():
             try:
                 self.db.execute("BEGIN IMMEDIATE")
                 yield
@@ -142,8 +156,18 @@ class Store:
     @contextmanager
     def reading(self) -> Generator[sqlite3.Connection]:
         """The connection, for a query. Raises DamagedStory."""
-        with _in_words(self.path):
+        with self._in_words():
             yield self.db
+
+    @contextmanager
+    def _in_words(self) -> Generator[None]:
+        try:
+            with _in_words(self.path):
+                yield
+        except DamagedStory:
+            if self.on_damage is not None:
+                self.on_damage()
+            raise
 
     # -- values ------------------------------------------------------------------------------------
 

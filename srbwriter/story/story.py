@@ -49,15 +49,18 @@ class Story(Branches):
         opened = opening.create_story(Path(path))
         try:
             story = cls(opened)
-            with story._desk.change():
-                story._desk.add(None, (), "writer")
-                story._desk.put_value("title", title or Path(path).stem)
-                story._desk.put_value("current", ROOT)
-                story._desk.put_value("uuid", str(uuid4()))
+            story._begin(title)
         except BaseException:
             opened.close()
             raise
         return story
+
+    def _begin(self, title: str) -> None:
+        with self._desk.change():
+            self._desk.add(None, (), "writer")
+            self._desk.put_value("title", title or self.file.stem)
+            self._desk.put_value("current", ROOT)
+            self._desk.put_value("uuid", str(uuid4()))
 
     @classmethod
     def from_draft(cls, path: Path | str, draft: StoryDraft) -> Story:
@@ -73,14 +76,19 @@ class Story(Branches):
         return story
 
     @classmethod
-    def open(cls, path: Path | str, *, readonly: bool = False) -> Story:
+    def open(cls, path: Path | str, *, readonly: bool = False, backups: Path | None = None) -> Story:
         """An existing story. If it cannot be written to, :attr:`read_only` says why.
+
+        A copy of a story of an older version goes into ``backups`` before it is brought up to date.
 
         Raises NotAStory, TooNew, or NotSaved if an old file could not be brought up to date.
         """
-        opened = opening.open_story(Path(path), readonly=readonly)
+        opened = opening.open_story(Path(path), readonly=readonly, backups=backups)
         try:
-            return cls(opened)
+            story = cls(opened)
+            if not len(story):  # the program died while it was making this story
+                story._begin("")
+            return story
         except BaseException:
             opened.close()
             raise

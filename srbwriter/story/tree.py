@@ -188,6 +188,8 @@ class Tree:
     def nearest_living(self, node: NodeId) -> NodeId:
         """``node``, or the closest node above it that is part of the readable tree."""
         path = self.path(node) if node in self._entries else [ROOT]
+        if ROOT not in self._entries:  # a story that is just being made
+            return ROOT
         for index, above in enumerate(path):
             if self._entries[above].state != State.LIVING:
                 return path[index - 1]

@@ -129,17 +129,18 @@ class Damage:
     def __str__(self) -> str:
         parts = [f"{self.problem}; {self.read} nodes read"]
         if self.missing_nodes:
-            parts.append(f"nodes lost: {_numbers(self.missing_nodes)}")
+            parts.append(f"nodes lost: {numbers(self.missing_nodes)}")
         if self.missing_text:
             parts.append(
-                f"text of nodes {_numbers(self.missing_text)} lost ({self.missing_characters} characters)"
+                f"text of nodes {numbers(self.missing_text)} lost ({self.missing_characters} characters)"
             )
         if self.displaced:
-            parts.append(f"nodes {_numbers(self.displaced)} lost their place and hang below the root")
+            parts.append(f"nodes {numbers(self.displaced)} lost their place and hang below the root")
         return "; ".join([*parts, *self.other])
 
 
-def _numbers(ids: Sequence[NodeId], most: int = 20) -> str:
+def numbers(ids: Sequence[NodeId], most: int = 20) -> str:
+    """``ids`` in words, at most ``most`` of them."""
     shown = ", ".join(map(str, ids[:most]))
     return shown if len(ids) <= most else f"{shown} and {len(ids) - most} more"
 

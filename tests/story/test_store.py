@@ -22,6 +22,7 @@ from srbwriter.story import (
     TooNew,
 )
 from srbwriter.story.check import check
+from srbwriter.story.store import Store
 from srbwriter.story.upgrades import STEPS, VERSION, upgrade
 from tests.story.branches import WORDS
 from tests.story.crash_child import old_story
@@ -167,6 +168,26 @@ def test_an_upgrade_that_fails_changes_nothing(path: Path) -> None:
     db.close()
     with Story.open(path) as story:
         assert story.append("fine")
+
+
+def test_an_old_story_is_copied_before_its_upgrade(path: Path, tmp_path: Path) -> None:
+    old_story(path)
+    Story.open(path, backups=tmp_path / "b").close()
+    [copy] = (tmp_path / "b").rglob("*.srbw")
+    db = sqlite3.connect(copy)
+    assert db.execute("PRAGMA user_version").fetchone() == (1,)
+    assert db.execute("SELECT count(*) FROM body").fetchone() == (59,)
+    db.close()
+    Story.open(path, backups=tmp_path / "b").close()
+    assert len(list((tmp_path / "b").rglob("*.srbw"))) == 1
+
+
+def test_a_story_that_was_only_half_made_can_be_opened(path: Path) -> None:
+    Store.create(path).close()
+    with Story.open(path) as story:
+        story.append("fine")
+        assert story.title == path.stem
+    assert check(path).sound
 
 
 # -- full disks and closed folders ----------------------------------------------------------------------
