@@ -1,0 +1,141 @@
+"""Clients that people have: the official openai package, httpx asynchronously, curl, and the examples."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+from srbwriter.engine.types import NativeError
+
+from .conftest import Serve
+from .fake_backend import FakeEngine
+from .wire import frames, lines
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture
+def sdk(client: httpx.Client) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{client.base_url}/v1", api_key="x", max_retries=0, timeout=20)
+
+
+def test_openai_completions(sdk: openai.OpenAI, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: f" {branch} cat"
+    model = sdk.models.list().data[0].id
+    answer = sdk.completions.create(model=model, prompt="Once", n=3, max_tokens=24, logprobs=3, seed=1)
+    assert [choice.text for choice in answer.choices] == [" 0 cat", " 1 cat", " 2 cat"]
+    assert answer.usage is not None and answer.usage.prompt_tokens == 2
+    known = answer.choices[0].logprobs
+    assert known is not None and known.tokens is not None and "".join(known.tokens) == " 0 cat"
+
+
+def test_openai_streams(sdk: openai.OpenAI) -> None:
+    stream = sdk.completions.create(
+        model="m", prompt="Once", n=2, max_tokens=4, stream=True, stream_options={"include_usage": True}
+    )
+    texts, usage = ["", ""], None
+    for chunk in stream:
+        for choice in chunk.choices:
+            texts[choice.index] += choice.text
+        usage = chunk.usage or usage
+    assert texts == [" there was a cat"] * 2
+    assert usage is not None and usage.completion_tokens == 8
+
+
+def test_openai_chat(sdk: openai.OpenAI) -> None:
+    message = {"role": "user", "content": "Tell me a story."}
+    answer = sdk.chat.completions.create(model="m", messages=[message], n=2, max_tokens=3)  # type: ignore[list-item]
+    assert [c.message.content for c in answer.choices] == [" there was a"] * 2
+    stream = sdk.chat.completions.create(model="m", messages=[message], max_tokens=3, stream=True)  # type: ignore[list-item]
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in stream) == " there was a"
+
+
+def test_openai_errors(sdk: openai.OpenAI, engine: FakeEngine) -> None:
+    with pytest.raises(openai.BadRequestError, match="available context size"):
+        sdk.completions.create(model="m", prompt=" cat" * 600)
+    with pytest.raises(openai.BadRequestError, match="between 1 <= value <= 64"):
+        sdk.completions.create(model="m", prompt="a", n=100)
+    engine.hold = 1
+    stream = sdk.completions.create(model="m", prompt="a", stream=True)
+    next(iter(stream))
+    engine.generations[-1].abandon(NativeError("llama_decode", 2))
+    with pytest.raises(openai.APIError, match="llama_decode"):
+        list(stream)
+
+
+def test_permanent_errors_are_not_tried_again(client: httpx.Client, engine: FakeEngine) -> None:
+    sdk = openai.OpenAI(base_url=f"{client.base_url}/v1", api_key="x", max_retries=2)
+    for body in ({"suffix": " end"}, {"n": 99}, {"extra_body": {"logits_processors": ["x"]}}):
+        with pytest.raises(openai.BadRequestError):
+            sdk.completions.create(model="m", prompt="a", **body)
+    assert engine.submitted == []
+
+
+async def test_httpx_asynchronously(serve: Serve) -> None:
+    async with httpx.AsyncClient(base_url=serve().url, timeout=20) as http:
+        body = {"prompt": "Once", "stream": True, "n_predict": 4}
+        answers = await asyncio.gather(*(http.post("/completion", json=body) for _ in range(8)))
+    for answer in answers:
+        assert "".join(value["content"] for value in frames(answer.content)) == " there was a cat"
+
+
+def test_curl_as_the_first_readme_wrote_it(client: httpx.Client) -> None:
+    command = ["curl", "-sN", "-m", "20", "-X", "POST", "-H", "Content-type: application/json",
+               f"{client.base_url}/v1/completions", "-d", '{ "prompt": "Once upon a time," }']  # fmt: skip
+    wire = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert lines(wire)[0] == {"event": "start", "count": 8}
+    assert lines(wire)[-1] == {"event": "done", "count": 8}
+
+
+# ---- the examples, each as a person would run it
+
+
+def run(command: list[str], url: str, stdin: str = "") -> str:
+    assert shutil.which(command[0]), f"the examples need {command[0]}"
+    done = subprocess.run(
+        command, input=stdin, capture_output=True, text=True, timeout=60, cwd=EXAMPLES,
+        env={"SRBWRITER_URL": url.rstrip("/"), "PATH": "/usr/local/bin:/usr/bin:/bin"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_python_example(client: httpx.Client) -> None:
+    out = run([sys.executable, "branches.py", "Once upon a time,", "3"], str(client.base_url))
+    assert [line for line in out.splitlines() if line.startswith("── ")] == [f"── {k}" for k in range(3)]
+    assert out.count("there was a cat.") == 3
+
+
+def test_the_javascript_helper(client: httpx.Client) -> None:
+    script = (
+        "import { completion } from './completion.js';"
+        "let text = '';"
+        "for await (const chunk of completion('Once', { n_predict: 4 }, process.env.SRBWRITER_URL)) text += chunk.content;"
+        "console.log(JSON.stringify(text));"
+    )
+    out = run(["node", "--input-type=module", "-e", script], str(client.base_url))
+    assert json.loads(out) == " there was a cat"
+
+
+def test_the_javascript_chat(client: httpx.Client, engine: FakeEngine) -> None:
+    out = run(["node", "chat.mjs"], str(client.base_url), "Tell me a story.\nAnd then?\n")
+    assert out.count("there was a cat.") == 2
+    assert "And then?" in engine.submitted[-1].prompt and "there was a cat." in engine.submitted[-1].prompt
+
+
+def test_the_shell_chat(client: httpx.Client, engine: FakeEngine) -> None:
+    out = run(["bash", "chat.sh"], str(client.base_url), 'Say "hello".\nAnd?\n')
+    assert out.count("there was a cat.") == 2
+    assert 'Say "hello".' in engine.submitted[-1].prompt
+
+
+def test_the_curl_example(client: httpx.Client) -> None:
+    assert '"event": "done"' in run(["bash", "curl.sh"], str(client.base_url))
