@@ -7,11 +7,10 @@ import logging
 from .model import Model
 from .native.context import Context, default_threads, has_gpu
 from .types import EngineOptions, ModelError
+from .window import window_and_cells
 
 log = logging.getLogger(__name__)
 
-DEFAULT_WINDOW = 8192  # tokens; long enough for chapters, small enough for a laptop's memory
-SPARE_CELLS = 4096  # room beyond one window for branches and parked prefixes
 CPU_BATCH, GPU_BATCH = 512, 2048
 LEAST_CONTEXT = 16  # tokens
 RECURRENT_SEQUENCES = 16  # each of them costs a whole state
@@ -29,13 +28,9 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
             f"a context of {options.n_ctx} tokens is too small",
             "give --ctx-size 256 or more",
         )
-    if options.n_ctx:
-        window = cells = options.n_ctx
-        if model.n_ctx_train and window > model.n_ctx_train:
-            log.warning("%s was trained for %d tokens, not %d", model.name, model.n_ctx_train, window)
-    else:
-        window = min(model.n_ctx_train or DEFAULT_WINDOW, DEFAULT_WINDOW)
-        cells = window + SPARE_CELLS
+    window, cells = window_and_cells(options.n_ctx, model.n_ctx_train)
+    if options.n_ctx and model.n_ctx_train and window > model.n_ctx_train:
+        log.warning("%s was trained for %d tokens, not %d", model.name, model.n_ctx_train, window)
     if model.partial_removal:
         sequences = max(options.max_sequences or 2 * options.max_branches, options.max_branches)
     else:
