@@ -152,7 +152,9 @@ def table(lines: list[Line]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.story", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.story", description="How fast a story of novel size is."
+    )
     parser.add_argument("--nodes", type=int, default=100_000)
     parser.add_argument("--words", type=int, default=5_000_000)
     parser.add_argument("--folder", type=Path, help="where to build the story (default: a temporary folder)")
