@@ -1,6 +1,6 @@
 """Branches of a prompt, read while they are written. Standard library only.
 
-    python branches.py "Once upon a time," 4
+python branches.py "Once upon a time," 4
 """
 
 from __future__ import annotations

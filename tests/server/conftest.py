@@ -44,7 +44,9 @@ def serve(engine: FakeEngine) -> Iterator[Serve]:
 def shared() -> Iterator[tuple[Loaded, str]]:
     """One server with default settings for all tests that need no other; its engine is put in by each."""
     loader = Loaded(None)  # type: ignore[arg-type]
-    handle = start_in_thread(loader, ServerSettings(port=0, access_log=False, metrics=True, shutdown_seconds=1.0))
+    handle = start_in_thread(
+        loader, ServerSettings(port=0, access_log=False, metrics=True, shutdown_seconds=1.0)
+    )
     yield loader, handle.url
     handle.stop(10)
 

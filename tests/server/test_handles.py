@@ -14,7 +14,9 @@ from .wire import frames
 
 
 def start(http: httpx.Client, **body: Any) -> str:
-    answer = http.post("/srb/v1/requests", json={"prompt": "Once", "n": 2, "max_tokens": 5, "stop": [], **body})
+    answer = http.post(
+        "/srb/v1/requests", json={"prompt": "Once", "n": 2, "max_tokens": 5, "stop": [], **body}
+    )
     assert answer.status_code == 202
     assert answer.headers["location"] == f"/srb/v1/requests/{answer.json()['id']}"
     return f"/srb/v1/requests/{answer.json()['id']}"

@@ -58,7 +58,9 @@ def test_frames_of_a_stream(client: httpx.Client) -> None:
 
 
 def test_a_stop_word_is_neither_sent_nor_half_sent(client: httpx.Client) -> None:
-    values = frames(client.post("/completion", json={"prompt": "a", "stop": [" cat"], "stream": True}).content)
+    values = frames(
+        client.post("/completion", json={"prompt": "a", "stop": [" cat"], "stream": True}).content
+    )
     assert "".join(v["content"] for v in values) == " there was a"
     assert (values[-1]["stop_type"], values[-1]["stopping_word"]) == ("word", " cat")
 
@@ -100,7 +102,9 @@ def test_nothing_to_write_only_fills_the_cache(client: httpx.Client) -> None:
 
 
 def test_progress_of_the_prompt(client: httpx.Client) -> None:
-    first, *_ = frames(client.post("/completion", json={**BODY, "stream": True, "return_progress": True}).content)
+    first, *_ = frames(
+        client.post("/completion", json={**BODY, "stream": True, "return_progress": True}).content
+    )
     assert first["content"] == ""
     assert {k: v for k, v in first["prompt_progress"].items() if k != "time_ms"} == {
         "total": 2, "cache": 0, "processed": 2,
@@ -117,7 +121,9 @@ def test_prompts_of_every_shape(client: httpx.Client, prompt: object, count: int
     assert len(value if isinstance(value, list) else [value]) == count
 
 
-@pytest.mark.parametrize("prompt", [None, "", [], [[]], 5, True, [None], [1.5], [99999], [-1], {"text": "a"}, [["a", []]]])
+@pytest.mark.parametrize(
+    "prompt", [None, "", [], [[]], 5, True, [None], [1.5], [99999], [-1], {"text": "a"}, [["a", []]]]
+)
 def test_prompts_that_mean_nothing(client: httpx.Client, prompt: object) -> None:
     answer = client.post("/completion", json={"prompt": prompt})
     assert answer.status_code == 400
@@ -194,11 +200,17 @@ def test_tokenize_answers_two_kinds_of_clients(client: httpx.Client, engine: Fak
     vllm = client.post("/tokenize", json={"model": "m", "prompt": "Once upon"}).json()
     assert (vllm["count"], vllm["tokens"][1:]) == (3, [once, upon])
     pieces = client.post("/tokenize", json={"content": "Once\u00e9", "with_pieces": True}).json()["tokens"]
-    assert pieces == [{"id": once, "piece": "Once"}, {"id": 0xC3, "piece": [0xC3]}, {"id": 0xA9, "piece": [0xA9]}]
+    assert pieces == [
+        {"id": once, "piece": "Once"},
+        {"id": 0xC3, "piece": [0xC3]},
+        {"id": 0xA9, "piece": [0xA9]},
+    ]
 
 
 def test_detokenize_and_templates(client: httpx.Client, engine: FakeEngine) -> None:
-    assert client.post("/detokenize", json={"tokens": engine.tokenize("Once upon")}).json() == {"content": "Once upon"}
+    assert client.post("/detokenize", json={"tokens": engine.tokenize("Once upon")}).json() == {
+        "content": "Once upon"
+    }
     assert client.post("/detokenize", json={"tokens": []}).json() == {"content": ""}
     assert client.post("/detokenize", json={"tokens": [10**6]}).status_code == 400
     body = {"messages": [{"role": "user", "content": "a"}]}
@@ -226,13 +238,20 @@ def test_health_while_loading_ready_and_failed(serve: Serve) -> None:
 
 def test_slots_show_numbers_and_no_text(client: httpx.Client, engine: FakeEngine) -> None:
     engine.hold = 1
-    with client.stream("POST", "/completion", json={**BODY, "prompt": "secret cat", "stream": True}) as answer:
+    with client.stream(
+        "POST", "/completion", json={**BODY, "prompt": "secret cat", "stream": True}
+    ) as answer:
         incoming = answer.iter_bytes()
         next(incoming)
         health = client.get("/health", params={"include_slots": "1"}).json()
         assert (health["status"], health["slots_idle"], health["slots_processing"]) == ("ok", 63, 1)
         (busy,) = [slot for slot in health["slots"] if slot["is_processing"]]
-        assert busy["next_token"][0] == {"has_next_token": True, "has_new_line": False, "n_remain": 2, "n_decoded": 1}
+        assert busy["next_token"][0] == {
+            "has_next_token": True,
+            "has_new_line": False,
+            "n_remain": 2,
+            "n_decoded": 1,
+        }
         assert "secret" not in client.get("/slots").text
     assert len(client.get("/slots").json()) == 64
 
@@ -296,7 +315,10 @@ def test_metrics_are_valid_exposition(client: httpx.Client) -> None:
     assert answer.headers["process-start-time-unix"].isdecimal()
     figures = {}
     blocks = re.findall(r"# HELP (\S+) [^\n]+\n# TYPE (\S+) (counter|gauge)\n(\S+) (\S+)\n", answer.text)
-    assert "".join(re.sub(r"# HELP (\S+) [^\n]+\n# TYPE (\S+) (counter|gauge)\n(\S+) (\S+)\n", "", answer.text)) == ""
+    assert (
+        "".join(re.sub(r"# HELP (\S+) [^\n]+\n# TYPE (\S+) (counter|gauge)\n(\S+) (\S+)\n", "", answer.text))
+        == ""
+    )
     for help_name, type_name, kind, name, value in blocks:
         assert help_name == type_name == name and name.startswith("llamacpp:")
         assert kind == "gauge" or name.endswith(("_total", "_max"))

@@ -33,7 +33,14 @@ def test_a_completion(client: httpx.Client) -> None:
 
 def test_one_choice_unless_told_otherwise(client: httpx.Client) -> None:
     assert len(choices(client.post("/v1/completions", json=BODY))) == 1
-    assert len(choices(client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "a"}]}))) == 1
+    assert (
+        len(
+            choices(
+                client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "a"}]})
+            )
+        )
+        == 1
+    )
 
 
 def test_several_prompts_and_choices_have_flat_indices(client: httpx.Client, engine: FakeEngine) -> None:
@@ -123,8 +130,14 @@ def test_best_of_has_limits(client: httpx.Client, change: dict) -> None:
 
 
 def test_a_stop_text_is_cut_off_and_named(client: httpx.Client) -> None:
-    (choice,) = choices(client.post("/v1/completions", json={**BODY, "max_tokens": 50, "stop": [" cat", "x"]}))
-    assert (choice["text"], choice["finish_reason"], choice["stop_reason"]) == (" there was a", "stop", " cat")
+    (choice,) = choices(
+        client.post("/v1/completions", json={**BODY, "max_tokens": 50, "stop": [" cat", "x"]})
+    )
+    assert (choice["text"], choice["finish_reason"], choice["stop_reason"]) == (
+        " there was a",
+        "stop",
+        " cat",
+    )
 
 
 def test_the_end_of_the_models_text_is_a_stop(client: httpx.Client) -> None:
@@ -139,7 +152,12 @@ def test_a_suffix_needs_a_model_that_can_fill(client: httpx.Client) -> None:
 
 
 def test_chat(client: httpx.Client, engine: FakeEngine) -> None:
-    body = {"messages": [{"role": "user", "content": "Tell me."}], "max_completion_tokens": 3, "top_k": 4, "n": 2}
+    body = {
+        "messages": [{"role": "user", "content": "Tell me."}],
+        "max_completion_tokens": 3,
+        "top_k": 4,
+        "n": 2,
+    }
     value = client.post("/v1/chat/completions", json=body).json()
     assert value["object"] == "chat.completion" and value["id"].startswith("chatcmpl-")
     assert [c["message"] for c in value["choices"]] == [{"role": "assistant", "content": " there was a"}] * 2
@@ -181,7 +199,12 @@ def test_chats_that_mean_nothing(client: httpx.Client, change: dict) -> None:
 
 
 def test_chat_logprobs(client: httpx.Client) -> None:
-    body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 2, "logprobs": True, "top_logprobs": 2}
+    body = {
+        "messages": [{"role": "user", "content": "a"}],
+        "max_tokens": 2,
+        "logprobs": True,
+        "top_logprobs": 2,
+    }
     (choice,) = choices(client.post("/v1/chat/completions", json=body))
     assert [entry["token"] for entry in choice["logprobs"]["content"]] == [" there", " was"]
     assert len(choice["logprobs"]["content"][0]["top_logprobs"]) == 2

@@ -22,7 +22,9 @@ def test_frames_of_a_completion(client: httpx.Client) -> None:
     assert done == "[DONE]"
     assert all(len(chunk["choices"]) == 1 and "usage" not in chunk for chunk in chunks)
     assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == " there was a"
-    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None] * (len(chunks) - 1) + ["length"]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks] == [None] * (len(chunks) - 1) + [
+        "length"
+    ]
     assert chunks[-1]["choices"][0]["text"] == ""
     assert len({(chunk["id"], chunk["created"], chunk["object"]) for chunk in chunks}) == 1
 
@@ -91,7 +93,9 @@ def test_frames_of_a_chat(client: httpx.Client) -> None:
 
 
 def test_a_chat_has_no_empty_choices_without_usage(client: httpx.Client) -> None:
-    assert all(chunk["choices"] for chunk in frames(client.post("/v1/chat/completions", json=CHAT).content)[:-1])
+    assert all(
+        chunk["choices"] for chunk in frames(client.post("/v1/chat/completions", json=CHAT).content)[:-1]
+    )
     asked = {**CHAT, "n": 2, "stream_options": {"include_usage": True}}
     values = frames(client.post("/v1/chat/completions", json=asked).content)
     assert sum(value["choices"] == [] for value in values[:-1]) == 1

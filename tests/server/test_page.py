@@ -51,7 +51,9 @@ class Page:
 
     @property
     def panes(self) -> list[str]:
-        return [p.get_property("textContent") for p in self.driver.find_elements(By.CSS_SELECTOR, ".pane .text")]
+        return [
+            p.get_property("textContent") for p in self.driver.find_elements(By.CSS_SELECTOR, ".pane .text")
+        ]
 
     @property
     def states(self) -> list[str]:

@@ -45,7 +45,11 @@ def test_no_key_no_answer(serve: Serve, engine: FakeEngine, headers: dict[str, s
             answer = http.request(method, path, json=BODY if method == "POST" else None, headers=headers)
             assert answer.status_code == 401
         error = http.post("/v1/completions", json=BODY, headers=headers).json()["error"]
-        assert (error["message"], error["type"], error["code"]) == ("Invalid API Key", "authentication_error", 401)
+        assert (error["message"], error["type"], error["code"]) == (
+            "Invalid API Key",
+            "authentication_error",
+            401,
+        )
         for path in ("/health", "/v1/health", "/", "/docs", "/openapi.json", "/page/style.css"):
             assert http.get(path).status_code == 200
     assert engine.submitted == []
@@ -74,7 +78,9 @@ def test_with_a_key_every_origin_may_read(serve: Serve) -> None:
     [("http://localhost:3000", True), ("http://127.0.0.1", True), ("http://[::1]:8080", True),
      ("https://example.com", False), ("null", False), ("http://localhost.example.com", False), ("http://[", False)],
 )  # fmt: skip
-def test_without_a_key_only_pages_of_this_machine_may(client: httpx.Client, origin: str, allowed: bool) -> None:
+def test_without_a_key_only_pages_of_this_machine_may(
+    client: httpx.Client, origin: str, allowed: bool
+) -> None:
     answer = client.post("/completion", json=BODY, headers={"Origin": origin})
     assert (answer.status_code == 200) is allowed
     assert ("access-control-allow-origin" in answer.headers) is allowed
@@ -85,7 +91,11 @@ def test_without_a_key_only_pages_of_this_machine_may(client: httpx.Client, orig
 
 def test_origins_can_be_named(serve: Serve) -> None:
     with httpx.Client(base_url=serve(cors_origins=("https://a.example", "localhost")).url) as http:
-        for origin, status in (("https://a.example", 200), ("http://localhost:1", 200), ("https://b.example", 403)):
+        for origin, status in (
+            ("https://a.example", 200),
+            ("http://localhost:1", 200),
+            ("https://b.example", 403),
+        ):
             assert http.post("/completion", json=BODY, headers={"Origin": origin}).status_code == status
     with httpx.Client(base_url=serve(cors_origins=("*",)).url) as http:
         assert http.post("/completion", json=BODY, headers={"Origin": "null"}).status_code == 200
@@ -161,7 +171,11 @@ def test_every_malformed_body_gets_its_dialects_error(client: httpx.Client, raw:
 
 
 ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
@@ -210,7 +224,9 @@ def test_the_log_holds_no_text_and_no_key(serve: Serve, caplog: pytest.LogCaptur
     (line,) = [json.loads(r.getMessage()) for r in server if r.name == "srbwriter.server.access"]
     assert line["id"] == answer.headers["x-request-id"]
     assert (line["method"], line["path"], line["status"]) == ("POST", "/completion", 200)
-    assert not any(word in record.getMessage() for record in server for word in ("story", "s3cret", "hidden", "mat"))
+    assert not any(
+        word in record.getMessage() for record in server for word in ("story", "s3cret", "hidden", "mat")
+    )
 
 
 def test_a_folder_of_ones_own_and_nothing_outside_it(serve: Serve, tmp_path: Path) -> None:

@@ -65,7 +65,9 @@ def test_parameters_mean_what_they_say(client: httpx.Client, engine: FakeEngine)
     events = lines(client.post("/v1/completions", json=body).text)
     assert sum(event["event"] == "stream" for event in events) == 15
     request = engine.submitted[-1]
-    assert [(s.temperature, s.top_k, s.seed) for s in request.sampling] == [(0.3, 7, 40 + k) for k in range(3)]
+    assert [(s.temperature, s.top_k, s.seed) for s in request.sampling] == [
+        (0.3, 7, 40 + k) for k in range(3)
+    ]
 
 
 def test_a_stop_of_ones_own_replaces_the_sentence_stop(client: httpx.Client, engine: FakeEngine) -> None:
@@ -115,7 +117,9 @@ def test_multi_byte_characters_stay_whole(client: httpx.Client, engine: FakeEngi
     assert "" not in texts
 
 
-@pytest.mark.parametrize("field", ["model", "stream", "echo", "logprobs", "best_of", "suffix", "stream_options"])
+@pytest.mark.parametrize(
+    "field", ["model", "stream", "echo", "logprobs", "best_of", "suffix", "stream_options"]
+)
 def test_a_body_of_the_other_dialect_is_answered_in_it(client: httpx.Client, field: str) -> None:
     value = {"model": "x", "stream": False, "echo": True, "best_of": 1, "stream_options": {}}.get(field)
     answer = client.post("/v1/completions", json={**PROMPT, field: value, "max_tokens": 3})
@@ -157,7 +161,9 @@ def test_a_parent_is_continued_token_by_token(client: httpx.Client, engine: Fake
     assert runs[-1] == TokenRun(" and")
 
 
-def test_text_that_a_stop_cut_out_of_a_token_is_continued_too(client: httpx.Client, engine: FakeEngine) -> None:
+def test_text_that_a_stop_cut_out_of_a_token_is_continued_too(
+    client: httpx.Client, engine: FakeEngine
+) -> None:
     engine.script = lambda prompt, branch: " a cat slept"
     first = client.post("/srb/v1/completions", json={**PROMPT, "n": 1, "stop": ["ept"]})
     assert engine.generations[-1].branches[0].buffer.tail == " sl"

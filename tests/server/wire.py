@@ -8,7 +8,9 @@ from typing import Any
 
 def lines(text: str) -> list[dict[str, Any]]:
     """Event lines, one a line."""
-    return [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
+    return [
+        json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")
+    ]
 
 
 def frames(wire: bytes) -> list[Any]:
@@ -17,4 +19,6 @@ def frames(wire: bytes) -> list[Any]:
     assert parts.pop() == "", "the last frame does not end in a blank line"
     data = [part for part in parts if not part.startswith(":")]
     assert all(part.startswith("data: ") and "\n" not in part for part in data)
-    return [value if (value := part.removeprefix("data: ")) == "[DONE]" else json.loads(value) for part in data]
+    return [
+        value if (value := part.removeprefix("data: ")) == "[DONE]" else json.loads(value) for part in data
+    ]

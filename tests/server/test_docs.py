@@ -1,0 +1,65 @@
+"""docs/http-api.md: every curl line runs, on the bundled model, and every endpoint has one."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine import Engine
+from srbwriter.server import Loaded, ServerSettings, pages, start_in_thread
+from srbwriter.server.dialects import ENDPOINTS
+from srbwriter.server.dialects.openai import vllm
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "http-api.md"
+HOME = "http://localhost:9090"
+METHODS = {"GET": r"curl (?!.*-X)(?!.* -d )", "POST": r"curl (?=.*( -d |-X POST))"}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with Engine.load(bundled_model()) as model:
+        handle = start_in_thread(Loaded(model), ServerSettings(port=0, metrics=True, access_log=False))
+        yield handle.url
+        handle.stop(20)
+
+
+def commands() -> list[str]:
+    blocks = re.findall(r"```sh\n(.*?)```", DOCUMENT.read_text("utf-8"), re.S)
+    return [line for block in blocks for line in block.splitlines() if line.strip()]
+
+
+def test_every_line_runs_and_answers_what_it_says(url: str, tmp_path: Path) -> None:
+    lines = [line for line in commands() if "curl" in line]
+    script = ["set -uo pipefail", "curl() { command curl -sS -m 60 -w '%{stderr}%{http_code}\\n' \"$@\"; }"]
+    script += [line.replace(HOME, url) for line in commands()]
+    (tmp_path / "run.sh").write_text("\n".join(script))
+    done = subprocess.run(["bash", tmp_path / "run.sh"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    codes = done.stderr.split()
+    assert len(codes) == len(lines), done.stderr
+    for line, code in zip(lines, codes, strict=True):
+        wanted = match[1] if (match := re.search(r"# (\d{3})$", line)) else "20[0-9]"
+        assert re.fullmatch(wanted, code), f"{code}: {line}"
+
+
+def test_every_endpoint_has_a_line() -> None:
+    text = "\n".join(commands())
+    for row in (*ENDPOINTS, *pages.ENDPOINTS, pages.PAGE):
+        method = METHODS.get(row.method, f"curl -X {row.method} ")
+        shapes = [re.sub(r"\\\{[^}]*\\\}", r"[^/'\" ?]+", re.escape(path)) for path in row.paths]
+        assert any(re.search(rf"{method}.*{HOME}{shape}(?=['\" ?]|$)", text, re.M) for shape in shapes), (
+            row.paths
+        )
+
+
+def test_the_table_of_extras_is_the_programs_own() -> None:
+    text = DOCUMENT.read_text("utf-8")
+    rows = {"honoured": vllm.HONOURED, "passed over": vllm.IGNORED, "400 unless neutral": vllm.NEUTRAL}
+    for title, names in rows.items():
+        row = next(line for line in text.splitlines() if line.startswith(f"| {title} |"))
+        assert re.findall(r"`(\w+)`", row) == list(names)
