@@ -12,12 +12,13 @@ import sys
 import time
 from collections.abc import Generator, Mapping, Sequence, Sized
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from .types import InvalidRequest
+from .types import InvalidRequest, Stop
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template, nodes
@@ -94,6 +95,13 @@ def stop_strings_for(template: str | None) -> tuple[str, ...]:
     without, the end mark of ChatML is mere text.
     """
     return ("<|im_end|>",) if template is None else ()
+
+
+def with_stop_strings(stop: Stop | tuple[Stop, ...], template: str | None) -> Stop | tuple[Stop, ...]:
+    """``stop`` with the strings that a prompt rendered with ``template`` needs besides."""
+    if isinstance(stop, tuple):
+        return tuple(replace(one, strings=(*one.strings, *stop_strings_for(template))) for one in stop)
+    return replace(stop, strings=(*stop.strings, *stop_strings_for(template)))
 
 
 # ---- messages

@@ -13,31 +13,30 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .cache import Cache
+from .checks import check_command, check_options, check_request
 from .generation import Command, Generation
 from .model import Model
 from .native.context import Context
 from .native.weights import Progress, refuse_unsafe_tensors
-from .parameters import validate
 from .prompt import assemble, fit
 from .scheduler import Scheduler
 from .sizing import open_context, uses_gpu
-from .steering import make_run
+from .steering import compile_for, make_run
 from .types import (
     EngineClosed,
     EngineError,
     EngineOptions,
     EngineStats,
-    InvalidRequest,
-    LimitExceeded,
     ModelInfo,
     NativeError,
     Request,
-    Stop,
+    Sampling,
 )
 
 log = logging.getLogger(__name__)
@@ -70,7 +69,8 @@ class Engine:
         self._failures = 0
         self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
         self._thread: threading.Thread | None = None
-        self._owner = threading.Lock()  # whoever steps
+        self._owner = threading.Lock()  # the right to step
+        self._stepper = 0  # thread that is in a step
 
     # ---- life
 
@@ -86,6 +86,7 @@ class Engine:
         Raises ModelError, or Cancelled.
         """
         options = options or EngineOptions()
+        check_options(options)
         file = Path(path).expanduser()
         refuse_unsafe_tensors(file)
         model = Model(file, options, on_progress)
@@ -107,17 +108,15 @@ class Engine:
         self._closing = True
         self._wake.set()
         self._context.abort()
-        if self._thread is not None and self._thread is not threading.current_thread():
+        if self._stepping():
+            return  # called from a callback: the step frees everything when it ends
+        if self._owner.acquire(timeout=timeout):
+            self._release()
+            self._owner.release()
+        else:
+            log.error("the engine is still in a step, and is freed when that ends")
+        if self._thread is not None:
             self._thread.join(timeout)
-            if self._thread.is_alive():
-                log.error("the engine thread did not end; its memory is left to the system")
-                self._abandon(EngineClosed("the engine was closed"))
-                return
-        self._abandon(EngineClosed("the engine was closed"))
-        for run in self._scheduler.lanes.runs:
-            run.close()
-        self._context.close()
-        self.model.close()
 
     def __enter__(self) -> Engine:
         return self
@@ -137,7 +136,7 @@ class Engine:
         Raises InvalidRequest (LimitExceeded for n), ContextOverflow or EngineClosed.
         """
         self._check_open()
-        self._check(request)
+        check_request(request, self.model, self.max_branches)
         ids, heal_prefix = assemble(self.model, request)
         fitted = fit(ids, request, self.n_ctx)
         generation = Generation(next(self._numbers), request, self._post)
@@ -156,6 +155,7 @@ class Engine:
         if self._thread is not None:
             raise EngineClosed("this engine has a thread of its own; load it with thread=False to step it")
         self._check_open()
+        self._refuse_reentry()
         if self._step():
             return True
         if timeout:
@@ -165,26 +165,23 @@ class Engine:
 
     def call(self, function: Callable[[], Any], timeout: float | None = 30.0) -> Any:
         """Run ``function`` between two steps and return its result (raise its error)."""
-        done = threading.Event()
-        box: list[Any] = []
-
-        def run() -> None:
-            try:
-                box.append((True, function()))
-            except Exception as error:
-                box.append((False, error))
-            done.set()
-
         self._check_open()
-        self._post(Command("call", _NOBODY, -1, (run,)))
+        self._refuse_reentry()
+        asked = Future[Any]()
+        self._post(Command("call", _NOBODY, -1, (asked, function)))
         if self._thread is None:
             self._step()
-        if not done.wait(timeout):
-            raise EngineClosed("the engine did not answer")
-        good, value = box[0]
-        if not good:
-            raise value
-        return value
+        if not self.alive:
+            self._abandon()
+        try:
+            return asked.result(timeout)
+        except CancelledError:
+            raise EngineClosed("the engine is closed") from None
+        except TimeoutError:
+            if asked.done():
+                raise
+            asked.cancel()
+            raise EngineClosed("the engine did not answer") from None
 
     def flush(self) -> None:
         """Return when every command given so far has been carried out."""
@@ -194,14 +191,7 @@ class Engine:
 
     @property
     def info(self) -> ModelInfo:
-        model = self.model
-        return ModelInfo(
-            path=str(model.path), name=model.name, description=model.description,
-            architecture=model.architecture, n_params=model.n_params, size=model.size, n_vocab=model.n_vocab,
-            n_ctx_train=model.n_ctx_train,
-            n_ctx=self.n_ctx, n_embd=model.n_embd, vocab=model.fingerprint, chat_template=model.chat_template,
-            metadata=model.metadata,
-        )
+        return self.model.info(self.n_ctx)
 
     @property
     def max_branches(self) -> int:
@@ -264,7 +254,7 @@ class Engine:
         return render(
             template or model.chat_template, messages, add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message, tools=tools,
-            bos=_special_text(model, model.bos), eos=_special_text(model, model.eos), **kwargs,
+            bos=model.special_text(model.bos), eos=model.special_text(model.eos), **kwargs,
         )
 
     def create_chat_completion(self, messages: Sequence[Mapping[str, Any]], **settings: Any) -> Generation:
@@ -272,11 +262,11 @@ class Engine:
 
         ``settings`` are fields of :class:`Request` other than the prompt. Raises InvalidRequest.
         """
-        from .chat import stop_strings_for
+        from .chat import with_stop_strings
 
         request = Request(self.apply_template(messages), parse_special=True, **settings)
-        ends = stop_strings_for(self.model.chat_template)
-        return self.submit(replace(request, stop=_with_strings(request.stop, ends)))
+        stop = with_stop_strings(request.stop, self.model.chat_template)
+        return self.submit(replace(request, stop=stop))
 
     # ---- the cache
 
@@ -310,31 +300,33 @@ class Engine:
 
     # ---- inside
 
-    def _check(self, request: Request) -> None:
-        if request.n < 1:
-            raise InvalidRequest("n", f"must be at least 1, got {request.n}")
-        if request.n > self.max_branches:
-            raise LimitExceeded(request.n, self.max_branches)
-        for name, value in (("sampling", request.sampling), ("stop", request.stop)):
-            if isinstance(value, tuple) and len(value) != request.n:
-                raise InvalidRequest(name, f"one for each of {request.n} branches, got {len(value)}")
-        for sampling in request.sampling if isinstance(request.sampling, tuple) else (request.sampling,):
-            validate(sampling)
-
     def _check_open(self) -> None:
         if self._dead is not None:
             raise EngineClosed(f"the engine has failed: {self._dead}")
         if self._closing:
-            raise EngineClosed("the engine is closed")
+            raise EngineClosed("the engine was closed")
+
+    def _refuse_reentry(self) -> None:
+        if self._stepping():
+            raise EngineError("the engine cannot be asked to step, or to wait for one, by its own callbacks")
+
+    def _stepping(self) -> bool:
+        """Whether the caller is called from within a step."""
+        return self._stepper == threading.get_ident()
 
     def _post(self, command: Command) -> None:
-        if not self.alive:
-            if command.generation is not _NOBODY:
-                command.generation.abandon(EngineClosed("the engine is closed"))
-            return
+        generation = command.generation
+        if generation is not _NOBODY:
+            check_command(command, self.model, self.max_branches)
+            for value in command.args:
+                if isinstance(value, Sampling):
+                    compile_for(generation.engine_state, value, self.model)
+            if not self.alive:
+                generation.abandon(EngineClosed("the engine is closed"))
+                return
         self._scheduler.commands.append(command)
         if command.verb in INTERRUPTING:
-            self._scheduler.interrupt(command.generation)
+            self._scheduler.interrupt(generation)
         self._wake.set()
 
     def _start(self) -> None:
@@ -346,26 +338,31 @@ class Engine:
     def _loop(self) -> None:
         while not self._closing:
             self._wake.clear()
-            if not self._step():
+            if not self._step() and not self._closing:
                 self._wake.wait()
         log.debug("the engine thread ends")
 
     def _step(self) -> bool:
         """One step. A failure ends the running requests, not the engine, unless it keeps failing."""
-        if self._closing or self._dead is not None:
-            return False
         with self._owner:
+            if not self.alive:
+                return False
+            self._stepper = threading.get_ident()
             try:
                 busy = self._scheduler.step()
                 self._failures = 0
-                return busy
             except Exception as error:
-                log.exception("an engine step failed")
-                self._failures += 1
                 self._recover(error)
-                return True
+                busy = True
+            finally:
+                self._stepper = 0
+            if self._closing:
+                self._release()
+            return busy
 
     def _recover(self, error: Exception) -> None:
+        log.error("an engine step failed", exc_info=error)
+        self._failures += 1
         shown = error if isinstance(error, EngineError) else NativeError("engine step", repr(error))
         try:
             self._scheduler.fail_all(shown)
@@ -375,21 +372,26 @@ class Engine:
             error = second
         if self._failures >= 3:
             self._dead = error
-            self._abandon(EngineClosed(f"the engine has failed: {error}"))
+            self._abandon()
 
-    def _abandon(self, error: EngineClosed) -> None:
-        for generation in list(self._generations):
-            generation.abandon(error)
+    def _abandon(self) -> None:
+        """Tell everyone who waits that nothing will come."""
+        try:
+            self._check_open()
+        except EngineClosed as error:
+            for generation in list(self._generations):
+                generation.abandon(error)
+        for command in list(self._scheduler.commands):
+            if command.verb == "call":
+                command.args[0].cancel()
+
+    def _release(self) -> None:
+        """Free what is native; only for whoever holds the right to step."""
+        self._abandon()
+        for run in self._scheduler.lanes.runs:
+            run.close()
+        self._context.close()
+        self.model.close()
 
 
 _NOBODY: Any = None  # commands that concern no request
-
-
-def _with_strings(stop: Stop | tuple[Stop, ...], strings: Sequence[str]) -> Stop | tuple[Stop, ...]:
-    if isinstance(stop, tuple):
-        return tuple(replace(s, strings=(*s.strings, *strings)) for s in stop)
-    return replace(stop, strings=(*stop.strings, *strings))
-
-
-def _special_text(model: Model, token: int | None) -> str:
-    return "" if token is None else model.special_pieces[token].decode("utf-8", "replace")

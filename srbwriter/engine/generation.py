@@ -6,6 +6,7 @@ wait. Knows nothing of llama.cpp; verbs are handed to a ``post`` callable as pla
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from .types import (
     BranchState,
     Cancelled,
     Done,
+    EngineError,
     Event,
     Failed,
     FinishReason,
@@ -25,6 +27,8 @@ from .types import (
     Stop,
     TokenLogprob,
 )
+
+log = logging.getLogger(__name__)
 
 
 class Command(NamedTuple):
@@ -162,14 +166,12 @@ class Branch:
         self._post("set_stop", stop)
 
     def _post(self, verb: str, *args: Any) -> None:
-        if verb in REVIVING:
-            self.generation.expect()
-        self.generation.post(Command(verb, self.generation, self.index, args))
+        self.generation.send(Command(verb, self.generation, self.index, args))
 
 
 Listener = Callable[[], None]
 
-REVIVING = frozenset({"reroll", "extend", "rewind"})
+REVIVING = frozenset({"reroll", "extend", "rewind", "add_branch"})
 """Verbs after which a request that was done is not."""
 
 
@@ -194,6 +196,7 @@ class Generation:
         self._changed = threading.Condition()
         self._listeners: list[Listener] = []
         self._idle = False
+        self._coming = 0  # verbs under way after which a request that was done is not
 
     # ---- read, from any thread
 
@@ -256,35 +259,48 @@ class Generation:
 
     def cancel(self) -> None:
         """Stop every branch, keep the text."""
-        self.post(Command("cancel", self))
+        self.send(Command("cancel", self))
 
     def add_branch(self, n: int = 1, sampling: Sampling | None = None, stop: Stop | None = None) -> None:
         """Fork ``n`` more branches from the prompt; they follow as ``Added`` events."""
-        self.expect()
-        self.post(Command("add_branch", self, -1, (n, sampling, stop)))
+        self.send(Command("add_branch", self, -1, (n, sampling, stop)))
 
-    def expect(self) -> None:
-        """A verb is on its way: readers wait for what comes of it."""
+    def send(self, command: Command) -> None:
+        """Give a verb to the engine. Raises InvalidRequest for one that cannot be carried out."""
+        idle = self._idle
+        if command.verb in REVIVING:
+            self._expect(1, self._idle and self.error is not None)
+        try:
+            self.post(command)
+        except EngineError:
+            if command.verb in REVIVING:
+                self._expect(-1, self._idle or idle)
+            raise
+
+    def _expect(self, verbs: int, idle: bool) -> None:
         with self._changed:
-            if self.error is None:
-                self._idle = False
+            self._coming += verbs
+            self._idle = idle
 
     # ---- write, engine thread only
+
+    def arrived(self, command: Command) -> None:
+        """A verb was carried out; what comes of it is published next."""
+        if command.verb in REVIVING:
+            with self._changed:
+                self._coming -= 1
 
     def publish(self, events: Sequence[Event]) -> None:
         """Append a step's events and wake the readers once."""
         if not events:
             return
-        last = events[-1]
+        failure = next((e.error for e in events if isinstance(e, Failed)), None)
         with self._changed:
             self.log.extend(events)
-            self._idle = isinstance(last, (Done, Failed))
-            if isinstance(last, Failed):
-                self.error = last.error
+            self.error = self.error or failure
+            self._idle = self.error is not None or (isinstance(events[-1], Done) and not self._coming)
             self._changed.notify_all()
-            listeners = tuple(self._listeners)
-        for listener in listeners:
-            listener()
+        self._tell()
 
     def abandon(self, error: Exception | None = None) -> None:
         """End a request that the engine will never touch again."""
@@ -294,9 +310,19 @@ class Generation:
                 return
             self.error, self._idle = failure, True
             self._changed.notify_all()
-            listeners = tuple(self._listeners)
         for branch in self.branches:
             if branch.live:
                 branch.state = BranchState.FAILED
+        self._tell()
+
+    def _tell(self) -> None:
+        """Call the listeners. One that raises (its event loop is closed, say) is not called again."""
+        with self._changed:
+            listeners = tuple(self._listeners)
         for listener in listeners:
-            listener()
+            try:
+                listener()
+            except Exception as error:
+                log.warning("a listener of request %d failed: %r", self.number, error)
+                with self._changed:
+                    self._listeners = [other for other in self._listeners if other is not listener]

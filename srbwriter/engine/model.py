@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes as C
 import hashlib
 import logging
+import threading
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,7 @@ from .native.context import recurrent
 from .native.library import library
 from .native.weights import Progress
 from .text import Pieces
-from .types import EngineOptions, InvalidRequest
+from .types import EngineClosed, EngineOptions, InvalidRequest, ModelInfo
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,7 @@ class Model:
     def __init__(self, path: Path, options: EngineOptions, on_progress: Progress | None = None) -> None:
         self.path = path
         self.pointer = weights.load(path, options, on_progress)
+        self._in_use = _Use()
         lib = library()
         self._lib = lib
         self.vocab: int = lib.llama_model_get_vocab(self.pointer)
@@ -66,11 +68,23 @@ class Model:
         """Whether the tail of a sequence can be dropped; only attention memories can."""
         return not (self.recurrent or self.hybrid)
 
+    def info(self, n_ctx: int) -> ModelInfo:
+        """What can be told of the model, run in windows of ``n_ctx`` tokens."""
+        return ModelInfo(
+            path=str(self.path), name=self.name, description=self.description, architecture=self.architecture,
+            n_params=self.n_params, size=self.size, n_vocab=self.n_vocab, n_ctx_train=self.n_ctx_train,
+            n_ctx=n_ctx, n_embd=self.n_embd, vocab=self.fingerprint, chat_template=self.chat_template,
+            metadata=self.metadata,
+        )  # fmt: skip
 
     def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]:
-        """Token ids of ``text``; ``add_bos`` puts the beginning token first if the model wants one."""
+        """Token ids of ``text``; ``add_bos`` puts the beginning token first if the model wants one.
+
+        Raises EngineClosed once the model is freed.
+        """
         data = text.encode("utf-8", "replace")
-        ids = weights.tokenize(self.vocab, data, False, parse_special) if data else []
+        with self._in_use:
+            ids = weights.tokenize(self.vocab, data, False, parse_special) if data else []
         if add_bos and self.add_bos and self.bos is not None and ids[:1] != [self.bos]:
             ids.insert(0, self.bos)
         return ids
@@ -102,6 +116,10 @@ class Model:
         self.check_ids((token,))
         return self.special_pieces[token] if special else self.pieces.bytes[token]
 
+    def special_text(self, token: int | None) -> str:
+        """How a control token is written out; nothing for one the vocabulary lacks."""
+        return "" if token is None else self.special_pieces[token].decode("utf-8", "replace")
+
     def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
         self.check_ids(ids)
         table = self.special_pieces if special else self.pieces.bytes
@@ -113,6 +131,8 @@ class Model:
         return ids[0] if len(ids) == 1 else None
 
     def close(self) -> None:
+        """Free the weights once nobody reads the vocabulary. Closing twice does nothing."""
+        self._in_use.end()
         if self.pointer:
             self._lib.llama_model_free(self.pointer)
             self.pointer = 0
@@ -120,6 +140,31 @@ class Model:
     def _all_pieces(self, special: bool) -> list[bytes]:
         buffer = C.create_string_buffer(256)
         return [weights.token_piece(self.vocab, t, special, buffer) for t in range(self.n_vocab)]
+
+
+class _Use:
+    """Lets threads read while the model is there; its end waits for those that still do."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._readers = 0
+        self._over = False
+
+    def __enter__(self) -> None:
+        with self._changed:
+            if self._over:
+                raise EngineClosed("the engine was closed")
+            self._readers += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._readers -= 1
+            self._changed.notify_all()
+
+    def end(self) -> None:
+        with self._changed:
+            self._over = True
+            self._changed.wait_for(lambda: self._readers == 0)
 
 
 def _fingerprint(pieces: Sequence[bytes]) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
+from typing import SupportsIndex, cast
 
 from .model import Model
 from .types import ContextOverflow, InvalidRequest, Request, TokenRun
@@ -17,11 +19,8 @@ def assemble(model: Model, request: Request) -> tuple[list[int], bytes]:
     prompt = request.prompt
     if isinstance(prompt, str):
         ids, typed = model.tokenize(prompt, False, request.parse_special), prompt
-    elif not prompt or isinstance(prompt[0], TokenRun):
-        ids, typed = _join(model, [r for r in prompt if isinstance(r, TokenRun)], request.parse_special)
     else:
-        ids, typed = [t for t in prompt if isinstance(t, int)], ""
-        model.check_ids(ids)
+        ids, typed = _join(model, _runs(prompt), request.parse_special)
     wants_bos = request.add_bos and model.add_bos and model.bos is not None
     if wants_bos and model.bos is not None and ids[:1] != [model.bos]:
         ids = [model.bos, *ids]
@@ -31,6 +30,20 @@ def assemble(model: Model, request: Request) -> tuple[list[int], bytes]:
         ids = [model.bos]
     prefix = last_token_prefix(model, ids, typed) if request.heal else b""
     return (ids[:-1], prefix) if prefix else (ids, b"")
+
+
+def _runs(prompt: object) -> Sequence[TokenRun]:
+    """A prompt that is not a text, as runs. Raises InvalidRequest where it is neither runs nor ids."""
+    if not isinstance(prompt, Iterable):
+        raise InvalidRequest("prompt", f"it is neither text nor a sequence: {type(prompt).__name__}")
+    items = list(cast("Iterable[object]", prompt))
+    runs = [item for item in items if isinstance(item, TokenRun)]
+    if len(runs) == len(items):
+        return runs
+    try:
+        return [TokenRun("", tuple(operator.index(cast("SupportsIndex", item)) for item in items))]
+    except TypeError:
+        raise InvalidRequest("prompt", "it may hold token ids or runs, nothing else") from None
 
 
 def _join(model: Model, runs: Sequence[TokenRun], parse_special: bool) -> tuple[list[int], str]:

@@ -93,6 +93,8 @@ class Runner(Track):
         """Forget the text; the reader sees a new revision."""
         self.branch.buffer = Buffer(self.buffer.revision + 1)
         self.base, self.first = self.run.ids, 0
+        self.hidden = self.skip = 0
+        self.heal = None
         self.text.restart("")
         self.close_chain()
         self.branch.started_at = self.branch.changed_at = 0.0
@@ -108,9 +110,8 @@ class Runner(Track):
         new.typed = [(begin, min(end, chars)) for begin, end in old.typed if begin < chars]
         new.ids.extend(tail_ids)
         new.ends.extend([chars] * len(tail_ids))
-        if keep < self.first:  # the path was shifted since; its end still is this branch's tokens
-            self.base = self.base[: len(self.base) - (self.first - keep)]
-            self.first = keep
+        if keep < self.first:  # the window was shifted since; it is made anew where it is still needed
+            self.base, self.first = self.run.ids, 0
         self.branch.buffer = new
         self.text.restart(text, len(new.ids))
         self.hidden = self.skip = 0

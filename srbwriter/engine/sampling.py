@@ -113,6 +113,14 @@ class _Stage:
     prototype: Sampler = None
 
 
+def check_for(sampling: Sampling, model: SamplerModel) -> None:
+    """Raises InvalidRequest for values outside their ranges and for what the model cannot do."""
+    validate(sampling)
+    if sampling.infill or "infill" in sampler_order(sampling.samplers or ()):
+        _check_infill(model)
+    _logit_bias(sampling, model)
+
+
 class SamplerTemplate:
     """Chains for any number of branches that sample alike; made once, since DRY's scan takes long.
 
@@ -120,9 +128,7 @@ class SamplerTemplate:
     """
 
     def __init__(self, sampling: Sampling, model: SamplerModel) -> None:
-        validate(sampling)
-        if sampling.infill or "infill" in sampler_order(sampling.samplers or ()):
-            _check_infill(model)
+        check_for(sampling, model)
         self.sampling = sampling
         self._model = model
         self._stages: list[_Stage] = []

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
 
 from .constraints import compile_constraint
 from .generation import Branch, Command, Generation
@@ -45,16 +47,18 @@ class Steering:
     def handle(self, command: Command) -> None:
         """Carry out one command. An error it causes ends the request it concerns, nothing else."""
         if command.verb == "call":
-            command.args[0]()
+            _answer(*command.args)
             return
         run = command.generation.engine_state
         if not isinstance(run, Run):
             return
         try:
-            self._handle(command, run)
+            if run.generation.error is None and not run.failed:
+                self._handle(command, run)
         except EngineError as error:
             log.warning("request %d, %s: %s", run.generation.number, command.verb, error)
             self.writer.fail_run(run, error)
+        run.generation.arrived(command)
         self._again(run)
 
     def _handle(self, command: Command, run: Run) -> None:
@@ -117,7 +121,7 @@ class Steering:
             return
         self._settle_tail(runner)
         if isinstance(stop, Stop):
-            runner.set_stop(stop)
+            self.set_stop(runner, stop)
         elif not branch.live or stop is not None:
             more = stop if stop is not None else branch.stop_rule.max_tokens
             runner.set_stop(branch.stop_rule, more)
@@ -165,15 +169,13 @@ class Steering:
         live = branch.live
         self._take_off(runner)
         if live:
-            held = runner.text.finish()
-            if held:
-                branch.buffer.pieces.append(held)
+            self.writer.flush(runner)
         self._settle_tail(runner)
-        ids = self.model.tokenize_continuation(text)
+        unspelt = "" if runner.buffer.ids else runner.run.heal_prefix.decode("utf-8", "replace")
+        ids = self.model.tokenize_continuation(unspelt + text)
+        if unspelt:
+            branch.overlap = len(unspelt)
         prefix = last_token_prefix(self.model, ids, text) if live and runner.run.request.heal else b""
-        if not runner.buffer.ids and runner.run.heal_prefix:
-            ids = self.model.tokenize_continuation(runner.run.heal_prefix.decode("utf-8", "replace") + text)
-            branch.overlap = len(runner.run.heal_prefix.decode("utf-8", "replace"))
         if prefix:
             ids = ids[:-1]
         begun = prefix.decode("utf-8", "replace")
@@ -276,6 +278,14 @@ class Steering:
         return seed if seed is not None else derive_seed(branch.seed, branch.buffer.revision + 1)
 
 
+def _answer(asked: Future[Any], function: Callable[[], Any]) -> None:
+    if asked.set_running_or_notify_cancel():
+        try:
+            asked.set_result(function())
+        except Exception as error:  # whoever asked gets it
+            asked.set_exception(error)
+
+
 def make_run(generation: Generation, ids: list[int], heal_prefix: bytes, seed: int, model: Model) -> Run:
     """Branches and runners of a new request. Raises InvalidRequest for a grammar that is none."""
     request = generation.request
@@ -288,9 +298,17 @@ def make_run(generation: Generation, ids: list[int], heal_prefix: bytes, seed: i
         branch = Branch(generation, index, sampling, stop, chosen)
         generation.branches.append(branch)
         run.runners.append(Runner(run, branch, model.pieces))
-    for runner in run.runners:  # on the caller's thread: the first constraint of a model takes a while
-        key = constraint_key(runner.sampling)
-        if any(key) and key not in run.constraints:
-            run.constraints[key] = compile_constraint(runner.sampling, model)
+    for runner in run.runners:
+        compile_for(run, runner.sampling, model)
     generation.engine_state = run
     return run
+
+
+def compile_for(run: Run, sampling: Sampling, model: Model) -> None:
+    """Compile the constraint on the caller's thread: the first of a model takes a while.
+
+    Raises InvalidRequest for a grammar that is none.
+    """
+    key = constraint_key(sampling)
+    if any(key) and key not in run.constraints:
+        run.constraints[key] = compile_constraint(sampling, model)

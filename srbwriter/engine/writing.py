@@ -247,17 +247,15 @@ class Writer:
         """End a branch; its sequence is parked, with its logits when it ends exactly there."""
         branch = runner.branch
         if flush:
-            self._flush(runner)
-            if runner.heal is not None:  # typed text whose last token was still to come
-                ends = branch.buffer.ends
-                branch.buffer.tail = branch.text[ends[-1] if ends else 0 :]
+            self.flush(runner)
         self.detach(runner, row, keep=reason is not FinishReason.KILLED)
         runner.close_chain()
         branch.finish_reason, branch.stop_text = reason, stop_text
         branch.state = BranchState.DONE
         runner.run.events.append(Finished(branch.index, reason, len(branch.buffer.ids), stop_text))
 
-    def _flush(self, runner: Runner) -> None:
+    def flush(self, runner: Runner) -> None:
+        """Publish what was held back; text that typing announced and no token spells yet becomes the tail."""
         held = runner.text.finish()
         if runner.skip:
             held = self._hide(runner, held)
@@ -266,6 +264,9 @@ class Writer:
             if runner.buffer.ends:
                 runner.buffer.ends[-1] = max(runner.buffer.ends[-1], runner.text.decoded - runner.hidden)
             runner.run.events.append(Text(runner.branch.index, held))
+        if runner.heal is not None:
+            ends = runner.buffer.ends
+            runner.buffer.tail = runner.branch.text[ends[-1] if ends else 0 :]
 
     def detach(self, runner: Runner, row: int | None = None, keep: bool = True) -> None:
         """Take the branch off its sequence, which stays in the cache as long as room allows."""
@@ -296,7 +297,7 @@ class Writer:
         """End every branch of a request because of ``error``."""
         for runner in run.runners:
             if runner.branch.live:
-                self._flush(runner)
+                self.flush(runner)
                 self.detach(runner)
                 runner.close_chain()
                 runner.branch.state = BranchState.FAILED
