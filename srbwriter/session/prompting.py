@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from srbwriter.engine.types import Stop, TokenRun
 from srbwriter.story import NodeId, Story
 from srbwriter.story.context import Assembly, Layout, Run, Tokenizer, Window, assemble
 from srbwriter.story.types import Run as StoryRun
+
+from .templates import detect
 
 if TYPE_CHECKING:
     from srbwriter.engine.engine import Engine
@@ -49,8 +51,11 @@ class Prompter:
             tokenize=model.tokenize_continuation,
             pieces=lambda ids: [model.pieces.bytes[t] for t in ids],
             vocabulary=model.fingerprint,
+            tokenize_template=lambda text: model.tokenize(text, parse_special=True),
         )
         self._bos = (model.bos,) if model.add_bos and model.bos is not None else ()
+        self.template = detect(engine)
+        """What frames the story unless it names a template of its own; None for base models."""
         self._layouts: dict[NodeId, Layout] = {}
         self._previous: tuple[int, ...] = ()
         saved = cast(Any, story.value("layout"))
@@ -61,6 +66,8 @@ class Prompter:
         """What the model is to read at ``node``. Raises ContextError when the window is too small."""
         path = self.story.path(node)
         settings = self.story.settings(node)
+        if settings.template is None and self.template is not None:
+            settings = replace(settings, template=self.template)
         window = Window(self.engine.n_ctx, self._reserve(stop), self._bos)
         return assemble(
             self._runs(path), settings, self._tokenizer, window, self._layout(path), self._previous

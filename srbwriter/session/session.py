@@ -104,6 +104,13 @@ class Session:
         engine = self.engine
         return engine.info if engine is not None else None
 
+    @property
+    def template(self) -> str:
+        """Name of the instruction template in use, empty for a base model."""
+        own = self.story.settings(self.story.current).template
+        found = own or (self._prompter.template if self._prompter is not None else None)
+        return found.name or "template" if found is not None else ""
+
     def engine_stats(self) -> EngineStats:
         engine = self.engine
         return engine.stats() if engine is not None else EngineStats()
