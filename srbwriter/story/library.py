@@ -125,7 +125,6 @@ def move(path: Path, target: Path) -> Path:
         raise NotSaved(target, str(error), full=False) from error
     finally:
         lock.release()
-    lock.path.unlink(missing_ok=True)
     return target
 
 

@@ -6,6 +6,7 @@ Knows nothing of what the file holds.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -27,8 +28,15 @@ class FileLock:
 
     def __init__(self, path: Path) -> None:
         self.path = path.with_name(f".{path.name}.lock")
-        self.suspect = False
+        self._fd = self._take()
+        while not self._is_there():  # its last holder removed it between our opening and locking it
+            os.close(self._fd)
+            self._fd = self._take()
+        self.suspect = self._note().get("suspect") is True
         """Whether damage was found when the file was open the last time."""
+        self.sign()
+
+    def _take(self) -> int:
         self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -38,8 +46,13 @@ class FileLock:
             if isinstance(error, BlockingIOError):
                 raise InUse(who) from None
             raise
-        self.suspect = self._note().get("suspect") is True
-        self.sign()
+        return self._fd
+
+    def _is_there(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._fd))
+        except FileNotFoundError:
+            return False
 
     def sign(self) -> None:
         """Say who holds the lock, and what is suspected; a full disk does not matter here."""
@@ -53,11 +66,9 @@ class FileLock:
 
     def _holder(self) -> str:
         note = self._note()
-        return (
-            f"process {note['pid']} on {note['host']}"
-            if {"pid", "host"} <= note.keys()
-            else "another process"
-        )
+        if "pid" not in note or "host" not in note:
+            return "another process"
+        return f"process {note['pid']} on {note['host']}"
 
     def _note(self) -> dict[str, object]:
         try:
@@ -67,5 +78,8 @@ class FileLock:
         return cast(dict[str, object], note) if isinstance(note, dict) else {}
 
     def release(self) -> None:
-        """Let the next one in. The file stays: removing it would let two processes lock two files."""
+        """Let the next one in. The file goes too, unless it has something to remember."""
+        if not self.suspect:
+            with contextlib.suppress(OSError):
+                self.path.unlink()
         os.close(self._fd)

@@ -164,7 +164,7 @@ def _rebuild(store: Store, found: _Found, problem: str) -> Damage:
                 entry = _below_root(node, entry)
             store.put_entries([_measured(entry or _root(), body.text)])
             store.put_body(node, body)
-            store.put_unindexed(node)
+        store.db.execute("INSERT INTO search (rowid, text) SELECT id, text FROM body WHERE text <> ''")
     copied = found.copies.keys() - found.bodies.keys()
     if copied:
         found.other.append(f"the text of nodes {numbers(sorted(copied))} is from the search index")

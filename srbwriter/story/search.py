@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 
 from srbwriter.story.desk import Desk
-from srbwriter.story.types import Hit, NodeId, State
+from srbwriter.story.types import Hit, NodeId, NotSaved, State
 from srbwriter.story.upgrades.v0003_search import TOKENIZER
 from srbwriter.story.words import well_formed
 
@@ -28,7 +28,8 @@ def search(desk: Desk, query: str, limit: int, with_bin: bool) -> list[Hit]:
     if not match:
         return []
     if desk.read_only is None:
-        index(desk)
+        with suppress(NotSaved):  # a full disk is no reason not to search what was taken in before
+            index(desk)
     living = desk.tree.memory_of_living()
     best: list[tuple[NodeId, float, bool]] = []
     with desk.store.reading() as db:

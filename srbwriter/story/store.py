@@ -298,6 +298,8 @@ def _in_words(path: Path) -> Generator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
+            raise StoryError(f"{path}: the story is closed") from error
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise DamagedStory(path, str(error)) from error

@@ -20,6 +20,7 @@ from srbwriter.story.desk import Desk
 from srbwriter.story.draft import Author, JsonValue, Settings, StoryDraft, check_draft
 from srbwriter.story.history import Action
 from srbwriter.story.runs import plain
+from srbwriter.story.search import index
 from srbwriter.story.tree import VISITED
 from srbwriter.story.types import ROOT, Damage, Marks, NodeId, Refused, TokenSizes
 from srbwriter.story.unsaved import Unsaved, UnsavedWords
@@ -69,6 +70,7 @@ class Story(Branches):
         story = cls.create(path, draft.title)
         try:
             exchange.fill(story._desk, draft)
+            index(story._desk)
         except BaseException:
             story.close()
             opening.remove(story.file)

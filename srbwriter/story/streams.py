@@ -116,6 +116,8 @@ class Streams:
     ) -> None:
         """More of a stream."""
         stream = self._get(name)
+        if self._closing:
+            raise Refused("the story is closed")
         if logprobs is not None and len(logprobs) != len(ids):
             raise ValueError(f"{len(ids)} ids and {len(logprobs)} logprobs")
         if not text and not ids:

@@ -64,7 +64,8 @@ def pick(desk: Desk, history: History, node: NodeId, at: int | None) -> NodeId:
         desk.tree.put(desk.tree[node]._replace(flags=desk.tree[node].flags | VISITED))
         action.became = node
         words = desk.tree[node].words if at is not None else before
-        action.picked = words if desk.tree[node].author == "model" else 0
+        already = node in desk.tree.upward(action.was)
+        action.picked = words if desk.tree[node].author == "model" and not already else 0
     return node
 
 

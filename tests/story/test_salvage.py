@@ -42,6 +42,7 @@ def test_a_damaged_text_page_costs_only_what_stood_on_it(written: Path) -> None:
             assert (f"<{number}>" in text) == (node not in found.missing_text)
         assert len(found.missing_text) < 10
         assert str(found) in story.read_only.message
+        assert len(story.search("stormy", limit=99)) == 60 - len(found.missing_text)
         with pytest.raises(ReadOnlyStory):
             story.append("x")
     assert written.read_bytes() == before

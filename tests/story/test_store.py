@@ -74,6 +74,7 @@ def test_a_second_opener_gets_a_view_and_a_reason(written: Path) -> None:
         assert second.text(node) == first.text(node)
     with Story.open(written) as third:
         assert third.read_only is None
+    assert sorted(file.name for file in written.parent.iterdir()) == [written.name]
 
 
 def test_another_process_is_kept_out_by_the_system(written: Path) -> None:

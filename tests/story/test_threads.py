@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.story import ROOT, NotSaved, Story
+from srbwriter.story import ROOT, NotSaved, Story, StoryError
 from srbwriter.story.streams import FLUSH_SECONDS
 
 
@@ -117,3 +117,6 @@ def test_closing_ends_the_thread(tmp_path: Path) -> None:
         assert thread.is_alive()
     assert not thread.is_alive()
     story.close()  # twice is once
+    for verb in (lambda: story.stream(name, "y"), story.undo, lambda: story.text(ROOT)):
+        with pytest.raises(StoryError, match="is closed"):
+            verb()
