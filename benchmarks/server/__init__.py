@@ -1,0 +1,1 @@
+"""What the HTTP server costs over the engine it serves, and whether it holds up."""

@@ -1,0 +1,183 @@
+"""``python -m benchmarks.server [--model M] [--peers DIR]``: figures from one run, as Markdown tables.
+
+``stream``: 64 clients stream at once, with prompts of all lengths; their tokens a second are compared with
+the engine used directly, in turns, in the same process and on the same model. ``memory``: thousands of
+requests, many of whose clients leave at a random moment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.engine import peers
+from benchmarks.engine.__main__ import model_path
+from benchmarks.engine.setting import Setting, machine, resident_bytes, story_ids
+from srbwriter.engine import Engine
+from srbwriter.engine.types import Request, Stop
+from srbwriter.server import Loaded, ServerSettings, start_in_thread
+
+from . import crowd
+
+SAMPLERS = ["top_k", "top_p", "min_p", "temperature"]
+
+
+def bodies(engine: Engine, clients: int, tokens: int, longest: int) -> list[dict[str, Any]]:
+    """One request a client; a quarter share the beginning of their prompt, as branches of a story do."""
+    rng = random.Random(1)
+    story = story_ids(engine, longest)
+    made: list[dict[str, Any]] = []
+    for number in range(clients):
+        salt = [] if number % 4 == 0 else engine.tokenize(f"Tale {number}. ")
+        prompt = salt + story[: rng.randrange(4, longest - len(salt))]
+        made.append({
+            "prompt": prompt, "n_predict": tokens, "seed": number, "ignore_eos": True, "samplers": SAMPLERS,
+            "cache_prompt": True,
+        })  # fmt: skip
+    return made
+
+
+@contextmanager
+def served(engine: Engine) -> Iterator[str]:
+    """The server in this process, as beside the terminal app."""
+    settings = ServerSettings(port=0, access_log=False, max_requests=4096)
+    handle = start_in_thread(Loaded(engine), settings)
+    try:
+        yield handle.url
+    finally:
+        handle.stop()
+
+
+def directly(engine: Engine, setting: Setting, asked: Sequence[dict[str, Any]]) -> float:
+    """Tokens a second of the same work without a server."""
+    import time
+
+    sampling = replace(setting.sampling, samplers=tuple(SAMPLERS))
+    begun = time.perf_counter()
+    generations = [
+        engine.submit(
+            Request(
+                body["prompt"], sampling=replace(sampling, seed=body["seed"]),
+                stop=Stop(max_tokens=body["n_predict"], ignore_eog=True),
+            )
+        )
+        for body in asked
+    ]  # fmt: skip
+    tokens = sum(len(generation.wait().branches[0].ids) for generation in generations)
+    return tokens / (time.perf_counter() - begun)
+
+
+def stream(setting: Setting, args: argparse.Namespace) -> None:
+    """Aggregate speed and latency of many streaming clients."""
+    engine = Engine.load(setting.model, setting.options())
+    asked = bodies(engine, args.clients, args.tokens, setting.prompt)
+    direct: list[float] = []
+    outcomes: list[crowd.Outcome] = []
+    theirs: list[crowd.Outcome] = []
+    with engine, served(engine) as url, _peer(setting, args, engine) as peer:
+        directly(engine, setting, asked)  # warm
+        for _ in range(args.rounds):
+            engine.reset()
+            direct.append(directly(engine, setting, asked))
+            engine.reset()
+            outcomes.append(crowd.run(crowd.Job(url, asked)))
+            if peer is not None:
+                theirs.append(crowd.run(crowd.Job(peer, asked)))
+    rows = [("engine, directly", direct, None), ("srbwriter over HTTP", _speeds(outcomes), outcomes)]
+    if theirs:
+        rows.append(("llama-server", _speeds(theirs), theirs))
+    print(f"\n{args.clients} clients, {args.tokens} tokens each, prompts of 4 to {setting.prompt} tokens\n")
+    print("| | tok/s | of the engine | first token p50 / p99 | between tokens p50 / p99 |")
+    print("|---|---|---|---|---|")
+    for name, speeds, seen in rows:
+        ratio = statistics.median(speed / base for speed, base in zip(speeds, direct, strict=True))
+        first = _quantiles([t for o in seen for t in o.first]) if seen else "–"
+        gaps = _quantiles([t for o in seen for t in o.gaps]) if seen else "–"
+        print(f"| {name} | {statistics.median(speeds):.0f} | {ratio:.2f} | {first} | {gaps} |")
+
+
+def _speeds(outcomes: Sequence[crowd.Outcome]) -> list[float]:
+    return [outcome.tokens / outcome.seconds for outcome in outcomes]
+
+
+def _quantiles(seconds: Sequence[float]) -> str:
+    low, high = np.quantile(seconds, (0.5, 0.99)) * 1000
+    return f"{low:.0f} / {high:.0f} ms"
+
+
+@contextmanager
+def _peer(setting: Setting, args: argparse.Namespace, engine: Engine) -> Iterator[str | None]:
+    program = peers.find(args.peers, "llama-server")
+    if program is None:
+        yield None
+        return
+    server = peers.Server(setting, engine, program, args.clients)
+    try:
+        yield server.address
+    finally:
+        server.close()
+
+
+def memory(setting: Setting, args: argparse.Namespace) -> None:
+    """Resident memory of the serving process over many requests whose clients come and go."""
+    rng = random.Random(2)
+    sizes: list[int] = []
+    batch = 250
+    answered = 0
+    with Engine.load(setting.model, setting.options()) as engine, served(engine) as url:
+        words = story_ids(engine, setting.prompt)
+        for round_ in range(args.requests // batch):
+            asked = [
+                {
+                    "prompt": words[: rng.randrange(4, len(words))], "n": rng.randrange(1, 5),
+                    "n_predict": rng.randrange(1, 24), "seed": rng.randrange(2**31), "ignore_eos": True,
+                }
+                for _ in range(batch)
+            ]  # fmt: skip
+            answered += crowd.run(crowd.Job(url, asked, width=16, leave=0.3, seed=round_)).answered
+            sizes.append(resident_bytes())
+        engine.flush()
+        live = engine.stats().live_branches
+    half = sizes[len(sizes) // 2 :]
+    slope = float(np.polyfit(np.arange(len(half)) * batch, half, 1)[0]) if len(half) > 1 else 0.0
+    print(
+        f"\n{args.requests} requests, three in ten of whose clients leave early; {answered} branches ended\n"
+    )
+    print("| resident at half time | at the end | slope, second half | branches still live |")
+    print("|---|---|---|---|")
+    print(
+        f"| {half[0] / 2**20:.1f} MiB | {half[-1] / 2**20:.1f} MiB | {slope:.0f} bytes a request | {live} |"
+    )
+
+
+PARTS: dict[str, Callable[[Setting, argparse.Namespace], None]] = {"stream": stream, "memory": memory}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.server", description=__doc__)
+    parser.add_argument("--model", default="bundled", help="a file, bundled, or a shape such as 135m")
+    parser.add_argument("--peers", type=Path, help="folder with llama-server")
+    parser.add_argument("--part", choices=PARTS, action="append", help="only this; may be given twice")
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--prompt", type=int, default=96, help="tokens of the longest prompt")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--requests", type=int, default=10_000)
+    args = parser.parse_args()
+    cells = 2 * args.clients * (args.prompt + args.tokens)
+    setting = Setting(model_path(args.model), prompt=args.prompt, tokens=args.tokens, cells=cells)
+    print(f"{machine()}, {setting.model.name}, {setting.thread_count} threads")
+    for name in args.part or PARTS:
+        PARTS[name](setting, args)
+
+
+if __name__ == "__main__":
+    main()
