@@ -36,6 +36,8 @@ def tidy(runs: Iterable[Run]) -> Runs:
     for run in runs:
         if not run.text and not run.ids:
             continue
+        if run.logprobs is not None and all(p is None for p in run.logprobs):
+            run = replace(run, logprobs=None)
         if out:
             fused = _fuse(out, run)
             if fused:

@@ -341,7 +341,30 @@ class Writing(RuleBasedStateMachine):
                 assert before is not None and before.ids is None and before.text.endswith(run.lead)
 
 
+class Overwriting(Writing):
+    """The same with words changed in place, also where others hang below."""
+
+    @rule(pick=PICKS, text=WORDS)
+    def overwrite(self, pick: int, text: str) -> None:
+        node = self.a_node(pick)
+        if node == ROOT or node in self.story.streaming.values():
+            return
+        above = self.story.text(self.story.parent(node) or ROOT)
+        below = {child: self.story.node(child).text for child in self.story.children(node)}
+        made = self.story.edit(node, text, overwrite=True)
+        assert made == node
+        assert self.story.text(node) == above + text
+        assert {child: self.story.text(child) for child in below} == {
+            child: above + text + own for child, own in below.items()
+        }
+        self.acted()
+
+    def generated_text_stands_where_it_stood(self) -> None:
+        """Not here: the writer asked for something else."""
+
+
 TestWriting = Writing.TestCase
-TestWriting.settings = settings(
+TestOverwriting = Overwriting.TestCase
+TestWriting.settings = TestOverwriting.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
