@@ -65,7 +65,8 @@ class Admission:
         logits = self.cache.logits_after(path)
         most = len(path) if logits is not None else len(path) - 1
         held = self.cache.resident(path, most)
-        if runner.base is run.ids and (held < len(run.ids) if runner.buffer.ids else logits is None):
+        missing = held < len(run.ids) if runner.buffer.ids else logits is None
+        if runner.base is run.ids and (missing or run.scoring):
             return self._start_trunk(run)
         if not self._room_for(len(path) - held, run):
             return False
@@ -89,9 +90,8 @@ class Admission:
             self.writer.finish(runner, FinishReason.CONTEXT, None)
             return True
         ids = runner.run.ids
-        if runner.limit <= len(runner.buffer.ids) and (
-            runner.buffer.ids or self.cache.resident(ids) == len(ids)
-        ):
+        filled = self.cache.resident(ids) == len(ids) and not runner.run.scoring
+        if runner.limit <= len(runner.buffer.ids) and (runner.buffer.ids or filled):
             self._account(runner.run, len(ids))
             self.writer.finish(runner, FinishReason.LENGTH, None)
             return True
@@ -101,15 +101,14 @@ class Admission:
         """Evaluate the prompt, unless that is under way."""
         if run.trunk is not None or self._same_prompt_under_way(run):
             return None
-        scored = run.request.prompt_logprobs is not None and not run.generation.prompt_logprobs
-        limit = 0 if scored else len(run.ids) - 1
+        limit = len(run.generation.prompt_logprobs) if run.scoring else len(run.ids) - 1
         if not self._room_for(len(run.ids) - self.cache.resident(run.ids, limit), run):
             return False
         lease = self.cache.lease(run.ids, limit)
         if lease is None:
             return False
         trunk = run.trunk = Trunk(run)
-        trunk.seq, trunk.todo = lease.seq, run.ids[lease.length :]
+        trunk.seq, trunk.todo, trunk.scored = lease.seq, run.ids[lease.length :], lease.length
         self._account(run, lease.length)
         for runner in run.runners:
             if waiting(runner):

@@ -81,7 +81,7 @@ class Batcher:
         for track in feeding:
             if room <= 0 or outputs <= 0:
                 break
-            scored = isinstance(track, Trunk) and track.run.request.prompt_logprobs is not None
+            scored = isinstance(track, Trunk) and track.run.scoring
             count = min(len(track.todo), room, outputs if scored else room)
             tokens = track.todo[:count]
             last = count == len(track.todo)

@@ -7,6 +7,7 @@ request anything. Knows the table of parameters and the vocabulary; starts nothi
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import NoneType
 from typing import Any, cast, get_args, get_type_hints
 
 from .generation import Command
@@ -17,6 +18,16 @@ from .types import MAX_SEQUENCES, EngineOptions, InvalidRequest, LimitExceeded, 
 
 _OF_STOP = {p.field: p for p in PARAMETERS if p.record == "stop"}
 _OF_REQUEST = {p.field: p for p in PARAMETERS if p.record == "request"}
+_SEED, _SAMPLING, _STOP = (int, NoneType), (Sampling, NoneType), (Stop, NoneType)
+_TAKES: dict[str, tuple[tuple[type, ...], ...]] = {
+    "reroll": (_SEED, _SAMPLING, _STOP),
+    "extend": ((int, Stop, NoneType),),
+    "rewind": ((int, NoneType),) * 4,
+    "append": ((str,),),
+    "set_sampling": ((Sampling,),),
+    "set_stop": ((Stop,),),
+    "add_branch": ((int,), _SAMPLING, _STOP),
+}
 _MOST = 2**31 - 1  # llama.cpp counts tokens, threads and layers in 32 bits
 _LEAST_OPTIONS = {
     "n_ctx": 1, "n_batch": 1, "n_ubatch": 1, "threads": 1, "threads_batch": 1, "gpu_layers": -1,
@@ -41,15 +52,15 @@ def check_request(request: Request, model: SamplerModel, max_branches: int) -> N
 
 def check_command(command: Command, model: SamplerModel, max_branches: int) -> None:
     """Raises InvalidRequest for a verb that cannot be carried out."""
-    for value in command.args:
+    for kinds, value in zip(_TAKES.get(command.verb, ()), command.args, strict=False):
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise InvalidRequest(command.verb, f"it cannot take {value!r}")
         if isinstance(value, Sampling):
             check_sampling(value, model)
         elif isinstance(value, Stop):
             check_stop(value, model.n_vocab)
         elif isinstance(value, int) and value < 0:
             raise InvalidRequest(command.verb, f"{value} is less than 0")
-        elif not isinstance(value, (int, str, type(None))):
-            raise InvalidRequest(command.verb, f"{value!r} is none of what it takes")
     if command.verb == "add_branch" and not 1 <= command.args[0] <= max_branches:
         raise LimitExceeded(command.args[0], max_branches)
 

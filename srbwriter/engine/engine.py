@@ -20,7 +20,7 @@ from typing import Any
 
 from .cache import Cache
 from .checks import check_command, check_options, check_request
-from .generation import Command, Generation
+from .generation import INTERRUPTING, Command, Generation
 from .model import Model
 from .native.context import Context
 from .native.weights import Progress, refuse_unsafe_tensors
@@ -44,7 +44,6 @@ log = logging.getLogger(__name__)
 SWITCH_INTERVAL = 5e-4
 """Seconds. The engine thread asks for the GIL back after every decode; with Python's default of
 5 ms, one busy thread makes a 2 ms step last 7 ms, with this 4 ms."""
-INTERRUPTING = frozenset({"cancel", "stop", "kill", "reroll"})
 
 
 class Engine:

@@ -169,6 +169,9 @@ class Branch:
         self.generation.send(Command(verb, self.generation, self.index, args))
 
 
+INTERRUPTING = frozenset({"cancel", "stop", "kill", "reroll"})
+"""Verbs that a long prompt of their request is not finished for."""
+
 Listener = Callable[[], None]
 
 REVIVING = frozenset({"reroll", "extend", "rewind", "add_branch"})

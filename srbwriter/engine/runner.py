@@ -40,7 +40,7 @@ class Trunk(Track):
 
     def __init__(self, run: Run) -> None:
         super().__init__(run)
-        self.scored = 0  # prompt tokens whose logprobs are known (only when asked for)
+        self.scored = 0  # tokens evaluated, while the prompt is scored
 
 
 class Runner(Track):
@@ -149,6 +149,12 @@ class Run:
     @property
     def failed(self) -> bool:
         return any(r.branch.state is BranchState.FAILED for r in self.runners)
+
+    @property
+    def scoring(self) -> bool:
+        """Whether log-probabilities of the prompt were asked for and are still to come."""
+        wanted = self.request.prompt_logprobs is not None
+        return wanted and len(self.generation.prompt_logprobs) < len(self.ids) - 1
 
     def completed(self) -> Done:
         tokens = sum(len(r.buffer.ids) for r in self.runners)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from .admission import Admission
 from .batching import Batcher, ChunkBudget, Fed, Plan
 from .cache import Cache
-from .generation import Command, Generation
+from .generation import INTERRUPTING, Command, Generation
 from .lanes import Lanes
 from .model import Model
 from .native.context import ABORTED, OK, Context
@@ -116,13 +116,14 @@ class Scheduler:
         return plan
 
     def _in_turn(self) -> tuple[Sequence[Runner], Sequence[Track]]:
-        """Background requests stand back while anyone else has something to do."""
+        """Prompts by priority; background requests stand back while anyone else has something to do."""
         lanes = self.lanes
+        feeding = sorted(lanes.feeding, key=_priority)
         if all(r.request.priority is not Priority.BACKGROUND for r in lanes.runs):
-            return lanes.writing, lanes.feeding
-        writing = [r for r in lanes.writing if r.run.request.priority is not Priority.BACKGROUND]
-        feeding = [t for t in lanes.feeding if t.run.request.priority is not Priority.BACKGROUND]
-        return (writing, feeding) if writing or feeding else (lanes.writing, lanes.feeding)
+            return lanes.writing, feeding
+        writing = [r for r in lanes.writing if _priority(r) is not Priority.BACKGROUND]
+        urgent = [t for t in feeding if _priority(t) is not Priority.BACKGROUND]
+        return (writing, urgent) if writing or urgent else (lanes.writing, feeding)
 
     def _inside_window(self, writing: Sequence[Runner]) -> Sequence[Runner]:
         """Branches whose next position lies inside the window; the others end or shift here."""
@@ -143,7 +144,7 @@ class Scheduler:
     def _decode(self, plan: Plan) -> None:
         if self.abortable and plan.fed:
             self._in_flight = frozenset(f.track.run.generation.number for f in plan.fed)
-            if self.commands:  # posted before the mark was up, when it could not interrupt
+            if self._interrupted():
                 self._in_flight = frozenset()
                 return
         started = time.perf_counter()
@@ -157,6 +158,12 @@ class Scheduler:
             self.batcher.roll_back(plan)
         elif not self.lanes.relieve():
             raise NativeError("llama_decode", "no free cell, though none should be needed")
+
+    def _interrupted(self) -> bool:
+        """Whether a command came before the mark was up, when it could not interrupt."""
+        return any(
+            c.verb in INTERRUPTING and c.generation.number in self._in_flight for c in list(self.commands)
+        )
 
     def _count(self, plan: Plan, seconds: float) -> None:
         prompt, branches = plan.prompt_rows, len(plan.rows)
@@ -214,7 +221,8 @@ class Scheduler:
         best = run.request.prompt_logprobs or 0
         for row in range(fed.row - fed.size + 1, fed.row + 1):
             trunk.scored += 1
-            if trunk.scored < len(run.ids):
+            known = len(run.generation.prompt_logprobs)
+            if known < trunk.scored < len(run.ids):
                 logits = self.context.logits(row)
                 run.generation.prompt_logprobs.append(score(logits, run.ids[trunk.scored], best))
 
@@ -236,3 +244,7 @@ class Scheduler:
                 if not run.live:
                     self.lanes.forget(run)
             self.lanes.runs = [run for run in self.lanes.runs if run.live]
+
+
+def _priority(track: Track) -> Priority:
+    return track.run.request.priority

@@ -211,7 +211,9 @@ class Steering:
         runner.set_stop(stop)
         if runner.ignore_eog != ignore:
             runner.close_chain()
-        if runner.seq >= 0:
+        if runner.branch.live and runner.buffer.ids and runner.limit <= len(runner.buffer.ids):
+            self._end(runner, FinishReason.LENGTH)
+        elif runner.seq >= 0:
             self.writer.prepare(runner)
 
     def add_branch(self, run: Run, n: int, sampling: Sampling | None, stop: Stop | None) -> None:

@@ -47,6 +47,22 @@ def decoded_rows(engine: Engine) -> Iterator[list[int]]:
         lib.llama_decode = native
 
 
+def drive(engine: Engine, until: Callable[[], object], most: int = 3000) -> int:
+    """Step an engine loaded with ``thread=False`` until something holds; how many steps that took."""
+    for steps in range(most + 1):
+        if until():
+            return steps
+        engine.process()
+    raise AssertionError(f"not within {most} steps")
+
+
+def finish(engine: Engine, *generations: Generation) -> None:
+    """Step until all of them are done; raises the error of one that failed."""
+    drive(engine, lambda: all(g.done for g in generations))
+    for generation in generations:
+        generation.wait(0)
+
+
 class Reference:
     """One sequence in a context of its own, evaluated from nothing each time."""
 
@@ -76,7 +92,9 @@ class Reference:
         self.context.close()
 
 
-def forcing(scripts: Sequence[Sequence[int]], seen: dict[int, list[NDArray[np.float32]]]) -> Callable[..., None]:
+def forcing(
+    scripts: Sequence[Sequence[int]], seen: dict[int, list[NDArray[np.float32]]]
+) -> Callable[..., None]:
     """A callback that makes branch i write ``scripts[i]`` and keeps the logits it saw."""
 
     def callback(logits: NDArray[np.float32], view: BranchView) -> None:

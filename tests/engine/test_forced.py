@@ -43,7 +43,9 @@ def scripts(engine: Engine, n: int, pairs: bool) -> list[list[int]]:
     return drawn
 
 
-def forced(engine: Engine, written: list[list[int]]) -> tuple[list[int], dict[int, list[NDArray[np.float32]]]]:
+def forced(
+    engine: Engine, written: list[list[int]]
+) -> tuple[list[int], dict[int, list[NDArray[np.float32]]]]:
     """Let the branches write ``written``; the prompt's ids and the logits that each branch saw."""
     seen: dict[int, list[NDArray[np.float32]]] = {}
     generation = engine.submit(

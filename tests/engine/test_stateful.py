@@ -19,7 +19,10 @@ from srbwriter.engine.types import EngineOptions, FinishReason, Priority, Reques
 
 from .support import Reference, assert_same_logits, exact_model, seeded
 
-PROMPTS = ("Once upon a time,", "Once upon a time, there was a fox.", "The king", "Tom and Lily went to the park. " * 6)
+PROMPTS = (
+    "Once upon a time,", "Once upon a time, there was a fox.", "The king",
+    "Tom and Lily went to the park. " * 6,
+)
 WORDS = st.sampled_from(["", " and", " The rain fell.", "\n", " x", ' "Oh!"'])
 _shared: dict[str, object] = {}
 
@@ -57,15 +60,18 @@ class EngineMachine(RuleBasedStateMachine):
         return data.draw(st.sampled_from(self.generation(data).branches))
 
     @rule(
-        prompt=st.sampled_from(PROMPTS), n=st.integers(1, 6), tokens=st.integers(0, 30), seed=st.integers(0, 99),
-        boundary=st.sampled_from([None, None, "sentence", "line"]), priority=st.sampled_from(Priority),
-        strings=st.sampled_from([(), (), (" the", "a t")]), heal=st.booleans(),
-        overflow=st.sampled_from(["error", "shift"]), temperature=st.sampled_from([0.0, 0.8]),
+        prompt=st.sampled_from(PROMPTS), n=st.integers(1, 6), tokens=st.integers(0, 30),
+        seed=st.integers(0, 99), boundary=st.sampled_from([None, None, "sentence", "line"]),
+        priority=st.sampled_from(Priority), strings=st.sampled_from([(), (), (" the", "a t")]),
+        heal=st.booleans(), overflow=st.sampled_from(["error", "shift"]), temperature=st.sampled_from([0.0, 0.8]),
     )
-    def submit(self, prompt, n, tokens, seed, boundary, priority, strings, heal, overflow, temperature) -> None:
+    def submit(
+        self, prompt, n, tokens, seed, boundary, priority, strings, heal, overflow, temperature
+    ) -> None:
         request = Request(
-            prompt, n=n, sampling=seeded(seed, temperature=temperature, repeat_penalty=1.1), priority=priority,
-            stop=Stop(max_tokens=tokens, boundary=boundary, strings=strings), heal=heal, overflow=overflow,
+            prompt, n=n, sampling=seeded(seed, temperature=temperature, repeat_penalty=1.1),
+            stop=Stop(max_tokens=tokens, boundary=boundary, strings=strings),
+            heal=heal, overflow=overflow, priority=priority,
         )
         self.generations.append(self.engine.submit(request))
 
@@ -80,7 +86,7 @@ class EngineMachine(RuleBasedStateMachine):
             self.generations.append(self.engine.submit(request))
 
     @precondition(lambda self: self.generations)
-    @rule(data=st.data(), verb=st.sampled_from(["stop", "kill", "pause", "resume", "extend", "reroll", "cancel"]))
+    @rule(data=st.data(), verb=st.sampled_from("stop kill pause resume extend reroll cancel".split()))
     def steer(self, data: st.DataObject, verb: str) -> None:
         if verb == "cancel":
             self.generation(data).cancel()
@@ -127,7 +133,10 @@ class EngineMachine(RuleBasedStateMachine):
             found.append(logits.copy())
 
         generation = self.engine.submit(
-            Request(path, stop=Stop(max_tokens=1), logits_callback=keep, add_bos=False, priority=Priority.FOREGROUND)
+            Request(
+                path, stop=Stop(max_tokens=1), logits_callback=keep, add_bos=False,
+                priority=Priority.FOREGROUND,
+            )
         )
         for _ in range(400):
             self.engine.process()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes as C
 import logging
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ def check_file(path: Path) -> None:
         raise ModelError(str(path), "no such file", "check the path; without -m the bundled model is used")
     if path.is_dir():
         raise ModelError(str(path), "this is a folder", "name the .gguf file in it")
+    if not path.is_file():
+        raise ModelError(str(path), "this is no file but a device or pipe", "name a .gguf file")
     try:
         with path.open("rb") as file:
             magic = file.read(4)
@@ -52,19 +55,24 @@ def load(path: Path, options: EngineOptions, on_progress: Progress | None) -> in
         split = (C.c_float * 128)(*options.tensor_split)
         params.tensor_split = split
     cancelled = False
+    failure: Exception | None = None
 
     @L.llama_progress_callback
     def progress(fraction: float, _: Any) -> bool:
-        nonlocal cancelled
-        if on_progress is not None and on_progress(fraction) is False:
-            cancelled = True
+        nonlocal cancelled, failure
+        try:
+            cancelled = cancelled or (on_progress is not None and on_progress(fraction) is False)
+        except Exception as error:  # must not get lost in C
+            cancelled, failure = True, error
         return not cancelled
 
     params.progress_callback = progress
-    pointer = lib.llama_model_load_from_file(str(path).encode(), params)
+    pointer = lib.llama_model_load_from_file(os.fsencode(path), params)
     if cancelled:
         if pointer:
             lib.llama_model_free(pointer)
+        if failure is not None:
+            raise failure
         raise Cancelled(f"loading {path.name} was cancelled")
     if not pointer:
         raise ModelError(
@@ -160,7 +168,7 @@ def refuse_unsafe_tensors(path: Path) -> None:
     count = bind("gguf_get_n_tensors", C.c_int64, C.c_void_p)
     kind = bind("gguf_get_tensor_type", C.c_int, C.c_void_p, C.c_int64)
     name = bind("gguf_get_tensor_name", C.c_char_p, C.c_void_p, C.c_int64)
-    file = open_file(str(path).encode(), _GgufParams(True, None))
+    file = open_file(os.fsencode(path), _GgufParams(True, None))
     if not file:
         raise ModelError(str(path), "its header cannot be read", "the file is damaged: download it again")
     try:

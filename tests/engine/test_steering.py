@@ -1,0 +1,441 @@
+"""Every verb of a branch handle acts within one step, and no other branch notices.
+
+The engine is stepped by the test, so that "within one step" is one call. Each verb is given to one
+branch of four in the middle of its text; the other three must write the very ids they write when
+nobody touches anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.prose import last_sentence_start
+from srbwriter.engine.types import (
+    Added,
+    BranchState,
+    Cut,
+    EngineOptions,
+    FinishReason,
+    InvalidRequest,
+    LimitExceeded,
+    Request,
+    Sampling,
+    Stop,
+    Text,
+)
+
+from .support import GREEDY, PROMPT, decoded_rows, drive, exact_model, finish, seeded
+
+LENGTH, AT, CHOSEN = 32, 12, 1
+RULE = Stop(max_tokens=LENGTH, ignore_eog=True)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    options = EngineOptions(n_ctx=2048, gpu_layers=0, seed=1, threads=1, flash_attn="on", max_branches=8)
+    with Engine.load(exact_model(), options, thread=False) as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="module")
+def undisturbed(engine: Engine) -> list[tuple[int, ...]]:
+    generation = started(engine, 0)
+    finish(engine, generation)
+    return [b.ids for b in generation.branches]
+
+
+def started(engine: Engine, tokens: int = AT, n: int = 4, stop: Stop = RULE) -> Generation:
+    """A request whose branches have all written ``tokens`` tokens, from an empty cache."""
+    engine.reset()
+    generation = engine.submit(Request(PROMPT, n=n, sampling=seeded(11), stop=stop))
+    drive(engine, lambda: all(len(b.ids) >= tokens for b in generation.branches))
+    return generation
+
+
+@dataclass
+class Before:
+    """What the branch was when the verb was given."""
+
+    text: str
+    ids: tuple[int, ...]
+    revision: int
+
+
+Verb = Callable[[Branch], None]
+Check = Callable[[Branch, Before], None]
+
+
+def stopped(branch: Branch, before: Before) -> None:
+    assert branch.finish_reason is FinishReason.STOPPED
+    assert branch.text == before.text
+    assert branch.ids == before.ids
+
+
+def killed(branch: Branch, before: Before) -> None:
+    assert branch.finish_reason is FinishReason.KILLED
+    assert branch.text == before.text  # the handle keeps it
+
+
+def rerolled(branch: Branch, before: Before) -> None:
+    assert branch.buffer.revision == before.revision + 1
+    assert len(branch.ids) == 2  # one from the prompt's stored logits, one from the step
+    assert branch.live
+
+
+def paused(branch: Branch, before: Before) -> None:
+    assert branch.state is BranchState.PAUSED
+    assert branch.ids == before.ids
+
+
+def rewound_tokens(branch: Branch, before: Before) -> None:
+    assert branch.ids[:-1] == before.ids[:-5]
+    assert branch.live
+
+
+def rewound_chars(branch: Branch, before: Before) -> None:
+    assert branch.text.startswith(before.text[:-7])
+    assert branch.buffer.revision == before.revision + 1
+    assert len(branch.text) < len(before.text) + 7
+
+
+def rewound_sentence(branch: Branch, before: Before) -> None:
+    kept = last_sentence_start(before.text, 1)
+    assert branch.text.startswith(before.text[:kept])
+    assert len(branch.ids) < len(before.ids)
+
+
+def appended(branch: Branch, before: Before) -> None:
+    assert branch.text.startswith(before.text + " The rain fell.")
+    assert branch.live
+
+
+def resampled(branch: Branch, before: Before) -> None:
+    assert branch.ids == (*before.ids, COMPELLED)
+
+
+def restopped(branch: Branch, before: Before) -> None:
+    assert branch.finish_reason is FinishReason.LENGTH
+    assert branch.ids == before.ids
+
+
+COMPELLED = 300
+VERBS: dict[str, tuple[Verb, Check]] = {
+    "stop": (lambda b: b.stop(), stopped),
+    "kill": (lambda b: b.kill(), killed),
+    "reroll": (lambda b: b.reroll(), rerolled),
+    "pause": (lambda b: b.pause(), paused),
+    "rewind tokens": (lambda b: b.rewind(tokens=5), rewound_tokens),
+    "rewind chars": (lambda b: b.rewind(chars=7), rewound_chars),
+    "rewind sentence": (lambda b: b.rewind(sentences=1), rewound_sentence),
+    "append": (lambda b: b.append(" The rain fell."), appended),
+    "set sampling": (lambda b: b.set_sampling(Sampling(logit_bias=((COMPELLED, 1e6),))), resampled),
+    "set stop": (lambda b: b.set_stop(Stop(max_tokens=AT)), restopped),
+}
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_a_verb_acts_within_one_step_and_on_one_branch(
+    engine: Engine, undisturbed: list[tuple[int, ...]], name: str
+) -> None:
+    verb, check = VERBS[name]
+    generation = started(engine)
+    branch = generation.branches[CHOSEN]
+    before = Before(branch.text, branch.ids, branch.buffer.revision)
+    others = [len(b.ids) for b in generation.branches]
+    verb(branch)
+    engine.process()
+    check(branch, before)
+    for index, other in enumerate(generation.branches):
+        if index != CHOSEN:
+            assert len(other.ids) == others[index] + 1  # the step was theirs too
+    branch.resume()
+    finish(engine, generation)
+    assert [b.ids for i, b in enumerate(generation.branches) if i != CHOSEN] == [
+        ids for i, ids in enumerate(undisturbed) if i != CHOSEN
+    ]
+
+
+def test_a_paused_branch_goes_on_where_it_was(engine: Engine, undisturbed: list[tuple[int, ...]]) -> None:
+    generation = started(engine)
+    branch = generation.branches[CHOSEN]
+    branch.pause()
+    drive(engine, lambda: all(len(b.ids) == LENGTH for b in generation.branches if b is not branch))
+    assert len(branch.ids) == AT
+    assert not generation.done
+    with decoded_rows(engine) as rows:
+        branch.resume()
+        engine.process()
+        assert len(branch.ids) == AT + 1
+        finish(engine, generation)
+    assert [b.ids for b in generation.branches] == undisturbed
+    assert sum(rows) == LENGTH - AT  # nothing was evaluated twice
+
+
+def test_extend_goes_on_as_if_it_had_never_ended(engine: Engine) -> None:
+    longer = started(engine, 0, stop=replace(RULE, max_tokens=LENGTH + 10))
+    finish(engine, longer)
+    generation = started(engine, 0)
+    finish(engine, generation)
+    branch = generation.branches[CHOSEN]
+    branch.extend(10)
+    assert not generation.done
+    engine.process()
+    assert len(branch.ids) == LENGTH + 1
+    finish(engine, generation)
+    assert branch.ids[:LENGTH] == longer.branches[CHOSEN].ids[:LENGTH]
+    assert len(branch.ids) == LENGTH + 10
+    assert branch.finish_reason is FinishReason.LENGTH
+
+
+def test_extend_greedily_writes_what_it_would_have_written(engine: Engine) -> None:
+    engine.reset()
+    whole = engine.submit(Request(PROMPT, sampling=GREEDY, stop=replace(RULE, max_tokens=40)))
+    parts = engine.submit(Request(PROMPT, sampling=GREEDY, stop=replace(RULE, max_tokens=15)))
+    finish(engine, whole, parts)
+    parts.branches[0].extend(25)
+    finish(engine, parts)
+    assert parts.branches[0].ids == whole.branches[0].ids
+
+
+def test_extend_without_a_number_gives_the_same_again(engine: Engine) -> None:
+    generation = started(engine, 0, n=1, stop=replace(RULE, max_tokens=6))
+    finish(engine, generation)
+    generation.branches[0].extend()
+    finish(engine, generation)
+    assert len(generation.branches[0].ids) == 12
+
+
+def test_extending_past_a_sentence_ends_at_the_next(engine: Engine) -> None:
+    generation = started(engine, 0, n=1, stop=Stop(max_tokens=200, boundary="sentence", ignore_eog=True))
+    finish(engine, generation)
+    branch = generation.branches[0]
+    first = branch.text
+    assert branch.finish_reason is FinishReason.SENTENCE
+    branch.extend(200)
+    finish(engine, generation)
+    assert branch.finish_reason is FinishReason.SENTENCE
+    assert branch.text.startswith(first)
+    assert last_sentence_start(branch.text, 1) >= len(first)
+
+
+def test_a_branch_joins_a_running_request(engine: Engine, undisturbed: list[tuple[int, ...]]) -> None:
+    generation = started(engine)
+    prompt_rows = engine.stats().prompt_rows
+    with decoded_rows(engine) as rows:
+        generation.add_branch(2)
+        engine.process()
+    assert len(rows) == 1
+    assert engine.stats().prompt_rows == prompt_rows
+    assert [len(b.ids) for b in generation.branches] == [AT + 1] * 4 + [2, 2]
+    assert [e.branch for e in generation.log if isinstance(e, Added)] == [4, 5]
+    finish(engine, generation)
+    assert [b.ids for b in generation.branches[:4]] == undisturbed
+    assert len({b.ids for b in generation.branches}) == 6
+
+
+def test_a_branch_joins_a_request_that_was_done(engine: Engine) -> None:
+    generation = started(engine, 0, n=2)
+    finish(engine, generation)
+    generation.add_branch(1, Sampling(temperature=0.0), Stop(max_tokens=3, ignore_eog=True))
+    assert not generation.done
+    finish(engine, generation)
+    assert len(generation.branches[2].ids) == 3
+
+
+def test_a_reroll_takes_another_turn_and_a_given_seed_repeats(engine: Engine) -> None:
+    generation = started(engine)
+    branch = generation.branches[CHOSEN]
+    first = branch.ids
+    seed = branch.seed
+    branch.reroll()
+    finish(engine, generation)
+    assert branch.ids[:AT] != first
+    assert branch.seed != seed
+    branch.reroll(seed=seed)
+    finish(engine, generation)
+    assert branch.ids[:AT] == first
+
+
+def test_a_reroll_may_change_sampling_and_rules(engine: Engine) -> None:
+    generation = started(engine)
+    branch = generation.branches[CHOSEN]
+    branch.reroll(sampling=Sampling(logit_bias=((COMPELLED, 1e6),)), stop=Stop(max_tokens=3))
+    finish(engine, generation)
+    assert branch.ids == (COMPELLED,) * 3
+
+
+@pytest.mark.parametrize("where", [1, 3, 9, 10_000])
+def test_characters_are_cut_exactly(engine: Engine, where: int) -> None:
+    generation = started(engine, 0, n=1)
+    finish(engine, generation)
+    branch = generation.branches[0]
+    text = branch.text
+    branch.set_stop(Stop(max_tokens=0))  # writes nothing more
+    branch.rewind(chars=where)
+    finish(engine, generation)
+    assert branch.text == text[: max(len(text) - where, 0)]
+    assert engine.detokenize(branch.ids) == branch.text
+    assert [e.chars for e in generation.log if isinstance(e, Cut)] == [len(branch.text)]
+
+
+def test_a_rewind_takes_another_turn(engine: Engine) -> None:
+    generation = started(engine, 0, n=1)
+    finish(engine, generation)
+    branch = generation.branches[0]
+    ids = branch.ids
+    branch.rewind(tokens=20)
+    finish(engine, generation)
+    assert branch.ids[: LENGTH - 20] == ids[: LENGTH - 20]
+    assert branch.ids != ids
+    assert len(branch.ids) == LENGTH
+
+
+def test_typed_text_is_part_of_what_the_model_reads(engine: Engine) -> None:
+    """After typing, greedy text goes on exactly as a prompt with that text would."""
+    engine.reset()
+    rule = replace(RULE, max_tokens=10)
+    generation = engine.submit(Request(PROMPT, sampling=GREEDY, stop=rule))
+    branch = generation.branches[0]
+    drive(engine, lambda: len(branch.ids) == 5)
+    branch.append(" Suddenly a wolf")
+    finish(engine, generation)
+    typed = len(engine.model.tokenize_continuation(" Suddenly a wolf"))
+    path = [*generation.prompt_ids, *branch.ids[: 5 + typed]]
+    alone = engine.submit(Request(path, sampling=GREEDY, stop=replace(rule, max_tokens=5), add_bos=False))
+    finish(engine, alone)
+    assert branch.ids[5 + typed :] == alone.branches[0].ids
+    assert len(branch.ids) == 10 + typed  # what was typed does not count as written
+    assert branch.buffer.typed == [(branch.text.index(" Suddenly"), branch.text.index(" Suddenly") + 16)]
+    assert branch.text == engine.detokenize(branch.ids)
+
+
+def test_typing_into_a_finished_branch_leaves_it_finished(engine: Engine) -> None:
+    generation = started(engine, 0, n=1)
+    finish(engine, generation)
+    branch = generation.branches[0]
+    text = branch.text
+    branch.append(" The end.")
+    finish(engine, generation)
+    engine.process()
+    assert branch.text == text + " The end."
+    assert not branch.live
+    branch.extend(4)
+    finish(engine, generation)
+    assert branch.text.startswith(text + " The end.")
+    assert engine.detokenize(branch.ids) == branch.text
+
+
+def test_verbs_reach_a_branch_whose_prompt_is_being_read(engine: Engine) -> None:
+    engine.reset()
+    long = PROMPT * 40
+    generation = engine.submit(Request(long, n=3, stop=RULE, sampling=seeded(2)))
+    engine.process()
+    first, second, third = generation.branches
+    assert first.state is BranchState.PROMPT
+    first.kill()
+    second.append(" And")
+    third.pause()
+    engine.process()
+    assert first.finish_reason is FinishReason.KILLED
+    assert second.text == " And"
+    assert third.state is BranchState.PAUSED
+    third.resume()
+    finish(engine, generation)
+    assert [len(b.ids) for b in generation.branches] == [0, LENGTH + 1, LENGTH]
+
+
+def test_events_tell_the_same_story_as_the_buffers(engine: Engine) -> None:
+    generation = started(engine)
+    for number, (verb, _) in enumerate(VERBS.values()):
+        branch = generation.branches[number % 4]
+        verb(branch)
+        for _ in range(3):
+            engine.process()
+        branch.resume()
+    finish(engine, generation)
+    texts: dict[int, str] = {}
+    for event in generation.log:
+        if isinstance(event, Text):
+            texts[event.branch] = texts.get(event.branch, "") + event.text
+        elif isinstance(event, Cut):
+            texts[event.branch] = texts[event.branch][: event.chars]
+    assert texts == {b.index: b.text for b in generation.branches}
+
+
+def test_a_reader_with_a_cursor_misses_nothing(engine: Engine) -> None:
+    generation = started(engine, 0, n=1)
+    branch = generation.branches[0]
+    seen, cursor, resets = "", None, 0
+    verbs = iter([lambda: branch.rewind(tokens=4), lambda: branch.append(" Oh!"), lambda: branch.reroll()])
+    for step in range(60):
+        if step % 9 == 8:
+            next(verbs, lambda: None)()
+        engine.process()
+        text, reset, cursor = branch.read(cursor)
+        seen = text if reset else seen + text
+        resets += reset
+        assert seen == branch.text
+    assert resets == 2  # typing is not taking back
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda g: g.branches[0].set_sampling(Sampling(top_p=7.0)),
+        lambda g: g.branches[0].set_sampling(Sampling(grammar="root ::= (")),
+        lambda g: g.branches[0].set_sampling(Sampling(logit_bias=((10**6, 1.0),))),
+        lambda g: g.branches[0].set_sampling("greedy"),
+        lambda g: g.branches[0].set_stop(Stop(strings="the")),  # type: ignore[arg-type]
+        lambda g: g.branches[0].set_stop(Stop(max_tokens=-1)),
+        lambda g: g.branches[0].reroll(seed=-3),
+        lambda g: g.branches[0].extend(-2),
+        lambda g: g.branches[0].rewind(tokens=-2),
+        lambda g: g.branches[0].rewind(),
+        lambda g: g.branches[0].rewind(tokens=1, chars=1),
+        lambda g: g.add_branch(0),
+        lambda g: g.add_branch(1, Sampling(regex="(")),
+    ],
+)
+def test_a_verb_that_means_nothing_is_refused_and_changes_nothing(
+    engine: Engine, undisturbed: list[tuple[int, ...]], ask: Callable[[Generation], None]
+) -> None:
+    generation = started(engine)
+    with pytest.raises(InvalidRequest):
+        ask(generation)
+    finish(engine, generation)
+    assert [b.ids for b in generation.branches] == undisturbed
+    with pytest.raises(InvalidRequest):
+        ask(generation)
+    assert generation.done
+
+
+def test_more_branches_than_can_live_are_refused(engine: Engine) -> None:
+    generation = started(engine, 1, n=1)
+    with pytest.raises(LimitExceeded):
+        generation.add_branch(9)
+    generation.cancel()
+    finish(engine, generation)
+
+
+def test_cancel_keeps_all_texts(engine: Engine) -> None:
+    generation = started(engine)
+    texts = [b.text for b in generation.branches]
+    generation.cancel()
+    engine.process()
+    assert generation.done
+    assert [b.text for b in generation.branches] == texts
+    assert {b.finish_reason for b in generation.branches} == {FinishReason.STOPPED}
+    assert engine.stats().live_branches == 0
+
+
+def test_killing_gives_the_cells_back_at_once(engine: Engine) -> None:
+    generation = started(engine, n=1)
+    before = engine.stats().used_cells
+    generation.branches[0].kill()
+    engine.process()
+    assert engine.stats().used_cells == len(generation.prompt_ids) < before
