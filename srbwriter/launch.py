@@ -1,20 +1,27 @@
 """From settings to engine: which model, run how, asked for what.
 
-Stands between the faces and the engine so that every face reads a setting in the same way. It loads no
-native library before an engine is wanted, and knows no story, no screen and no HTTP.
+Stands between the faces on one side and the engine and the model files on the other, so that every face
+reads a setting in the same way. It loads no native library before an engine is wanted and no HTTP client
+before something is fetched, and knows no story, no screen and no server.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from srbwriter import paths
 from srbwriter.config import ConfigError, Key, Settings, keys
 from srbwriter.config.kinds import INTEGER, NAMES, NUMBER, SWITCH, TEXT, TEXTS, Kind, one_of
+from srbwriter.config.settings import Source
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.parameters import PARAMETERS, Parameter
-from srbwriter.engine.types import EngineOptions, Sampling, Stop
+from srbwriter.engine.types import EngineOptions, ModelError, Sampling, Stop
+from srbwriter.engine.window import window_and_cells
+
+if TYPE_CHECKING:
+    from srbwriter.models import Header, Need, Run, Wanted
+    from srbwriter.models.download import Progress
 
 
 def request_keys() -> tuple[Key[Any], ...]:
@@ -67,15 +74,111 @@ def _phrase(sentence: str) -> str:
     return begun.rstrip(".")
 
 
+REMOTE_KEYS: tuple[Key[Any], ...] = (keys.HF_REPO, keys.MODEL_URL)
+"""Settings that name a model of the net."""
+
+
+def model_key(settings: Settings) -> Key[Any] | None:
+    """The setting that says which model, None if none does. Raises ConfigError if two say so in one place."""
+    said = [key for key in (keys.MODEL, *REMOTE_KEYS) if settings[key] is not None]
+    ranks = [get_args(Source).index(settings.source(key)) for key in said]
+    nearest = [key for key, rank in zip(said, ranks, strict=True) if rank == min(ranks)]
+    if len(nearest) > 1:
+        names = " and ".join(key.name for key in nearest)
+        raise ConfigError(f"{names} both say which model — give one of them")
+    return nearest[0] if nearest else None
+
+
 def model_path(settings: Settings) -> Path:
-    """The model file to load: the one named, one of that name in the models folder, or the bundled one."""
-    named = settings[keys.MODEL]
-    if named is None:
+    """The model file to load: the one named, or fetched before, or the bundled one.
+
+    Raises ModelError for one that is to be fetched first, see :func:`fetch_model`, and ConfigError.
+    """
+    key = model_key(settings)
+    if key is None:
         from srbwriter.demo import bundled_model
 
         return bundled_model()
-    shelved = paths.models_dir() / named.name
-    return named if named.exists() or not shelved.exists() else shelved
+    if key is keys.MODEL:
+        return _named(cast(Path, settings[keys.MODEL]))
+    if (file := _fetched(settings, key)) is None:
+        named = str(settings[key])
+        raise ModelError(named, "it is not on this machine yet", f"fetch it: srbwriter models pull {named}")
+    return file
+
+
+def _named(named: Path) -> Path:
+    """That file, or else the model of that name; a settings file puts its folder before a mere name."""
+    if named.exists():
+        return named
+    from srbwriter.models import NoSuchModel, find
+
+    try:
+        return find(named.name)
+    except NoSuchModel:
+        return named  # the engine says that there is no such file
+
+
+def _fetched(settings: Settings, key: Key[Any]) -> Path | None:
+    """Where a model of the net lies on this machine; None if it is not here. Raises ModelError."""
+    from srbwriter.models import ModelsError, pulled, url_file
+
+    try:
+        if key is keys.HF_REPO:
+            return pulled(hub_model(settings))
+        file = url_file(paths.models_dir(), str(settings[keys.MODEL_URL]))
+        return file if file.exists() else None
+    except ModelsError as error:
+        raise ModelError(str(settings[key]), str(error), "correct it") from error
+
+
+def fetch_model(settings: Settings, progress: Progress) -> None:
+    """Bring the model that the settings name, unless it is here or is none of the net.
+
+    Raises ModelsError.
+    """
+    key = model_key(settings)
+    if key not in REMOTE_KEYS or _fetched(settings, key) is not None:
+        return
+    from srbwriter.models import pull
+
+    if key is keys.MODEL_URL:
+        pull.fetch_url(str(settings[key]), progress)
+        return
+    pull.fetch(pull.plan(hub_model(settings), lambda header: model_run(settings, header)), progress)
+
+
+def hub_model(settings: Settings) -> Wanted:
+    """The repository that the settings name, and what of it. Raises NoSuchModel."""
+    from srbwriter.models import Wanted
+
+    wanted = Wanted.parse(str(settings[keys.HF_REPO]))
+    file = settings[keys.HF_FILE]
+    return Wanted(wanted.repo, file) if file else wanted
+
+
+def model_need(settings: Settings, header: Header | None, size: int) -> Need:
+    """Memory that a model of ``size`` bytes takes with these settings; see ``srbwriter.models.need``."""
+    from srbwriter.models import need
+
+    return need(header, size, model_run(settings, header))
+
+
+def model_run(settings: Settings, header: Header | None = None) -> Run:
+    """How a model would be run, as far as the estimate of its memory goes."""
+    from srbwriter.models.estimate import DEFAULT_BATCH, Run
+
+    _, cells = window_and_cells(settings[keys.CTX_SIZE], header.context if header else 0)
+    value_type = settings[keys.CACHE_TYPE_V]
+    return Run(
+        cells=cells,
+        key_type=settings[keys.CACHE_TYPE_K],
+        value_type=value_type,
+        # As the engine resolves it on a CPU; on a GPU less is needed than is said here.
+        flash_attention=settings[keys.FLASH_ATTN] == "on"
+        or (settings[keys.FLASH_ATTN] == "auto" and value_type not in ("f32", "f16", "bf16")),
+        batch=min(settings[keys.UBATCH_SIZE] or DEFAULT_BATCH, settings[keys.BATCH_SIZE] or DEFAULT_BATCH),
+    )
 
 
 def engine_options(settings: Settings) -> EngineOptions:
@@ -130,6 +233,6 @@ def loader(settings: Settings) -> EngineLoader:
 
 def model_hint(settings: Settings) -> str | None:
     """How to use another model, in one line for whoever writes with the bundled one."""
-    if settings[keys.MODEL] is not None:
+    if model_key(settings) is not None:
         return None
-    return "writing with the small bundled model; -m FILE takes any other in GGUF format"
+    return "this is the small bundled model; for a bigger one, -m FILE or `srbwriter models pull OWNER/REPO`"

@@ -94,13 +94,14 @@ def _report(error: Exception) -> int:
 def _code(error: Exception) -> Exit | None:
     """The exit code of an error that speaks for itself; None for a defect."""
     from srbwriter.engine.types import EngineError, ModelError
+    from srbwriter.models.errors import ModelsError
 
     match error:
         case Failure():
             return error.code
         case ConfigError():
             return Exit.USAGE
-        case ModelError():
+        case ModelError() | ModelsError():
             return Exit.MODEL
         case EngineError() | OSError():
             return Exit.ERROR

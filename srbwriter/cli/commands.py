@@ -38,7 +38,10 @@ class Command(NamedTuple):
 
 COMMANDS = {
     command.name: command
-    for command in (Command("write", "write branches of a prompt to standard output", "srbwriter.cli.write"),)
+    for command in (
+        Command("write", "write branches of a prompt to standard output", "srbwriter.cli.write"),
+        Command("models", "list the models of this machine, choose one, get others", "srbwriter.cli.models"),
+    )
 }
 
 DEFAULT = Command("", "open the terminal app, or serve", "srbwriter.cli.app")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Collection
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, Protocol, cast
 
 from srbwriter.cli.exits import Exit
 from srbwriter.config import Key, Table
@@ -46,6 +46,30 @@ def parser(program: str, description: str, epilog: str = "") -> argparse.Argumen
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
+
+
+class AddAction(Protocol):
+    """Adds an action of a command: its name, what it does in one line, and more about it for ``--help``."""
+
+    def __call__(self, name: str, summary: str, more: str = "", /) -> argparse.ArgumentParser: ...
+
+
+def add_actions(target: argparse.ArgumentParser) -> AddAction:
+    """Give a command actions, as in ``srbwriter models add``; the chosen one is ``arguments.action``."""
+    group = target.add_subparsers(dest="action", metavar="ACTION", title="actions, each with a --help")
+
+    def add(name: str, summary: str, more: str = "", /) -> argparse.ArgumentParser:
+        return group.add_parser(
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.\n\n{more}".rstrip(),
+            epilog=exit_codes(),
+            formatter_class=_Formatter,
+            allow_abbrev=False,
+            argument_default=argparse.SUPPRESS,
+        )
+
+    return add
 
 
 def exit_codes() -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from srbwriter import launch
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_keys
+from srbwriter.cli.pulling import fetch_named_model
 from srbwriter.config import Settings, Table
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         sampling=launch.sampling(settings),
         stop=launch.stop(settings),
     )
+    fetch_named_model(settings)
     if sys.stderr.isatty() and (hint := launch.model_hint(settings)):
         say(hint)
     with contextlib.closing(launch.loader(settings)) as loader:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar, cast, get_args
 
-from srbwriter.config.kinds import INTEGER, LAYERS, NUMBERS, PATH, SWITCH, Kind, one_of
+from srbwriter.config.kinds import INTEGER, LAYERS, NUMBERS, PATH, SWITCH, TEXT, Kind, one_of
 
 Numa = Literal["distribute", "isolate", "numactl"]
 FlashAttention = Literal["auto", "on", "off"]
@@ -104,6 +104,18 @@ MODEL = Key[Path | None](
     "model.path", PATH, None,
     "model file (GGUF), or the name of one in the models folder; the bundled one if not given",
     ("--model", "-m"), env="SRBWRITER_MODEL",
+)
+HF_REPO = Key[str | None](
+    "model.hf_repo", TEXT, None,
+    "model of a Hugging Face repository, fetched if it is not here: OWNER/REPO or OWNER/REPO:QUANT",
+    ("--hf-repo", "-hfr", "-hf"),
+)
+HF_FILE = Key[str | None](
+    "model.hf_file", TEXT, None,
+    "file of that repository; if not given, the quantisation that suits this machine", ("--hf-file", "-hff"),
+)
+MODEL_URL = Key[str | None](
+    "model.url", TEXT, None, "address of a model file, fetched if it is not here", ("--model-url", "-mu")
 )
 CTX_SIZE = Key[int | None](
     "model.ctx_size", INTEGER, None,

@@ -1,0 +1,223 @@
+"""``srbwriter models``: the model files of this machine, and more of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from srbwriter import launch
+from srbwriter.cli.columns import columns, document
+from srbwriter.cli.exits import Exit, say
+from srbwriter.cli.flags import add_actions
+from srbwriter.cli.pulling import progress_shown
+from srbwriter.config import Settings, Table, keys, remember
+
+if TYPE_CHECKING:
+    from srbwriter.models import LocalModel
+    from srbwriter.models.pull import Plan
+
+DESCRIPTION = """\
+List the models of this machine, choose one, and get others.
+
+  srbwriter models                                     list them: size, context, memory
+  srbwriter models add ~/Downloads/novelist.gguf       copy a file into the models folder
+  srbwriter models use novelist                        write with it from now on
+  srbwriter models forget                              write with the bundled one again
+  srbwriter models pull ggml-org/gemma-3-1b-it-GGUF    fetch from Hugging Face what suits this machine
+  srbwriter models pull OWNER/REPO:Q4_K_M --use        fetch this quantisation, and use it"""
+
+
+def configure(parser: argparse.ArgumentParser, table: Table) -> None:
+    actions = add_actions(parser)
+    listed = actions("list", "list the models of this machine (what happens when no action is named)")
+    for target in (parser, listed):
+        target.add_argument("--json", action="store_true", help="print the list as JSON")
+    added = actions("add", "put a model file into the models folder")
+    added.add_argument("file", metavar="FILE", type=Path, help="a GGUF file; parts of it come along")
+    added.add_argument("--link", action="store_true", help="leave the file where it is and link to it")
+    used = actions("use", "write with a model from now on")
+    used.add_argument("name", metavar="NAME", help="a name of the list, or a file")
+    actions("forget", "write with the bundled model again")
+    pulled = actions(
+        "pull",
+        "fetch a model from Hugging Face",
+        "The token in HF_TOKEN is sent if there is one, and HF_ENDPOINT may name another hub.",
+    )
+    pulled.add_argument("model", metavar="OWNER/REPO[:QUANT or FILE]", help="the repository, and what of it")
+    pulled.add_argument("--list", action="store_true", help="list what there is, and fetch nothing")
+    for target in (added, pulled):
+        target.add_argument("--use", action="store_true", help="write with it from now on")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    actions: dict[str, Callable[[argparse.Namespace, Settings], None]] = {
+        "list": _list, "add": _add, "use": _use, "forget": _forget, "pull": _pull,
+    }  # fmt: skip
+    actions[arguments.action or "list"](arguments, settings)
+    return Exit.OK
+
+
+# ---- list
+
+
+def _list(arguments: argparse.Namespace, settings: Settings) -> None:
+    from srbwriter.models import local_models, memory, memory_budget, size_words
+
+    found, memory_bytes, budget = local_models(), memory(), memory_budget()
+    in_use = _in_use(settings)
+    rows = [_Row(model, settings, memory_bytes, budget, in_use) for model in found]
+    if getattr(arguments, "json", False):
+        print(document([row.as_json() for row in rows]))
+        return
+    titles = ("", "name", "size", "context", "memory", "here", "from")
+    print(columns([titles, *(row.as_cells() for row in rows)], right=(2, 3, 4)))
+    for row in rows:
+        if row.model.problem:
+            say(f"{row.model.path}: {row.model.problem}")
+    say(f"* is in use; this machine has {size_words(memory_bytes)} of memory")
+    if in_use is not None and not any(row.in_use for row in rows):
+        say(f"in use is {in_use}")
+
+
+class _Row:
+    """A model in the list."""
+
+    def __init__(
+        self, model: LocalModel, settings: Settings, memory: int, budget: int, in_use: Path | None
+    ) -> None:
+        need = launch.model_need(settings, model.header, model.size)
+        self.model = model
+        self.memory = need.total if model.header else None
+        self.verdict = need.verdict(memory, budget) if model.header else "unusable"
+        self.in_use = in_use is not None and in_use.resolve() == model.path.resolve()
+
+    def as_cells(self) -> tuple[str, ...]:
+        from srbwriter.models import size_words
+
+        model = self.model
+        context = str(model.header.context or "") if model.header else ""
+        needed = size_words(self.memory) if self.memory is not None else ""
+        mark = "*" if self.in_use else ""
+        return mark, model.name, size_words(model.size), context, needed, self.verdict, model.place
+
+    def as_json(self) -> dict[str, object]:
+        model, header = self.model, self.model.header
+        return {
+            "name": model.name,
+            "path": str(model.path),
+            "place": model.place,
+            "size": model.size,
+            "quantisation": model.quantisation,
+            "architecture": header.architecture if header else "",
+            "context": header.context if header else 0,
+            "memory": self.memory,
+            "verdict": self.verdict,
+            "in_use": self.in_use,
+            "problem": model.problem,
+        }
+
+
+def _in_use(settings: Settings) -> Path | None:
+    from srbwriter.config import ConfigError
+    from srbwriter.engine.types import ModelError
+
+    try:
+        return launch.model_path(settings)
+    except (ModelError, ConfigError) as error:
+        say(str(error))
+        return None
+
+
+# ---- add, use, forget
+
+
+def _add(arguments: argparse.Namespace, settings: Settings) -> None:
+    from srbwriter.models import add
+
+    _added(add(arguments.file.expanduser(), link=getattr(arguments, "link", False)), arguments, settings)
+
+
+def _added(file: Path, arguments: argparse.Namespace, settings: Settings) -> None:
+    """Say where a new model is, on standard output, and use it if that was asked for."""
+    print(file)
+    if getattr(arguments, "use", False):
+        _remember(file, settings)
+    else:
+        say(f"to write with it: srbwriter models use {file.name}")
+
+
+def _use(arguments: argparse.Namespace, settings: Settings) -> None:
+    from srbwriter.demo import bundled_model
+    from srbwriter.models import find, read_header
+
+    named = Path(arguments.name).expanduser()
+    file = named.absolute() if named.is_file() else find(arguments.name)
+    read_header(file)
+    if file == bundled_model():
+        _forget(arguments, settings)
+        return
+    _remember(file, settings)
+
+
+def _remember(file: Path, settings: Settings) -> None:
+    remember(settings.table, {keys.MODEL: file.absolute(), keys.HF_REPO: None, keys.MODEL_URL: None})
+    say(f"srbwriter now writes with {file}")
+    _warn_if_overruled(settings)
+
+
+def _forget(arguments: argparse.Namespace, settings: Settings) -> None:
+    remember(settings.table, {keys.MODEL: None, keys.HF_REPO: None, keys.MODEL_URL: None})
+    say("srbwriter now writes with the bundled model")
+    _warn_if_overruled(settings)
+
+
+def _warn_if_overruled(settings: Settings) -> None:
+    key = launch.model_key(settings)
+    if key is not None and (source := settings.source(key)) in ("environment", "file"):
+        place = key.env if source == "environment" else f"{key.name} in your config.toml"
+        say(f"but {place} says {settings[key]}, and that wins")
+
+
+# ---- pull
+
+
+def _pull(arguments: argparse.Namespace, settings: Settings) -> None:
+    from srbwriter.models import Wanted, pull, size_words
+
+    plan = pull.plan(Wanted.parse(arguments.model), lambda header: launch.model_run(settings, header))
+    if getattr(arguments, "list", False):
+        _print_plan(plan)
+        return
+    model = plan.model
+    say(f"{model.path}: {size_words(model.size)}, needs about {size_words(plan.need)} of memory")
+    if (advice := _advice(plan)) is not None:
+        say(advice)
+    with progress_shown() as progress:
+        file = pull.fetch(plan, progress)
+    _added(file, arguments, settings)
+
+
+def _print_plan(plan: Plan) -> None:
+    from srbwriter.models import size_words
+
+    rows = [("", "quantisation", "size", "memory", "file")]
+    for index, (model, need) in enumerate(zip(plan.models, plan.needs, strict=True)):
+        mark = "*" if index == plan.suggested else ""
+        rows.append((mark, model.quantisation, size_words(model.size), size_words(need), model.path))
+    print(columns(rows, right=(2, 3)))
+    say("* suits this machine")
+
+
+def _advice(plan: Plan) -> str | None:
+    """What to say of a choice that does not fit, or that could be better."""
+    from srbwriter.models import memory, memory_budget, size_words
+
+    suggested = plan.models[plan.suggested]
+    if plan.need <= memory_budget():
+        return None
+    here = f"this machine has {size_words(memory())}"
+    if plan.suggested == plan.chosen or plan.needs[plan.suggested] > memory_budget():
+        return f"{here}, so none of this repository fits well; a smaller model would be faster"
+    return f"{here}; {suggested.quantisation or suggested.path} would fit"
