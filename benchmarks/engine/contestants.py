@@ -59,7 +59,7 @@ class EngineContestant:
         used, number = -1, 0
         while (now := self.engine.stats().used_cells) > used:
             used, number = now, number + 1
-            prompt = story_ids(self.engine, min(512, self.setting.cells // 8), f"{number}. ")
+            prompt = story_ids(self.engine, min(512, self.engine.n_ctx // 2), f"{number}. ")
             self.engine.submit(Request(prompt, stop=Stop(max_tokens=0))).wait()
 
     def write(self, n: int, seed: int) -> Score:
@@ -110,12 +110,12 @@ class BareLoop:
         chains = [self.template.new(derive_seed(seed, k), ()) for k in range(n)]
         pointers = [chain.pointer for chain in chains]
         sample, decode, wait = L.llama_sampler_sample, L.llama_decode, L.llama_synchronize
-        context, batch, seqs, position = self.context, self.batch, list(range(n)), len(self.prompt)
+        context, batch, seqs, start = self.context, self.batch, list(range(n)), len(self.prompt)
         begun = time.perf_counter()
         for seq in seqs[1:]:
             L.llama_memory_seq_cp(self.memory, 0, seq, -1, -1)
         tokens = [sample(pointer, context, -1) for pointer in pointers]
-        for position in range(position, position + self.setting.tokens - 1):
+        for position in range(start, start + self.setting.tokens - 1):
             batch.clear()
             batch.add_rows(tokens, [position] * n, seqs)
             assert decode(context, batch.take()) == 0

@@ -48,7 +48,8 @@ class Stopwatch:
 
 def measure(setting: Setting, n: int, steps: int) -> Step:
     """Steps of n branches that have parted, so that each has a row of its own."""
-    with Engine.load(setting.model, setting.options(), thread=False) as engine, ExitStack() as stack:
+    cells = setting.prompt + n * (steps + setting.tokens) + 256
+    with Engine.load(setting.model, setting.options(cells), thread=False) as engine, ExitStack() as stack:
         decode, sample = _stopwatches(engine, stack)
         prompt = story_ids(engine, setting.prompt)
         stop = Stop(max_tokens=steps + setting.tokens, ignore_eog=True)

@@ -15,7 +15,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A Markdown table, its columns padded to one width."""
     lines = [list(head), *map(list, rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    texts = ["| " + " | ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) + " |" for line in lines]
+    padded = [[cell.rjust(w) for cell, w in zip(line, widths, strict=True)] for line in lines]
+    texts = [f"| {' | '.join(line)} |" for line in padded]
     rule = "|" + "|".join("-" * (width + 1) + ":" for width in widths) + "|"
     return "\n".join([texts[0], rule, *texts[1:]])
 
