@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,9 +55,13 @@ def story_ids(engine: Engine, length: int, salt: str = "") -> list[int]:
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in RAM. Raises OSError where /proc is missing."""
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    """Memory of this process that is in RAM."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except FileNotFoundError:  # macOS
+        ps = subprocess.run(["ps", "-o", "rss=", "-p", str(os.getpid())], capture_output=True, check=True)
+        return int(ps.stdout) * 1024
 
 
 def machine() -> str:
