@@ -113,7 +113,7 @@ class Writing(RuleBasedStateMachine):
             self.written[name] = ""
         self.outside()
 
-    @rule(pick=PICKS, ids=st.lists(st.integers(0, 9), min_size=1, max_size=4))
+    @rule(pick=PICKS, ids=st.lists(st.integers(0, 9), min_size=1, max_size=8))
     def stream(self, pick: int, ids: list[int]) -> None:
         live = list(self.story.streaming)
         if not live:
@@ -163,9 +163,12 @@ class Writing(RuleBasedStateMachine):
 
     # -- the tree ----------------------------------------------------------------------------------
 
-    @rule(pick=PICKS, at=st.none() | st.integers(1, 6))
-    def take(self, pick: int, at: int | None) -> None:
+    @rule(pick=PICKS, at=st.none() | st.integers(1, 6), running=st.booleans())
+    def take(self, pick: int, at: int | None, running: bool) -> None:
         node = self.a_node(pick)
+        live = [node for node in self.story.streaming.values() if self.story.is_living(node)]
+        if running and live:
+            node = live[pick % len(live)]
         text = self.story.node(node).text
         if at is not None and at > len(text):
             return
@@ -318,7 +321,8 @@ class Writing(RuleBasedStateMachine):
             if node in self.whole:
                 assert any(text.startswith(context + self.whole[node]) for text in everything)
             elif node in self.written:
-                assert self.story.text(self.story.target(node)).endswith(self.written[node][-1:])
+                assert self.story.node(self.story.target(node)).state is not State.ABSORBED
+                assert self.story.text(self.story.target(node)) == context + self.written[node]
 
     @invariant()
     def words_are_counted_exactly(self) -> None:
