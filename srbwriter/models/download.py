@@ -31,6 +31,9 @@ from srbwriter.models.placing import place
 ATTEMPTS = 5
 """How often in a row nothing may arrive before it is given up."""
 
+FIRST_PAUSE = 1.0
+"""Seconds before the second attempt; every further pause is twice as long."""
+
 _CHUNK = 1 << 20
 _SPARE = 1 << 26
 """Bytes of the disk that are left free."""
@@ -71,7 +74,6 @@ class Fetcher:
     client: httpx.Client
     headers: Callable[[str], dict[str, str]]
     progress: Progress
-    pause: Callable[[float], None] = time.sleep
 
     def fetch(self, source: Source, target: Path) -> None:
         """Bring ``source`` to ``target``, going on from what is there of it.
@@ -107,7 +109,7 @@ class Fetcher:
                         f"{source.url}: {error or type(error).__name__} — "
                         "what has arrived is kept; the same command goes on from there"
                     ) from error
-                self.pause(2.0 ** (failures - 1))
+                time.sleep(FIRST_PAUSE * 2 ** (failures - 1))
 
     def _receive(self, source: Source, file: BufferedRandom, start: int, name: str) -> None:
         headers = self.headers(source.url)

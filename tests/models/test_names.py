@@ -1,0 +1,37 @@
+"""What file names say."""
+
+from __future__ import annotations
+
+import pytest
+
+from srbwriter.models.names import Parts, is_model, part_names, parts_of, quantisation
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("Meta-Llama-3-8B.Q4_K_M.gguf", "Q4_K_M"),
+        ("qwen2.5-iq4_xs.gguf", "IQ4_XS"),
+        ("gemma-3-1b-it-UD-Q2_K_XL.gguf", "UD-Q2_K_XL"),
+        ("big-Q8_0-00001-of-00002.gguf", "Q8_0"),
+        ("gpt-oss-20b-mxfp4.gguf", "MXFP4"),
+        ("model-BF16.gguf", "BF16"),
+        ("a/Q4_0/b.gguf", ""),
+        ("storyteller.gguf", ""),
+        ("iraq4ever.gguf", ""),
+    ],
+)
+def test_quantisations(name: str, found: str) -> None:
+    assert quantisation(name) == found
+
+
+def test_parts() -> None:
+    assert parts_of("big-00002-of-00003.gguf") == Parts("big", 2, 3)
+    assert parts_of("small.GGUF") == Parts("small")
+    assert part_names("big-00002-of-00002.gguf") == ["big-00001-of-00002.gguf", "big-00002-of-00002.gguf"]
+    assert part_names("small.gguf") == ["small.gguf"]
+
+
+def test_what_may_be_a_model() -> None:
+    assert is_model("x/a.gguf") and is_model("A.GGUF")
+    assert not any(map(is_model, ("a.bin", "mmproj-a-f16.gguf", "a-mmproj.gguf", "imatrix.gguf", "gguf")))

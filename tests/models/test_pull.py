@@ -1,0 +1,333 @@
+"""Models come from a hub on this machine: chosen, resumed, checked, and never half there."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from srbwriter import paths
+from srbwriter.models import DownloadError, NoSuchModel, Run, Wanted, download, pull
+from srbwriter.models.download import Fetcher, Source, new_client
+from srbwriter.models.header import Header
+from srbwriter.models.machine import memory_budget
+from tests.models.gguf_files import SHAPE, gguf
+from tests.models.hub_standin import Hub
+
+REPO = "maker/novelist-GGUF"
+FILES = {
+    "novelist-Q4_K_M.gguf": gguf(weights=4_000),
+    "novelist-Q8_0.gguf": gguf(weights=8_000),
+    "novelist-F16.gguf": gguf(weights=16_000),
+    "big/novelist-Q5_0-00001-of-00002.gguf": gguf(weights=2_500),
+    "big/novelist-Q5_0-00002-of-00002.gguf": b"GGUF the second part" + bytes(2_500),
+    "mmproj-novelist-F16.gguf": gguf(weights=10),
+}
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "FIRST_PAUSE", 0)
+    monkeypatch.setattr(download, "_CHUNK", 512)
+
+
+@pytest.fixture
+def novelist(hub: Hub) -> Hub:
+    hub.repositories[REPO] = FILES
+    return hub
+
+
+def how_run(header: Header | None) -> Run:
+    assert header is None or header.context == SHAPE["llama.context_length"]
+    return Run(1000)
+
+
+def plan(what: str = "") -> pull.Plan:
+    return pull.plan(Wanted(REPO, what), how_run)
+
+
+def silent(name: str, done: int, total: int) -> None:
+    pass
+
+
+def bring(what: str = "Q8_0") -> Path:
+    return pull.fetch(plan(what), silent)
+
+
+def here() -> set[str]:
+    top = paths.models_dir()
+    return {str(path.relative_to(top)) for path in top.rglob("*") if path.is_file()}
+
+
+def test_a_model_arrives_whole_in_the_folder_of_its_repository(novelist: Hub) -> None:
+    told: list[tuple[str, int, int]] = []
+    file = pull.fetch(plan("Q8_0"), lambda *news: told.append(news))
+    assert file == paths.models_dir() / REPO / "novelist-Q8_0.gguf"
+    assert file.read_bytes() == FILES["novelist-Q8_0.gguf"]
+    size = len(FILES["novelist-Q8_0.gguf"])
+    assert [done for _, done, _ in told] == sorted({done for _, done, _ in told}) and len(told) > 2
+    assert told[-1] == ("novelist-Q8_0.gguf", size, size)
+    assert here() == {f"{REPO}/novelist-Q8_0.gguf"}
+
+
+def test_the_parts_of_a_split_model_come_together(novelist: Hub) -> None:
+    file = bring("Q5_0")
+    assert file.name == "novelist-Q5_0-00001-of-00002.gguf"
+    assert here() == {f"{REPO}/big/novelist-Q5_0-0000{n}-of-00002.gguf" for n in (1, 2)}
+
+
+def test_what_is_here_is_not_fetched_again(novelist: Hub) -> None:
+    bring()
+    before = len(novelist.files_asked())
+    assert bring().exists()
+    fetched = novelist.files_asked()[before:]
+    assert all("Range" in asked.headers for asked in fetched), "only the header is looked at"
+
+
+def test_an_interrupted_download_goes_on_where_it_stopped(novelist: Hub) -> None:
+    ready = plan("Q8_0")
+
+    def stop(name: str, done: int, total: int) -> None:
+        if done > 3_000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pull.fetch(ready, stop)
+    assert not (paths.models_dir() / REPO / "novelist-Q8_0.gguf").exists()
+    (part,) = (paths.models_dir() / REPO).iterdir()
+    kept = part.stat().st_size
+    assert kept > 3_000
+    novelist.asked.clear()
+    assert pull.fetch(ready, silent).read_bytes() == FILES["novelist-Q8_0.gguf"]
+    assert [asked.headers["Range"] for asked in novelist.files_asked()] == [f"bytes={kept}-"]
+
+
+def test_a_dead_line_is_taken_up_again_by_itself(novelist: Hub) -> None:
+    ready = plan("Q8_0")
+    novelist.cut_after = [2_000, 1_000, 10]
+    novelist.asked.clear()
+    assert pull.fetch(ready, silent).read_bytes() == FILES["novelist-Q8_0.gguf"]
+    assert len(novelist.files_asked()) == 4
+
+
+def test_a_busy_hub_is_asked_again_and_a_dead_one_given_up(novelist: Hub) -> None:
+    ready = plan("Q8_0")
+    novelist.statuses = [503, 429]
+    assert pull.fetch(ready, silent).exists()
+    shutil.rmtree(paths.models_dir())
+    novelist.statuses = [503] * download.ATTEMPTS
+    with pytest.raises(DownloadError, match="503 .*the same command goes on from there"):
+        pull.fetch(ready, silent)
+
+
+def test_a_hub_without_ranges_begins_again(novelist: Hub) -> None:
+    ready = plan("Q8_0")
+    novelist.ranges, novelist.cut_after = False, [2_000]
+    assert pull.fetch(ready, silent).read_bytes() == FILES["novelist-Q8_0.gguf"]
+
+
+def test_a_damaged_file_never_gets_its_name(novelist: Hub) -> None:
+    novelist.flipped = {"novelist-Q8_0.gguf"}
+    with pytest.raises(DownloadError, match="checksum .*fetch it again"):
+        bring()
+    assert here() == set(), "the damaged part is gone, or every further attempt would fail as well"
+    novelist.flipped = set()
+    assert bring().read_bytes() == FILES["novelist-Q8_0.gguf"]
+
+
+def test_a_damaged_start_is_found_when_the_rest_is_sound(novelist: Hub) -> None:
+    ready = plan("Q8_0")
+    novelist.cut_after = [2_000] * download.ATTEMPTS
+    with pytest.raises(KeyboardInterrupt):
+        pull.fetch(ready, interrupted_at(1_500))
+    (part,) = (paths.models_dir() / REPO).iterdir()
+    part.write_bytes(b"x" * part.stat().st_size)
+    novelist.cut_after = []
+    with pytest.raises(DownloadError, match="checksum"):
+        pull.fetch(ready, silent)
+    assert here() == set()
+
+
+def interrupted_at(size: int) -> Callable[[str, int, int], None]:
+    def progress(name: str, done: int, total: int) -> None:
+        if done >= size:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+def test_what_fits_this_machine_is_suggested(novelist: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = plan()
+    assert [model.quantisation for model in everything.models] == ["Q4_K_M", "Q5_0", "Q8_0", "F16"]
+    assert everything.model.quantisation == "Q5_0", "the finest of up to six bits"
+    cache = everything.needs[0] - everything.models[0].size
+    assert cache > 1000 * 2 * 2 * 32 * 2, "the hub's file was asked for its shape"
+    between = (everything.needs[0] + everything.needs[1]) // 2
+    monkeypatch.setattr(pull, "memory_budget", lambda: between)
+    assert plan().model.quantisation == "Q4_K_M"
+    monkeypatch.setattr(pull, "memory_budget", lambda: 1)
+    assert plan().model.quantisation == "Q4_K_M" and plan().need > 1
+    assert plan("F16").suggested == 0 and plan("F16").model.quantisation == "F16"
+    assert memory_budget() > 1 << 20
+
+
+@pytest.mark.parametrize("what", ["q8_0", "novelist-Q8_0.gguf"])
+def test_a_model_is_named_by_quantisation_or_file(novelist: Hub, what: str) -> None:
+    assert plan(what).model.path == "novelist-Q8_0.gguf"
+    assert plan("big/novelist-Q5_0-00001-of-00002.gguf").model.quantisation == "Q5_0"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (Wanted(REPO, "Q3_K"), r"has no Q3_K — there are Q4_K_M \(4 KB\), Q5_0"),
+        (Wanted("maker/none"), "maker/none: there is no such thing"),
+        (Wanted("maker/plain"), "holds no GGUF model"),
+        (Wanted("maker/half"), "holds no GGUF model"),
+        (Wanted("maker/twice", "Q8_0"), "several Q8_0 — name one: a-Q8_0.gguf, b-Q8_0.gguf"),
+    ],
+)
+def test_what_is_not_there_is_said_with_what_is(novelist: Hub, wanted: Wanted, words: str) -> None:
+    novelist.repositories["maker/plain"] = {"model.safetensors": b"x"}
+    novelist.repositories["maker/half"] = {"m-00001-of-00002.gguf": gguf()}
+    novelist.repositories["maker/twice"] = {"a-Q8_0.gguf": gguf(), "b-Q8_0.gguf": gguf(weights=1)}
+    with pytest.raises(NoSuchModel, match=words):
+        pull.plan(wanted, how_run)
+
+
+def test_the_token_goes_to_the_hub_and_to_nobody_else(novelist: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    novelist.token = "secret"
+    with pytest.raises(NoSuchModel, match="or it is private — set HF_TOKEN"):
+        bring()
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    assert bring().exists()
+    assert not [asked for asked in novelist.asked if asked.by_storage and asked.headers["Authorization"]]
+    with new_client() as client:
+        assert pull.Hub(client).headers(f"{novelist.storage}/x") == {}
+
+
+def test_terms_must_be_accepted(novelist: Hub) -> None:
+    novelist.gated = True
+    with pytest.raises(DownloadError, match=f"{REPO}: its terms must be accepted"):
+        bring()
+
+
+def test_no_network_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(DownloadError, match="is there a network"):
+        plan()
+
+
+@pytest.mark.parametrize(
+    "answer", [b"[]", b"<html>", b'{"sha": "x", "siblings": [{"rfilename": "../a.gguf"}]}']
+)
+def test_an_answer_that_is_no_list_is_refused(answer: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, content=answer))
+    monkeypatch.setattr(pull, "new_client", lambda: httpx.Client(transport=transport))
+    with pytest.raises(DownloadError, match="no list of files"):
+        plan()
+
+
+def test_another_file_of_that_name_stays(novelist: Hub) -> None:
+    mine = paths.models_dir() / REPO / "novelist-Q8_0.gguf"
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(b"mine")
+    with pytest.raises(DownloadError, match="another file of this name"):
+        bring()
+    assert mine.read_bytes() == b"mine"
+
+
+def test_a_full_disk_is_said_before_anything_is_fetched(
+    novelist: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 10, 0))  # type: ignore[attr-defined]
+    with pytest.raises(DownloadError, match="make room"):
+        bring()
+
+
+def test_two_processes_do_not_write_one_part(novelist: Hub) -> None:
+    source = Source(address(novelist), len(FILES["novelist-Q8_0.gguf"]))
+    target = paths.models_dir() / "m.gguf"
+    refused: list[str] = []
+
+    def again(name: str, done: int, total: int) -> None:
+        try:
+            fetcher.fetch(source, target)
+        except DownloadError as error:
+            refused.append(str(error))
+
+    with new_client() as client:
+        fetcher = Fetcher(client, lambda url: {}, again)
+        fetcher.fetch(source, target)
+    assert refused and all("another process is fetching this file" in words for words in refused)
+    assert target.exists()
+
+
+# ---- addresses
+
+
+def address(hub: Hub, name: str = "novelist-Q8_0.gguf") -> str:
+    return f"{hub.url}/{REPO}/resolve/main/{name}"
+
+
+def test_a_file_comes_from_its_address_once(novelist: Hub) -> None:
+    file = pull.fetch_url(address(novelist), silent)
+    assert file == paths.models_dir() / "novelist-Q8_0.gguf"
+    assert file.read_bytes() == FILES["novelist-Q8_0.gguf"]
+    novelist.asked.clear()
+    assert pull.fetch_url(address(novelist), silent) == file and not novelist.asked
+
+
+def test_a_file_from_an_address_of_the_hub_is_checked(novelist: Hub) -> None:
+    novelist.flipped = {"novelist-Q8_0.gguf"}
+    with pytest.raises(DownloadError, match="checksum"):
+        pull.fetch_url(address(novelist), silent)
+
+
+def test_an_address_goes_on_where_it_stopped(novelist: Hub) -> None:
+    plain = address(novelist).replace(novelist.url, novelist.storage)
+    with pytest.raises(KeyboardInterrupt):
+        pull.fetch_url(plain, interrupted_at(3_000))
+    novelist.asked.clear()
+    assert pull.fetch_url(plain, silent).read_bytes() == FILES["novelist-Q8_0.gguf"]
+    assert "Range" in novelist.files_asked()[0].headers
+
+
+def test_a_page_is_no_model(novelist: Hub) -> None:
+    novelist.repositories[REPO] = {"page.gguf": b"<html>please log in</html>"}
+    with pytest.raises(DownloadError, match="not a GGUF file"):
+        pull.fetch_url(address(novelist, "page.gguf"), silent)
+    assert here() == set()
+
+
+@pytest.mark.parametrize("url", ["", "novelist.gguf", "ftp://host/m.gguf", "http://host/", "http://[/m.gguf"])
+def test_what_is_no_address_is_refused(url: str) -> None:
+    with pytest.raises(NoSuchModel, match="expected the address"):
+        pull.fetch_url(url, silent)
+
+
+def test_a_missing_address_is_said(novelist: Hub) -> None:
+    with pytest.raises(NoSuchModel, match="there is no such thing"):
+        pull.fetch_url(address(novelist, "none.gguf"), silent)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("o/r", Wanted("o/r")),
+        ("o/r:Q4_0", Wanted("o/r", "Q4_0")),
+        ("https://huggingface.co/o/r:a/b.gguf", Wanted("o/r", "a/b.gguf")),
+        ("hf.co/o/r", Wanted("o/r")),
+    ],
+)
+def test_how_a_repository_is_written(text: str, found: Wanted) -> None:
+    assert Wanted.parse(text) == found
+
+
+@pytest.mark.parametrize("text", ["", "novelist", "a/b/c", "../x", "a/..", "o/r?x"])
+def test_what_is_no_repository_is_refused(text: str) -> None:
+    with pytest.raises(NoSuchModel, match="expected OWNER/REPO"):
+        Wanted.parse(text)
