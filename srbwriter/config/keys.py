@@ -92,6 +92,7 @@ SECTIONS = {
     "generation": "What is asked of the model",
     "sampling": "How each branch chooses its words",
     "interface": "The terminal app",
+    "keys": "Keys of your own in the terminal app",
     "server": "The HTTP server",
     "log": "The log",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import os
 import shutil
 from pathlib import Path
@@ -44,7 +45,7 @@ def add(file: Path, *, link: bool = False) -> Path:
 
 
 def _refuse_taken(source: Path, target: Path) -> None:
-    if os.path.lexists(target) and not (target.exists() and target.samefile(source)):
+    if os.path.lexists(target) and not (target.exists() and filecmp.cmp(source, target, shallow=False)):
         raise ModelsError(f"{target}: there is another file of this name — remove it, or rename {source}")
 
 

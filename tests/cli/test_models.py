@@ -1,0 +1,215 @@
+"""``srbwriter models``, as it is typed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srbwriter import cli, launch, paths
+from srbwriter.cli.exits import Exit
+from srbwriter.cli.table import every_key
+from srbwriter.config import load
+from srbwriter.demo import bundled_model
+from tests.models.gguf_files import SHAPE, gguf, put
+from tests.models.hub_standin import Hub, running
+
+REPO = "maker/novelist-GGUF"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    with running() as started:
+        monkeypatch.setenv("HF_ENDPOINT", started.url)
+        monkeypatch.delenv("HF_TOKEN", raising=False)
+        started.repositories[REPO] = {
+            "novelist-Q4_0.gguf": gguf(weights=5_000),
+            "novelist-F16.gguf": gguf(weights=20_000),
+        }
+        yield started
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run_main(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(["models", *arguments])
+        return (code, *capsys.readouterr())
+
+    return run_main
+
+
+def model_in_use() -> Path:
+    """What a program that is started now would write with."""
+    return launch.model_path(load(every_key(), {}, {}))
+
+
+def test_the_list_shows_size_context_and_memory(run: Any) -> None:
+    put(paths.models_dir() / "novelist.gguf")
+    put(paths.models_dir() / "bad.gguf", b"no model")
+    code, out, err = run()
+    lines = [line.split() for line in out.splitlines()]
+    assert code == Exit.OK
+    assert lines[0] == ["name", "size", "context", "memory", "here", "from"]
+    assert lines[1][:2] == ["*", "storyteller"] and lines[1][-2:] == ["fits", "bundled"]
+    assert ["novelist", str(len(gguf())), "B", "4096"] == lines[3][:4]
+    assert lines[2][0] == "bad" and "unusable" in lines[2]
+    assert "bad.gguf: not a GGUF file" in err and "of memory" in err
+    assert run("list")[1] == out
+
+
+def test_the_list_for_programs(run: Any) -> None:
+    put(paths.models_dir() / "bad.gguf", b"no model")
+    bundled, bad = json.loads(run("--json")[1])
+    assert (
+        bundled["path"] == str(bundled_model()) and bundled["in_use"] and bundled["memory"] > bundled["size"]
+    )
+    assert (bad["problem"], bad["verdict"], bad["memory"]) == ("not a GGUF file", "unusable", None)
+    assert json.loads(run("list", "--json")[1]) == [bundled, bad]
+
+
+def test_the_memory_is_that_of_the_context_in_the_settings(run: Any) -> None:
+    (before,) = json.loads(run("--json")[1])
+    paths.config_dir().mkdir(parents=True)
+    paths.config_file().write_text("[model]\nctx_size = 65536\n")
+    (after,) = json.loads(run("--json")[1])
+    assert after["memory"] > before["memory"]
+
+
+def test_a_name_cannot_talk_to_the_terminal(run: Any) -> None:
+    put(paths.models_dir() / "a\x1b[31mb.gguf", gguf({**SHAPE}))
+    assert "\x1b" not in run()[1]
+
+
+def test_a_model_is_added_used_and_forgotten(run: Any, tmp_path: Path) -> None:
+    file = put(tmp_path / "novelist-Q4_0.gguf")
+    added = paths.models_dir() / file.name
+    code, out, err = run("add", str(file))
+    assert (code, out) == (Exit.OK, f"{added}\n") and "srbwriter models use novelist-Q4_0.gguf" in err
+    assert model_in_use() == bundled_model()
+    assert run("use", "novelist-Q4_0")[0] == Exit.OK
+    assert model_in_use() == added
+    assert "\n*  novelist-Q4_0" in run()[1]
+    assert run("forget")[0] == Exit.OK
+    assert model_in_use() == bundled_model()
+    assert run("add", str(file), "--use")[0] == Exit.OK and model_in_use() == added
+    assert run("use", "storyteller")[0] == Exit.OK and model_in_use() == bundled_model()
+
+
+def test_a_link_is_enough(run: Any, tmp_path: Path) -> None:
+    file = put(tmp_path / "novelist.gguf")
+    assert run("add", str(file), "--link")[0] == Exit.OK
+    assert (paths.models_dir() / file.name).is_symlink()
+
+
+def test_any_file_can_be_used(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = put(tmp_path / "novelist.gguf")
+    monkeypatch.chdir(tmp_path)
+    assert run("use", "novelist.gguf")[0] == Exit.OK
+    monkeypatch.chdir("/")
+    assert model_in_use() == file
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("use stoyteller", "no model is called stoyteller — did you mean storyteller?"),
+        ("use {bad}", "not a GGUF file"),
+        ("add {bad}", "not a GGUF file"),
+        ("add {none}", "no such file"),
+        ("pull novelist", "expected OWNER/REPO"),
+    ],
+)
+def test_what_cannot_be_used_changes_nothing(run: Any, tmp_path: Path, line: str, words: str) -> None:
+    bad = put(tmp_path / "bad.gguf", b"no model")
+    code, _, err = run(*line.format(bad=bad, none=tmp_path / "none.gguf").split())
+    assert code == Exit.MODEL and words in err
+    assert model_in_use() == bundled_model()
+
+
+def test_what_overrules_a_choice_is_said(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = put(tmp_path / "novelist.gguf")
+    monkeypatch.setenv("SRBWRITER_MODEL", str(bundled_model()))
+    assert f"but SRBWRITER_MODEL says {bundled_model()}, and that wins" in run("use", str(file))[2]
+    monkeypatch.delenv("SRBWRITER_MODEL")
+    paths.config_dir().mkdir(parents=True)
+    paths.config_file().write_text('[model]\npath = "/my/own.gguf"\n')
+    assert "model.path in your config.toml says /my/own.gguf, and that wins" in run("forget")[2]
+
+
+def test_a_model_is_pulled_and_used(run: Any, hub: Hub) -> None:
+    code, out, err = run("pull", REPO, "--use")
+    file = paths.models_dir() / REPO / "novelist-Q4_0.gguf"
+    assert (code, out) == (Exit.OK, f"{file}\n")
+    assert "novelist-Q4_0.gguf: 5 KB, needs about" in err and "novelist-Q4_0.gguf: 100 %" in err
+    assert model_in_use() == file
+
+
+def test_what_could_be_pulled_is_listed(run: Any, hub: Hub) -> None:
+    _, out, _ = run("pull", REPO, "--list")
+    rows = [line.split() for line in out.splitlines()[1:]]
+    assert [(row[0], row[1]) for row in rows] == [("*", "Q4_0"), ("F16", "20")]
+    assert not paths.models_dir().exists()
+
+
+def test_a_choice_that_does_not_fit_is_said(run: Any, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    from srbwriter import models
+    from srbwriter.models import pull
+
+    monkeypatch.setattr(models, "memory_budget", lambda: 1)
+    monkeypatch.setattr(pull, "memory_budget", lambda: 1)
+    assert "none of this repository fits well" in run("pull", REPO)[2]
+
+
+def test_a_damaged_download_has_the_models_exit_code(run: Any, hub: Hub) -> None:
+    hub.flipped = {"novelist-Q4_0.gguf"}
+    code, out, err = run("pull", REPO)
+    assert (code, out) == (Exit.MODEL, "") and "checksum" in err
+
+
+# ---- the flags
+
+
+@pytest.fixture
+def real_hub(hub: Hub) -> Hub:
+    """A hub with a model that really writes."""
+    hub.repositories[REPO] = {"storyteller-Q8_0.gguf": bundled_model().read_bytes()}
+    return hub
+
+
+WRITE = ("write", "Once", "-n", "1", "--max-tokens", "2", "--gpu-layers", "0", "--ctx-size", "256")
+
+
+def write(capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str, str]:
+    code = cli.main([*WRITE, *flags])
+    return (code, *capsys.readouterr())
+
+
+def test_a_repository_named_by_a_flag_is_fetched_once(
+    real_hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = write(capsys, "-hfr", REPO)
+    assert code == Exit.OK and out.strip() and "storyteller-Q8_0.gguf: 100 %" in err
+    real_hub.asked.clear()
+    assert write(capsys, "--hf-repo", REPO, "-hff", "storyteller-Q8_0.gguf")[0] == Exit.OK
+    assert not real_hub.asked
+
+
+def test_an_address_given_by_a_flag_is_fetched(real_hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"{real_hub.url}/{REPO}/resolve/main/storyteller-Q8_0.gguf"
+    assert write(capsys, "--model-url", url)[0] == Exit.OK
+    assert (paths.models_dir() / "storyteller-Q8_0.gguf").exists()
+
+
+def test_two_models_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = write(capsys, "-m", "a.gguf", "-hf", REPO)
+    assert code == Exit.USAGE and "model.path and model.hf_repo both say which model" in err
+
+
+def test_the_nearer_setting_says_which_model(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    paths.config_dir().mkdir(parents=True)
+    paths.config_file().write_text(f'[model]\nhf_repo = "{REPO}"\n')
+    assert write(capsys, "-m", str(bundled_model()))[0] == Exit.OK
+    assert not hub.asked
