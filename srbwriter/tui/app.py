@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
+from textual import events
 from textual.app import App
 from textual.theme import Theme
 
@@ -134,6 +135,11 @@ class Workbench(App[None]):
         self.desk.leave()
 
     # ---- life
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key):
+            self.desk.pump.give_way()
+        await super().on_event(event)
 
     def on_mount(self) -> None:
         self.apply_preferences()

@@ -30,7 +30,7 @@ def native_tool() -> list[str] | None:
     return None
 
 
-def copy(app: App[object], text: str) -> None:
+def copy(app: App[None], text: str) -> None:
     """Put ``text`` on the clipboard in every way there is."""
     app.copy_to_clipboard(text)
     tool = native_tool()

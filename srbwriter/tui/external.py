@@ -31,7 +31,7 @@ def editor() -> list[str]:
     raise NoEditor("no editor is set; set VISUAL or EDITOR, for example EDITOR=nano")
 
 
-def edit(app: App[object], text: str) -> str:
+def edit(app: App[None], text: str) -> str:
     """Let the writer edit ``text`` in his own editor; returns what he left.
 
     Raises:

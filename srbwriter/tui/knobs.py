@@ -10,7 +10,7 @@ import json
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from srbwriter import paths
 from srbwriter.config.kinds import SWITCH
@@ -137,7 +137,7 @@ def read_preset(file: Path, onto: Setup) -> Setup:
             continue
         if name not in by_name:
             raise InvalidRequest(str(file), f"there is no parameter {name}")
-        setup = setup.put(by_name[name], tuple(value) if isinstance(value, list) else value)
+        setup = setup.put(by_name[name], _as_field(value))
     return setup
 
 
@@ -155,8 +155,14 @@ def write_preset(name: str, setup: Setup) -> Path:
     return file
 
 
+def _as_field(value: Any) -> Any:
+    """A TOML value as the engine's records hold it."""
+    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+
+
 def _plain(value: Any) -> Any:
-    return [_plain(item) for item in value] if isinstance(value, (tuple, list)) else value
+    """A value of the engine's records as TOML holds it."""
+    return [_plain(item) for item in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
 
 
 def _file_name(name: str) -> str:

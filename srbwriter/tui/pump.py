@@ -6,6 +6,7 @@ The engine never waits for it and no message is sent for a token. While nothing 
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 from textual.timer import Timer
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from srbwriter.tui.screens.desk import Desk
 
 FPS, FPS_REMOTE = 24, 12  # a network link carries every repainted cell
+_KEY_SECONDS, _LONGEST_SECONDS = 0.05, 0.2  # how long painting waits behind a key, and at most
 _IDLE_TICKS = 6
 _SLOW_TICKS = 6  # status and marks change more slowly than text
 
@@ -26,6 +28,7 @@ class Pump:
         self.fps = fps or (FPS_REMOTE if "SSH_CONNECTION" in os.environ else FPS)
         self._ticks = 0
         self._awake = 0
+        self._key_at = self._painted_at = 0.0
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -39,16 +42,24 @@ class Pump:
         """Something was asked for: look at every tick for a while, from now on."""
         self._awake = 2 * self.fps
 
+    def give_way(self) -> None:
+        """A key was pressed: what it does is painted before what branches write."""
+        self._key_at = time.monotonic()
+
     def tick(self) -> None:
         self._ticks += 1
         self._awake -= 1
+        now = time.monotonic()
+        if now - self._key_at < _KEY_SECONDS and now - self._painted_at < _LONGEST_SECONDS:
+            return
+        self._painted_at = now
         if not self._desk.writing and self._awake < 0 and self._ticks % _IDLE_TICKS:
             return
         self.flush(slowly=self._ticks % _SLOW_TICKS == 0)
 
     def flush(self, slowly: bool = True) -> None:
         """Paint everything that is new now."""
-        with self._desk.app.batch_update():
+        with self._desk.bench.batch_update():
             self._desk.flush()
             if slowly:
                 self._desk.flush_slowly()

@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any, NoReturn
 
 from srbwriter import paths
@@ -23,7 +23,7 @@ _RESTORE = (
 
 
 @contextlib.contextmanager
-def guarded() -> Iterator[None]:
+def guarded() -> Generator[None]:
     """Keep descriptor 2 for the log and draw on a copy of the terminal until the block ends."""
     paths.log_dir().mkdir(parents=True, exist_ok=True)
     screen = os.dup(2 if os.isatty(2) else 1)
@@ -47,7 +47,7 @@ def guarded() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def restored() -> Iterator[None]:
+def restored() -> Generator[None]:
     """Give the terminal back as it was, also if this process is killed or native code aborts it.
 
     A child, made before anything else runs, holds the other end of a pipe: if the pipe closes without a word,

@@ -58,11 +58,20 @@ def read(file: Path) -> Theme:
     dark = document.get("dark", Color.parse(colours["background"]).brightness < 0.5)
     if not isinstance(dark, bool):
         raise ThemeError(f"{file}: dark: expected true or false")
-    muted = colours.pop("muted")
+    muted = colours["muted"]
     return Theme(
         name=file.stem,
         dark=dark,
-        **colours,
+        primary=colours["primary"],
+        secondary=colours["secondary"],
+        accent=colours["accent"],
+        foreground=colours["foreground"],
+        background=colours["background"],
+        surface=colours["surface"],
+        panel=colours["panel"],
+        success=colours["success"],
+        warning=colours["warning"],
+        error=colours["error"],
         variables={
             "text-muted": muted,
             "foreground-muted": muted,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -10,14 +9,11 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from fake_session import FakeSession  # noqa: E402
-
-from srbwriter.config import Settings, Table, keys  # noqa: E402
-from srbwriter.config.settings import Setting  # noqa: E402
-from srbwriter.tui.app import Workbench  # noqa: E402
-from srbwriter.tui.screens.desk import Desk  # noqa: E402
+from srbwriter.config import Settings, Table, keys
+from srbwriter.config.settings import Setting
+from srbwriter.tui.app import Workbench
+from srbwriter.tui.screens.desk import Desk
+from tests.tui.fake_session import FakeSession
 
 
 class Bench:

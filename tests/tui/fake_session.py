@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fake_engine import FakeEngine
-
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import EngineStats, ModelInfo, Request, Sampling, Stop
 from srbwriter.story import ROOT, NodeId, Story
+from tests.tui.fake_engine import FakeEngine
 
 MODEL = ModelInfo(
     path="/models/storyteller.gguf", name="storyteller", description="llama 15M", architecture="llama",

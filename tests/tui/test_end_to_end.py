@@ -40,7 +40,8 @@ class Terminal:
         self._socket = f"srbwriter-{uuid.uuid4().hex[:8]}"  # a server of its own each time
         homes = [f"XDG_{n}_HOME={self._folder / n.lower()}" for n in ("CONFIG", "DATA", "STATE", "CACHE")]
         program = " ".join([sys.executable, "-m", "srbwriter", *arguments])
-        line = f"env -u COLUMNS -u LINES {' '.join(homes)} PYTHONPATH={ROOT_FOLDER} {program}; echo ended with $?; cat"
+        homes = ["env", "-u", "COLUMNS", "-u", "LINES", *homes, f"PYTHONPATH={ROOT_FOLDER}"]
+        line = f"{' '.join(homes)} {program}; echo ended with $?; cat"
         width, height = map(str, self._size)
         self.tmux("new-session", "-d", "-s", "main", "-x", width, "-y", height, f"sh -c '{line}'")
 
@@ -135,7 +136,8 @@ def test_a_story_from_the_first_key_to_reopening(terminal: Terminal, tmp_path: P
 
     before = written(file)
     children = [text for parent, text in before.values() if parent == start]
-    assert len(children) >= 8 + 1 + 8  # the first round, the take that was rolled again, the round after going back
+    # The first round, the take that was rolled again, and the round after going back.
+    assert len(children) >= 8 + 1 + 8
     assert any(picked == OPENING + text for text in children)
 
     terminal.close()

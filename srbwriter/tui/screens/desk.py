@@ -137,7 +137,7 @@ class Desk(Screen[None]):
             self.say(str(error), error=True)
         except Exception as error:  # a defect of ours must not take the writer's desk away
             log.exception("a command failed")
-            self.app.push_screen(CrashNote(error))
+            self.bench.push_screen(CrashNote(error))
         self.pump.wake()
         self._show_keys()
 
@@ -152,7 +152,7 @@ class Desk(Screen[None]):
             if key is not None and not self.run_key(key):
                 self.say(f"{key_name(key)} does nothing here.")
 
-        self.app.push_screen(LeaderMenu(self.bench), done)
+        self.bench.push_screen(LeaderMenu(self.bench), done)
 
     def _show_keys(self) -> None:
         on_branch = isinstance(self.focused, BranchPane)
@@ -284,7 +284,7 @@ class Desk(Screen[None]):
         self._show_marks()
         self._show_keys()
         self._watch_model()
-        self.app.title = f"{self.session.title or 'srbwriter'}{' ▸' if self.writing else ''}"
+        self.bench.title = f"{self.session.title or 'srbwriter'}{' ▸' if self.writing else ''}"
 
     def _words_today(self) -> int:
         """Counted now and then: it is read from the disk."""
@@ -297,7 +297,7 @@ class Desk(Screen[None]):
         """Say once what is wrong with a model that cannot be loaded."""
         error = self.session.engine_error if self.session.engine_state == "FAILED" else None
         if error is not None and error is not self._told:
-            self.app.push_screen(ModelTrouble(error), lambda choose: self.run("model") if choose else None)
+            self.bench.push_screen(ModelTrouble(error), lambda choose: self.run("model") if choose else None)
         self._told = error
 
     def _show_marks(self) -> None:
@@ -332,4 +332,4 @@ class Desk(Screen[None]):
 
     def leave(self) -> None:
         self.commit()
-        self.app.exit()
+        self.bench.exit()

@@ -21,6 +21,7 @@ from srbwriter.tui import knobs
 from srbwriter.tui.knobs import KNOBS, Setup
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.picker import Choice, Picker
+from srbwriter.tui.screens.push import push
 
 _KEYS = (
     "← → turn · enter type a value · backspace default · p presets · s keep as preset · "
@@ -110,7 +111,7 @@ class Knobs(ModalScreen[None]):
                 self._put(knob, text)
 
         question = f"{knob.name} — {knob.help}{_range(knob)}"
-        self.app.push_screen(Ask(question, knobs.shown(knob, self.setup.get(knob)), select=True), answered)
+        push(self, Ask(question, knobs.shown(knob, self.setup.get(knob)), select=True), answered)
 
     def _put(self, knob: Parameter, text: str) -> None:
         try:
@@ -162,7 +163,7 @@ class Knobs(ModalScreen[None]):
             if file is None:
                 self._take(before)
 
-        self.app.push_screen(Picker("Presets", choices, looked=looked), picked)
+        push(self, Picker("Presets", choices, looked=looked), picked)
 
     def _keep_preset(self) -> None:
         def answered(name: str | None) -> None:
@@ -175,7 +176,7 @@ class Knobs(ModalScreen[None]):
             else:
                 self.notify(f"Kept in {file}", markup=False)
 
-        self.app.push_screen(Ask("Keep these knobs as a preset of the name"), answered)
+        push(self, Ask("Keep these knobs as a preset of the name"), answered)
 
     def _ladder(self, knob: Parameter) -> None:
         spread = self._spread
@@ -198,7 +199,7 @@ class Knobs(ModalScreen[None]):
         value = self.setup.get(knob)
         low, high = knobs.stepped(knob, value, -8), knobs.stepped(knob, value, 8)
         question = f"{knob.name} from the first branch to the last"
-        self.app.push_screen(Ask(question, f"{knobs.shown(knob, low)} … {knobs.shown(knob, high)}"), answered)
+        push(self, Ask(question, f"{knobs.shown(knob, low)} … {knobs.shown(knob, high)}"), answered)
 
 
 def _range(knob: Parameter) -> str:

@@ -41,7 +41,8 @@ class LeaderMenu(ModalScreen[str | None]):
             keys = self._bench.keys(command)
             if keys:
                 name = "1–9" if command.numbered else key_name(keys[0])
-                parts += [(f"{name} ", "bold $text-accent"), (f"{command.title.lower()}   ", "")]
+                label = command.title.lower().replace(" this branch", "").replace(" a branch by number", "")
+                parts += [(f"{name} ", "bold $text-accent"), (f"{label}   ", "")]
         return Content.assemble(*parts)
 
     def on_key(self, event: events.Key) -> None:

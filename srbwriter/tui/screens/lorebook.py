@@ -16,6 +16,7 @@ from textual.widgets.option_list import Option
 from srbwriter.story import ROOT, Story
 from srbwriter.story.draft import LoreEntry
 from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.push import push
 from srbwriter.tui.screens.sheet import Sheet
 
 _KEYS = "n new · enter text · k keys · t always told or by key · d delete · space on or off · esc done"
@@ -94,7 +95,7 @@ class Lorebook(ModalScreen[None]):
                 entry = LoreEntry(id=uuid.uuid4().hex, name=name, keys=[name])
                 self._put([*self.entries, entry], len(self.entries))
 
-        self.app.push_screen(Ask("Name of the new entry; it is also its first key"), named)
+        push(self, Ask("Name of the new entry; it is also its first key"), named)
 
     def _keys(self, at: int) -> None:
         entry = self.entries[at]
@@ -103,7 +104,7 @@ class Lorebook(ModalScreen[None]):
             if keys is not None:
                 self._change(at, replace(entry, keys=[key.strip() for key in keys.split(",") if key.strip()]))
 
-        self.app.push_screen(Ask("Keys, with commas between them", ", ".join(entry.keys)), given)
+        push(self, Ask("Keys, with commas between them", ", ".join(entry.keys)), given)
 
     @on(OptionList.OptionSelected)
     def _text(self, event: OptionList.OptionSelected) -> None:
@@ -114,7 +115,7 @@ class Lorebook(ModalScreen[None]):
             if text is not None:
                 self._change(at, replace(entry, text=text))
 
-        self.app.push_screen(Sheet(entry.name, entry.text, f"Told when the story says: {_when(entry)}"), kept)
+        push(self, Sheet(entry.name, entry.text, f"Told when the story says: {_when(entry)}"), kept)
 
 
 def _when(entry: LoreEntry) -> str:

@@ -50,4 +50,4 @@ def choose_model(desk: Desk) -> None:
             desk.guarded(lambda: desk.session.load_model(file))
 
     foot = f"model files belong into {paths.models_dir()} · enter loads one · esc goes back"
-    desk.app.push_screen(Picker("Models", choices(), foot=foot), chosen)
+    desk.bench.push_screen(Picker("Models", choices(), foot=foot), chosen)

@@ -52,7 +52,7 @@ def offer_openings(desk: Desk) -> None:
             desk.bench.open_story(value)
 
     foot = "enter begins and writes branches at once · esc is an empty page · type to narrow"
-    desk.app.push_screen(Picker("How shall it begin?", choices(instruct, recent), foot=foot), chosen)
+    desk.bench.push_screen(Picker("How shall it begin?", choices(instruct, recent), foot=foot), chosen)
 
 
 def _begin(desk: Desk, prompt: SamplePrompt) -> None:

@@ -16,6 +16,7 @@ from srbwriter import paths
 from srbwriter.config import Key
 from srbwriter.config.keys import SECTIONS
 from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.push import push
 
 if TYPE_CHECKING:
     from srbwriter.tui.app import Workbench
@@ -102,7 +103,7 @@ class SettingsScreen(ModalScreen[None]):
                 self._put(key, text)
 
         question = f"{key.name}: {key.help}; expected {key.expected}"
-        self.app.push_screen(Ask(question, _words(self._bench.preferences[key]), select=True), answered)
+        push(self, Ask(question, _words(self._bench.preferences[key]), select=True), answered)
 
     def _put(self, key: Key[Any], text: str) -> None:
         try:

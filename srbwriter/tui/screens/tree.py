@@ -17,6 +17,7 @@ from textual.widgets import Static
 from srbwriter.story import ROOT, NodeId, Story, StoryError
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.compare import Compare
+from srbwriter.tui.screens.push import push
 from srbwriter.tui.widgets.tree_view import TreeView, marks_words
 
 _KEYS = (
@@ -148,7 +149,7 @@ class TreeScreen(Screen["Way | None"]):
             else:
                 self._mark(note=text)
 
-        self.app.push_screen(Ask(question, now), answered)
+        push(self, Ask(question, now), answered)
 
     def _toggle_read(self) -> None:
         node = self.view.row.node
@@ -173,7 +174,7 @@ class TreeScreen(Screen["Way | None"]):
             self.notify("Press m on one node and d on another.", markup=False)
             return
         texts = self.story.node(other).text, self.story.node(here).text
-        self.app.push_screen(Compare((f"Node {other}", f"Node {here}"), texts))
+        push(self, Compare((f"Node {other}", f"Node {here}"), texts))
 
     def _bin(self) -> None:
         row = self.view.row

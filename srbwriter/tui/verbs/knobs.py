@@ -30,7 +30,7 @@ def knobs(desk: Desk) -> None:
         session.ladder = (knob.field, low, high)
         desk.say(f"{knob.name} goes from {low:g} to {high:g} across the branches from now on.")
 
-    desk.app.push_screen(
+    desk.bench.push_screen(
         Knobs("Knobs for new branches", Setup(session.sampling, session.stop), changed, spread)
     )
 
@@ -46,7 +46,7 @@ def branch_knobs(desk: Desk) -> None:
     def changed(setup: Setup) -> None:
         desk.guarded(lambda: desk.session.set_sampling(index, setup.sampling))
 
-    desk.app.push_screen(
+    desk.bench.push_screen(
         Knobs(f"Knobs of branch {index + 1}", Setup(branch.sampling, branch.stop_rule), changed)
     )
 
@@ -60,7 +60,7 @@ def memory(desk: Desk) -> None:
         if text is not None:
             desk.guarded(lambda: story.put_settings(ROOT, replace(story.own_settings(ROOT), memory=text)))
 
-    desk.app.push_screen(Sheet("Memory", now, "The model is told this before the story."), kept)
+    desk.bench.push_screen(Sheet("Memory", now, "The model is told this before the story."), kept)
 
 
 @verb
@@ -74,7 +74,7 @@ def author_note(desk: Desk) -> None:
                 lambda: story.put_settings(ROOT, replace(story.own_settings(ROOT), author_note=text))
             )
 
-    desk.app.push_screen(
+    desk.bench.push_screen(
         Sheet("Author's note", now, "The model is told this near the end of the story."), kept
     )
 
@@ -84,13 +84,13 @@ def lore(desk: Desk) -> None:
     from srbwriter.tui.screens.lorebook import Lorebook
 
     desk.commit()
-    desk.app.push_screen(Lorebook(desk.session.story))
+    desk.bench.push_screen(Lorebook(desk.session.story))
 
 
 @verb
 def context(desk: Desk) -> None:
     desk.commit()
-    desk.app.push_screen(ContextView(desk.session.context()))
+    desk.bench.push_screen(ContextView(desk.session.context()))
 
 
 @verb

@@ -32,7 +32,7 @@ def type_into(desk: Desk) -> None:
         if words:
             desk.guarded(lambda: desk.session.append(index, words))
 
-    desk.app.push_screen(Ask(f"Words for branch {index + 1}; it goes on from there"), answered)
+    desk.bench.push_screen(Ask(f"Words for branch {index + 1}; it goes on from there"), answered)
 
 
 @verb
@@ -51,7 +51,7 @@ def edit_pick(desk: Desk) -> None:
         elif (current := desk.session.round) is not None and current.branches[index].live:
             desk.session.resume(index)
 
-    desk.app.push_screen(
+    desk.bench.push_screen(
         Sheet(f"Branch {index + 1}", text, "It becomes part of the story as you leave it."), kept
     )
 
@@ -60,7 +60,7 @@ def edit_pick(desk: Desk) -> None:
 def copy(desk: Desk) -> None:
     pane = desk.grid.pane
     if pane is not None and pane.branch is not None:
-        clipboard.copy(desk.app, pane.branch.text)
+        clipboard.copy(desk.bench, pane.branch.text)
         desk.say(f"Branch {pane.index + 1} is on the clipboard.")
 
 
@@ -105,6 +105,6 @@ def compare(desk: Desk) -> None:
     def chosen(other: int | None) -> None:
         if other is not None:
             texts = current.branches[here].text, current.branches[other].text
-            desk.app.push_screen(Compare((f"Branch {here + 1}", f"Branch {other + 1}"), texts))
+            desk.bench.push_screen(Compare((f"Branch {here + 1}", f"Branch {other + 1}"), texts))
 
-    desk.app.push_screen(Picker(f"Compare branch {here + 1} with", others), chosen)
+    desk.bench.push_screen(Picker(f"Compare branch {here + 1} with", others), chosen)

@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 @verb
 def palette(desk: Desk) -> None:
-    desk.app.push_screen(CommandPalette(placeholder="a command …"))
+    desk.bench.push_screen(CommandPalette(placeholder="a command …"))
 
 
 @verb
 def help(desk: Desk) -> None:
-    desk.app.push_screen(Help(desk.bench, isinstance(desk.focused, BranchPane)))
+    desk.bench.push_screen(Help(desk.bench, isinstance(desk.focused, BranchPane)))
 
 
 @verb
 def settings(desk: Desk) -> None:
-    desk.app.push_screen(SettingsScreen(desk.bench))
+    desk.bench.push_screen(SettingsScreen(desk.bench))
 
 
 @verb
 def log(desk: Desk) -> None:
-    desk.app.push_screen(LogView())
+    desk.bench.push_screen(LogView())
 
 
 @verb
@@ -46,18 +46,22 @@ def theme(desk: Desk) -> None:
 
 @verb
 def jump(desk: Desk) -> None:
-    desk.app.push_screen(Jump(desk.grid.shown), lambda index: None if index is None else desk.grid.go(index))
+    def chosen(index: int | None) -> None:
+        if index is not None:
+            desk.grid.go(index)
+
+    desk.bench.push_screen(Jump(desk.grid.shown), chosen)
 
 
 @verb
 def read(desk: Desk) -> None:
-    desk.app.push_screen(Reading(desk.editor.whole, desk.bench.text_width))
+    desk.bench.push_screen(Reading(desk.editor.whole, desk.bench.text_width))
 
 
 @verb
 def suspend(desk: Desk) -> None:
     desk.commit()
-    desk.app.action_suspend_process()
+    desk.bench.action_suspend_process()
 
 
 @verb

@@ -36,7 +36,7 @@ def find(desk: Desk) -> None:
         if not desk.editor.find(words):
             desk.say(f"{words} is not in the story.")
 
-    desk.app.push_screen(Ask("Find", desk.found, select=True), answered)
+    desk.bench.push_screen(Ask("Find", desk.found, select=True), answered)
 
 
 @verb
@@ -49,9 +49,9 @@ def replace(desk: Desk) -> None:
             if by is not None:
                 desk.guarded(lambda: _replace(desk, words, by))
 
-        desk.app.push_screen(Ask(f"Replace {words} by"), second)
+        desk.bench.push_screen(Ask(f"Replace {words} by"), second)
 
-    desk.app.push_screen(Ask("Find, to replace it", desk.found, select=True), first)
+    desk.bench.push_screen(Ask("Find, to replace it", desk.found, select=True), first)
 
 
 def _replace(desk: Desk, words: str, by: str) -> None:
@@ -65,14 +65,14 @@ def _replace(desk: Desk, words: str, by: str) -> None:
 
 @verb
 def copy_story(desk: Desk) -> None:
-    clipboard.copy(desk.app, desk.editor.whole)
+    clipboard.copy(desk.bench, desk.editor.whole)
     desk.say("The story is on the clipboard.")
 
 
 @verb
 def own_editor(desk: Desk) -> None:
     desk.commit()
-    edited = external.edit(desk.app, desk.session.text())
+    edited = external.edit(desk.bench, desk.session.text())
     desk.session.set_text(edited)
     desk.show_story()
 

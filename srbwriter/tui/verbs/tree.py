@@ -27,7 +27,11 @@ def _choose(desk: Desk, title: str, choices: list[Choice], nothing: str) -> None
     if not choices:
         desk.say(nothing)
         return
-    desk.app.push_screen(Picker(title, choices), lambda node: _go(desk, None if node is None else Way(node)))
+
+    def chosen(node: NodeId | None) -> None:
+        _go(desk, None if node is None else Way(node))
+
+    desk.bench.push_screen(Picker(title, choices), chosen)
 
 
 def _choices(desk: Desk, nodes: Iterable[NodeId]) -> list[Choice]:
@@ -45,7 +49,7 @@ def _choices(desk: Desk, nodes: Iterable[NodeId]) -> list[Choice]:
 def tree(desk: Desk) -> None:
     desk.commit()
     screen = TreeScreen(desk.session.story, lambda: search(desk))
-    desk.app.push_screen(screen, lambda way: _go(desk, way))
+    desk.bench.push_screen(screen, lambda way: _go(desk, way))
 
 
 @verb
@@ -71,11 +75,11 @@ def search(desk: Desk) -> None:
             Choice(hit.node, " ".join(hit.snippet.translate(_MATCH).split()), preview=texts[hit.node])
             for hit in hits
         ]
-        while desk.app.screen is not desk:
-            desk.app.pop_screen()
+        while desk.bench.screen is not desk:
+            desk.bench.pop_screen()
         _choose(desk, f"Branches with {words}", choices, f"No branch has {words}.")
 
-    desk.app.push_screen(Ask("Words to find in all branches"), answered)
+    desk.bench.push_screen(Ask("Words to find in all branches"), answered)
 
 
 @verb

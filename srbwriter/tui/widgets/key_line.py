@@ -36,7 +36,7 @@ _NAMES = {
     "full_stop": ".",
     "colon": ":",
     "semicolon": ";",
-    "asterisk": "*",
+    "vertical_line": "|", "asterisk": "*",
     "number_sign": "#",
 }
 

@@ -1,0 +1,301 @@
+"""What the terminal app costs, measured in a real terminal: processor time, delay of keys, first paint.
+
+    python -m benchmarks.tui [--seconds 8]
+
+Each figure comes from a process of its own in a pseudo-terminal whose output is read and thrown away, as a
+terminal would read it. The branches of the first figures are written by a stand-in at a fixed rate, so that
+only the app is measured; the throughput figures use the bundled model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import select
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+COLUMNS, ROWS = 180, 50
+PANES, RATE = 16, 30.0  # branches, and tokens a second of each
+KEYS = 150
+RARE = "ΩΨΞ"  # letters that no branch writes
+BOOK = 2_000_000  # characters of the long story
+
+
+@dataclass
+class Child:
+    """A program in a pseudo-terminal."""
+
+    pid: int
+    fd: int
+    seen: bytes = b""
+
+    @classmethod
+    def start(cls, command: list[str], folder: Path) -> Child:
+        pid, fd = pty.fork()
+        if pid == 0:
+            for name in ("CONFIG", "DATA", "STATE", "CACHE"):
+                os.environ[f"XDG_{name}_HOME"] = str(folder / name.lower())
+            for name in ("COLUMNS", "LINES", "SSH_CONNECTION", "NO_COLOR"):
+                os.environ.pop(name, None)
+            os.environ["TERM"] = "xterm-256color"
+            os.execv(sys.executable, [sys.executable, *command])
+        fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        return cls(pid, fd)
+
+    def read(self, seconds: float) -> bytes:
+        """What comes within so long; returns at the first piece."""
+        ready, _, _ = select.select([self.fd], [], [], max(0.0, seconds))
+        if not ready:
+            return b""
+        with contextlib.suppress(OSError):
+            return os.read(self.fd, 1 << 16)
+        return b""
+
+    def until(self, words: bytes, seconds: float) -> float | None:
+        """Seconds until ``words`` come; None if they do not."""
+        began = time.perf_counter()
+        tail = b""
+        while (left := seconds - (time.perf_counter() - began)) > 0:
+            tail = tail[-64:] + self.read(left)
+            if words in tail:
+                return time.perf_counter() - began
+        return None
+
+    def drain(self, seconds: float) -> None:
+        end = time.perf_counter() + seconds
+        while (left := end - time.perf_counter()) > 0:
+            self.read(left)
+
+    def send(self, text: str) -> None:
+        os.write(self.fd, text.encode())
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.send("\x11")
+        end = time.perf_counter() + 10
+        while time.perf_counter() < end:
+            self.read(0.05)
+            if os.waitpid(self.pid, os.WNOHANG)[0]:
+                break
+        os.close(self.fd)
+
+
+# ---- inside the child
+
+
+def stand_in(report: Path, story: int, panes: int) -> None:
+    """The app over branches that a thread writes at a fixed rate; leaves its processor times in ``report``."""
+    from srbwriter.config import Settings, Table, keys
+    from srbwriter.config.settings import Setting
+    from srbwriter.tui import terminal
+    from srbwriter.tui.app import Workbench
+    from tests.tui.fake_session import FakeSession
+
+    line = "The tide came in and nobody said a word about the lamp.\n\n"
+    text = (line * (story // len(line) + 1))[:story] or "It rained."
+    session = FakeSession(report.parent, text, panes)
+    session.stop = type(session.stop)(max_tokens=None)
+    engine_time = [0.0]
+
+    def write() -> None:
+        while not session.closed:
+            time.sleep(1 / RATE)
+            session.engine.step()
+            engine_time[0] = time.thread_time()
+            report.write_text(json.dumps([time.perf_counter(), time.process_time(), engine_time[0]]))
+
+    if panes:
+        threading.Thread(target=write, daemon=True).start()
+    with terminal.restored(), terminal.guarded():
+        # Following the end is the dearest: every pane is painted for every word.
+        settings = Settings(Table(keys.KEYS), {"interface.panes": Setting("end", "flag")})
+        Workbench(session, settings).run()  # type: ignore[arg-type]
+
+
+def model(report: Path, threads: int, tokens: int, shown: bool) -> None:
+    """One round of the bundled model, with the app around it or without; leaves tokens a second."""
+    from dataclasses import replace
+
+    from srbwriter.cli import table
+    from srbwriter.config import Settings
+    from srbwriter.config.settings import Setting
+    from srbwriter.session import Session
+
+    wanted = {
+        "generation.n": 8,
+        "model.threads": threads,
+        "generation.max_tokens": tokens,
+        "generation.seed": 1,
+    }
+    settings = Settings(table.every_key(), {name: Setting(value, "flag") for name, value in wanted.items()})
+    session = Session.open(settings, report.parent / f"{report.stem}.srbw")
+    session.set_text("Once upon a time there was a girl who lived by a deep, dark wood.")
+    session.loader.wait()
+    session.stop = replace(session.stop, ignore_eog=True)
+
+    def measure() -> None:
+        speeds: list[float] = []
+        for _ in range(5):
+            current = session.generate()
+            while current.generation is None:  # the model is loaded, the session notices soon
+                time.sleep(0.001)
+            began = time.perf_counter()
+            current.generation.wait(120)
+            speeds.append(8 * tokens / (time.perf_counter() - began))
+        report.write_text(json.dumps(statistics.median(speeds)))
+
+    if not shown:
+        measure()
+        session.close()
+        return
+    from srbwriter.tui import terminal
+    from srbwriter.tui.app import Workbench
+
+    def later() -> None:
+        time.sleep(1.0)
+        measure()
+
+    threading.Thread(target=later, daemon=True).start()
+    with terminal.restored(), terminal.guarded():
+        Workbench(session, settings).run()
+
+
+# ---- the figures
+
+
+def child(*arguments: object) -> list[str]:
+    return ["-m", "benchmarks.tui", "--child", *map(str, arguments)]
+
+
+def streaming(seconds: float, folder: Path) -> dict[str, float]:
+    """Share of a core, and the delay of keys, while all panes stream."""
+    report = folder / "stream.json"
+    program = Child.start(child("stand-in", report, 0, PANES), folder)
+    assert program.until(b"write", 20) is not None, "the app did not start"
+    program.drain(1.0)
+    program.send("\x0e")
+    program.drain(2.0)
+    before = json.loads(report.read_text())
+    program.drain(seconds)
+    after = json.loads(report.read_text())
+    wall, process, engine = (b - a for a, b in zip(before, after, strict=True))
+    delays = key_delays(program)
+    program.close()
+    return {"core share": (process - engine) / wall, **delays}
+
+
+def key_delays(program: Child) -> dict[str, float]:
+    """Milliseconds from a key's byte to the byte that shows it, while everything goes on."""
+    delays: list[float] = []
+    lost = 0
+    for number in range(KEYS):
+        letter = RARE[number % len(RARE)]
+        program.drain(0.03)
+        program.send(letter if number % 5 else f" {letter}")  # words: lines wrap as in prose
+        delay = program.until(letter.encode(), 2.0)
+        if delay is None:
+            lost += 1
+        else:
+            delays.append(1000 * delay)
+    delays.sort()
+    return {
+        "key p50 ms": statistics.median(delays),
+        "key p99 ms": delays[min(len(delays) - 1, int(0.99 * len(delays)))],
+        "keys lost": float(lost),
+    }
+
+
+def long_story(folder: Path) -> dict[str, float]:
+    """The delay of keys in a story of two million characters."""
+    program = Child.start(child("stand-in", folder / "book.json", BOOK, 1), folder)
+    assert program.until(b"write", 60) is not None, "the app did not start"
+    program.drain(2.0)
+    delays = key_delays(program)
+    program.close()
+    return delays
+
+
+def first_paint(folder: Path) -> dict[str, float]:
+    """Seconds from the program's start to its first screen."""
+    times: list[float] = []
+    for number in range(5):
+        program = Child.start(["-m", "srbwriter", str(folder / f"paint{number}.srbw")], folder)
+        painted = program.until(b"write", 30)
+        assert painted is not None, "nothing was painted"
+        times.append(painted)
+        program.drain(1.5)
+        program.send("\x1b")
+        program.drain(0.5)
+        program.close()
+    return {"first paint s": statistics.median(times)}
+
+
+def help_text() -> dict[str, float]:
+    times: list[float] = []
+    for _ in range(5):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "srbwriter", "--help"], capture_output=True, check=True)
+        times.append(time.perf_counter() - began)
+    return {"--help s": statistics.median(times)}
+
+
+def throughput(folder: Path, threads: int, tokens: int) -> dict[str, float]:
+    """Tokens a second with the app, over without it."""
+    speeds: dict[bool, float] = {}
+    for shown in (False, True):
+        report = folder / f"model-{shown}.json"
+        program = Child.start(child("model", report, threads, tokens, int(shown)), folder)
+        end = time.perf_counter() + 300
+        while not report.exists() and time.perf_counter() < end:
+            program.read(0.2)
+        speeds[shown] = json.loads(report.read_text())
+        program.close()
+    return {
+        "headless tok/s": speeds[False], "with the app tok/s": speeds[True],
+        "ratio": speeds[True] / speeds[False],
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=8.0, help="how long processor time is measured")
+    parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) - 1))
+    parser.add_argument("--tokens", type=int, default=200, help="tokens of each branch of the bundled model")
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        kind, report, *numbers = arguments.child
+        if kind == "stand-in":
+            stand_in(Path(report), *map(int, numbers))
+        else:
+            threads, tokens, shown = map(int, numbers)
+            model(Path(report), threads, tokens, bool(shown))
+        return
+    figures: list[tuple[str, Callable[[Path], dict[str, float]]]] = [
+        (f"{PANES} panes, {PANES * RATE:.0f} tok/s", lambda folder: streaming(arguments.seconds, folder)),
+        (f"story of {BOOK / 1e6:g} MB", long_story),
+        ("start", first_paint),
+        ("help", lambda _: help_text()),
+        ("bundled model, 8 branches", lambda folder: throughput(folder, arguments.threads, arguments.tokens)),
+    ]
+    for title, figure in figures:
+        with tempfile.TemporaryDirectory() as folder:
+            print(title, json.dumps({name: round(value, 3) for name, value in figure(Path(folder)).items()}))
+
+
+if __name__ == "__main__":
+    main()
