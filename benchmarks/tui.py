@@ -98,7 +98,7 @@ class Child:
 
 
 def stand_in(report: Path, story: int, panes: int) -> None:
-    """The app over branches that a thread writes at a fixed rate; leaves its processor times in ``report``."""
+    """The app over branches that a thread writes at a fixed rate; leaves processor times in ``report``."""
     from srbwriter.config import Settings, Table, keys
     from srbwriter.config.settings import Setting
     from srbwriter.tui import terminal

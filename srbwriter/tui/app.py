@@ -151,6 +151,8 @@ class Workbench(App[None]):
 
     def _obey_signals(self) -> None:
         """Leave in good order, words saved, when the system or a lost connection ends the program."""
+        if self.is_headless:  # somebody else's process
+            return
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable
@@ -768,7 +767,5 @@ async def quit(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press(*" Hard")
     await bench.press("ctrl+q")
     assert bench.app._exit
-    while not bench.session.closed:
-        await asyncio.sleep(0.01)
-    with Story.open(bench.session.story.file) as kept:
+    with Story.open(bench.session.story.file, readonly=True) as kept:
         assert kept.text(kept.current) == "It rained. Hard"
