@@ -102,17 +102,6 @@ class Follower:
                 except TimeoutError:
                     yield []
 
-    async def news(self, timeout: float) -> bool:
-        """Wait for an event, of ended generations too; False when none came in time."""
-        try:
-            async with asyncio.timeout(timeout):
-                while not self.take():
-                    await self._news.wait()
-                    self._news.clear()
-        except TimeoutError:
-            return False
-        return True
-
     async def finish(self) -> None:
         """Wait until every generation has ended. Raises the first one's error."""
         async for _ in self.batches():

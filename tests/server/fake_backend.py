@@ -35,10 +35,32 @@ from srbwriter.engine.types import (
 )
 
 WORDS = (
-    "Once", " upon", " a", " time", ",", " there", " was", " cat", ".", "\n", " The", " sat", " on", " mat",
-    " dog", " and", " slept", " naïve", " 🐈", " end", "<|im_start|>",
-    "<|im_end|>", "user", "assistant", " It",
-)  # fmt: skip
+    "Once",
+    " upon",
+    " a",
+    " time",
+    ",",
+    " there",
+    " was",
+    " cat",
+    ".",
+    "\n",
+    " The",
+    " sat",
+    " on",
+    " mat",
+    " dog",
+    " and",
+    " slept",
+    " naïve",
+    " 🐈",
+    " end",
+    "<|im_start|>",
+    "<|im_end|>",
+    "user",
+    "assistant",
+    " It",
+)
 BOS, EOS, FIM_PRE, FIM_SUF, FIM_MID = (256 + len(WORDS) + k for k in range(5))
 PIECES = [bytes([b]) for b in range(256)] + [word.encode() for word in WORDS] + [b""] * 5
 NAMES = {BOS: b"<s>", EOS: b"</s>", FIM_PRE: b"<PRE>", FIM_SUF: b"<SUF>", FIM_MID: b"<MID>"}
@@ -51,19 +73,34 @@ class FakeEngine:
     """Writes ``script(prompt, branch)`` into each branch, one token a step, then ends it."""
 
     def __init__(
-        self, script: Script = lambda prompt, branch: STORY, *, n_ctx: int = 512, max_branches: int = 64,
-        fim: bool = False, chat_template: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        script: Script = lambda prompt, branch: STORY,
+        *,
+        n_ctx: int = 512,
+        max_branches: int = 64,
+        fim: bool = False,
+        chat_template: str | None = None,
+    ) -> None:
         self.script = script
         self.n_ctx, self.max_branches = n_ctx, max_branches
         self.bos: int | None = BOS
         self.eos: int | None = EOS
         self.fim = (FIM_PRE, FIM_SUF, FIM_MID) if fim else None
         self.info = ModelInfo(
-            path="/models/fake.gguf", name="fake", description="fake 1B", architecture="fake", n_params=1000,
-            size=2000, n_vocab=len(PIECES), n_ctx_train=n_ctx, n_ctx=n_ctx, n_embd=8, vocab="fakevocab",
-            chat_template=chat_template, metadata={"tokenizer.ggml.model": "fake"},
-        )  # fmt: skip
+            path="/models/fake.gguf",
+            name="fake",
+            description="fake 1B",
+            architecture="fake",
+            n_params=1000,
+            size=2000,
+            n_vocab=len(PIECES),
+            n_ctx_train=n_ctx,
+            n_ctx=n_ctx,
+            n_embd=8,
+            vocab="fakevocab",
+            chat_template=chat_template,
+            metadata={"tokenizer.ggml.model": "fake"},
+        )
         self.pieces = Pieces(PIECES)
         self.submitted: list[Request] = []
         self.generations: list[Generation] = []
@@ -101,16 +138,21 @@ class FakeEngine:
     def stats(self) -> EngineStats:
         live = sum(branch.live for g in self.generations for branch in g.branches)
         return EngineStats(
-            generated_tokens=self._generated, live_branches=live, total_cells=self.n_ctx,
+            generated_tokens=self._generated,
+            live_branches=live,
+            total_cells=self.n_ctx,
             prompt_tokens=sum(len(g.prompt_ids) for g in self.generations),
-        )  # fmt: skip
+        )
 
     def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]:
         ids = [BOS] if add_bos else []
         raw = text.encode("utf-8", "replace")
         while raw:
-            match = max((w for w in range(256, 256 + len(WORDS)) if raw.startswith(PIECES[w])),
-                        key=lambda w: len(PIECES[w]), default=raw[0])  # fmt: skip
+            match = max(
+                (w for w in range(256, 256 + len(WORDS)) if raw.startswith(PIECES[w])),
+                key=lambda w: len(PIECES[w]),
+                default=raw[0],
+            )
             ids.append(match)
             raw = raw[len(PIECES[match]) :]
         return ids
@@ -127,9 +169,14 @@ class FakeEngine:
         return ids[0] if len(ids) == 1 else None
 
     def apply_template(
-        self, messages: Sequence[dict[str, Any]], *, add_generation_prompt: bool = True,
-        continue_final_message: bool = False, tools: Any = None, **kwargs: Any,
-    ) -> str:  # fmt: skip
+        self,
+        messages: Sequence[dict[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        tools: Any = None,
+        **kwargs: Any,
+    ) -> str:
         turns = [f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages]
         if continue_final_message:
             turns[-1] = turns[-1].removesuffix("<|im_end|>\n")
@@ -194,14 +241,16 @@ class FakeEngine:
             events: dict[int, list[Event]] = {}
             for command in commands:
                 events.setdefault(command.generation.number, []).extend(self._obey(command))
+                command.generation.arrived(command)
             for generation in list(self.generations):
                 news = events.get(generation.number, [])
                 for branch in generation.branches:
                     if self._may_write(branch):
                         news += self._step(branch)
-                if news and not any(branch.live for branch in generation.branches):
+                obeyed = generation.number in events
+                if (news or obeyed) and not any(branch.live for branch in generation.branches):
                     written = sum(len(branch.ids) for branch in generation.branches)
-                    if not isinstance(news[-1], Failed):
+                    if not any(isinstance(event, Failed) for event in news):
                         news.append(Done(len(generation.prompt_ids), generation.cached_tokens, written))
                 generation.publish(news)
 
@@ -222,8 +271,9 @@ class FakeEngine:
                 return [Failed(self.fail_with)]  # type: ignore[arg-type]
             events: list[Event] = [PromptProgress(generation.prompt_done, generation.prompt_done, 0)]
             if generation.request.prompt_logprobs is not None:
-                generation.prompt_logprobs = [self._logprob(t, generation.request.prompt_logprobs)
-                                              for t in generation.prompt_ids[1:]]  # fmt: skip
+                generation.prompt_logprobs = [
+                    self._logprob(t, generation.request.prompt_logprobs) for t in generation.prompt_ids[1:]
+                ]
             return events
         if command.verb == "cancel":
             self.cancelled.append(generation.number)

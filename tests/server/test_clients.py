@@ -88,8 +88,19 @@ async def test_httpx_asynchronously(serve: Serve) -> None:
 
 
 def test_curl_as_the_first_readme_wrote_it(client: httpx.Client) -> None:
-    command = ["curl", "-sN", "-m", "20", "-X", "POST", "-H", "Content-type: application/json",
-               f"{client.base_url}/v1/completions", "-d", '{ "prompt": "Once upon a time," }']  # fmt: skip
+    command = [
+        "curl",
+        "-sN",
+        "-m",
+        "20",
+        "-X",
+        "POST",
+        "-H",
+        "Content-type: application/json",
+        f"{client.base_url}/v1/completions",
+        "-d",
+        '{ "prompt": "Once upon a time," }',
+    ]
     wire = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert lines(wire)[0] == {"event": "start", "count": 8}
     assert lines(wire)[-1] == {"event": "done", "count": 8}
@@ -101,9 +112,14 @@ def test_curl_as_the_first_readme_wrote_it(client: httpx.Client) -> None:
 def run(command: list[str], url: str, stdin: str = "") -> str:
     assert shutil.which(command[0]), f"the examples need {command[0]}"
     done = subprocess.run(
-        command, input=stdin, capture_output=True, text=True, timeout=60, cwd=EXAMPLES,
+        command,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=EXAMPLES,
         env={"SRBWRITER_URL": url.rstrip("/"), "PATH": "/usr/local/bin:/usr/bin:/bin"},
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -118,7 +134,8 @@ def test_the_javascript_helper(client: httpx.Client) -> None:
     script = (
         "import { completion } from './completion.js';"
         "let text = '';"
-        "for await (const chunk of completion('Once', { n_predict: 4 }, process.env.SRBWRITER_URL)) text += chunk.content;"
+        "const chunks = completion('Once', { n_predict: 4 }, process.env.SRBWRITER_URL);"
+        "for await (const chunk of chunks) text += chunk.content;"
         "console.log(JSON.stringify(text));"
     )
     out = run(["node", "--input-type=module", "-e", script], str(client.base_url))

@@ -29,9 +29,16 @@ def test_a_completion(client: httpx.Client) -> None:
     assert (settings["n_predict"], settings["temperature"], settings["top_k"]) == (3, 0.8, 40)
     assert all(math.isfinite(v) for v in value["timings"].values())
     assert set(value["timings"]) == {
-        "cache_n", "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second", "predicted_n",
-        "predicted_ms", "predicted_per_token_ms", "predicted_per_second",
-    }  # fmt: skip
+        "cache_n",
+        "prompt_n",
+        "prompt_ms",
+        "prompt_per_token_ms",
+        "prompt_per_second",
+        "predicted_n",
+        "predicted_ms",
+        "predicted_per_token_ms",
+        "predicted_per_second",
+    }
 
 
 def test_several_branches_are_a_list_at_the_top(client: httpx.Client, engine: FakeEngine) -> None:
@@ -47,8 +54,10 @@ def test_frames_of_a_stream(client: httpx.Client) -> None:
     values = frames(answer.content)
     assert "[DONE]" not in values
     chunks = [v for v in values if not v["stop"]]
-    assert all(set(c) == {"index", "content", "tokens", "stop", "id_slot", "tokens_predicted", "tokens_evaluated"}
-               for c in chunks)  # fmt: skip
+    assert all(
+        set(c) == {"index", "content", "tokens", "stop", "id_slot", "tokens_predicted", "tokens_evaluated"}
+        for c in chunks
+    )
     for index in range(2):
         mine = [v for v in values if v["index"] == index]
         assert "".join(v["content"] for v in mine) == " there was a"
@@ -107,15 +116,24 @@ def test_progress_of_the_prompt(client: httpx.Client) -> None:
     )
     assert first["content"] == ""
     assert {k: v for k, v in first["prompt_progress"].items() if k != "time_ms"} == {
-        "total": 2, "cache": 0, "processed": 2,
-    }  # fmt: skip
+        "total": 2,
+        "cache": 0,
+        "processed": 2,
+    }
 
 
 @pytest.mark.parametrize(
     ("prompt", "count"),
-    [("Once", 1), ([EOS, 257], 1), (["Once", " a"], 2), ([257, " a cat"], 1), ([[257], "a"], 2),
-     ({"prompt_string": "Once"}, 1), ([{"prompt_string": "a"}, "b"], 2)],
-)  # fmt: skip
+    [
+        ("Once", 1),
+        ([EOS, 257], 1),
+        (["Once", " a"], 2),
+        ([257, " a cat"], 1),
+        ([[257], "a"], 2),
+        ({"prompt_string": "Once"}, 1),
+        ([{"prompt_string": "a"}, "b"], 2),
+    ],
+)
 def test_prompts_of_every_shape(client: httpx.Client, prompt: object, count: int) -> None:
     value = client.post("/completion", json={"prompt": prompt, "n_predict": 1}).json()
     assert len(value if isinstance(value, list) else [value]) == count
@@ -139,12 +157,29 @@ def test_a_bad_number_of_branches_in_the_servers_words(client: httpx.Client) -> 
 def test_settings_objects_of_clients_are_taken_as_they_are(client: httpx.Client, engine: FakeEngine) -> None:
     """Unknown keys, nulls, values out of range, lists written as text, unknown sampler names."""
     body = {
-        **BODY, "api_server": "http://x", "api_type": "llamacpp", "temperature": 9999, "top_p": 7, "min_p": -3,
-        "top_k": -1, "typical_p": None, "repeat_last_n": -1, "dry_penalty_last_n": -1, "grammar": "", "seed": -1,
-        "dry_sequence_breakers": '["\\n", ":"]', "samplers": ["top_k", "adaptive_p", "quadratic", "typ_p"],
-        "tfs_z": 0.9, "mirostat": 5, "logit_bias": [], "n_probs": 10, "image_data": [], "lora": [],
-        "rep_pen": "1.2", "ignore_eos": False,
-    }  # fmt: skip
+        **BODY,
+        "api_server": "http://x",
+        "api_type": "llamacpp",
+        "temperature": 9999,
+        "top_p": 7,
+        "min_p": -3,
+        "top_k": -1,
+        "typical_p": None,
+        "repeat_last_n": -1,
+        "dry_penalty_last_n": -1,
+        "grammar": "",
+        "seed": -1,
+        "dry_sequence_breakers": '["\\n", ":"]',
+        "samplers": ["top_k", "adaptive_p", "quadratic", "typ_p"],
+        "tfs_z": 0.9,
+        "mirostat": 5,
+        "logit_bias": [],
+        "n_probs": 10,
+        "image_data": [],
+        "lora": [],
+        "rep_pen": "1.2",
+        "ignore_eos": False,
+    }
     assert client.post("/completion", json=body).status_code == 200
     sampling = engine.submitted[-1].sampling[0]
     assert (sampling.temperature, sampling.top_p, sampling.min_p, sampling.top_k) == (100, 1, 0, 0)
@@ -278,11 +313,18 @@ def test_a_chosen_slot_is_kept_and_erased(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize(
     ("path", "name", "status"),
-    [("/slots/0?action=save", "a.bin", 501), ("/slots/0?action=save", "../a", 400), ("/slots/0?action=save", "", 400),
-     ("/slots/0?action=restore", "/etc/passwd", 400), ("/slots/0?action=save", ".hidden", 400),
-     ("/slots/64?action=erase", "", 400), ("/slots/x?action=erase", "", 400), ("/slots/0?action=dance", "", 400),
-     ("/slots/0", "", 400)],
-)  # fmt: skip
+    [
+        ("/slots/0?action=save", "a.bin", 501),
+        ("/slots/0?action=save", "../a", 400),
+        ("/slots/0?action=save", "", 400),
+        ("/slots/0?action=restore", "/etc/passwd", 400),
+        ("/slots/0?action=save", ".hidden", 400),
+        ("/slots/64?action=erase", "", 400),
+        ("/slots/x?action=erase", "", 400),
+        ("/slots/0?action=dance", "", 400),
+        ("/slots/0", "", 400),
+    ],
+)
 def test_slot_actions_name_no_paths(serve: Serve, tmp_path, path: str, name: str, status: int) -> None:
     with httpx.Client(base_url=serve(slot_save_path=tmp_path).url) as http:
         assert http.post(path, json={"filename": name}).status_code == status
@@ -324,13 +366,21 @@ def test_metrics_are_valid_exposition(client: httpx.Client) -> None:
         assert kind == "gauge" or name.endswith(("_total", "_max"))
         figures[name.removeprefix("llamacpp:")] = float(value)
     assert figures["tokens_predicted_total"] == 3
-    assert {"kv_cache_usage_ratio", "kv_cache_tokens", "prompt_tokens_cached_total", "n_busy_slots_per_decode",
-            "requests_processing", "requests_deferred", "spec_decode_num_drafts_total"} <= set(figures)  # fmt: skip
+    assert {
+        "kv_cache_usage_ratio",
+        "kv_cache_tokens",
+        "prompt_tokens_cached_total",
+        "n_busy_slots_per_decode",
+        "requests_processing",
+        "requests_deferred",
+        "spec_decode_num_drafts_total",
+    } <= set(figures)
 
 
 def test_unknown_paths(client: httpx.Client) -> None:
     answer = client.get("/nothing/here")
     assert (answer.status_code, answer.json()) == (
-        404, {"error": {"code": 404, "message": "File Not Found", "type": "not_found_error"}},
-    )  # fmt: skip
+        404,
+        {"error": {"code": 404, "message": "File Not Found", "type": "not_found_error"}},
+    )
     assert client.get("/completion").status_code == 405

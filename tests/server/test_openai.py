@@ -23,11 +23,20 @@ def test_a_completion(client: httpx.Client) -> None:
     assert value["id"] == f"cmpl-{answer.headers['x-request-id']}"
     assert value["object"] == "text_completion"
     assert value["choices"] == [
-        {"index": 0, "text": " there was a cat. The", "logprobs": None, "finish_reason": "length", "stop_reason": None}
-    ]  # fmt: skip
+        {
+            "index": 0,
+            "text": " there was a cat. The",
+            "logprobs": None,
+            "finish_reason": "length",
+            "stop_reason": None,
+        }
+    ]
     assert value["usage"] == {
-        "prompt_tokens": 6, "completion_tokens": 6, "total_tokens": 12, "prompt_tokens_details": {"cached_tokens": 0},
-    }  # fmt: skip
+        "prompt_tokens": 6,
+        "completion_tokens": 6,
+        "total_tokens": 12,
+        "prompt_tokens_details": {"cached_tokens": 0},
+    }
     assert answer.headers["content-type"] == "application/json; charset=utf-8"
 
 
@@ -188,10 +197,14 @@ def test_a_trailing_assistant_message_is_continued(client: httpx.Client, engine:
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
         {"messages": [{"role": "assistant", "content": "a"}, {"role": "assistant", "content": "b"}]},
         {"messages": [{"role": "user", "content": "a"}], "top_logprobs": 3},
-        {"messages": [{"role": "user", "content": "a"}], "add_generation_prompt": True, "continue_final_message": True},
+        {
+            "messages": [{"role": "user", "content": "a"}],
+            "add_generation_prompt": True,
+            "continue_final_message": True,
+        },
         {"messages": [{"role": "user", "content": "a"}], "response_format": {"type": "yaml"}},
     ],
-)  # fmt: skip
+)
 def test_chats_that_mean_nothing(client: httpx.Client, change: dict) -> None:
     answer = client.post("/v1/chat/completions", json=change)
     assert answer.status_code == 400
@@ -225,8 +238,16 @@ def test_response_formats_become_schemas(client: httpx.Client, engine: FakeEngin
 
 
 def test_extras_of_vllm(client: httpx.Client, engine: FakeEngine) -> None:
-    body = {**BODY, "min_tokens": 2, "stop_token_ids": [EOS], "ignore_eos": True, "repetition_penalty": 1.5,
-            "guided_choice": ["a.b", "c"], "skip_special_tokens": True, "logits_processors": None}  # fmt: skip
+    body = {
+        **BODY,
+        "min_tokens": 2,
+        "stop_token_ids": [EOS],
+        "ignore_eos": True,
+        "repetition_penalty": 1.5,
+        "guided_choice": ["a.b", "c"],
+        "skip_special_tokens": True,
+        "logits_processors": None,
+    }
     assert client.post("/v1/completions", json=body).status_code == 200
     request = engine.submitted[-1]
     assert (request.stop.min_tokens, request.stop.token_ids, request.stop.ignore_eog) == (2, (EOS,), True)
@@ -234,8 +255,15 @@ def test_extras_of_vllm(client: httpx.Client, engine: FakeEngine) -> None:
     assert request.sampling[0].regex == r"a\.b|c"
 
 
-@pytest.mark.parametrize("change", [{"logits_processors": ["os.system"]}, {"use_beam_search": True},
-                                    {"guided_json": {}, "guided_regex": "a"}, {"allowed_token_ids": [1]}])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"logits_processors": ["os.system"]},
+        {"use_beam_search": True},
+        {"guided_json": {}, "guided_regex": "a"},
+        {"allowed_token_ids": [1]},
+    ],
+)
 def test_extras_that_cannot_be_honoured_are_refused(client: httpx.Client, change: dict) -> None:
     answer = client.post("/v1/completions", json={**BODY, **change})
     assert answer.status_code == 400

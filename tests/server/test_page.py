@@ -177,7 +177,7 @@ def test_the_documentation_lists_and_tries_every_endpoint(page: Page, engine: Fa
             details.find_element(By.CSS_SELECTOR, "summary").click()
             details.find_element(By.CSS_SELECTOR, "button").click()
             answer = details.find_element(By.CSS_SELECTOR, ".answer")
-            page.until(lambda: '"id":"fake"' in answer.text)
+            page.until(lambda shown=answer: '"id":"fake"' in shown.text)
             break
     else:
         pytest.fail("the models are not listed")

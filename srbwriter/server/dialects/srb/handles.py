@@ -12,7 +12,6 @@ from srbwriter.engine.types import Request
 from srbwriter.server.body import Body
 from srbwriter.server.call import Call, cancel, json_response
 from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.follow import Follower
 from srbwriter.server.params import branch_samplings, read_n, read_sampling, read_stop
 from srbwriter.server.registry import Record, new_id
 from srbwriter.server.stream import frames
@@ -22,8 +21,6 @@ from .events import EventLines
 from .shape import branch_object, request_object
 
 _RUNNING = 202
-_REVIVING = frozenset({"reroll", "extend", "rewind", "append"})
-_PATIENCE = 2.0  # seconds; a verb acts within one step
 
 
 async def requests(call: Call) -> Response:
@@ -115,10 +112,7 @@ async def steer(call: Call) -> Response:
     verb = VERBS.get(name)
     if verb is None:
         raise ApiError(404, f"there is no verb {name}; there are {', '.join((*VERBS, 'fork', 'pick'))}")
-    with Follower(call.services.bridge, [branch.generation], len(branch.generation.log)) as follower:
-        verb(branch, body, call)
-        if name in _REVIVING:  # whoever follows now must not find the request still at its old end
-            await follower.news(_PATIENCE)
+    verb(branch, body, call)
     return _done(record, branch, name)
 
 

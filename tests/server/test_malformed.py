@@ -1,0 +1,132 @@
+"""Nothing malformed hurts the server, and everything malformed gets its dialect's error."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from .conftest import Serve
+
+POSTS = (
+    "/completion",
+    "/v1/completions",
+    "/v1/chat/completions",
+    "/srb/v1/completions",
+    "/srb/v1/requests",
+    "/tokenize",
+    "/detokenize",
+    "/apply-template",
+    "/infill",
+    "/v1/embeddings",
+    "/embedding",
+    "/slots/0?action=save",
+    "/lora-adapters",
+    "/props",
+)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"{",
+        b"[]",
+        b'"text"',
+        b"5",
+        b"\xff\xfe",
+        b'{"prompt": NaN}',
+        b'{"prompt": 1e999}',
+        b"[" * 100_000,
+        b'{"prompt":' + b"9" * 5000 + b"}",
+        b'{"messages":{},"content":5}',
+        b'{"prompt": {"a": []}, "n": "x"}',
+        b"null",
+        b"\x00",
+    ],
+    ids=range(13),
+)
+def test_every_malformed_body_gets_its_dialects_error(client: httpx.Client, raw: bytes) -> None:
+    for path in POSTS:
+        answer = client.post(path, content=raw)
+        assert answer.status_code in (400, 501), (path, answer.text)
+        error = answer.json()["error"]
+        # A body without any of OpenAI's fields is one of the other dialect on the path they share.
+        srb = path.startswith("/srb/") or (path == "/v1/completions" and isinstance(error, str))
+        message = error if srb else error["message"]
+        assert isinstance(message, str) and message
+
+
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+FIELDS = st.sampled_from(
+    (
+        "prompt",
+        "n",
+        "max_tokens",
+        "stop",
+        "temperature",
+        "seed",
+        "logit_bias",
+        "logprobs",
+        "n_probs",
+        "samplers",
+        "dry_sequence_breakers",
+        "stream",
+        "stream_options",
+        "response_format",
+        "messages",
+        "parent",
+        "id_slot",
+        "top_k",
+        "suffix",
+        "echo",
+        "best_of",
+        "response_fields",
+        "system_prompt",
+        "lora",
+        "json_schema",
+        "grammar",
+        "tools",
+        "chat_template_kwargs",
+        "stop_token_ids",
+        "boundary",
+        "content",
+        "tokens",
+        "input_extra",
+        "t_max_predict_ms",
+    )
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(path=st.sampled_from(POSTS), fields=st.dictionaries(FIELDS, ANYTHING, max_size=5))
+def test_no_json_makes_the_server_fail(client: httpx.Client, path: str, fields: dict) -> None:
+    body = {"prompt": "a", "messages": [{"role": "user", "content": "a"}], "max_tokens": 2, **fields}
+    answer = client.post(path, content=json.dumps(body))
+    assert answer.status_code in (200, 202, 400, 404, 501), answer.text
+    client.post("/completion", json={"system_prompt": {"prompt": ""}, "prompt": "a", "n_predict": 1})
+
+
+def test_bodies_have_a_limit(serve: Serve) -> None:
+    with httpx.Client(base_url=serve(max_body=1000).url) as http:
+        answer = http.post("/completion", json={"prompt": "a" * 2000})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, 413)
+        assert http.get("/health").status_code == 200
+
+
+def test_a_body_that_never_comes_is_given_up(serve: Serve) -> None:
+    handle = serve(timeout=0.2)
+    with socket.create_connection(("127.0.0.1", handle.port)) as plug:
+        plug.sendall(b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
+        assert b" 408 " in plug.recv(1000)
