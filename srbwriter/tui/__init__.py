@@ -11,17 +11,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from srbwriter.config import Settings
+    from srbwriter.tui.start import Beside
 
 __all__ = ["run"]
 
 
-def run(settings: Settings, story: Path | None = None) -> int:
+def run(settings: Settings, story: Path | None = None, beside: Beside | None = None) -> int:
     """Open the workbench in this terminal until the writer leaves; returns the exit code.
 
     Args:
         settings: what holds in this run.
         story: the story to open; None is the one left last, or a new one.
+        beside: given the session, returns what is to run as long as it is open, such as a server.
+
+    Raises:
+        StoryError: the story cannot be opened.
     """
     from srbwriter.tui.start import open_workbench
 
-    return open_workbench(settings, story)
+    return open_workbench(settings, story, beside)

@@ -146,6 +146,7 @@ class Workbench(App[None]):
         await super().on_event(event)
 
     def on_mount(self) -> None:
+        self._to_terminal("\x1b[22;2t")  # keeps the terminal's own title until the end
         self.apply_preferences()
         self.push_screen(self.desk)
         self.set_interval(_THEME_SECONDS, self.reload_changed_themes)
@@ -174,5 +175,18 @@ class Workbench(App[None]):
         self._exit_renderables.append(Text(crash.words(error, logs.write_crash_report(error))))
         self._close_messages_no_wait()
 
+    def show_title(self, story: str, writing: bool) -> None:
+        """Name the terminal's window after the story."""
+        name = "".join(character for character in story if character.isprintable()) or "srbwriter"
+        title = f"{name} {'▸' if writing else ''}".rstrip()
+        if title != self.title:
+            self.title = title
+            self._to_terminal(f"\x1b]2;{title}\x07")
+
+    def _to_terminal(self, sequence: str) -> None:
+        if self._driver is not None and not self.is_headless:
+            self._driver.write(sequence)
+
     def on_unmount(self) -> None:
+        self._to_terminal("\x1b[23;2t")
         self.session.close()

@@ -5,8 +5,10 @@ Knows what a session says about itself; knows no widget.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
+from srbwriter.engine.types import BranchState
 from srbwriter.tui.widgets.status_line import bar
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ def left(session: Session) -> tuple[str, ...]:
         return (f"loading the model {bar(share)} {share:4.0%}",)
     if session.engine_state == "FAILED":
         return (f"no model: {session.engine_error}",)
+    if (reading := _reading(session)) is not None:
+        return (reading,)
     parts = [session.model.name if session.model is not None else "no model"]
     stats = session.engine_stats()
     if stats.total_cells:
@@ -41,6 +45,21 @@ def right(session: Session, done_today: int, goal: int) -> tuple[str, ...]:
     """Whether the words are safe, how many there are, and how far today's goal is."""
     today = f"{done_today}/{goal} today" if goal else f"{done_today} today"
     return (session.save_state, f"{session.words} words", today, f"N {session.n}")
+
+
+def _reading(session: Session) -> str | None:
+    """How far the prompt is, while it is being evaluated, and how long that will take."""
+    current = session.round
+    generation = current.generation if current is not None else None
+    if generation is None or not any(b.state is BranchState.PROMPT for b in generation.branches):
+        return None
+    total, done = len(generation.prompt_ids), generation.prompt_done
+    if not total:
+        return None
+    fresh = done - generation.cached_tokens
+    spent = time.monotonic() - generation.submitted_at
+    left = f"{spent / fresh * (total - done):.0f} s left" if fresh > 0 and spent > 1 else "esc stops"
+    return f"reading the story {bar(done / total)} {done / total:4.0%}  ·  {left}"
 
 
 def words_today(session: Session) -> int:

@@ -284,7 +284,7 @@ class Desk(Screen[None]):
         self._show_marks()
         self._show_keys()
         self._watch_model()
-        self.bench.title = f"{self.session.title or 'srbwriter'}{' ▸' if self.writing else ''}"
+        self.bench.show_title(self.session.title, self.writing)
 
     def _words_today(self) -> int:
         """Counted now and then: it is read from the disk."""
@@ -295,9 +295,14 @@ class Desk(Screen[None]):
 
     def _watch_model(self) -> None:
         """Say once what is wrong with a model that cannot be loaded."""
-        error = self.session.engine_error if self.session.engine_state == "FAILED" else None
+        error = self.session.engine_error
         if error is not None and error is not self._told:
-            self.bench.push_screen(ModelTrouble(error), lambda choose: self.run("model") if choose else None)
+            if self.session.engine_state == "FAILED":
+                self.bench.push_screen(
+                    ModelTrouble(error), lambda choose: self.run("model") if choose else None
+                )
+            else:
+                self.say(str(error), error=True)
         self._told = error
 
     def _show_marks(self) -> None:
