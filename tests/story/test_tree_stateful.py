@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from srbwriter.story import ROOT, Settings, State, Story
 from srbwriter.story.types import NodeId
@@ -61,14 +61,22 @@ class Writing(RuleBasedStateMachine):
         self.story._desk.store.db.execute("PRAGMA synchronous = OFF")  # these tests never pull the plug
 
     def a_node(self, pick: int) -> NodeId:
-        nodes = list(self.story.reading_order())
-        return nodes[pick % len(nodes)]
+        """A living node; 0, which is drawn most, is the newest and never the root if there is another."""
+        return sorted(self.story.reading_order())[-1 - pick % len(list(self.story.reading_order()))]
 
     def acted(self) -> None:
         self.known[self.story._history.head] = (self.epoch, snapshot(self.story))
 
     def outside(self) -> None:
         self.epoch += 1
+
+    @initialize()
+    def some_branches(self) -> None:
+        """So that every verb has something to work on from the first step."""
+        self.append(0, "He ran. ")
+        self.begin(0, 2, True)
+        for branch in (0, 1):
+            self.stream(branch, [1, 2, 5, 4, 2])
 
     # -- words -------------------------------------------------------------------------------------
 
