@@ -7,12 +7,11 @@ scheduling or stories. Starlette and uvicorn are imported here and nowhere else 
 from __future__ import annotations
 
 from .auth import ServerError, read_keys
-from .backend import Backend, Loaded, Loader
+from .loader import Loaded, Loader
 from .serve import ServerHandle, run, start_in_thread
 from .settings import ServerSettings
 
 __all__ = [
-    "Backend",
     "Loaded",
     "Loader",
     "ServerError",

@@ -21,12 +21,12 @@ from starlette.types import ASGIApp
 
 from . import pages
 from .auth import ServerError
-from .backend import Loader
 from .call import json_response
 from .dialects import ENDPOINTS
 from .errors import ApiError
 from .follow import Bridge
 from .gate import Gate
+from .loader import Loader
 from .openapi import description
 from .services import Services
 from .settings import ServerSettings

@@ -16,7 +16,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from .backend import Backend
+from srbwriter.engine.backend import Backend
+
 from .errors import ApiError, Dialect
 from .registry import Record
 from .services import Services

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from srbwriter.engine.backend import Backend
 from srbwriter.engine.types import Prompt, TokenRun
 
-from .backend import Backend
 from .errors import ApiError
 
 

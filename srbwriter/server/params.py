@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+from srbwriter.engine.backend import Backend
 from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import Sampling, Stop
 
-from .backend import Backend
 from .body import SEED_LIMIT, Body, is_integer
 from .errors import bad
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from srbwriter.engine.backend import Backend
 from srbwriter.engine.types import Prompt
 
-from .backend import Backend
 from .body import is_integer
 from .errors import bad
 

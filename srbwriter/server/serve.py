@@ -18,7 +18,7 @@ import uvicorn
 
 from .app import build_app
 from .auth import ServerError, check_exposure
-from .backend import Loader
+from .loader import Loader
 from .settings import ServerSettings
 
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from srbwriter import __version__
+from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineError, Prompt, Request, TokenRun
 
 from .auth import ServerError
-from .backend import Backend, Loader
 from .errors import ApiError, Dialect, from_engine, unavailable
 from .follow import Bridge
+from .loader import Loader
 from .registry import Record, Registry
 from .settings import ServerSettings
 from .slots import Slot, Slots

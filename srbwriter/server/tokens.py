@@ -9,16 +9,15 @@ import codecs
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import TokenLogprob
-
-from .backend import Backend
 
 
 class Written(NamedTuple):
     """One token of a branch whose text is published."""
 
-    id: int
+    id: int  # -1 for text that no token stands for: the rest of one that a stop string cut
     text: str  # what it added; "" while a character is incomplete
     start: int  # characters before it in the branch
     logprob: TokenLogprob | None
@@ -33,6 +32,7 @@ class Tokens:
         self._waiting: list[tuple[int, str, int, TokenLogprob | None]] = []
         self._decoded = 0
         self._published = 0
+        self._covered = 0  # characters that tokens given out so far stand for
 
     def feed(
         self, text: str, ids: Sequence[int], logprobs: Sequence[TokenLogprob], last: bool = False
@@ -52,15 +52,17 @@ class Tokens:
             del self._waiting[0]
             if start < self._published or not piece:
                 ready.append(Written(token, piece[: self._published - start], start, logprob))
+        if ready:
+            self._covered = ready[-1].start + len(ready[-1].text)
+        rest = self._published - self._covered
+        if last and rest > 0:
+            ready.append(Written(-1, text[-rest:], self._covered, None))
         return ready
 
 
 def branch_tokens(engine: Backend, branch: Branch) -> list[Written]:
     """The tokens of an ended branch; their texts join to its text."""
-    written = Tokens(engine).feed(branch.text, branch.ids, branch.logprobs, last=True)
-    if branch.buffer.tail and written:  # a stop string ended inside a token that is gone
-        written[-1] = written[-1]._replace(text=written[-1].text + branch.buffer.tail)
-    return written
+    return Tokens(engine).feed(branch.text, branch.ids, branch.logprobs, last=True)
 
 
 def token_text(engine: Backend, token: int) -> str:

@@ -157,9 +157,8 @@ class FakeEngine:
             raw = raw[len(PIECES[match]) :]
         return ids
 
-    def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
-        table = [self.token_bytes(i) if special else PIECES[i] for i in ids]
-        return b"".join(table).decode("utf-8", "replace")
+    def detokenize(self, ids: Sequence[int]) -> str:
+        return b"".join(PIECES[i] for i in ids).decode("utf-8", "replace")
 
     def token_bytes(self, token: int) -> bytes:
         return NAMES.get(token, PIECES[token])

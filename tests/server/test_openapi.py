@@ -9,8 +9,8 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 
 from srbwriter.server.app import build_app
-from srbwriter.server.backend import Loaded
 from srbwriter.server.dialects import ENDPOINTS
+from srbwriter.server.loader import Loaded
 from srbwriter.server.openapi import description
 from srbwriter.server.settings import ServerSettings
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import FinishReason
-from srbwriter.server.backend import Backend
 from srbwriter.server.params import SAMPLER_NAMES
 from srbwriter.server.tokens import Written, token_text
 
@@ -156,7 +156,7 @@ def final_object(
         "tokens_predicted": len(branch.ids),
         "tokens_evaluated": len(generation.prompt_ids),
         "generation_settings": settings_object(ask, branch.seed, stream),
-        "prompt": engine.detokenize(generation.prompt_ids, special=True),
+        "prompt": b"".join(map(engine.token_bytes, generation.prompt_ids)).decode("utf-8", "replace"),
         "has_new_line": "\n" in branch.text,
         "truncated": generation.truncated,
         "stop_type": kind,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import FinishReason, TokenLogprob
-from srbwriter.server.backend import Backend
 from srbwriter.server.tokens import Written, token_text
 
 LEAST = -9999.0

@@ -1,0 +1,102 @@
+"""Reading parameters: every spelling, kind and range of the engine's table."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srbwriter.engine.parameters import PARAMETERS, Parameter, validate
+from srbwriter.engine.types import Sampling, Stop
+from srbwriter.server.body import ALIASES, Body
+from srbwriter.server.errors import ApiError
+from srbwriter.server.params import SAMPLER_NAMES, branch_samplings, read_sampling, read_stop
+
+from .fake_backend import FakeEngine
+
+ENGINE = FakeEngine()
+NUMBERS = [
+    p for p in PARAMETERS if p.record == "sampling" and p.kind in ("int", "float") and p.field != "seed"
+]
+
+
+@pytest.mark.parametrize("parameter", NUMBERS, ids=lambda p: p.name)
+def test_every_spelling_of_every_number_is_read(parameter: Parameter) -> None:
+    value = 1 if parameter.kind == "int" else 0.5
+    wanted = parameter.clamp(value)
+    for spelling in (parameter.name, *parameter.aliases):
+        for written in (value, str(value)):
+            sampling = read_sampling(Body({spelling: written}), Sampling(), ENGINE)
+            if parameter.name != "dry_base":  # below 1 means the default there
+                assert getattr(sampling, parameter.field) == wanted
+
+
+@pytest.mark.parametrize(
+    "name", ["max_tokens", "n_predict", "max_new_tokens", "max_length", "max_completion_tokens"]
+)
+def test_every_spelling_of_the_limit(name: str) -> None:
+    assert read_stop(Body({name: 7}), Stop()).max_tokens == 7
+    assert read_stop(Body({name: -1}), Stop(max_tokens=3)).max_tokens is None
+    assert read_stop(Body({name: None}), Stop(max_tokens=3)).max_tokens == 3
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([spelling for p in NUMBERS for spelling in (p.name, *p.aliases)]),
+        st.none()
+        | st.integers()
+        | st.floats(allow_nan=False, allow_infinity=False)
+        | st.booleans()
+        | st.text(max_size=4),
+        max_size=6,
+    )
+)
+def test_what_is_read_is_valid_or_refused(values: dict[str, Any]) -> None:
+    try:
+        sampling = read_sampling(Body(values), Sampling(), ENGINE)
+    except ApiError as error:
+        assert error.status == 400 and error.field in values
+    else:
+        validate(sampling)
+
+
+@given(seed=st.none() | st.integers(0, 2**32 - 2), n=st.integers(1, 20))
+def test_seeds_count_up_and_stay_in_range(seed: int | None, n: int) -> None:
+    seeds = [sampling.seed for sampling in branch_samplings(Sampling(seed=seed), n)]
+    assert seeds == [None if seed is None else (seed + k) % 2**32 for k in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("seed", "wanted"), [(-1, None), (2**32 - 1, None), (5, 5), ("7", 7), (2**32 + 3, 3)]
+)
+def test_seeds_that_mean_draw_one(seed: Any, wanted: int | None) -> None:
+    assert read_sampling(Body({"seed": seed}), Sampling(), ENGINE).seed == wanted
+
+
+def test_sampler_letters_are_those_of_the_names() -> None:
+    letters = "".join(letters[0] for letters in SAMPLER_NAMES.values())
+    assert len(set(letters)) == len(letters)
+    assert read_sampling(Body({"samplers": letters}), Sampling(), ENGINE).samplers == tuple(SAMPLER_NAMES)
+    validate(Sampling(samplers=tuple(SAMPLER_NAMES)))
+
+
+def test_what_is_not_named_stays_as_the_server_was_told() -> None:
+    base = Sampling(temperature=0.2, logit_bias=((1, 1.0),), samplers=("top_k",), grammar='root ::= "a"')
+    assert read_sampling(Body({"top_k": None, "unknown": 1}), base, ENGINE) == base
+    changed = read_sampling(Body({"logit_bias": {"2": 1}, "custom_token_bans": "3, 4,x"}), base, ENGINE)
+    assert changed.logit_bias == ((1, 1.0), (2, 1.0), (3, -math.inf), (4, -math.inf))
+
+
+def test_times_and_boundaries() -> None:
+    stop = read_stop(Body({"t_max_predict_ms": 1500, "boundary": "paragraph", "min_length": 4}), Stop())
+    assert (stop.max_seconds, stop.boundary, stop.min_tokens) == (1.5, "paragraph", 4)
+    with pytest.raises(ApiError, match="boundary"):
+        read_stop(Body({"boundary": "chapter"}), Stop())
+
+
+def test_aliases_stand_in_the_engines_table_only() -> None:
+    table = {parameter.name: parameter.aliases for parameter in PARAMETERS}
+    assert table == ALIASES

@@ -1,0 +1,174 @@
+"""The server on the bundled model: what the scripted engine cannot show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine import Engine
+from srbwriter.server import Loaded, ServerSettings, start_in_thread
+
+from .test_handles import follow, text_of
+from .test_stress import raw_post, wait_until
+from .wire import frames, lines
+
+STORY = "Once upon a time,"
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Engine]:
+    with Engine.load(bundled_model()) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def http(model: Engine) -> Iterator[httpx.Client]:
+    handle = start_in_thread(Loaded(model), ServerSettings(port=0, access_log=False))
+    with httpx.Client(base_url=handle.url, timeout=60) as client:
+        yield client
+    handle.stop(20)
+
+
+def test_the_original_curl(http: httpx.Client) -> None:
+    events = lines(http.post("/v1/completions", json={"prompt": STORY}).text)
+    assert events[0] == {"event": "start", "count": 8} and events[-1] == {"event": "done", "count": 8}
+    for index in range(8):
+        pieces = [e["text"] for e in events if e["event"] == "stream" and e["index"] == index]
+        (stop,) = [e for e in events if e["event"] == "stop" and e["index"] == index]
+        assert stop["length"] == len(pieces) - 1
+        assert stop["stop"] == int("." in pieces[-1] or "\n" in pieces[-1]) or stop["length"] == 64
+
+
+def test_the_same_seed_writes_the_same_in_every_dialect(http: httpx.Client) -> None:
+    body = {"prompt": STORY, "n": 3, "max_tokens": 12, "seed": 5, "stop": []}
+    native = [r["content"] for r in http.post("/completion", json=body).json()]
+    openai = [c["text"] for c in http.post("/v1/completions", json={**body, "model": "m"}).json()["choices"]]
+    events = frames(http.post("/srb/v1/completions?sse=1", json=body).content)
+    assert native == openai == [text_of(events, index) for index in range(3)]
+    assert len(set(native)) == 3
+
+
+@pytest.mark.parametrize("stop", [None, "the", [" a", "b"], "."])
+def test_streams_and_answers_agree_and_tokens_join(http: httpx.Client, stop: Any) -> None:
+    body = {"model": "m", "prompt": STORY, "n": 2, "max_tokens": 40, "seed": 3, "logprobs": 4, "stop": stop}
+    whole = http.post("/v1/completions", json=body).json()["choices"]
+    chunks = frames(http.post("/v1/completions", json={**body, "stream": True}).content)[:-1]
+    for choice in whole:
+        mine = [c["choices"][0] for c in chunks if c["choices"][0]["index"] == choice["index"]]
+        assert "".join(c["text"] for c in mine) == choice["text"]
+        assert mine[-1]["finish_reason"] == choice["finish_reason"]
+        assert "".join(choice["logprobs"]["tokens"]) == choice["text"]
+        streamed = [t for c in mine if c["logprobs"] for t in c["logprobs"]["tokens"]]
+        assert "".join(streamed) == choice["text"]
+        # Text that a stop string cut out of a token has no token and no logprob.
+        own, best = choice["logprobs"]["token_logprobs"], choice["logprobs"]["top_logprobs"]
+        known = [(value, top) for value, top in zip(own, best, strict=True) if value is not None]
+        assert all(value <= max(top.values()) <= 0 for value, top in known)
+        assert len(known) >= len(own) - 1
+
+
+def test_scores_of_a_prompt_equal_those_of_writing_it(http: httpx.Client) -> None:
+    body = {"model": "m", "prompt": STORY, "max_tokens": 6, "temperature": 0, "logprobs": 1}
+    written = http.post("/v1/completions", json=body).json()["choices"][0]
+    text = STORY + written["text"]
+    scored = http.post(
+        "/v1/completions", json={**body, "prompt": text, "echo": True, "max_tokens": 0}
+    ).json()["choices"][0]
+    assert scored["text"] == text
+    assert scored["logprobs"]["tokens"][-6:] == written["logprobs"]["tokens"]
+    assert scored["logprobs"]["token_logprobs"][-6:] == pytest.approx(
+        written["logprobs"]["token_logprobs"], abs=0.05
+    )
+
+
+def test_writing_on_from_a_picked_branch_evaluates_nothing_again(http: httpx.Client, model: Engine) -> None:
+    body = {"prompt": STORY, "n": 4, "max_tokens": 9, "seed": 1, "stop": []}
+    answer = http.post("/srb/v1/requests", json=body).json()
+    path = f"/srb/v1/requests/{answer['id']}"
+    follow(http, path)
+    picked = http.post(path + "/branches/2/pick").json()
+    before = model.stats().prompt_rows
+    more = http.post(
+        "/srb/v1/completions?sse=1&rich=1", json={"parent": picked["parent"], "n": 4, "max_tokens": 3}
+    )
+    done = frames(more.content)[-1]
+    assert done["prompt_tokens"] - done["cached_tokens"] <= 1
+    assert model.stats().prompt_rows - before <= 1
+    reread = http.post("/tokenize", json={"content": STORY + picked["text"], "add_special": True}).json()
+    assert done["prompt_tokens"] <= reread["count"] + 1
+
+
+def test_verbs_on_branches_that_write(http: httpx.Client, model: Engine) -> None:
+    body = {"prompt": STORY, "n": 3, "max_tokens": 200, "stop": [], "ignore_eos": True}
+    path = f"/srb/v1/requests/{http.post('/srb/v1/requests', json=body).json()['id']}"
+    assert http.post(path + "/branches/0/stop").status_code == 202
+    assert http.post(path + "/branches/1/reroll", json={"max_tokens": 5, "seed": 9}).status_code == 202
+    assert http.post(path + "/branches/2/kill").status_code == 202
+    events = follow(http, path)
+    value = http.get(path).json()
+    assert [b["reason"] for b in value["branches"]] == ["stopped", "length", "killed"]
+    assert value["branches"][1]["tokens"] == 5 and value["branches"][1]["seed"] == 9
+    assert text_of(events, 1) == value["branches"][1]["text"]
+
+    seen = value["events"]
+    assert http.post(path + "/branches/1/rewind", json={"tokens": 3}).status_code == 202
+    events = follow(http, path, seen)
+    assert any(event["event"] == "cut" and event["index"] == 1 for event in events)
+    assert http.get(path + "/branches/1").json()["tokens"] == 5
+    seen = http.get(path).json()["events"]
+    assert http.post(path + "/branches/1/extend", json={"max_tokens": 4}).status_code == 202
+    follow(http, path, seen)
+    assert http.get(path + "/branches/1").json()["tokens"] == 9
+    assert http.post(path + "/branches/1/append", json={"text": " Then the fox"}).status_code == 202
+    wait_until(lambda: "Then the fox" in http.get(path + "/branches/1").json()["text"])
+    wait_until(lambda: model.stats().live_branches == 0)
+
+
+def test_a_client_that_leaves_frees_the_batch(http: httpx.Client, model: Engine) -> None:
+    body = {"prompt": STORY, "n": 8, "n_predict": 400, "ignore_eos": True, "stream": True}
+    with raw_post(http.base_url.port or 0, "/completion", body) as plug:
+        assert plug.recv(50)
+        assert model.stats().live_branches > 0
+    wait_until(lambda: model.stats().live_branches == 0)
+
+
+def test_constraints_over_the_wire(http: httpx.Client) -> None:
+    schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}}, "required": ["name"],
+              "additionalProperties": False}  # fmt: skip
+    body = {"messages": [{"role": "user", "content": "Name?"}], "max_tokens": 60, "seed": 1,
+            "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}  # fmt: skip
+    choice = http.post("/v1/chat/completions", json=body).json()["choices"][0]
+    assert set(json.loads(choice["message"]["content"])) == {"name"}
+    chosen = http.post(
+        "/v1/completions", json={"model": "m", "prompt": "a", "guided_choice": ["red", "blue"]}
+    )
+    assert chosen.json()["choices"][0]["text"] in ("red", "blue")
+    native = http.post("/completion", json={"prompt": "a", "grammar": 'root ::= "yes" | "no"'}).json()
+    assert native["content"] in ("yes", "no")
+    for wrong in ({"grammar": "root ::= ("}, {"json_schema": {"type": 7}}, {"guided_regex": "("}):
+        answer = http.post("/completion", json={"prompt": "a", **wrong})
+        assert answer.status_code == 400, answer.text
+
+
+def test_a_prompt_longer_than_the_context(http: httpx.Client) -> None:
+    for path, body in (("/completion", {}), ("/v1/completions", {"model": "m"}), ("/srb/v1/completions", {})):
+        answer = http.post(path, json={"prompt": "cat " * 20_000, **body})
+        assert answer.status_code == 400
+        assert "context" in json.dumps(answer.json())
+
+
+def test_a_branch_may_run_to_the_end_of_the_context(http: httpx.Client, model: Engine) -> None:
+    value = http.post("/completion", json={"prompt": STORY, "ignore_eos": True}).json()
+    assert value["stop_type"] == "limit"
+    assert value["tokens_evaluated"] + value["tokens_predicted"] >= model.n_ctx - 2
+
+
+def test_slots_pin_what_they_left(http: httpx.Client, model: Engine) -> None:
+    value = http.post("/completion", json={"prompt": STORY, "n_predict": 6, "id_slot": 3}).json()
+    assert value["id_slot"] == 3
+    assert http.post("/slots/3?action=erase").json()["n_erased"] == value["tokens_cached"]
