@@ -64,6 +64,16 @@ def library_dir() -> Path:
     return data_dir() / "library"
 
 
+def backup_dir() -> Path:
+    """Copies of stories, in a folder for each."""
+    return state_dir() / "backups"
+
+
+def recent_file() -> Path:
+    """The stories that were open lately."""
+    return state_dir() / "recent.json"
+
+
 def models_dir() -> Path:
     """Model files that can be named without their folder."""
     return data_dir() / "models"

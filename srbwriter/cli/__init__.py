@@ -95,6 +95,9 @@ def _code(error: Exception) -> Exit | None:
     """The exit code of an error that speaks for itself; None for a defect."""
     from srbwriter.engine.types import EngineError, ModelError
     from srbwriter.models.errors import ModelsError
+    from srbwriter.story import StoryError
+    from srbwriter.story.draft import DraftError
+    from srbwriter.story.formats import FormatError
 
     match error:
         case Failure():
@@ -103,7 +106,7 @@ def _code(error: Exception) -> Exit | None:
             return Exit.USAGE
         case ModelError() | ModelsError():
             return Exit.MODEL
-        case EngineError() | OSError():
+        case EngineError() | StoryError() | DraftError() | FormatError() | OSError():
             return Exit.ERROR
         case _:
             return None

@@ -40,6 +40,15 @@ COMMANDS = {
     command.name: command
     for command in (
         Command("write", "write branches of a prompt to standard output", "srbwriter.cli.write"),
+        Command("new", "begin a story in the library", "srbwriter.cli.stories.new"),
+        Command("open", "open the terminal app on a story", "srbwriter.cli.stories.open"),
+        Command("list", "list the stories of the library", "srbwriter.cli.stories.list"),
+        Command("info", "say what is in a story", "srbwriter.cli.stories.info"),
+        Command("rename", "give a story another title", "srbwriter.cli.stories.rename"),
+        Command("export", "write a story as a book, a page, text or JSON", "srbwriter.cli.stories.export"),
+        Command("import", "make a story of a file of another program", "srbwriter.cli.stories.importing"),
+        Command("check", "go over the files of stories", "srbwriter.cli.stories.check"),
+        Command("backup", "list, make and restore copies of a story", "srbwriter.cli.stories.backup"),
         Command("models", "list the models of this machine, choose one, get others", "srbwriter.cli.models"),
     )
 }

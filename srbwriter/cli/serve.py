@@ -90,6 +90,8 @@ def run(settings: Settings) -> int:
     loader = launch.loader(settings)
     try:
         options = server_settings(settings)
+        if (hint := launch.model_hint(settings)) is not None:
+            say(hint)
         Thread(target=_announce_model, args=(loader,), name="srbwriter-announce", daemon=True).start()
         return server.run(loader, options, ready=_announce)
     except ServerError as error:

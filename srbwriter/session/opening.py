@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def open_story(path: Path | None) -> Story:
-    recent = library.RecentStories(paths.state_dir() / "recent.json")
+    recent = library.RecentStories(paths.recent_file())
     if path is None:
         known = recent.all()
         path = known[0].path if known else library.free_path(paths.library_dir(), "First story")

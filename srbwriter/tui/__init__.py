@@ -22,7 +22,8 @@ def run(settings: Settings, story: Path | None = None, beside: Beside | None = N
     Args:
         settings: what holds in this run.
         story: the story to open; None is the one left last, or a new one.
-        beside: given the session, returns what is to run as long as it is open, such as a server.
+        beside: given the session, returns what is to run as long as it is open, such as a server, and a line
+            that tells the writer so.
 
     Raises:
         StoryError: the story cannot be opened.

@@ -51,6 +51,7 @@ class Workbench(App[None]):
         super().__init__()
         self.session = session
         self.next_story: Path | None = None
+        self.notes: list[str] = []  # what the writer is told once the screen is up
         self.preferences = Preferences(settings)
         self._own_keys = {
             row.name.removeprefix("keys."): self.preferences[row] for row in options.OWN_KEYS
@@ -126,7 +127,7 @@ class Workbench(App[None]):
 
     def recent(self) -> list[tuple[Path, str]]:
         """Stories opened before, the last one first."""
-        known = library.RecentStories(paths.state_dir() / "recent.json").all()
+        known = library.RecentStories(paths.recent_file()).all()
         return [(entry.path, entry.title or entry.path.stem) for entry in known if entry.path.exists()]
 
     def open_story(self, file: Path) -> None:
@@ -152,6 +153,8 @@ class Workbench(App[None]):
         self.set_interval(_THEME_SECONDS, self.reload_changed_themes)
         for complaint in self.complaints:
             self.notify(complaint, severity="warning", markup=False)
+        for note in self.notes:
+            self.notify(note, markup=False)
         self._obey_signals()
 
     def _obey_signals(self) -> None:

@@ -125,7 +125,6 @@ def test_an_unknown_variable_is_said_and_survived(
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("--port 1", "go with --serve"),
         ("-m a.gguf write", "the command comes first: srbwriter write"),
         ("--serve story.srbw", "takes no story"),
         ("--serve --n 9 --max-n 4", "generation.n = 9 is above generation.max_n = 4"),

@@ -59,7 +59,7 @@ def test_keys_from_a_file_join_the_others(tmp_path: Path) -> None:
 
 
 def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
-    """The real program, and its first line on standard error that is not about the model."""
+    """The real program, and its first line on standard error that is not about a sound model."""
     process = subprocess.Popen(
         [sys.executable, "-m", "srbwriter", "--serve", "--gpu-layers", "0", *arguments],
         stdout=subprocess.DEVNULL,
@@ -68,7 +68,7 @@ def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
     )
     assert process.stderr is not None
     lines = iter(process.stderr.readline, "")
-    return process, next((line for line in lines if "is ready" not in line), "")
+    return process, next((line for line in lines if "is ready" not in line and "bundled" not in line), "")
 
 
 def ended(process: subprocess.Popen[str]) -> int:

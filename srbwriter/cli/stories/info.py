@@ -1,0 +1,71 @@
+"""``srbwriter info``: what is in a story."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from srbwriter import paths
+from srbwriter.cli.columns import columns, document, plain
+from srbwriter.cli.exits import Exit, say
+from srbwriter.cli.stories.finding import find_story
+from srbwriter.config import Settings, Table
+from srbwriter.story import Story
+from srbwriter.story.backup import backups
+
+DESCRIPTION = """\
+Say what is in a story: words, branches, authors, chapters, progress.
+
+  srbwriter info orchard
+  srbwriter info orchard.srbw --json"""
+
+
+def configure(parser: argparse.ArgumentParser, table: Table) -> None:
+    parser.add_argument("story", metavar="STORY", help="title, name or file of a story")
+    parser.add_argument("--json", action="store_true", help="print it as JSON")
+
+
+def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    with Story.open(find_story(arguments.story), readonly=True) as story:
+        facts = _facts(story)
+        if story.damage is not None:
+            say(f"{story.file} is damaged: {story.damage}")
+    if getattr(arguments, "json", False):
+        print(document(facts))
+        return Exit.OK
+    print(plain(str(facts["title"])))
+    print(columns([(f"  {name.replace('_', ' ')}", _shown(fact)) for name, fact in facts.items()][1:]))
+    return Exit.OK
+
+
+def _facts(story: Story) -> dict[str, object]:
+    today, days = story.today(), story.days()
+    living = list(story.reading_order())
+    return {
+        "title": story.title,
+        "file": str(story.file),
+        "changed": time.strftime("%Y-%m-%d %H:%M", time.localtime(story.file.stat().st_mtime)),
+        "words": story.words(story.current),
+        "words_of_all_branches": story.words_by_author(),
+        "words_today": today.words,
+        "days_of_writing": len(days),
+        "hours_of_writing": round(sum(day.seconds for day in days.values()) / 3600, 1),
+        "nodes": len(living),
+        "ends": sum(not story.children(node) for node in living),
+        "unread": len(story.unread()),
+        "in_the_bin": len(story.bin()),
+        "chapters": [story.marks(node).title for node in story.chapters()],
+        "bookmarks": len(story.bookmarks()),
+        "tags": story.tags(),
+        "backups": len(backups(story.backup_folder(paths.backup_dir()))),
+    }
+
+
+def _shown(fact: object) -> str:
+    match fact:
+        case dict():
+            return ", ".join(f"{name} {number}" for name, number in fact.items()) or "none"  # pyright: ignore
+        case list():
+            return ", ".join(map(str, fact)) or "none"  # pyright: ignore
+        case _:
+            return str(fact)
