@@ -65,7 +65,7 @@ class TreeScreen(Screen["Way | None"]):
     def on_mount(self) -> None:
         self.view.build(self.story.current)
         self.view.focus()
-        self.call_after_refresh(self.view.go, self.view.cursor)
+        self.call_after_refresh(lambda: self.view.go(self.view.cursor))  # now the height is known
 
     @on(TreeView.At)
     def _at(self, event: TreeView.At) -> None:

@@ -1,0 +1,55 @@
+"""The page of keys in the documentation, made from the table: ``python -m srbwriter.tui.keys_page``."""
+
+from __future__ import annotations
+
+from srbwriter.tui.commands import COMMANDS, GROUPS, LEADER, Command, anywhere_of, keys_of
+
+_INTRO = """\
+# Keys
+
+Plain keys act on a branch while the branches have the focus; `tab` moves between the story and the branches.
+With the story focused they type, and the same commands are behind the leader `{leader}`: press it, and the
+next key acts as if a branch had the focus. Keys in the column *anywhere* work with any focus. `ctrl+p` finds
+every command by its name, `F1` shows this list in the program.
+
+Every command can have keys of your own, in the section `[keys]` of `config.toml`. Names are as in this table,
+several are separated by commas:
+
+```toml
+[keys]
+kill = "x, delete"
+tree = "ctrl+t"
+
+[interface]
+keymap = "vim"        # hjkl move between branches
+```
+
+A key of yours takes the place of the usual ones. One that never types a character (`ctrl+` and a letter, `F1`
+to `F12`) works anywhere.
+"""
+
+
+def _spelled(keys: list[str]) -> str:
+    return " ".join(f"`{key}`" for key in keys).replace("|", "\\|")
+
+
+def _row(command: Command) -> str:
+    plain = "`1` … `9`" if command.numbered else _spelled(keys_of(command))
+    vim = _spelled(keys_of(command, "vim")) if command.vim else ""
+    words = f"{command.title}. {command.help}"
+    columns = (f"`{command.id}`", plain, vim, _spelled(anywhere_of(command)), words)
+    return "| " + " | ".join(columns) + " |"
+
+
+def page() -> str:
+    """The page as Markdown."""
+    parts = [_INTRO.format(leader=LEADER)]
+    for group in GROUPS:
+        rows = [_row(command) for command in COMMANDS if command.group == group]
+        head = ["| name | key | vim | anywhere | what it does |", "|---|---|---|---|---|"]
+        parts.append("\n".join([f"## {group}\n", *head, *rows]) + "\n")
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    print(page(), end="")

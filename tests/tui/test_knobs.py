@@ -1,0 +1,69 @@
+"""Knobs: what is shown can be typed again, steps stay in range, presets hold what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srbwriter.engine.parameters import validate
+from srbwriter.engine.types import InvalidRequest, Sampling, Stop
+from srbwriter.tui import knobs
+from srbwriter.tui.knobs import KNOBS, Setup
+
+BY_NAME = {knob.name: knob for knob in KNOBS}
+
+
+@pytest.mark.parametrize("knob", KNOBS, ids=lambda knob: knob.name)
+def test_what_is_shown_can_be_typed_again(knob: knobs.Parameter) -> None:
+    value = knob.default
+    assert knobs.parse(knob, knobs.shown(knob, value)) == value
+
+
+@given(st.sampled_from([knob for knob in KNOBS if knob.kind in ("int", "float")]), st.integers(-500, 500))
+def test_steps_stay_in_range(knob: knobs.Parameter, steps: int) -> None:
+    value = knobs.stepped(knob, knob.default, steps)
+    knob.check(value)
+
+
+def test_texts_can_hold_newlines_and_quotes() -> None:
+    stop = BY_NAME["stop"]
+    value = ("\n\n", '"', "###")
+    assert knobs.parse(stop, knobs.shown(stop, value)) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("temperature", "hot"), ("top_k", "1.5"), ("stop", "no quotes"), ("ignore_eos", "maybe")],
+)
+def test_what_cannot_be_read_names_the_knob(name: str, text: str) -> None:
+    with pytest.raises(InvalidRequest, match=name):
+        knobs.parse(BY_NAME[name], text)
+
+
+@pytest.mark.parametrize("file", knobs.presets().values(), ids=lambda file: file.stem)
+def test_every_shipped_preset_is_one_the_engine_takes(file: Path) -> None:
+    setup = knobs.read_preset(file, Setup(Sampling(temperature=1.9), Stop(max_tokens=7)))
+    validate(setup.sampling)
+    assert setup.stop.max_tokens == 7
+    assert setup.sampling.temperature != 1.9
+
+
+def test_a_kept_preset_is_read_back() -> None:
+    setup = Setup(Sampling(temperature=1.25, dry_sequence_breakers=("a", "b"), seed=5), Stop())
+    file = knobs.write_preset("my own", setup)
+    assert knobs.presets()["my own"] == file
+    again = knobs.read_preset(file, Setup(Sampling(), Stop()))
+    assert again.sampling.temperature == 1.25
+    assert again.sampling.dry_sequence_breakers == ("a", "b")
+    assert again.sampling.seed is None
+
+
+@pytest.mark.parametrize("text", ["= =", "unknown = 1", "temperature = -5"])
+def test_a_broken_preset_names_itself_or_the_knob(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "broken.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidRequest, match="broken|temperature"):
+        knobs.read_preset(file, Setup(Sampling(), Stop()))

@@ -1,0 +1,187 @@
+"""The app around the desk: keys of the writer's own, themes on the fly, defects, trouble with the model."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from srbwriter import paths
+from srbwriter.config import Table
+from srbwriter.config.settings import read_overlay
+from srbwriter.engine.types import FinishReason, InvalidRequest, ModelError
+from srbwriter.tui import clipboard, external, themes
+from srbwriter.tui.options import LAYOUT, OPTIONS
+from srbwriter.tui.screens.crash import CrashNote
+from srbwriter.tui.screens.picker import Picker
+from srbwriter.tui.screens.trouble import ModelTrouble
+from srbwriter.tui.verbs import HANDLERS
+from tests.tui.conftest import OpenBench
+
+
+async def test_keys_can_be_remapped(open_bench: OpenBench) -> None:
+    own = {"keys.kill": "x, delete", "keys.help": "f5"}
+    async with open_bench(settings=own) as bench:
+        await bench.write()
+        await bench.on_panes()
+        await bench.press("k")
+        assert bench.session.round.branches[0].live
+        await bench.press("x")
+        assert bench.session.round.branches[0].finish_reason is FinishReason.KILLED
+        await bench.press("f5")
+        assert bench.app.screen is not bench.desk
+
+
+async def test_the_vim_keymap_moves_with_hjkl(open_bench: OpenBench) -> None:
+    async with open_bench(n=8, settings={"interface.keymap": "vim"}) as bench:
+        await bench.write()
+        await bench.on_panes()
+        await bench.press("l")
+        assert bench.desk.grid.current == 1
+        await bench.press("j")
+        assert bench.desk.grid.current > 1
+        await bench.press("k", "h")
+        assert bench.desk.grid.current == 0
+        await bench.press("x")
+        assert bench.session.round.branches[0].finish_reason is FinishReason.KILLED
+
+
+async def test_an_own_theme_is_read_again_when_it_changes(open_bench: OpenBench) -> None:
+    folder = themes.own_folder()
+    folder.mkdir(parents=True)
+    source = (paths.asset_dir("themes") / "paper.toml").read_text()
+    mine = folder / "mine.toml"
+    mine.write_text(source)
+    async with open_bench(settings={"interface.theme": "mine"}) as bench:
+        assert bench.app.theme == "mine"
+        mine.write_text(source.replace('background = "#faf8f3"', 'background = "#ffffff"'))
+        os.utime(mine, ns=(1, 1))
+        bench.app.reload_changed_themes()
+        await bench.pilot.pause()
+        assert bench.app.theme_variables["background"].lower() == "#ffffff"
+        mine.write_text("broken")
+        bench.app.reload_changed_themes()
+        await bench.pilot.pause()
+        assert bench.app.theme_variables["background"].lower() == "#ffffff"
+
+
+async def test_an_unknown_theme_is_no_reason_not_to_start(open_bench: OpenBench) -> None:
+    async with open_bench(settings={"interface.theme": "no such theme"}) as bench:
+        assert bench.app.theme in bench.app.available_themes
+
+
+async def test_what_the_engine_refuses_is_said_and_nothing_else_happens(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise InvalidRequest("n", "too many")
+
+    said: list[str] = []
+    async with open_bench() as bench:
+        monkeypatch.setattr(bench.session, "generate", refuse)
+        monkeypatch.setattr(bench.desk, "say", lambda words, error=False: said.append(words))
+        await bench.press("ctrl+n")
+        assert said == ["n: too many"]
+        assert bench.app.screen is bench.desk
+
+
+async def test_a_defect_is_shown_with_its_report_and_the_desk_stays(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setitem(HANDLERS, "generate", fail)
+    async with open_bench() as bench:
+        await bench.press("ctrl+n")
+        assert isinstance(bench.app.screen, CrashNote)
+        report = next(paths.log_dir().glob("crash-*.txt"))
+        assert "a defect" in report.read_text()
+        await bench.press("space")
+        assert bench.app.screen is bench.desk
+        await bench.press(*" Hard", "ctrl+s")
+        assert bench.session.text() == "It rained. Hard"
+
+
+async def test_a_fatal_defect_leaves_the_story_and_words_instead_of_code(open_bench: OpenBench) -> None:
+    with pytest.raises(RuntimeError, match="fatal"):
+        async with open_bench() as bench:
+            await bench.press(*" Hard")
+
+            def fail() -> None:
+                raise RuntimeError("fatal")
+
+            bench.app.call_later(fail)
+            await bench.pilot.pause()
+    assert bench.session.closed
+    assert any("fatal" in file.read_text() for file in paths.log_dir().glob("crash-*.txt"))
+
+
+async def test_a_model_that_cannot_be_loaded_is_explained_once(open_bench: OpenBench) -> None:
+    async with open_bench(ready=False) as bench:
+        bench.session.fail_loading(ModelError("/nowhere/x.gguf", "is missing", "check the path"))
+        bench.desk.pump.flush()
+        await bench.pilot.pause()
+        assert isinstance(bench.app.screen, ModelTrouble)
+        assert "check the path" in bench.app.screen.query("Static").first().render().plain  # type: ignore[union-attr]
+        await bench.press("enter")
+        await bench.pilot.pause()
+        assert isinstance(bench.app.screen, Picker)
+        await bench.press("escape")
+        bench.desk.pump.flush()
+        await bench.pilot.pause()
+        assert bench.app.screen is bench.desk
+
+
+async def test_an_empty_story_begins_with_the_openings(open_bench: OpenBench) -> None:
+    async with open_bench(text="") as bench:
+        await bench.pilot.pause()
+        assert isinstance(bench.app.screen, Picker)
+        await bench.press("enter")
+        await bench.tokens(3)
+        assert bench.session.text()
+        assert len(bench.session.round.branches) == 4
+        assert bench.desk.focused is bench.desk.grid.pane
+
+
+async def test_a_changed_layout_is_remembered(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.press("ctrl+l")
+    remembered, complaints = read_overlay(Table(OPTIONS))
+    assert remembered[LAYOUT.name] == "right"
+    assert not complaints
+
+
+async def test_the_progress_of_reading_is_shown(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.session.generate()
+        bench.session.engine.progress(bench.session.round.generation, 62, 100)
+        bench.desk.pump.flush()
+        assert "prompt 62 %" in bench.desk.grid.panes[0].head
+        assert "62%" in bench.desk.status_line.line
+
+
+def test_the_editor_is_the_writers_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VISUAL", "code --wait")
+    assert external.editor() == ["code", "--wait"]
+    monkeypatch.delenv("VISUAL")
+    monkeypatch.delenv("EDITOR", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(external.NoEditor, match="VISUAL"):
+        external.editor()
+
+
+def test_the_desktops_clipboard_is_used_where_there_is_a_desktop(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tool = tmp_path / "wl-copy"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    assert clipboard.native_tool() is None
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
+    assert clipboard.native_tool() == [str(tool)]

@@ -1,0 +1,179 @@
+"""Widgets by themselves: where panes stand, what the editor keeps in view, lines and clicks."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.geometry import Offset
+from textual.widgets import Input
+
+from srbwriter.tui import boundaries
+from srbwriter.tui.screens.reading import typeset
+from srbwriter.tui.widgets.branch_grid import MIN_HEIGHT, MIN_WIDTH, arrange
+from srbwriter.tui.widgets.status_line import bar
+from srbwriter.tui.widgets.story_editor import window_around
+from tests.tui.conftest import OpenBench
+
+PARAGRAPH = "The tide came in and nobody said a word about the lamp.\n\n"
+
+
+@given(st.integers(1, 64), st.integers(20, 300), st.integers(4, 100))
+def test_panes_are_never_smaller_than_can_be_read(n: int, width: int, height: int) -> None:
+    columns, rows = arrange(n, width, height)
+    assert 1 <= columns <= n and 1 <= rows <= n
+    assert columns == 1 or width // columns >= MIN_WIDTH
+    assert rows == 1 or height // rows >= MIN_HEIGHT
+
+
+@pytest.mark.parametrize(
+    ("n", "size", "expected"), [(1, (120, 24), (1, 1)), (4, (120, 24), (2, 2)), (8, (160, 30), (4, 2))]
+)
+def test_panes_fill_the_room(n: int, size: tuple[int, int], expected: tuple[int, int]) -> None:
+    columns, rows = arrange(n, *size)
+    assert columns * rows >= n
+    assert (columns, rows) == expected or columns * rows == expected[0] * expected[1]
+
+
+@given(st.text(max_size=200), st.sampled_from(["word", "sentence", "paragraph"]))
+def test_steps_forward_reach_the_end_and_steps_back_the_start(text: str, unit: boundaries.Unit) -> None:
+    at, steps = 0, 0
+    while at < len(text.rstrip()):
+        further = boundaries.step(text, at, unit, 1)
+        assert further > at
+        at, steps = further, steps + 1
+    while at > 0:
+        back = boundaries.step(text, at, unit, -1)
+        assert back < at
+        at = back
+    assert steps <= len(text)
+
+
+def test_sentences_end_behind_their_quotes() -> None:
+    text = ' "Leave it," said Mara. "Why?" She counted… One was missing'
+    ends = [text[:end] for end in boundaries.ends(text, "sentence")]
+    assert ends[0].endswith("Mara.")
+    assert ends[1].endswith('"Why?"')
+
+
+@given(st.integers(0, 5000), st.integers(0, 200_000), st.integers(100, 5000))
+def test_the_window_holds_the_cursor_and_is_small(lines: int, place: int, size: int) -> None:
+    text = PARAGRAPH * lines
+    place = min(place, len(text))
+    start, end = window_around(text, place, size)
+    assert 0 <= start <= place <= end <= len(text)
+    assert end - start <= size or len(text) <= size
+
+
+async def test_a_long_story_is_edited_through_a_window(open_bench: OpenBench) -> None:
+    text = PARAGRAPH * 3000
+    async with open_bench(text) as bench:
+        editor = bench.desk.editor
+        assert len(editor.text) < len(text) / 2
+        assert editor.whole == text
+        editor.go(1000)
+        await bench.press("X")
+        await bench.press("ctrl+s")
+        assert bench.session.text() == text[:1000] + "X" + text[1000:]
+        await bench.press("ctrl+z")
+        assert bench.session.text() == text == editor.whole
+
+
+async def test_the_window_moves_with_the_cursor(open_bench: OpenBench) -> None:
+    async with open_bench(PARAGRAPH * 3000) as bench:
+        editor = bench.desk.editor
+        before = editor.hidden[0]
+        assert before > 0
+        editor.move_cursor((0, 0))
+        await bench.press("up")
+        assert editor.hidden[0] < before
+        assert editor.whole == PARAGRAPH * 3000
+
+
+async def test_a_click_focuses_a_branch_and_a_double_click_picks_it(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.write()
+        pane = bench.desk.grid.shown[2]
+        await bench.pilot.click(pane, offset=(3, 2))
+        assert bench.desk.grid.current == 2 and pane.has_focus
+        picked = bench.texts()[2]
+        await bench.pilot.click(pane, offset=(3, 2), times=2)
+        await bench.pilot.pause()
+        assert bench.session.text() == "It rained." + picked
+
+
+async def test_the_wheel_scrolls_one_branch_only(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.session.stop = type(bench.session.stop)(max_tokens=None)
+        await bench.write(300)
+        first, second = bench.desk.grid.shown[:2]
+        first.post_message(_wheel_down(first))
+        await bench.pilot.pause()
+        assert first.first_line > 0
+        assert second.first_line == 0
+
+
+def _wheel_down(pane: object):  # noqa: ANN202
+    from textual.events import MouseScrollDown
+
+    return MouseScrollDown(pane, 3, 3, 0, 0, 0, False, False, False, 3, 3)  # type: ignore[arg-type]
+
+
+async def test_dragging_selects_text_of_a_branch(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.write()
+        pane = bench.desk.grid.shown[0]
+        start = pane.content_region.offset + Offset(1, 1)
+        await bench.pilot.mouse_down(offset=start)
+        await bench.pilot.hover(offset=start + Offset(6, 0))
+        await bench.pilot.mouse_up(offset=start + Offset(6, 0))
+        selected = bench.app.screen.get_selected_text()
+        assert selected and selected in pane.text
+
+
+async def test_a_key_on_the_key_line_can_be_clicked(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.pilot.click(bench.desk.key_line, offset=(2, 0))
+        assert bench.session.round is not None
+
+
+async def test_panes_are_made_once_and_used_again(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.write()
+        panes = list(bench.desk.grid.panes)
+        await bench.on_panes()
+        await bench.press("1")
+        await bench.tokens(3)
+        assert bench.desk.grid.panes == panes
+        assert [pane.text for pane in panes] == bench.texts()
+
+
+async def test_resizing_keeps_what_is_read_in_view(open_bench: OpenBench) -> None:
+    async with open_bench(n=1) as bench:
+        bench.session.stop = type(bench.session.stop)(max_tokens=None)
+        await bench.write(1500)
+        await bench.on_panes()
+        await bench.press("pagedown")
+        pane = bench.desk.grid.shown[0]
+        words = " ".join(pane.render_line(y).text.strip() for y in (1, 2, 3)).split()
+        await bench.pilot.resize_terminal(90, 40)
+        await bench.pilot.pause()
+        shown = " ".join(pane.render_line(y).text.strip() for y in (1, 2, 3, 4)).split()
+        assert words[:3] == shown[:3] or words[0] in shown[:4]
+
+
+async def test_a_picker_narrows_by_words(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.desk.run("openings")
+        await bench.pilot.pause()
+        bench.app.screen.query_one(Input).value = "diary horror"
+        await bench.press("enter")
+        assert "14 October" in bench.session.text()
+
+
+def test_a_bar_has_always_the_same_width() -> None:
+    assert {len(bar(share)) for share in (-1, 0, 0.3, 1, 7)} == {16}
+
+
+def test_a_page_is_set_in_paragraphs() -> None:
+    assert typeset("  One.\n\n\n\nTwo.\r\nThree. \n") == "One.\n\nTwo.\n\nThree."
