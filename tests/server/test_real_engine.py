@@ -138,8 +138,13 @@ def test_a_client_that_leaves_frees_the_batch(http: httpx.Client, model: Engine)
 
 
 def test_constraints_over_the_wire(http: httpx.Client) -> None:
-    schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}}, "required": ["name"],
-              "additionalProperties": False}  # fmt: skip
+    name = {"type": "string", "maxLength": 5}
+    schema = {
+        "type": "object",
+        "properties": {"name": name},
+        "required": ["name"],
+        "additionalProperties": False,
+    }
     body = {"messages": [{"role": "user", "content": "Name?"}], "max_tokens": 60, "seed": 1,
             "response_format": {"type": "json_schema", "json_schema": {"schema": schema}}}  # fmt: skip
     choice = http.post("/v1/chat/completions", json=body).json()["choices"][0]
