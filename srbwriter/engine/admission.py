@@ -33,7 +33,6 @@ class Admission:
         """Let in what fits. The first that does not fit keeps its place before all later ones."""
         queue = [run for run in self.lanes.runs if any(map(waiting, run.runners))]
         for run in sorted(queue, key=lambda r: r.order):
-            run.admitted = True
             try:
                 if not self._admit_run(run):
                     break
@@ -143,7 +142,8 @@ class Admission:
     def _room_for(self, cells: int, run: Run) -> bool:
         """Whether ``cells`` more and some to write in can be had, taking from lesser requests."""
         while True:
-            wanted = cells + RESERVE * (1 + self.lanes.branch_count) if self.lanes.busy else cells + 1
+            promised = cells + self.lanes.outstanding
+            wanted = promised + RESERVE * (1 + self.lanes.branch_count) if self.lanes.busy else cells + 1
             if self.cells - self.cache.live_cells >= wanted:
                 return True
             if not self.lanes.preempt(run):

@@ -115,8 +115,8 @@ class Cache:
             return
         self.parked.add(seq)
         self.tree.touch(seq)
-        while self.parked and self.tree.idle_cells(self.parked) > self._parked_cap and self.evict():
-            pass
+        while self.tree.idle_cells(self.parked) > self._parked_cap and self.evict(spared=seq):
+            pass  # not what was just parked: a prompt above the cap would be read again and again
 
     def drop(self, seq: int) -> None:
         """Give ``seq`` and everything that only it holds back."""
@@ -141,9 +141,9 @@ class Cache:
                 return False
         return True
 
-    def evict(self) -> bool:
+    def evict(self, spared: int | None = None) -> bool:
         """Shorten the parked sequence that was used longest ago by one run; False if none is left."""
-        seq = self.tree.oldest(self.parked, self._pinned())
+        seq = self.tree.oldest(self.parked - {spared}, self._pinned())
         if seq is None:
             return False
         node = self.tree.tip[seq]

@@ -293,8 +293,8 @@ class Engine:
             used_cells=cache.tree.cells, total_cells=self._context.cells,
             used_sequences=cache.used_sequences, total_sequences=self._context.sequences,
             logits_rows=cache.tree.stored_rows, live_branches=scheduler.lanes.branch_count,
-            waiting_requests=sum(1 for r in runs if not r.admitted),
-            running_requests=sum(1 for r in runs if r.admitted),
+            waiting_requests=sum(1 for r in runs if not r.running),
+            running_requests=sum(1 for r in runs if r.running),
         )
 
     # ---- inside

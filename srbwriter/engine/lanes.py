@@ -31,6 +31,11 @@ class Lanes:
         """Branches on a sequence."""
         return len(self.writing) + sum(1 for t in self.feeding if isinstance(t, Runner))
 
+    @property
+    def outstanding(self) -> int:
+        """Tokens of prompts under way that still want cells."""
+        return sum(len(track.todo) for track in self.feeding)
+
     # ---- on and off
 
     def write(self, runner: Runner) -> None:

@@ -136,7 +136,6 @@ class Run:
         self.trunk: Trunk | None = None
         self.runners: list[Runner] = []
         self.events: list[Event] = []
-        self.admitted = False
         self.accounted = False  # its prompt stands in the statistics
         self.order = (int(self.request.priority), generation.number)
         self.templates: dict[Sampling, SamplerTemplate] = {}
@@ -145,6 +144,11 @@ class Run:
     @property
     def live(self) -> bool:
         return any(r.branch.live for r in self.runners)
+
+    @property
+    def running(self) -> bool:
+        """Whether anything of it is on a sequence."""
+        return self.trunk is not None or any(r.seq >= 0 for r in self.runners)
 
     @property
     def failed(self) -> bool:

@@ -21,7 +21,7 @@ from .support import Reference, assert_same_logits, exact_model, seeded
 
 PROMPTS = (
     "Once upon a time,", "Once upon a time, there was a fox.", "The king",
-    "Tom and Lily went to the park. " * 6,
+    "Tom and Lily went to the park. " * 6, "Ben had a red ball. He was glad. " * 22,
 )
 WORDS = st.sampled_from(["", " and", " The rain fell.", "\n", " x", ' "Oh!"'])
 _shared: dict[str, object] = {}
@@ -63,7 +63,8 @@ class EngineMachine(RuleBasedStateMachine):
         prompt=st.sampled_from(PROMPTS), n=st.integers(1, 6), tokens=st.integers(0, 30),
         seed=st.integers(0, 99), boundary=st.sampled_from([None, None, "sentence", "line"]),
         priority=st.sampled_from(Priority), strings=st.sampled_from([(), (), (" the", "a t")]),
-        heal=st.booleans(), overflow=st.sampled_from(["error", "shift"]), temperature=st.sampled_from([0.0, 0.8]),
+        heal=st.booleans(), overflow=st.sampled_from(["error", "shift"]),
+        temperature=st.sampled_from([0.0, 0.8]),
     )
     def submit(
         self, prompt, n, tokens, seed, boundary, priority, strings, heal, overflow, temperature
