@@ -1,0 +1,8 @@
+"""One scenario for each command of the table. All assert; a screen that did not open is an assertion too."""
+
+from __future__ import annotations
+
+from tests.tui.scenarios import branches, knobs, story, taking, view
+from tests.tui.scenarios.common import SCENARIOS
+
+__all__ = ["SCENARIOS", "branches", "knobs", "story", "taking", "view"]

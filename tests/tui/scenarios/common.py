@@ -1,0 +1,52 @@
+"""What scenarios share: their table, and steps that many of them begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from textual.screen import Screen
+from textual.widgets import Input
+
+from tests.tui.conftest import Bench
+
+Scenario = Callable[[Bench, pytest.MonkeyPatch], Awaitable[None]]
+SCENARIOS: dict[str, Scenario] = {}
+
+
+def scenario(act: Scenario) -> Scenario:
+    SCENARIOS[act.__name__.rstrip("_")] = act
+    return act
+
+
+async def started(bench: Bench, tokens: int = 12) -> None:
+    """Branches are being written and the first has the focus."""
+    bench.session.generate()
+    await bench.tokens(tokens)
+    await bench.on_panes()
+
+
+async def opened(bench: Bench, kind: type[Screen[Any]]) -> Any:
+    await bench.pilot.pause()
+    assert isinstance(bench.app.screen, kind), f"{kind.__name__} is not open"
+    return bench.app.screen
+
+
+async def answer(bench: Bench, text: str) -> None:
+    """Answer the question that is open."""
+    await bench.pilot.pause()
+    assert bench.app.screen is not bench.desk, "nothing was asked"
+    bench.app.screen.query_one(Input).value = text
+    await bench.press("enter")
+
+
+def visible(bench: Bench) -> str:
+    """All text on the screen, in lines."""
+    strips = bench.app.screen._compositor.render_strips()
+    return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+
+def head(bench: Bench, index: int = 0) -> str:
+    bench.desk.pump.flush()
+    return bench.desk.grid.panes[index].head

@@ -1,0 +1,82 @@
+"""Scenarios of knobs and of what the model is told."""
+
+from __future__ import annotations
+
+import pytest
+from textual.widgets import Static, TextArea
+
+from srbwriter.story import ROOT
+from srbwriter.tui.screens.context import ContextView
+from srbwriter.tui.screens.knobs import Knobs
+from srbwriter.tui.screens.lorebook import Lorebook
+from srbwriter.tui.screens.picker import Picker
+from srbwriter.tui.screens.sheet import Sheet
+from tests.tui.conftest import Bench
+from tests.tui.scenarios.common import answer, opened, scenario, started
+
+
+@scenario
+async def knobs(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.press("f2")
+    screen = await opened(bench, Knobs)
+    await bench.press("right", "right")
+    assert bench.session.sampling.temperature == pytest.approx(0.9)
+    await bench.press("backspace")
+    assert bench.session.sampling.temperature == pytest.approx(0.8)
+    await bench.press("l")
+    await answer(bench, "0.5 … 1.1")
+    assert bench.session.ladder == ("temperature", 0.5, 1.1)
+    assert screen.knob is not None
+
+
+@scenario
+async def memory(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    await bench.press("M")
+    sheet = await opened(bench, Sheet)
+    sheet.query_one(TextArea).text = "A harbour town."
+    await bench.press("ctrl+s")
+    assert bench.session.story.settings(bench.session.node).memory == "A harbour town."
+
+
+@scenario
+async def author_note(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    await bench.press("N")
+    sheet = await opened(bench, Sheet)
+    sheet.query_one(TextArea).text = "Slowly."
+    await bench.press("ctrl+s")
+    assert bench.session.story.settings(ROOT).author_note == "Slowly."
+
+
+@scenario
+async def lore(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    await bench.press("O")
+    await opened(bench, Lorebook)
+    await bench.press("n")
+    await answer(bench, "Mara")
+    await bench.press("enter")
+    sheet = await opened(bench, Sheet)
+    sheet.query_one(TextArea).text = "Mara keeps the light."
+    await bench.press("ctrl+s")
+    entry = bench.session.story.settings(bench.session.node).lore[0]
+    assert (entry.name, entry.keys, entry.text) == ("Mara", ["Mara"], "Mara keeps the light.")
+
+
+@scenario
+async def context(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.press("f8")
+    screen = await opened(bench, ContextView)
+    shown = " ".join(str(part.content) for part in screen.query(Static))
+    assert "It rained." in shown and "of 4096 tokens" in shown
+
+
+@scenario
+async def model(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    await bench.press("m")
+    await opened(bench, Picker)
+    await bench.press("enter")
+    assert bench.session.engine_state == "LOADING"
+    assert bench.session.loading.suffix == ".gguf"

@@ -1,0 +1,143 @@
+"""Scenarios of commands on the story and its tree."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from srbwriter.tui.screens.picker import Picker
+from srbwriter.tui.screens.tree import TreeScreen
+from tests.tui.conftest import Bench
+from tests.tui.scenarios.common import answer, opened, scenario, started
+
+
+@scenario
+async def undo(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    await bench.press("1", "ctrl+z")
+    assert bench.session.text() == "It rained."
+    assert bench.desk.editor.text == "It rained."
+
+
+@scenario
+async def redo(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    await bench.press("1")
+    picked = bench.session.text()
+    await bench.press("ctrl+z", "ctrl+y")
+    assert picked != "It rained."
+    assert bench.session.text() == picked == bench.desk.editor.text
+
+
+@scenario
+async def find(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.press("ctrl+f")
+    await answer(bench, "RAIN")
+    assert bench.desk.editor.selected_text == "rain"
+
+
+@scenario
+async def replace(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    bench.desk.run("replace")
+    await answer(bench, "rained")
+    await answer(bench, "snowed")
+    assert bench.session.text() == "It snowed." == bench.desk.editor.text
+
+
+@scenario
+async def copy_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    await bench.press("C")
+    assert bench.app.clipboard == "It rained."
+
+
+@scenario
+async def own_editor(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = "import sys; f = open(sys.argv[1], 'a'); f.write(' All day.\\n')"
+    monkeypatch.setenv("VISUAL", f'{sys.executable} -c "{script}"')
+
+    @contextmanager
+    def aside():  # noqa: ANN202
+        yield
+
+    monkeypatch.setattr(bench.app, "suspend", aside)
+    await bench.press("f4")
+    assert bench.session.text() == "It rained. All day."
+    assert os.environ["VISUAL"]
+
+
+@scenario
+async def save(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.press(*" Hard")
+    assert bench.session.text() == "It rained."
+    await bench.press("ctrl+s")
+    assert bench.session.text() == "It rained. Hard"
+
+
+@scenario
+async def openings(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    bench.desk.run("openings")
+    await opened(bench, Picker)
+    await bench.press("enter")
+    assert len(bench.session.text()) > len("It rained.")
+    assert bench.session.round is not None
+
+
+@scenario
+async def tree(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    await bench.press("1")
+    here = bench.session.node
+    await bench.press("f3")
+    screen = await opened(bench, TreeScreen)
+    assert screen.view.row.node == here
+    await bench.press("left", "enter")
+    assert bench.session.node == bench.session.story.parent(here)
+    assert bench.desk.editor.text == "It rained."
+
+
+@scenario
+async def parent(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    await bench.press("1")
+    await bench.on_panes()
+    await bench.press("P")
+    assert bench.session.text() == "It rained."
+
+
+@scenario
+async def search(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench, 1)
+    bench.session.append(2, " the zeppelin waited")
+    bench.session.sync()
+    await bench.press("S")
+    await answer(bench, "zeppelin")
+    await opened(bench, Picker)
+    await bench.press("enter")
+    assert bench.session.text().endswith("the zeppelin waited")
+
+
+@scenario
+async def bookmarks(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    node = bench.session.round.node_of(3)
+    bench.session.story.mark(node, bookmark=True)
+    await bench.press("B")
+    await opened(bench, Picker)
+    await bench.press("enter")
+    assert bench.session.node == node
+
+
+@scenario
+async def history(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    start = bench.session.node
+    await bench.press("1")
+    await bench.on_panes()
+    await bench.press("H")
+    await opened(bench, Picker)
+    await bench.press("down", "enter")
+    assert bench.session.node == start

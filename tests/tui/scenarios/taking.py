@@ -1,0 +1,119 @@
+"""Scenarios of taking a part, and of commands on all branches."""
+
+from __future__ import annotations
+
+import pytest
+
+from srbwriter.engine.types import FinishReason
+from tests.tui.conftest import Bench
+from tests.tui.scenarios.common import scenario, started
+
+
+async def taken(bench: Bench, *keys: str) -> str:
+    """Put known words into the first branch, press keys, and see how much a pick takes."""
+    await started(bench, 1)
+    bench.session.reroll(0)
+    bench.session.stop_branch(0)
+    bench.session.append(0, " One two three. Four five.\n\nSix.")
+    bench.session.stop_branch(0)
+    bench.desk.pump.flush()
+    await bench.press(*keys)
+    await bench.press("enter")
+    return bench.session.text().removeprefix("It rained.")
+
+
+@scenario
+async def take_word(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    assert await taken(bench, "w", "w") == " One two"
+    rest = bench.session.story.children(bench.session.node)
+    assert any(bench.session.story.node(node).text.startswith(" three.") for node in rest)
+
+
+@scenario
+async def untake_word(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    assert await taken(bench, "w", "w", "W") == " One"
+
+
+@scenario
+async def take_sentence(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    assert await taken(bench, "d") == " One two three."
+
+
+@scenario
+async def untake_sentence(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    assert await taken(bench, "d", "d", "D") == " One two three."
+
+
+@scenario
+async def take_paragraph(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    assert await taken(bench, "f") == " One two three. Four five."
+
+
+@scenario
+async def untake_paragraph(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    assert await taken(bench, "f", "f", "F") == " One two three. Four five."
+
+
+@scenario
+async def generate(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.press("ctrl+n")
+    assert bench.session.round is not None
+    assert len(bench.session.round.branches) == 4
+
+
+@scenario
+async def stop_all(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    await bench.press("escape")
+    assert not any(branch.live for branch in bench.session.round.branches)
+    await bench.press("escape")
+    assert bench.desk.editor.has_focus
+
+
+@scenario
+async def reroll_all(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    before = bench.texts()
+    await bench.press("R")
+    await bench.tokens(12)
+    assert not any(new.startswith(old) for old, new in zip(before, bench.texts(), strict=True))
+
+
+@scenario
+async def more(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    await bench.press("plus")
+    await bench.tokens(2)
+    assert len(bench.session.round.branches) == 5
+    assert bench.session.n == 5
+    assert bench.desk.grid.panes[4].text
+
+
+@scenario
+async def fewer(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    await bench.press("minus")
+    assert bench.session.n == 3
+    assert bench.session.round.branches[3].finish_reason is FinishReason.KILLED
+
+
+async def many(bench: Bench) -> None:
+    bench.session.n = 40
+    await started(bench, 2)
+    assert bench.desk.grid.pages > 1
+
+
+@scenario
+async def next_page(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await many(bench)
+    first = bench.desk.grid.shown[0].index
+    await bench.press("right_square_bracket")
+    assert bench.desk.grid.shown[0].index > first
+    assert bench.desk.grid.shown[0].text
+
+
+@scenario
+async def previous_page(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await many(bench)
+    await bench.press("right_square_bracket", "left_square_bracket")
+    assert bench.desk.grid.shown[0].index == 0

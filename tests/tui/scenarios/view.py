@@ -1,0 +1,223 @@
+"""Scenarios of looking about, and of the program."""
+
+from __future__ import annotations
+
+import pytest
+from textual.widgets import OptionList, Static
+
+from srbwriter.engine.types import FinishReason
+from srbwriter.story import Story
+from srbwriter.tui.screens.help import Help
+from srbwriter.tui.screens.jump import Jump
+from srbwriter.tui.screens.leader import LeaderMenu
+from srbwriter.tui.screens.logview import LogView
+from srbwriter.tui.screens.picker import Picker
+from srbwriter.tui.screens.reading import Reading
+from srbwriter.tui.screens.settings import SettingsScreen
+from tests.tui.conftest import Bench
+from tests.tui.scenarios.common import answer, head, opened, scenario, started, visible
+
+
+@scenario
+async def switch(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.write()
+    await bench.press("tab")
+    assert bench.desk.focused is bench.desk.grid.pane
+    await bench.press("tab")
+    assert bench.desk.editor.has_focus
+
+
+async def moved(bench: Bench, *keys: str) -> int:
+    await started(bench)
+    await bench.press(*keys)
+    assert bench.desk.focused is bench.desk.grid.pane
+    return bench.desk.grid.current
+
+
+@scenario
+async def left(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    assert await moved(bench, "right", "left") == 0
+    await bench.press("right", "right", "left")
+    assert bench.desk.grid.current == 1
+
+
+@scenario
+async def right(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    assert await moved(bench, "right") == 1
+
+
+@scenario
+async def up(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    bench.session.n = 8
+    await moved(bench, "down")
+    assert bench.desk.grid.current > 0
+    await bench.press("up")
+    assert bench.desk.grid.current == 0
+
+
+@scenario
+async def down(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    bench.session.n = 8
+    assert await moved(bench, "down") > 1
+
+
+async def long_branch(bench: Bench) -> None:
+    bench.session.stop = type(bench.session.stop)(max_tokens=None)
+    await started(bench, 300)
+
+
+@scenario
+async def read_back(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await long_branch(bench)
+    pane, other = bench.desk.grid.panes[:2]
+    await bench.press("end", "pageup")
+    end = len(pane.text)
+    await bench.tokens(20)
+    assert not pane.following and pane.first_line > 0 and len(pane.text) > end
+    assert other.first_line == 0
+
+
+@scenario
+async def read_on(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await long_branch(bench)
+    pane = bench.desk.grid.panes[0]
+    assert pane.first_line == 0
+    await bench.press("pagedown")
+    assert pane.first_line > 0
+    await bench.press(*["pagedown"] * 30)
+    assert pane.following
+
+
+@scenario
+async def follow(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await long_branch(bench)
+    pane = bench.desk.grid.panes[0]
+    before = pane.first_line
+    await bench.press("end")
+    assert pane.following and pane.first_line > before
+    seen = pane.first_line
+    await bench.tokens(100)
+    assert pane.first_line > seen
+
+
+@scenario
+async def from_start(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await long_branch(bench)
+    pane = bench.desk.grid.panes[0]
+    await bench.press("end", "home")
+    assert pane.first_line == 0 and not pane.following
+
+
+@scenario
+async def layout(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.write()
+    assert bench.desk.grid.region.y > bench.desk.editor.region.y
+    await bench.press("ctrl+l")
+    await bench.pilot.pause()
+    assert bench.desk.grid.region.x > bench.desk.editor.region.x
+    await bench.press("ctrl+l")
+    await bench.pilot.pause()
+    assert len({pane.region.x for pane in bench.desk.grid.shown}) == 1
+
+
+@scenario
+async def single(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    await bench.press("z")
+    await bench.pilot.pause()
+    assert [pane.index for pane in bench.desk.grid.shown] == [0]
+    assert not bench.desk.editor.display
+    await bench.press("z")
+    assert len(bench.desk.grid.shown) == 4
+
+
+@scenario
+async def jump(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    await bench.press("apostrophe")
+    await opened(bench, Jump)
+    assert "[d]" in bench.desk.grid.panes[2].head
+    await bench.press("d")
+    assert bench.desk.grid.current == 2
+    assert "[d]" not in head(bench, 2)
+
+
+@scenario
+async def read(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.press("ctrl+r")
+    screen = await opened(bench, Reading)
+    assert str(screen.query_one(Static).content) == "It rained."
+
+
+@scenario
+async def theme(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    before = bench.app.theme
+    bench.desk.run("theme")
+    await opened(bench, Picker)
+    await bench.press(*"sepia")
+    assert bench.app.theme == "sepia"
+    await bench.press("escape")
+    assert bench.app.theme == before
+    bench.desk.run("theme")
+    await bench.pilot.pause()
+    await bench.press(*"sepia", "enter")
+    assert bench.app.theme == "sepia"
+
+
+@scenario
+async def palette(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    from textual.command import CommandPalette
+
+    await bench.press("ctrl+p")
+    await opened(bench, CommandPalette)
+
+
+@scenario
+async def help(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.press("f1")
+    screen = await opened(bench, Help)
+    assert screen.query(Static) and "Write new branches" in visible(bench)
+
+
+@scenario
+async def settings(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.press("f10")
+    screen = await opened(bench, SettingsScreen)
+    rows = screen.query_one(OptionList)
+    names = [str(rows.get_option_at_index(i).prompt) for i in range(rows.option_count)]
+    rows.highlighted = next(i for i, name in enumerate(names) if "interface.layout" in name)
+    await bench.press("enter")
+    await answer(bench, "right")
+    assert bench.desk.has_class("-right")
+
+
+@scenario
+async def log(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.press("f12")
+    await opened(bench, LogView)
+
+
+@scenario
+async def suspend(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(bench.app, "action_suspend_process", lambda: asked.append(True))
+    bench.desk.run("suspend")
+    assert asked
+
+
+@scenario
+async def leader(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.write()
+    await bench.press("ctrl+g")
+    await opened(bench, LeaderMenu)
+    await bench.press("k")
+    assert bench.session.round.branches[0].finish_reason is FinishReason.KILLED
+
+
+@scenario
+async def quit(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.press(*" Hard")
+    await bench.press("ctrl+q")
+    assert bench.app._exit
+    with Story.open(bench.session.story.file, readonly=True) as kept:
+        assert kept.text(kept.current) == "It rained. Hard"
