@@ -105,12 +105,11 @@ def _make(arguments: argparse.Namespace) -> None:
 def _restore(arguments: argparse.Namespace) -> None:
     copy = _chosen(arguments)
     target: Path | None = getattr(arguments, "output", None)
-    if target is None:
-        moment = time.strftime("%Y-%m-%d %H.%M", time.localtime(copy.at))
-        target = library.free_path(paths.library_dir(), f"{_title(copy)} {moment}")
-    made = restore(copy.path, target)
-    opened(made, _title(copy))
-    print(made)
+    title = f"{_title(copy)} {time.strftime('%Y-%m-%d %H.%M', time.localtime(copy.at))}"
+    with Story.open(restore(copy.path, target or library.free_path(paths.library_dir(), title))) as story:
+        story.rename(title)  # or two stories would go by one name
+        opened(story.file, title)
+        print(story.file)
 
 
 def _chosen(arguments: argparse.Namespace) -> Backup:

@@ -32,7 +32,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from srbwriter.story.store import SUFFIX
 
     library = sorted(paths.library_dir().glob(f"*{SUFFIX}"))
-    files = [find_story(name) for name in arguments.stories] if arguments.stories else library
+    named: list[str] = getattr(arguments, "stories", [])
+    files = [find_story(name) for name in named] or library
     worst = Exit.OK
     for file in files:
         try:

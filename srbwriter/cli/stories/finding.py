@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -41,7 +42,8 @@ def find_story(named: str, commands: Collection[str] = ()) -> Path:
     """The file of the story called ``named``, which exists.
 
     Args:
-        named: a path, a file's name without suffix, or a title; case does not matter in a title.
+        named: a path, a file's name without suffix, a title, or the beginning of words of one title alone;
+            case does not matter.
         commands: names that could have been meant as well.
 
     Raises Failure, with the nearest names.
@@ -55,14 +57,20 @@ def find_story(named: str, commands: Collection[str] = ()) -> Path:
     if direct.is_file():
         return direct
     stories = known_stories()
-    wanted = named.casefold()
-    matching = [story for story in stories if wanted in (story.path.stem.casefold(), story.title.casefold())]
+    matching = _called(named.casefold(), stories)
     if len(matching) > 1:
         listed = ", ".join(str(story.path) for story in matching)
         raise Failure(f"several stories are called {named}: {listed} — give the path", Exit.USAGE)
     if not matching:
         raise Failure(_not_found(named, stories, commands), Exit.USAGE)
     return matching[0].path
+
+
+def _called(wanted: str, stories: list[library.StoryInfo]) -> list[library.StoryInfo]:
+    """The stories of that very name, or else those with a word in their title that begins so."""
+    exact = [story for story in stories if wanted in (story.path.stem.casefold(), story.title.casefold())]
+    begun = re.compile(rf"\b{re.escape(wanted)}")
+    return exact or [story for story in stories if begun.search(story.title.casefold())]
 
 
 def _not_found(named: str, stories: list[library.StoryInfo], commands: Collection[str]) -> str:

@@ -1,0 +1,116 @@
+"""The server beside the terminal app answers on a real socket, with the session's own engine."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from srbwriter.cli import app, main
+from srbwriter.cli.beside import SessionLoader, server_beside
+from srbwriter.cli.exits import Exit, Failure
+from srbwriter.cli.table import every_key
+from srbwriter.config import Settings, load
+from srbwriter.demo import bundled_model
+from srbwriter.session import Session
+
+
+def settings(**flags: Any) -> Settings:
+    said = {"server.port": 0, "model.gpu_layers": 0, "model.ctx_size": 512, "generation.max_tokens": 4}
+    return load(
+        every_key(), {**said, **{name.replace("__", "."): value for name, value in flags.items()}}, {}
+    )
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    with contextlib.closing(Session.open(settings(), tmp_path / "s.srbw")) as opened:
+        opened.loader.wait(60)
+        yield opened
+
+
+def url_in(line: str) -> str:
+    return line.rpartition(" ")[2]
+
+
+def ask(url: str) -> str:
+    answer = httpx.post(f"{url}/v1/completions", json={"model": "any", "prompt": "Once", "max_tokens": 4})
+    return answer.raise_for_status().json()["choices"][0]["text"]
+
+
+def test_the_same_engine_answers_as_long_as_the_session_runs(session: Session) -> None:
+    with server_beside(settings())(session) as line:
+        assert line.startswith("serving the same model on http://127.0.0.1:")
+        before = session.engine_stats()
+        assert ask(url_in(line))
+        after = session.engine_stats()
+        assert after.generated_tokens > before.generated_tokens, "it was the session's engine that wrote"
+        session.set_text("Once upon a time")
+        current = session.generate(2)
+        assert ask(url_in(line)) and current.generation is not None
+        current.generation.wait()
+        assert all(branch.text for branch in current.branches)
+    with pytest.raises(httpx.ConnectError):
+        ask(url_in(line))
+
+
+def test_a_change_of_model_is_followed(session: Session) -> None:
+    with server_beside(settings())(session) as line:
+        old = session.engine
+        session.load_model(bundled_model())
+        session.loader.wait(60)
+        assert session.engine is not old and SessionLoader(session).engine is session.engine
+        assert ask(url_in(line))
+
+
+def test_a_port_that_is_taken_is_said_in_words(session: Session) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        beside = server_beside(settings(server__port=port))
+        with pytest.raises(Failure, match=f"cannot listen on 127.0.0.1:{port}"), beside(session):
+            pass
+
+
+@pytest.mark.parametrize(("flags", "served"), [((), False), (("--port", "0"), True)])
+def test_a_flag_of_the_server_starts_it_beside_the_app(
+    monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], served: bool
+) -> None:
+    from srbwriter import tui
+
+    asked: list[tuple[Any, ...]] = []
+
+    def run(*arguments: Any) -> int:
+        asked.append(arguments)
+        return 0
+
+    monkeypatch.setattr(tui, "run", run)
+    monkeypatch.setattr(app.sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(app.sys.stdout, "isatty", lambda: True)
+    assert main(["new.srbw", *flags]) == Exit.OK
+    (((_, story, beside),)) = asked
+    assert story == Path("new.srbw") and (beside is not None) is served
+
+
+def test_the_app_opens_a_story_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    from srbwriter import paths, tui
+    from srbwriter.story import Story
+
+    paths.library_dir().mkdir(parents=True)
+    Story.create(paths.library_dir() / "orchard.srbw", "The Orchard").close()
+    opened: list[Path] = []
+
+    def run(settings: Settings, story: Path, beside: object) -> int:
+        opened.append(story)
+        return 0
+
+    monkeypatch.setattr(tui, "run", run)
+    monkeypatch.setattr(app.sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(app.sys.stdout, "isatty", lambda: True)
+    for line in (["orchard"], ["The Orchard"], ["open", "orchard"], ["orchard", "--theme", "lamplight"]):
+        assert main(line) == Exit.OK
+    assert opened == [paths.library_dir() / "orchard.srbw"] * 4

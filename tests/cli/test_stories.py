@@ -1,0 +1,390 @@
+"""Commands on stories, as they are typed."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srbwriter import cli, paths
+from srbwriter.cli.exits import Exit
+from srbwriter.cli.stories.finding import find_story
+from srbwriter.story import ROOT, Story, library
+
+FIXTURES = Path(__file__).parent.parent / "story" / "fixtures"
+
+
+@pytest.fixture
+def run(capfdbinary: pytest.CaptureFixture[bytes]) -> Any:
+    def run_main(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(arguments)
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return run_main
+
+
+def make(title: str = "The Orchard", text: str = "It was spring.", path: Path | None = None) -> Path:
+    path = path or library.free_path(paths.library_dir(), title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Story.create(path, title) as story:
+        node = story.append(text)
+        story.add(node, [" One.", " Two."], "model")
+    return path
+
+
+def library_files() -> set[str]:
+    return {path.name for path in paths.library_dir().glob("*.srbw")}
+
+
+# ---- new, list, info
+
+
+def test_a_new_story_is_in_the_library(run: Any) -> None:
+    code, out, _ = run("new", "The Orchard")
+    path = Path(out.strip())
+    assert code == Exit.OK and path == paths.library_dir() / "The-Orchard.srbw"
+    with Story.open(path, readonly=True) as story:
+        assert story.title == "The Orchard"
+    assert run("new", "The Orchard")[1].strip().endswith("The-Orchard-2.srbw")
+
+
+def test_a_new_story_never_replaces_a_file(run: Any, tmp_path: Path) -> None:
+    file = tmp_path / "mine.srbw"
+    assert run("new", "Mine", "-o", str(file)) == (Exit.OK, f"{file}\n", "")
+    before = file.read_bytes()
+    code, out, err = run("new", "Mine", "-o", str(file))
+    assert (code, out) == (Exit.ERROR, "") and "already there" in err
+    assert file.read_bytes() == before
+
+
+def test_the_list_has_the_library_and_what_was_opened_elsewhere(run: Any, tmp_path: Path) -> None:
+    make(text="One two three.")
+    run("new", "Elsewhere", "-o", str(tmp_path / "e.srbw"))
+    _, out, _ = run("list")
+    head, *rows = out.splitlines()
+    assert head.split() == ["title", "words", "changed", "file"]
+    assert {row.split("  ")[0] for row in rows} == {"The Orchard", "Elsewhere"}
+    listed = {story["title"]: story for story in json.loads(run("list", "--json")[1])}
+    assert listed["Elsewhere"]["path"] == str(tmp_path / "e.srbw")
+    assert listed["The Orchard"]["nodes"] == 4
+
+
+def test_an_empty_library_says_how_to_begin(run: Any) -> None:
+    code, out, err = run("list")
+    assert (code, out) == (Exit.OK, "") and "srbwriter new" in err
+
+
+def test_a_title_cannot_talk_to_the_terminal(run: Any) -> None:
+    make("red\x1b[31m")
+    assert "\x1b" not in run("list")[1] + run("info", "red")[1]
+
+
+def test_info_counts_what_is_there(run: Any) -> None:
+    path = make(text="One two three.")
+    facts = json.loads(run("info", "orchard", "--json")[1])
+    assert facts["title"] == "The Orchard" and facts["file"] == str(path)
+    assert (facts["nodes"], facts["ends"], facts["words"]) == (4, 2, 3)
+    assert facts["words_of_all_branches"] == {"writer": 3, "model": 2}
+    assert run("info", "orchard")[1].startswith("The Orchard\n")
+
+
+# ---- names
+
+
+def test_a_story_goes_by_path_file_title_and_word(tmp_path: Path) -> None:
+    path = make()
+    outside = make("Outside", path=tmp_path / "outside.srbw")
+    for name in ("The-Orchard", "The Orchard", "the orchard", "orchard", "Orch", str(path)):
+        assert find_story(name) == path
+    assert find_story(str(outside)) == outside
+
+
+@pytest.mark.parametrize("command", ["info", "check", "rename", "export", "open", "backup make"])
+def test_a_name_that_is_none_is_said_with_the_nearest(run: Any, command: str) -> None:
+    make()
+    rest = ["New"] if command == "rename" else []
+    code, out, err = run(*command.split(), "The Orchart", *rest)
+    assert (code, out) == (Exit.USAGE, "") and "did you mean The Orchard" in err
+
+
+def test_a_mistyped_command_is_recognised(run: Any) -> None:
+    code, _, err = run("exprot")
+    assert code == Exit.USAGE and "no story or command is called exprot — did you mean export?" in err
+
+
+def test_two_stories_of_one_title_need_a_path(run: Any) -> None:
+    first, second = make(), make()
+    code, _, err = run("info", "The Orchard")
+    assert code == Exit.USAGE and str(first) in err and str(second) in err
+    assert find_story("The-Orchard-2") == second
+
+
+def test_a_missing_file_is_said(run: Any, tmp_path: Path) -> None:
+    code, _, err = run("info", str(tmp_path / "none.srbw"))
+    assert code == Exit.ERROR and "none.srbw: there is no such file" in err
+
+
+@pytest.mark.parametrize("command", ["info", "export", "check"])
+def test_another_kind_of_file_is_no_story(run: Any, tmp_path: Path, command: str) -> None:
+    file = tmp_path / "letter.srbw"
+    file.write_text("Dear all")
+    code, _, err = run(command, str(file))
+    assert code == Exit.ERROR and str(file) in err and "defect" not in err
+    assert file.read_text() == "Dear all"
+
+
+# ---- rename
+
+
+def test_renaming_moves_a_story_of_the_library(run: Any) -> None:
+    make()
+    code, out, _ = run("rename", "orchard", "The Mill")
+    assert (code, Path(out.strip()).name) == (Exit.OK, "The-Mill.srbw")
+    assert library_files() == {"The-Mill.srbw"} and find_story("the mill").name == "The-Mill.srbw"
+    assert run("rename", "mill", "The Mill")[1] == out, "a story keeps the name it has"
+    make("Other")
+    assert Path(run("rename", "other", "The Mill")[1].strip()).name == "The-Mill-2.srbw"
+
+
+def test_renaming_leaves_other_files_where_they_are(run: Any, tmp_path: Path) -> None:
+    outside = make(path=tmp_path / "o.srbw")
+    assert run("rename", str(outside), "The Mill") == (Exit.OK, f"{outside}\n", "")
+    inside = make()
+    assert run("rename", "orchard", "Farm", "--keep-file") == (Exit.OK, f"{inside}\n", "")
+    with Story.open(inside, readonly=True) as story:
+        assert story.title == "Farm"
+
+
+def test_a_story_that_is_open_cannot_be_renamed(run: Any) -> None:
+    path = make()
+    with Story.open(path) as story:
+        code, _, err = run("rename", "orchard", "The Mill")
+        assert code == Exit.ERROR and "is open in process" in err
+        assert story.title == "The Orchard"
+    assert library_files() == {"The-Orchard.srbw"}
+
+
+# ---- export
+
+
+@pytest.mark.parametrize("extension", ["json", "md", "txt", "html", "epub"])
+def test_the_extension_is_the_format(run: Any, tmp_path: Path, extension: str) -> None:
+    make()
+    file = tmp_path / f"orchard.{extension}"
+    assert run("export", "orchard", "-o", str(file)) == (Exit.OK, "", "")
+    data = file.read_bytes()
+    if extension == "epub":
+        with zipfile.ZipFile(io.BytesIO(data)) as book:
+            assert book.namelist()[0] == "mimetype"
+            data = b"".join(book.read(name) for name in book.namelist())
+    assert b"It was spring." in data
+
+
+def test_a_format_can_be_named_and_written_to_standard_output(run: Any, tmp_path: Path) -> None:
+    make()
+    assert run("export", "orchard", "-o", "-", "--format", "text")[1] == "It was spring."
+    assert "It was spring." in run("export", "orchard")[1]
+    file = tmp_path / "tree.json"
+    assert run("export", "orchard", "-o", str(file), "--format", "loom")[0] == Exit.OK
+    assert {"root"} <= json.loads(file.read_text()).keys()
+
+
+def test_an_exported_story_comes_back(run: Any, tmp_path: Path) -> None:
+    file = tmp_path / "o.json"
+    run("export", str(make()), "-o", str(file))
+    back = Path(run("import", str(file))[1].strip())
+    with Story.open(back, readonly=True) as story:
+        assert story.title == "The Orchard"
+        assert sorted(story.node(node).text for node in story.reading_order(ROOT)) == [
+            "", " One.", " Two.", "It was spring."
+        ]  # fmt: skip
+
+
+def test_a_file_that_is_there_is_replaced_only_by_force(run: Any, tmp_path: Path) -> None:
+    make()
+    file = tmp_path / "o.txt"
+    file.write_text("mine")
+    code, _, err = run("export", "orchard", "-o", str(file))
+    assert code == Exit.USAGE and "--force" in err and file.read_text() == "mine"
+    assert run("export", "orchard", "-o", str(file), "--force")[0] == Exit.OK
+    assert file.read_text() == "It was spring."
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("-o", "o.pdf"), ".json .md .txt .html .epub"),
+        (("-o", "o"), "(none)"),
+        (("--format", "novelai"), "no format to export to is called novelai; there are srbwriter"),
+        (("-o", "none/o.txt"), "none: there is no such folder"),
+    ],
+)
+def test_what_cannot_be_written_is_said_first(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], words: str
+) -> None:
+    make()
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("export", "orchard", *flags)
+    assert code in (Exit.USAGE, Exit.ERROR) and not out and words in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_book_is_not_for_a_terminal(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    make()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    code, out, err = run("export", "orchard", "--format", "epub")
+    assert (code, out) == (Exit.USAGE, "") and "name a file with -o" in err
+
+
+def test_the_formats_are_listed(run: Any) -> None:
+    _, out, _ = run("export", "any", "--format", "list")
+    assert [line.split()[0] for line in out.splitlines()][:2] == ["srbwriter", "mikupad"]
+
+
+# ---- import
+
+
+def test_files_of_other_programs_become_stories(run: Any) -> None:
+    files = [FIXTURES / name for name in ("loom.json", "mikupad.json", "story.md", "sillytavern.jsonl")]
+    code, out, _ = run("import", *map(str, files))
+    assert code == Exit.OK and len(out.splitlines()) == len(files)
+    for line in out.splitlines():
+        with Story.open(line, readonly=True) as story:
+            assert len(story) > 1
+
+
+def test_a_name_says_nothing_about_a_file(run: Any, tmp_path: Path) -> None:
+    shutil.copy(FIXTURES / "loom.json", tmp_path / "notes.txt")
+    path = run("import", str(tmp_path / "notes.txt"), "--title", "Trees")[1].strip()
+    with Story.open(path, readonly=True) as story:
+        assert story.title == "Trees" and len(story) > 2
+
+
+def test_text_comes_from_standard_input(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Es war einmal.\n")))
+    path = run("import", "-", "--title", "Märchen")[1].strip()
+    with Story.open(path, readonly=True) as story:
+        assert story.text(story.current) == "Es war einmal.\n"
+
+
+def test_a_file_that_is_broken_makes_no_story(run: Any, tmp_path: Path) -> None:
+    file = tmp_path / "broken.json"
+    file.write_text('{"text": "a", "children": [{"text": 5, "children": []}]}')
+    code, out, err = run("import", str(file))
+    assert (code, out) == (Exit.ERROR, "")
+    assert "broken.json: at " in err and "children[0]" in err and "expected" in err and "defect" not in err
+    assert not library_files()
+
+
+def test_importing_never_overwrites(run: Any, tmp_path: Path) -> None:
+    target = make(path=tmp_path / "o.srbw")
+    before = target.read_bytes()
+    code, _, err = run("import", str(FIXTURES / "story.txt"), "-o", str(target))
+    assert code == Exit.ERROR and "already there" in err and target.read_bytes() == before
+    code, _, err = run("import", str(FIXTURES / "story.txt"), str(FIXTURES / "story.md"), "-o", "x.srbw")
+    assert code == Exit.USAGE and "one story" in err
+
+
+def test_a_missing_import_is_said(run: Any) -> None:
+    code, _, err = run("import", "/nowhere/x.json")
+    assert code == Exit.ERROR and "/nowhere/x.json" in err and "defect" not in err
+
+
+# ---- check
+
+
+def damaged(nodes: int = 400) -> Path:
+    """A story with noise over a page in its middle."""
+    path = make()
+    with Story.open(path) as story:
+        story.add(ROOT, [f"Node {number}. " * 20 for number in range(nodes)])
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2 // 4096 * 4096)
+        file.write(b"\xff" * 4096)
+    return path
+
+
+def test_sound_stories_are_sound(run: Any, tmp_path: Path) -> None:
+    path = make()
+    assert run("check") == (Exit.OK, f"{path}: sound, 4 nodes\n", "")
+    outside = make(path=tmp_path / "o.srbw")
+    assert run("check", str(outside), "orchard")[0] == Exit.OK
+
+
+def test_nothing_to_check_is_said(run: Any) -> None:
+    code, out, err = run("check")
+    assert (code, out) == (Exit.OK, "") and "holds no story" in err
+
+
+def test_damage_is_reported_exactly_and_changes_nothing(run: Any) -> None:
+    path = damaged()
+    before = path.read_bytes()
+    code, out, _ = run("check")
+    assert code == Exit.DAMAGED == 4
+    assert f"{path}: damaged" in out and "nodes read" in out and "backup list" in out
+    assert path.read_bytes() == before
+
+
+def test_a_sound_story_behind_a_damaged_one_is_checked_too(run: Any, tmp_path: Path) -> None:
+    bad, good = damaged(), make(path=tmp_path / "good.srbw")
+    code, out, err = run("check", str(bad), str(good))
+    assert code == Exit.DAMAGED and f"{good}: sound" in out
+
+
+def test_a_damaged_story_is_not_exported_as_if_whole(run: Any, tmp_path: Path) -> None:
+    code, out, err = run("export", str(damaged()), "-o", str(tmp_path / "o.txt"))
+    assert (code, out) == (Exit.DAMAGED, "") and "is damaged" in err
+    assert not (tmp_path / "o.txt").exists()
+
+
+# ---- backup
+
+
+def test_a_copy_is_made_listed_and_restored_as_another_story(run: Any) -> None:
+    path = make()
+    copy = Path(run("backup", "make", "orchard", "before the storm")[1].strip())
+    assert copy.is_relative_to(paths.backup_dir())
+    with Story.open(path) as story:
+        story.append(" Then came the storm.", story.current)
+    listed = json.loads(run("backup", "list", "orchard", "--json")[1])
+    assert [(row["path"], row["name"]) for row in listed] == [(str(copy), "before the storm")]
+    row = run("backup", "list", "orchard")[1].splitlines()[1].strip().split("  ")
+    assert row[0] == "1" and "The Orchard" in row and "before the storm" in row
+    restored = Path(run("backup", "restore", "orchard")[1].strip())
+    assert restored.parent == paths.library_dir() and restored != path
+    with Story.open(restored, readonly=True) as old, Story.open(path, readonly=True) as new:
+        assert "storm" not in old.text(old.current) and "storm" in new.text(new.current)
+        assert old.title.startswith("The Orchard 2"), "two stories of one title could not be told apart"
+
+
+def test_copies_can_be_made_of_a_story_that_is_open(run: Any) -> None:
+    with Story.open(make()):
+        assert run("backup", "make", "orchard")[0] == Exit.OK
+
+
+def test_copies_outlive_the_story(run: Any, tmp_path: Path) -> None:
+    path = make()
+    copy = run("backup", "make", "orchard")[1].strip()
+    path.unlink()
+    assert copy in run("backup", "list")[1]
+    target = tmp_path / "again.srbw"
+    assert run("backup", "restore", copy, "-o", str(target)) == (Exit.OK, f"{target}\n", "")
+    code, _, err = run("backup", "restore", copy, "-o", str(target))
+    assert code == Exit.ERROR and "already there" in err
+
+
+def test_a_copy_that_is_not_there_is_said(run: Any) -> None:
+    make()
+    code, _, err = run("backup", "restore", "orchard")
+    assert code == Exit.USAGE and "no copy number 1; there are none" in err
+    run("backup", "make", "orchard")
+    for number in ("0", "2"):
+        assert "there are 1" in run("backup", "restore", "orchard", number)[2]
+    assert "srbwriter backup make" in run("backup", "list", str(make("Other")))[2]
