@@ -232,7 +232,7 @@ class Steering:
     # ---- the window
 
     def make_window(self, runner: Runner) -> bool:
-        """Forget the older half of what follows the kept head, if the request allows it.
+        """Forget the older half of what follows the kept head until it fits, if the request allows it.
 
         What remains is evaluated again: shifting cells in place would move them for every branch
         that shares them, and leaves other values than a fresh evaluation.
@@ -242,9 +242,11 @@ class Steering:
             return False
         path = runner.path
         keep = len(runner.run.ids) if request.n_keep < 0 else min(request.n_keep, len(path))
-        gone = (len(path) - keep) // 2
-        if gone < 1 or len(path) - gone + 1 > self.window:
-            return False
+        gone, rest = 0, len(path) - keep
+        while len(path) - gone + 1 > self.window:  # a rewind can leave several windows full
+            if rest < 2:
+                return False
+            gone, rest = gone + rest // 2, rest - rest // 2
         runner.base = path[:keep] + path[keep + gone :]
         runner.first = len(runner.buffer.ids)
         runner.run.generation.truncated = True

@@ -1,0 +1,177 @@
+"""Where typed text meets the model: the last typed token is given back, and the model completes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.types import EngineOptions, Request, Stop, TokenRun
+
+from .support import GREEDY, PROMPT, drive, exact_model, finish, runs_of, seeded
+
+RULE = Stop(max_tokens=12, ignore_eog=True)
+CUT = "Once upon a time, there was a little fo"  # "fo" is a token; the model would write " fox" as one
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    options = EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, threads=1, flash_attn="on", max_branches=8)
+    with Engine.load(exact_model(), options, thread=False) as loaded:
+        yield loaded
+
+
+def write(engine: Engine, prompt: Any, **fields: Any) -> Generation:
+    given: dict[str, Any] = {"stop": RULE, "sampling": seeded(6), "heal": True, **fields}
+    generation = engine.submit(Request(prompt, **given))
+    finish(engine, generation)
+    return generation
+
+
+def whole(engine: Engine, generation: Generation, index: int = 0) -> str:
+    """The text that the ids of a branch and its prompt spell."""
+    ids = [*generation.prompt_ids, *generation.branches[index].ids]
+    return engine.detokenize(ids).lstrip()
+
+
+def test_a_word_cut_in_half_is_completed_with_the_token_the_model_knows(engine: Engine) -> None:
+    generation = write(engine, CUT, n=4)
+    assert generation.healed
+    assert CUT.endswith(generation.healed)
+    for branch in generation.branches:
+        spelt = engine.token_bytes(branch.ids[0]).decode("utf-8", "replace")
+        assert spelt.startswith(generation.healed) or generation.healed.startswith(spelt)
+        assert branch.overlap == len(generation.healed)
+        assert whole(engine, generation, branch.index) == CUT + branch.text
+        assert not branch.text.startswith(generation.healed)  # what was typed is not shown twice
+
+
+def test_healing_lets_longer_tokens_in_than_the_typed_one(engine: Engine) -> None:
+    """A space at the end is the classic: no token of the vocabulary follows it well."""
+    prompt = PROMPT + " He saw a "
+    ids = engine.tokenize(prompt)
+    healed, raw = write(engine, prompt, sampling=GREEDY), write(engine, prompt, sampling=GREEDY, heal=False)
+    first = engine.token_bytes(healed.branches[0].ids[0])
+    assert first.startswith(engine.token_bytes(ids[-1]))
+    assert len(first) > len(engine.token_bytes(ids[-1]))
+    assert len(raw.prompt_ids) == len(healed.prompt_ids) + 1
+
+
+@given(cut=st.integers(8, len(PROMPT)), seed=st.integers(0, 50))
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+def test_wherever_a_text_is_cut_it_is_spelt_out(engine: Engine, cut: int, seed: int) -> None:
+    prompt = PROMPT[:cut]
+    generation = write(engine, prompt, sampling=seeded(seed), stop=Stop(max_tokens=5, ignore_eog=True))
+    branch = generation.branches[0]
+    assert whole(engine, generation).rstrip("\ufffd") == (prompt + branch.text).rstrip("\ufffd")
+
+
+@pytest.mark.parametrize("prompt", ["One word. Then\n", "a", ""])
+def test_nothing_is_healed_where_there_is_nothing_to_complete(engine: Engine, prompt: str) -> None:
+    generation = write(engine, prompt, add_bos=False)
+    assert generation.healed == ""
+    assert generation.branches[0].overlap == 0
+
+
+def test_ids_are_not_healed(engine: Engine) -> None:
+    """Only what a person typed is; a picked branch goes on token for token."""
+    ids = engine.tokenize(CUT)
+    assert list(write(engine, ids, add_bos=False).prompt_ids) == ids
+    first = write(engine, PROMPT, heal=False)
+    second = write(engine, runs_of(first.branches[0]))
+    assert second.healed == ""
+    assert second.prompt_ids == (*first.prompt_ids, *first.branches[0].ids)
+
+
+def test_typed_text_after_a_pick_is_healed_and_the_pick_is_not(engine: Engine) -> None:
+    first = write(engine, PROMPT, heal=False)
+    branch = first.branches[0]
+    second = write(engine, (*runs_of(branch), TokenRun(" The ki")))
+    kept = len(first.prompt_ids) + len(branch.ids)
+    assert second.prompt_ids[:kept] == (*first.prompt_ids, *branch.ids)
+    assert second.healed
+    assert " The ki".endswith(second.healed)
+    assert whole(engine, second) == PROMPT + branch.text + " The ki" + second.branches[0].text
+
+
+def test_a_healed_branch_is_picked_without_doubling_the_overlap(engine: Engine) -> None:
+    first = write(engine, CUT)
+    branch = first.branches[0]
+    runs = (TokenRun(CUT), TokenRun(branch.text, branch.ids, engine.info.vocab, branch.overlap))
+    second = write(engine, runs, heal=False)
+    assert second.prompt_ids == (*first.prompt_ids, *branch.ids)
+    assert engine.detokenize(second.prompt_ids).lstrip() == CUT + branch.text
+    assert second.cached_tokens >= len(second.prompt_ids) - 1
+
+
+def test_every_reroll_heals_again(engine: Engine) -> None:
+    generation = write(engine, CUT)
+    branch = generation.branches[0]
+    for _ in range(4):
+        branch.reroll()
+        finish(engine, generation)
+        assert whole(engine, generation) == CUT + branch.text
+        branch.rewind(tokens=len(branch.ids))
+        finish(engine, generation)
+        assert whole(engine, generation) == CUT + branch.text
+
+
+def test_typing_into_a_running_branch_heals_what_was_typed(engine: Engine) -> None:
+    generation = engine.submit(Request(PROMPT, heal=True, sampling=seeded(2), stop=RULE))
+    branch = generation.branches[0]
+    drive(engine, lambda: len(branch.ids) >= 4)
+    before = branch.text
+    branch.append(" Suddenly the dra")
+    finish(engine, generation)
+    assert branch.text.startswith(before + " Suddenly the dra")
+    assert whole(engine, generation) == PROMPT + branch.text
+
+
+@pytest.mark.parametrize(
+    "pieces", [(" a", " b"), (" The rain fell.", " and"), (" th", "e ki", "ng"), ("x", "\n", "y")]
+)
+@pytest.mark.parametrize("steps", [0, 1, 3])
+def test_typing_several_times_loses_nothing(engine: Engine, pieces: tuple[str, ...], steps: int) -> None:
+    generation = engine.submit(Request(CUT, heal=True, sampling=seeded(2), stop=RULE))
+    branch = generation.branches[0]
+    for piece in pieces:
+        branch.append(piece)
+        for _ in range(steps):
+            engine.process()
+    finish(engine, generation)
+    assert whole(engine, generation) == CUT + branch.text
+    position = 0
+    for piece in pieces:
+        position = branch.text.index(piece, position) + len(piece)
+
+
+def test_stopping_amid_a_typed_word_keeps_it(engine: Engine) -> None:
+    generation = engine.submit(Request(PROMPT, heal=True, sampling=seeded(2), stop=RULE))
+    branch = generation.branches[0]
+    drive(engine, lambda: len(branch.ids) >= 3)
+    branch.append(" Suddenly the dra")
+    branch.stop()
+    finish(engine, generation)
+    assert branch.text.endswith(" Suddenly the dra")
+    assert whole(engine, generation) + branch.buffer.tail == PROMPT + branch.text
+    branch.extend(5)
+    finish(engine, generation)
+    assert " Suddenly the dra" in branch.text
+    assert whole(engine, generation) == PROMPT + branch.text
+
+
+def test_a_stop_string_in_the_typed_word_does_not_end_the_branch(engine: Engine) -> None:
+    stop = Stop(max_tokens=12, ignore_eog=True, strings=("fo",))
+    generation = write(engine, CUT, stop=stop, n=4)
+    assert any(len(b.ids) > 1 for b in generation.branches)
+
+
+def test_characters_of_several_bytes_are_healed_whole(engine: Engine) -> None:
+    prompt = PROMPT + " caf\u00e9"
+    generation = write(engine, prompt)
+    assert whole(engine, generation) == prompt + generation.branches[0].text

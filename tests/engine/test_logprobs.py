@@ -1,0 +1,196 @@
+"""Log-probabilities are those of the raw logits, whatever the samplers did to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.types import EngineOptions, Request, Sampling, Stop, Text, TokenLogprob
+
+from .support import PROMPT, Reference, decoded_rows, drive, exact_model, finish, seeded
+
+RULE = Stop(max_tokens=8, ignore_eog=True)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    options = EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, threads=1, flash_attn="on", max_branches=8)
+    with Engine.load(exact_model(), options, thread=False) as loaded:
+        loaded._scheduler.budget.size = lambda writing, abortable: 24  # type: ignore[method-assign]
+        yield loaded
+
+
+@pytest.fixture(autouse=True)
+def cold(engine: Engine) -> None:
+    engine.reset()
+
+
+@pytest.fixture(scope="module")
+def reference(engine: Engine) -> Iterator[Reference]:
+    made = Reference(engine)
+    yield made
+    made.close()
+
+
+def log_softmax(row: NDArray[np.float32]) -> NDArray[np.float64]:
+    wide = row.astype(np.float64)
+    return wide - wide.max() - np.log(np.exp(wide - wide.max()).sum())
+
+
+def assert_matches(found: TokenLogprob, row: NDArray[np.float32], token: int, best: int) -> None:
+    expected = log_softmax(row)
+    assert found.id == token
+    assert found.logprob == pytest.approx(expected[token], abs=1e-2)
+    assert len(found.top) == best
+    order = np.sort(expected)[::-1][:best]
+    assert [p for _, p in found.top] == pytest.approx(order.tolist(), abs=1e-2)
+    assert all(expected[t] == pytest.approx(p, abs=1e-2) for t, p in found.top)
+    assert all(a[1] >= b[1] for a, b in pairwise(found.top))
+    assert len({t for t, _ in found.top}) == best
+
+
+def submit(engine: Engine, **fields: Any) -> Generation:
+    given: dict[str, Any] = {"prompt": PROMPT, "stop": RULE, "sampling": seeded(3), **fields}
+    return engine.submit(Request(**given))
+
+
+@pytest.mark.parametrize("best", [0, 1, 5])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        seeded(3), seeded(3, temperature=2.0, top_k=3),
+        seeded(3, repeat_penalty=2.0, logit_bias=((300, 50.0),)),
+    ],
+)
+def test_generated_tokens(engine: Engine, reference: Reference, best: int, sampling: Sampling) -> None:
+    generation = submit(engine, n=3, logprobs=best, sampling=sampling)
+    finish(engine, generation)
+    for branch in generation.branches:
+        rows = reference.logits([*generation.prompt_ids, *branch.ids[:-1]], last=len(branch.ids))
+        assert len(branch.logprobs) == len(branch.ids) == 8
+        for token, found, row in zip(branch.ids, branch.logprobs, rows, strict=True):
+            assert_matches(found, row, token, best)
+
+
+def test_they_come_with_their_tokens(engine: Engine) -> None:
+    generation = submit(engine, n=2, logprobs=2)
+    finish(engine, generation)
+    for branch in generation.branches:
+        texts = [e for e in generation.log if isinstance(e, Text) and e.branch == branch.index]
+        assert tuple(lp for e in texts for lp in e.logprobs) == branch.logprobs
+        assert [lp.id for lp in branch.logprobs] == list(branch.ids)
+
+
+def test_only_when_asked(engine: Engine) -> None:
+    generation = submit(engine)
+    finish(engine, generation)
+    assert generation.branches[0].logprobs == ()
+    assert generation.prompt_logprobs == []
+
+
+def test_asking_changes_no_text(engine: Engine) -> None:
+    asked = submit(engine, n=3, logprobs=5)
+    finish(engine, asked)
+    engine.reset()
+    plain = submit(engine, n=3)
+    finish(engine, plain)
+    assert [b.ids for b in asked.branches] == [b.ids for b in plain.branches]
+
+
+def test_they_follow_a_rewind_and_a_stop_string(engine: Engine) -> None:
+    generation = submit(engine, logprobs=0, stop=replace(RULE, max_tokens=20))
+    finish(engine, generation)
+    branch = generation.branches[0]
+    before = branch.logprobs
+    branch.rewind(tokens=12)
+    finish(engine, generation)
+    assert [lp.id for lp in branch.logprobs] == list(branch.ids)
+    assert branch.logprobs[:8] == before[:8]
+    word = branch.text.split()[6]
+    stopped = submit(engine, logprobs=0, sampling=branch.sampling, stop=replace(RULE, strings=(word,)))
+    finish(engine, stopped)
+    assert [lp.id for lp in stopped.branches[0].logprobs] == list(stopped.branches[0].ids)
+
+
+def assert_prompt_scored(generation: Generation, reference: Reference, best: int) -> None:
+    ids = list(generation.prompt_ids)
+    rows = reference.logits(ids, last=len(ids))
+    assert len(generation.prompt_logprobs) == len(ids) - 1  # nothing foretells the first
+    for token, found, row in zip(ids[1:], generation.prompt_logprobs, rows, strict=False):
+        assert_matches(found, row, token, best)
+
+
+@pytest.mark.parametrize("best", [0, 3])
+def test_prompt_tokens(engine: Engine, reference: Reference, best: int) -> None:
+    generation = submit(engine, prompt=PROMPT * 4, n=2, prompt_logprobs=best)
+    finish(engine, generation)
+    assert_prompt_scored(generation, reference, best)
+
+
+def test_prompt_tokens_come_in_slices_that_llama_cpp_takes(engine: Engine) -> None:
+    """Rows with logits are limited (more would abort), so a prompt is read in slices beside writers."""
+    most = engine._context.max_outputs
+    writers = submit(engine, prompt="The king", n=4, stop=replace(RULE, max_tokens=None))
+    drive(engine, lambda: all(len(b.ids) >= 2 for b in writers.branches))
+    generation = submit(engine, prompt=PROMPT * 8, prompt_logprobs=0)
+    with decoded_rows(engine) as rows:
+        drive(engine, lambda: generation.done)
+    assert len(generation.prompt_logprobs) == len(generation.prompt_ids) - 1
+    assert max(rows) <= most
+    writers.cancel()
+    finish(engine, writers)
+
+
+def test_a_prompt_that_is_in_the_cache_is_scored_all_the_same(engine: Engine, reference: Reference) -> None:
+    finish(engine, submit(engine))
+    generation = submit(engine, prompt_logprobs=1)
+    finish(engine, generation)
+    assert_prompt_scored(generation, reference, 1)
+    cells = engine.stats().used_cells
+    finish(engine, submit(engine, prompt_logprobs=1))
+    assert engine.stats().used_cells == cells  # cells evaluated twice are given back
+
+
+def test_a_prompt_may_only_be_scored(engine: Engine, reference: Reference) -> None:
+    generation = submit(engine, prompt_logprobs=2, stop=Stop(max_tokens=0))
+    finish(engine, generation)
+    assert_prompt_scored(generation, reference, 2)
+    again = submit(engine, prompt_logprobs=2, stop=Stop(max_tokens=0))
+    finish(engine, again)
+    assert_prompt_scored(again, reference, 2)
+    assert again.branches[0].ids == ()
+
+
+def test_two_requests_for_one_prompt_are_both_scored(engine: Engine, reference: Reference) -> None:
+    both = [submit(engine, prompt_logprobs=0), submit(engine, prompt_logprobs=1)]
+    finish(engine, *both)
+    for best, generation in enumerate(both):
+        assert_prompt_scored(generation, reference, best)
+
+
+def test_scoring_goes_on_after_an_interruption(engine: Engine, reference: Reference) -> None:
+    generation = submit(engine, prompt=PROMPT * 6, prompt_logprobs=0)
+    drive(engine, lambda: generation.prompt_done >= 40)
+    engine.call(lambda: engine._scheduler.lanes.drop_trunk(generation.engine_state))  # as pre-emption does
+    engine.call(lambda: engine._cache.evict())
+    finish(engine, generation)
+    assert_prompt_scored(generation, reference, 0)
+
+
+def test_a_reroll_scores_nothing_again(engine: Engine) -> None:
+    generation = submit(engine, prompt_logprobs=0)
+    finish(engine, generation)
+    before = list(generation.prompt_logprobs)
+    engine.call(engine._cache.evict)
+    engine.call(engine._cache.evict)
+    generation.branches[0].reroll()
+    finish(engine, generation)
+    assert generation.prompt_logprobs == before

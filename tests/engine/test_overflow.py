@@ -1,0 +1,209 @@
+"""A text that is longer than the window: an error with the counts, or shortened where that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.prompt import fit
+from srbwriter.engine.types import (
+    ContextOverflow,
+    EngineOptions,
+    FinishReason,
+    InvalidRequest,
+    Request,
+    Stop,
+    TokenRun,
+)
+
+from .support import GREEDY, drive, exact_model, finish, seeded
+
+WINDOW = 128
+REQUEST = Request("", stop=Stop(max_tokens=4, ignore_eog=True), sampling=GREEDY, add_bos=False)
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    options = EngineOptions(n_ctx=WINDOW, gpu_layers=0, seed=1, threads=1, flash_attn="on", max_branches=4)
+    with Engine.load(exact_model(), options, thread=False) as loaded:
+        yield loaded
+
+
+def story(engine: Engine, tokens: int) -> list[int]:
+    lines = (f"Day {day}: the fox met another bird and they went to the river. " for day in range(99))
+    return engine.tokenize("".join(lines))[:tokens]
+
+
+@pytest.mark.parametrize("tokens", [WINDOW - 1, WINDOW])
+def test_the_window_takes_one_token_less_than_it_has(engine: Engine, tokens: int) -> None:
+    """The limit of llama.cpp's server: there must be room for the first token of the answer."""
+    request = replace(REQUEST, prompt=story(engine, tokens))
+    if tokens < WINDOW:
+        generation = engine.submit(request)
+        finish(engine, generation)
+        assert len(generation.branches[0].ids) == 2
+        assert generation.branches[0].finish_reason is FinishReason.CONTEXT
+    else:
+        with pytest.raises(ContextOverflow) as caught:
+            engine.submit(request)
+        assert (caught.value.n_prompt, caught.value.n_ctx) == (tokens, WINDOW)
+        assert str(tokens) in str(caught.value)
+        assert str(WINDOW) in str(caught.value)
+
+
+def test_an_overflow_touches_nothing_else(engine: Engine) -> None:
+    before = engine.stats()
+    with pytest.raises(ContextOverflow):
+        engine.submit(replace(REQUEST, prompt=story(engine, 400)))
+    engine.process()
+    assert engine.stats() == before
+
+
+@given(
+    n=st.integers(1, 600), window=st.integers(16, 200), keep=st.integers(-1, 300),
+    how=st.sampled_from(["truncate", "shift"]),
+)  # fmt: skip
+def test_truncation_keeps_the_head_and_the_end(n: int, window: int, keep: int, how: str) -> None:
+    ids = list(range(n))
+    found = fit(ids, replace(REQUEST, overflow=how, n_keep=keep), window)  # type: ignore[arg-type]
+    if n < window:
+        assert found == ids
+        return
+    assert 0 < len(found) < window
+    head = min(keep, window // 2) if keep >= 0 else window // 2
+    assert found[:head] == ids[:head]
+    tail = found[head:]
+    assert tail == ids[n - len(tail) :]
+    assert tail
+
+
+@given(n=st.integers(1, 600), keep=st.integers(0, 40))
+def test_the_kept_end_stays_where_it_is_while_a_text_grows(n: int, keep: int) -> None:
+    """So that the cache is of use: only once in half a window does the cut move."""
+    request = replace(REQUEST, overflow="truncate", n_keep=keep)
+    longer = [list(range(n + more)) for more in range(20) if n + more >= 128]
+    assert len({fit(ids, request, 128)[keep] for ids in longer}) <= 2
+
+
+def test_a_truncated_prompt_is_what_is_read(engine: Engine) -> None:
+    ids = story(engine, 300)
+    generation = engine.submit(replace(REQUEST, prompt=ids, overflow="truncate", n_keep=10))
+    finish(engine, generation)
+    assert generation.truncated
+    assert list(generation.prompt_ids) == fit(ids, replace(REQUEST, overflow="truncate", n_keep=10), WINDOW)
+    alone = engine.submit(replace(REQUEST, prompt=generation.prompt_ids))
+    finish(engine, alone)
+    assert not alone.truncated
+    assert alone.branches[0].ids == generation.branches[0].ids
+
+
+def test_without_shifting_a_text_ends_where_the_window_does(engine: Engine) -> None:
+    request = replace(REQUEST, prompt=story(engine, 100), overflow="truncate", stop=Stop(ignore_eog=True))
+    generation = engine.submit(request)
+    finish(engine, generation)
+    branch = generation.branches[0]
+    assert branch.finish_reason is FinishReason.CONTEXT
+    assert len(generation.prompt_ids) + len(branch.ids) == WINDOW + 1  # the last one needs no room
+
+
+@pytest.mark.parametrize("keep", [0, 20, -1])
+def test_shifting_writes_on_for_ever(engine: Engine, keep: int) -> None:
+    stop = Stop(max_tokens=3 * WINDOW, ignore_eog=True)
+    request = replace(
+        REQUEST, prompt=story(engine, 40), n=2, sampling=seeded(4), overflow="shift", n_keep=keep, stop=stop
+    )
+    generation = engine.submit(request)
+    run = generation.engine_state
+    longest = 0
+    while not generation.done:
+        engine.process()
+        for runner in run.runners:
+            if runner.seq >= 0:
+                path = engine._cache.tree.tip[runner.seq].ids()
+                longest = max(longest, len(path))
+                head = 40 if keep < 0 else keep
+                assert path[:head] == run.ids[: min(head, len(path))]  # n_keep is never dropped
+    assert longest <= WINDOW
+    assert generation.truncated
+    for branch in generation.branches:
+        assert branch.finish_reason is FinishReason.LENGTH
+        assert len(branch.ids) == 3 * WINDOW
+        assert engine.detokenize(branch.ids) == branch.text  # nothing of the text was lost
+
+
+def test_what_follows_a_shift_is_what_a_fresh_evaluation_gives(engine: Engine) -> None:
+    """The kept window is evaluated anew, not moved: a shifted cache holds other values."""
+    stop = Stop(max_tokens=60, ignore_eog=True)
+    generation = engine.submit(
+        replace(REQUEST, prompt=story(engine, 100), overflow="shift", n_keep=16, stop=stop)
+    )
+    runner = generation.engine_state.runners[0]
+    drive(engine, lambda: runner.first > 0)
+    at = runner.first
+    base = list(runner.base)
+    finish(engine, generation)
+    alone = engine.submit(replace(REQUEST, prompt=base, stop=Stop(max_tokens=20, ignore_eog=True)))
+    finish(engine, alone)
+    assert generation.branches[0].ids[at : at + 20] == alone.branches[0].ids
+
+
+def test_a_shifted_branch_can_be_rewound_behind_the_shift(engine: Engine) -> None:
+    stop = Stop(max_tokens=150, ignore_eog=True)
+    generation = engine.submit(
+        replace(REQUEST, prompt=story(engine, 100), overflow="shift", n_keep=16, stop=stop)
+    )
+    finish(engine, generation)
+    branch = generation.branches[0]
+    before = branch.ids
+    for keep in (140, 90, 5, 0):  # within the window, behind one shift, behind all of them
+        branch.set_stop(Stop(max_tokens=keep + 10, ignore_eog=True))
+        branch.rewind(tokens=len(branch.ids) - keep)
+        finish(engine, generation)
+        assert branch.ids[:keep] == before[:keep]
+        assert len(branch.ids) == keep + 10
+    engine.process()
+    shorter = engine.submit(replace(REQUEST, prompt=generation.prompt_ids, stop=Stop(max_tokens=10)))
+    finish(engine, shorter)
+    assert branch.ids == shorter.branches[0].ids
+
+
+def test_typed_text_that_does_not_fit_ends_the_branch_in_words(engine: Engine) -> None:
+    generation = engine.submit(replace(REQUEST, prompt=story(engine, 100), stop=Stop(ignore_eog=True)))
+    branch = generation.branches[0]
+    drive(engine, lambda: len(branch.ids) == 3)
+    typed = engine.detokenize(story(engine, 60))
+    branch.append(typed)
+    finish(engine, generation)
+    assert branch.finish_reason is FinishReason.CONTEXT
+    assert branch.text.endswith(typed)
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [None, 7, 3.5, [1, "a"], [None], [1.5], [TokenRun("a"), 5], [-1], [10**9], [TokenRun("", (10**9,))], {}],
+)
+def test_a_prompt_that_is_none_is_refused(engine: Engine, prompt: object) -> None:
+    if prompt == {}:
+        generation = engine.submit(replace(REQUEST, prompt={}))  # nothing to read: begins from nothing
+        finish(engine, generation)
+        assert list(generation.prompt_ids) == [engine.bos]
+        return
+    with pytest.raises(InvalidRequest) as caught:
+        engine.submit(replace(REQUEST, prompt=prompt))  # type: ignore[arg-type]
+    assert caught.value.field == "prompt"
+
+
+def test_ids_may_be_numpys() -> None:
+    import numpy as np
+
+    with Engine.load(bundled_model(), EngineOptions(n_ctx=WINDOW, gpu_layers=0), thread=False) as engine:
+        ids = np.array(engine.tokenize("Once upon a time"), np.int32)
+        generation = engine.submit(replace(REQUEST, prompt=ids))
+        finish(engine, generation)
+        assert list(generation.prompt_ids) == ids.tolist()
