@@ -26,16 +26,28 @@ NEVER = float("-inf")
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One measurement. ``rows`` is how many rows were handed to ``llama_decode``, 0 if unknown."""
+    """One measurement. ``busy`` is processor time of this process, ``rows`` how many rows were handed to
+    ``llama_decode``; both are 0 if unknown."""
 
     tokens: int
     seconds: float
+    busy: float = 0.0
     rows: int = 0
 
     @property
     def speed(self) -> float:
         """Tokens per second, all branches together."""
         return self.tokens / self.seconds
+
+
+def _clocks() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()
+
+
+def _since(begun: tuple[float, float]) -> tuple[float, float]:
+    """Seconds by the wall and by the processor."""
+    wall, busy = _clocks()
+    return wall - begun[0], busy - begun[1]
 
 
 class Contestant(Protocol):
@@ -72,11 +84,11 @@ class EngineContestant:
             self.prompt, n=n, sampling=replace(setting.sampling, seed=seed),
             stop=Stop(max_tokens=setting.tokens, ignore_eog=True),
         )  # fmt: skip
-        begun = time.perf_counter()
+        begun = _clocks()
         generation = engine.submit(request).wait()
-        seconds = time.perf_counter() - begun
+        taken = _since(begun)
         tokens = sum(len(branch.ids) for branch in generation.branches)
-        return Score(tokens, seconds, engine.stats().branch_rows - before)
+        return Score(tokens, *taken, engine.stats().branch_rows - before)
 
 
 class BareLoop:
@@ -111,7 +123,7 @@ class BareLoop:
         pointers = [chain.pointer for chain in chains]
         sample, decode, wait = L.llama_sampler_sample, L.llama_decode, L.llama_synchronize
         context, batch, seqs, start = self.context, self.batch, list(range(n)), len(self.prompt)
-        begun = time.perf_counter()
+        begun = _clocks()
         for seq in seqs[1:]:
             L.llama_memory_seq_cp(self.memory, 0, seq, -1, -1)
         tokens = [sample(pointer, context, -1) for pointer in pointers]
@@ -121,10 +133,10 @@ class BareLoop:
             assert decode(context, batch.take()) == 0
             wait(context)
             tokens = [sample(pointer, context, row) for row, pointer in enumerate(pointers)]
-        seconds = time.perf_counter() - begun
+        taken = _since(begun)
         for chain in chains:
             chain.close()
-        return Score(n * self.setting.tokens, seconds, n * (self.setting.tokens - 1))
+        return Score(n * self.setting.tokens, *taken, n * (self.setting.tokens - 1))
 
     def _evaluate_prompt(self) -> None:
         L.llama_memory_clear(self.memory, True)
@@ -158,9 +170,9 @@ class OneAfterAnother:
 
     def write(self, n: int, seed: int) -> Score:
         self._complete(1, seed)
-        begun = time.perf_counter()
+        begun = _clocks()
         tokens = sum(self._complete(self.setting.tokens, seed + k) for k in range(min(n, self.most)))
-        return Score(tokens, time.perf_counter() - begun, tokens)
+        return Score(tokens, *_since(begun), tokens)
 
     def _complete(self, tokens: int, seed: int) -> int:
         s = self.setting.sampling

@@ -42,7 +42,7 @@ class BatchedBench:
         for line in run.stdout.splitlines():
             if line.lstrip().startswith("{"):
                 result = json.loads(line)
-                return Score(n * setting.tokens, float(result["t_tg"]), n * setting.tokens)
+                return Score(n * setting.tokens, float(result["t_tg"]), rows=n * setting.tokens)
         raise RuntimeError(f"{self.program} gave no result: {(run.stderr or run.stdout)[-400:]}")
 
 

@@ -60,7 +60,7 @@ def measure(setting: Setting, story: int, n: int, rounds: int) -> Pick:
     """Pick ``rounds`` times in a story of ``story`` tokens, half of them while branches write."""
     steps: list[float] = []
     waits: tuple[list[float], list[float]] = ([], [])
-    with Engine.load(setting.model, setting.options(story + 64 * n * 2 + 1024)) as engine:
+    with Engine.load(setting.model, setting.options(2 * story + 1024)) as engine:
         path = story_ids(engine, story)
         generation = _write(engine, setting, path, n)
         pulse = Pulse(generation)

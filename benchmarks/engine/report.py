@@ -24,12 +24,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def throughput(results: Iterable[Result], names: Sequence[str]) -> str:
     """Speeds of all contestants and the engine's ratio to each other one: median (lowest to highest)."""
     ours, others = names[0], names[1:]
-    head = ["n", *(f"{name} tok/s" for name in names), *(f"engine / {name}" for name in others), "rows/token"]
+    head = ["n", *(f"{name} tok/s" for name in names), *(f"engine / {name}" for name in others)]
+    head += [f"engine / {others[0]}, processor time", "rows/token"]
     rows: list[list[str]] = []
     for result in results:
         speeds = [f"{result.speed(name):.1f}" for name in names]
         ratios = [_spread(result.ratios(ours, name)) for name in others]
-        rows.append([str(result.n), *speeds, *ratios, f"{result.rows(ours):.2f}"])
+        busy = f"{result.busy_ratio(ours, others[0]):.2f}"
+        rows.append([str(result.n), *speeds, *ratios, busy, f"{result.rows(ours):.2f}"])
     return table(head, rows)
 
 

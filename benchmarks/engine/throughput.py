@@ -1,7 +1,7 @@
 """Rounds in which every contestant writes once, in turn, and what follows from them.
 
 Other work on the machine slows whoever runs at that moment; so contestants alternate, each round gives
-one ratio of neighbours in time, and medians are taken.
+one ratio of neighbours in time, and medians are taken. Processor time knows less of others than the wall.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ class Result:
         """Speed of one contestant in terms of another's, round by round, lowest first."""
         pairs = zip(self.scores[name], self.scores[other], strict=True)
         return sorted(a.speed / b.speed for a, b in pairs)
+
+    def busy_ratio(self, name: str, other: str) -> float:
+        """Median ratio of tokens per second of processor time, which others on the machine hardly change."""
+        pairs = zip(self.scores[name], self.scores[other], strict=True)
+        return median((a.tokens / a.busy) / (b.tokens / b.busy) for a, b in pairs)
 
     def rows(self, name: str) -> float:
         """Rows decoded per token written; below 1 where identical branches shared rows."""
