@@ -21,6 +21,7 @@ from textual.widgets import Static
 from srbwriter.engine.types import EngineError
 from srbwriter.story import NodeId, StoryError
 from srbwriter.tui import layouts, options, status
+from srbwriter.tui.autosave import Autosave
 from srbwriter.tui.commands import COMMANDS, by_id
 from srbwriter.tui.pump import Pump
 from srbwriter.tui.screens.crash import CrashNote
@@ -70,6 +71,7 @@ class Desk(Screen[None]):
         self._round: Round | None = None
         self._shown = -1
         self._commit_timer: Timer | None = None
+        self.autosave = Autosave(session.set_text)
         self._bind()
 
     def compose(self) -> ComposeResult:
@@ -175,7 +177,7 @@ class Desk(Screen[None]):
     def _edited(self) -> None:
         if self._commit_timer is not None:
             self._commit_timer.stop()
-        self._commit_timer = self.set_timer(_TYPING_SECONDS, self.commit)
+        self._commit_timer = self.set_timer(_TYPING_SECONDS, self._autosave)
 
     @on(StoryEditor.Undo)
     def _undo(self, event: StoryEditor.Undo) -> None:
@@ -186,7 +188,14 @@ class Desk(Screen[None]):
         if self._commit_timer is not None:
             self._commit_timer.stop()
             self._commit_timer = None
-            self.session.set_text(self.editor.whole)
+            self.autosave.now(self.editor.whole)
+        else:
+            self.autosave.settle()
+
+    def _autosave(self) -> None:
+        """The writer has paused: the story is told while he may go on typing."""
+        self._commit_timer = None
+        self.autosave.later(self.editor.whole)
 
     def show_story(self) -> None:
         """Show the session's text with the cursor at its end."""
