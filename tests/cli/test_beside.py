@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import Settings, load
 from srbwriter.demo import bundled_model
 from srbwriter.session import Session
+from tests.tui.test_end_to_end import Terminal
 
 
 def settings(**flags: Any) -> Settings:
@@ -57,6 +59,27 @@ def test_the_same_engine_answers_as_long_as_the_session_runs(session: Session) -
         assert all(branch.text for branch in current.branches)
     with pytest.raises(httpx.ConnectError):
         ask(url_in(line))
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_the_real_program_serves_beside_the_app_and_says_so(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    terminal = Terminal(tmp_path, width=160)
+    try:
+        terminal.start(str(tmp_path / "tale.srbw"), "--port", str(port), "--ctx-size", "512")
+        terminal.wait_for(f"http://127.0.0.1:{port}")
+        screen = terminal.wait_for("bundled model")
+        assert "srbwriter models pull" in " ".join(screen.split())
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            while client.get("/health").status_code == 503:
+                pass
+            assert client.get("/health").status_code == 200
+        assert ask(f"http://127.0.0.1:{port}")
+        terminal.keys("C-q")
+        terminal.wait_for("ended with 0")
+    finally:
+        terminal.close()
 
 
 def test_a_change_of_model_is_followed(session: Session) -> None:
