@@ -96,6 +96,8 @@ def merge(desk: Desk, history: History, node: NodeId) -> NodeId:
             _set_marks(desk, action, parent, together)
         if upper.author != lower.author:
             action.run(desk, SetEntry(parent, {"author": upper.author}, {"author": "edited"}))
+        if desk.value("hoisted") == node:
+            action.run(desk, SetValue("hoisted", node, parent))
         if action.was == node:
             action.became = parent
     return parent

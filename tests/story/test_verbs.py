@@ -132,6 +132,16 @@ def test_unread_and_hoisted(story: Story) -> None:
     assert story.hoisted == ROOT
 
 
+def test_a_hoisted_node_that_is_merged_leaves_its_place_to_its_parent(story: Story) -> None:
+    [top] = story.add(ROOT, ["a"])
+    [low] = story.add(top, ["b"])
+    story.hoist(low)
+    story.merge(low)
+    assert story.hoisted == top
+    story.undo()
+    assert story.hoisted == low
+
+
 def test_settings_are_inherited_and_kept(story: Story, tmp_path: Path) -> None:
     [node] = story.add(ROOT, ["a"])
     above = Settings(
