@@ -100,6 +100,7 @@ def _prepare(loader: Loader, settings: ServerSettings) -> tuple[_Server, socket.
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         lifespan="on",
         ws="none",
         timeout_keep_alive=int(min(settings.timeout, 75)),

@@ -33,7 +33,6 @@ class ServerSettings:
     slot_save_path: Path | None = None
     system_prompt_file: Path | None = None
     chat_template: str | None = None
-    embedding: bool = False
     context_shift: bool = False
     static_path: Path | None = None
     page: bool = True

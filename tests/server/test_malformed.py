@@ -130,3 +130,33 @@ def test_a_body_that_never_comes_is_given_up(serve: Serve) -> None:
     with socket.create_connection(("127.0.0.1", handle.port)) as plug:
         plug.sendall(b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
         assert b" 408 " in plug.recv(1000)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("lora", 5),
+        ("lora", "x"),
+        ("stop", 5),
+        ("stop", [5]),
+        ("stop", ["x"] * 300),
+        ("temperature", "hot"),
+        ("temperature", True),
+        ("top_k", []),
+        ("n_predict", -2),
+        ("logit_bias", 5),
+        ("logit_bias", [[1, "x"]]),
+        ("logit_bias", [[1.5, 1]]),
+        ("stop_token_ids", ["x"]),
+        ("grammar", 5),
+        ("json_schema", 5),
+        ("stream", "perhaps"),
+        ("response_fields", {"a": 1}),
+        ("system_prompt", 5),
+        ("id_slot", 64),
+    ],
+)
+def test_a_field_that_means_nothing_is_named(client: httpx.Client, field: str, value: object) -> None:
+    answer = client.post("/completion", json={"prompt": "a", "n_predict": 1, field: value})
+    assert answer.status_code == 400, answer.text
+    assert field in answer.json()["error"]["message"]

@@ -70,7 +70,10 @@ def read_ask(body: Body, call: Call) -> Ask:
 def _refuse(body: Body) -> None:
     if body.raw("image_data") or body.raw("multimodal_data"):
         raise ApiError(501, "this model reads text only; no images or other media")
-    if any(_scale(entry) for entry in cast("list[Any]", body.raw("lora") or [])):
+    adapters: Any = body.raw("lora") or []
+    if not isinstance(adapters, list):
+        raise bad("lora", "Field 'lora': expected a list of adapters")
+    if any(_scale(entry) for entry in cast("list[Any]", adapters)):
         raise ApiError(501, "this server applies no LoRA adapters")
 
 
