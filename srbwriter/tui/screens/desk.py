@@ -232,6 +232,10 @@ class Desk(Screen[None]):
         if not current.branches[index].text.strip():
             self.say(f"Branch {index + 1} has no words yet.")
             return
+        pane = self.grid.panes[index]
+        pane.pull()
+        if text is None and pane.thoughts.end:  # thoughts are no part of the story
+            text, upto = pane.text[:upto], None
         self.commit()
         self.session.pick(index, upto, text)
         self.show_story()

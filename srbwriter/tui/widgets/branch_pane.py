@@ -24,13 +24,14 @@ from textual.widget import Widget
 
 from srbwriter.engine.generation import Branch, Cursor
 from srbwriter.engine.types import BranchState, FinishReason
-from srbwriter.tui import boundaries
+from srbwriter.tui import boundaries, thinking
 from srbwriter.tui.words import state_sign, state_words
 from srbwriter.tui.wrap import Wrapper
 
 _PAD = 1  # cells left and right of the text
 _HEADER_SECONDS = 0.25  # numbers that change with every token are painted this often
 _WHEEL_LINES = 3
+_LONGEST_MARK = 40  # characters after which a text has begun with thoughts or will not
 
 
 class BranchPane(Widget, can_focus=True):
@@ -71,6 +72,9 @@ class BranchPane(Widget, can_focus=True):
         self.number = index + 1
         self.branch: Branch | None = None
         self.take: int | None = None  # characters that a pick takes; None is all of them
+        self.thoughts = thinking.NONE  # what the model wrote before its text, which is not shown
+        self._settled = False  # whether it is known if there are thoughts, and where they end
+        self._unfolded = ""  # all of the text until then
         self._cursor: Cursor | None = None
         self._text = Wrapper()
         self.start_at: int | None = 0  # first line shown at first; None keeps the end in view
@@ -100,6 +104,7 @@ class BranchPane(Widget, can_focus=True):
         """Show another branch from its beginning."""
         self.branch = branch
         self._cursor, self.take, self._top = None, None, self.start_at
+        self.thoughts, self._settled, self._unfolded = thinking.NONE, False, ""
         self._text.reset("")
         self._strips.clear()
         self.pull(force=True)
@@ -112,11 +117,31 @@ class BranchPane(Widget, can_focus=True):
             return
         delta = self.branch.read(self._cursor)
         self._cursor = delta.cursor
+        reset = delta.reset or (bool(delta.text) and self._fold(delta.text))
         if delta.reset:
-            self._replace(delta.text)
-        elif delta.text:
+            self._fold_from_start(delta.text)
+        elif delta.text and not reset:
             self._append(delta.text)
-        self._set_head(force or delta.reset)
+        self._set_head(force or reset)
+
+    def _fold(self, text: str) -> bool:
+        """Take new text in; True if thoughts are what it shows or hides, and all is shown anew."""
+        if self._settled:
+            return False
+        return self._fold_from_start(self._unfolded + text)
+
+    def _fold_from_start(self, text: str) -> bool:
+        found = thinking.find(text)
+        before, self.thoughts = self.thoughts, found
+        decided = found != thinking.NONE or len(text) > _LONGEST_MARK
+        self._settled = decided and found.end is not None and found.end < len(text)
+        self._unfolded = "" if self._settled else text
+        shown = "" if found.end is None else text[found.end :]
+        if found == thinking.NONE and before == thinking.NONE and shown.startswith(self._text.text):
+            self._append(shown[len(self._text.text) :])
+        else:
+            self._replace(shown)
+        return True
 
     def _replace(self, text: str) -> None:
         self._text.reset(text)
@@ -181,7 +206,8 @@ class BranchPane(Widget, can_focus=True):
     def _fits(self, rights: list[str]) -> Iterator[tuple[str, str]]:
         """What may stand beside the state, the fullest first: notes give way, then numbers, then marks."""
         marks = f" · {self.marks}" if self.marks else ""
-        notes = f" · {self.note}" if self.note else ""
+        thoughts = f"thought {self.thoughts.words} words" if self.thoughts.words else ""
+        notes = "".join(f" · {note}" for note in (thoughts, self.note) if note)
         if notes:
             yield notes + marks, rights[-1]
             yield notes + marks, rights[0]
