@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,3 +105,44 @@ def test_a_missing_model_is_an_error_in_words() -> None:
 def test_only_the_bundled_model_comes_with_a_hint() -> None:
     assert "-m FILE" in (launch.model_hint(settings()) or "")
     assert launch.model_hint(settings(model__path=bundled_model())) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"model__hf_repo": "o/r"}, "o/r: it is not on this machine yet — fetch it: srbwriter models pull"),
+        ({"model__url": "http://h/m.gguf"}, "not on this machine yet"),
+        ({"model__hf_repo": "r"}, "expected OWNER/REPO"),
+        ({"model__url": "m.gguf"}, "expected the address"),
+    ],
+)
+def test_a_model_of_the_net_must_be_fetched_first(said: dict[str, Any], words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        launch.model_path(settings(**said))
+
+
+def test_a_model_of_the_net_that_is_here_is_used_without_a_network() -> None:
+    file = paths.models_dir() / "o" / "r" / "m-Q4_0.gguf"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    for said in ({"model__hf_repo": "o/r"}, {"model__hf_repo": "o/r", "model__hf_file": "m-Q4_0.gguf"}):
+        assert launch.model_path(settings(**said)) == file
+        launch.fetch_model(settings(**said), lambda name, done, total: None)
+    assert launch.model_path(settings(model__path=Path("m-Q4_0"))) == file
+
+
+def test_the_nearer_setting_names_the_model() -> None:
+    said = load(every_key(), {"model.path": bundled_model()}, {"SRBWRITER_MODEL_HF_REPO": "o/r"})
+    assert launch.model_path(said) == bundled_model()
+    with pytest.raises(ConfigError, match="model.path and model.hf_repo both say which model"):
+        launch.model_path(settings(model__path=bundled_model(), model__hf_repo="o/r"))
+
+
+def test_the_estimate_follows_the_settings() -> None:
+    from srbwriter.models import Header
+
+    header = Header("llama", context=4096)
+    assert launch.model_run(settings(), header).cells == 4096 + 4096
+    said = settings(model__ctx_size=1024, model__cache_type_v="q8_0", model__ubatch_size=64)
+    run = launch.model_run(said, header)
+    assert (run.cells, run.value_type, run.flash_attention, run.batch) == (1024, "q8_0", True, 64)

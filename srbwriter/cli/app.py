@@ -10,7 +10,6 @@ from srbwriter.cli import serve
 from srbwriter.cli.commands import COMMANDS
 from srbwriter.cli.exits import Exit, Failure
 from srbwriter.cli.flags import add_keys
-from srbwriter.cli.pulling import fetch_named_model
 from srbwriter.config import Settings, Table
 from srbwriter.config.keys import SECTIONS
 
@@ -47,6 +46,8 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 def _serve(story: str | None, settings: Settings) -> int:
     if story is not None:
         raise Failure(f"--serve takes no story, but {story} was given", Exit.USAGE)
+    from srbwriter.cli.pulling import fetch_named_model
+
     fetch_named_model(settings)
     return serve.run(settings)
 
@@ -60,6 +61,7 @@ def open_app(story: str | None, settings: Settings) -> int:
         raise Failure("the app needs a terminal; without one there are `srbwriter write` and --serve")
     from srbwriter import tui
     from srbwriter.cli.beside import server_beside
+    from srbwriter.cli.pulling import fetch_named_model
 
     fetch_named_model(settings)
     served = any(settings.source(key) == "flag" for key in serve.OPTIONS)

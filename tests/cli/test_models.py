@@ -213,3 +213,23 @@ def test_the_nearer_setting_says_which_model(hub: Hub, capsys: pytest.CaptureFix
     paths.config_file().write_text(f'[model]\nhf_repo = "{REPO}"\n')
     assert write(capsys, "-m", str(bundled_model()))[0] == Exit.OK
     assert not hub.asked
+
+
+def test_a_terminal_sees_a_bar(run: Any, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    _, _, err = run("pull", REPO)
+    assert "novelist-Q4_0.gguf" in err and "kB" in err and "100 %" not in err
+
+
+def test_what_is_interrupted_says_how_to_go_on(run: Any, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    from srbwriter.models import pull
+
+    def interrupted(*arguments: Any) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pull, "fetch", interrupted)
+    code, _, err = run("pull", REPO)
+    assert code == Exit.INTERRUPTED and "the same command goes on from there" in err

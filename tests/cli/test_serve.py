@@ -123,3 +123,13 @@ def test_a_port_that_is_taken_is_said_in_words() -> None:
 def test_other_machines_need_a_key() -> None:
     process, complaint = start("--host", "0.0.0.0", "--port", "0")
     assert "--api-key" in complaint and ended(process) == 1
+
+
+@pytest.mark.parametrize("model", [(), ("--model", "/none.gguf")])
+def test_the_bundled_model_comes_with_the_way_to_a_bigger_one(model: tuple[str, ...]) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "srbwriter", "--serve", "--host", "192.0.2.1", *model],
+        stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    _, said = process.communicate(timeout=60)
+    assert ("srbwriter models pull" in said) is (not model)
