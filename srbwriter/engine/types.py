@@ -267,7 +267,7 @@ class EngineOptions:
     seed: int | None = None  # from which branch seeds derive when a request names none
     max_branches: int = DEFAULT_MAX_BRANCHES
     max_sequences: int | None = None  # sequence ids: live branches and parked prefixes
-    logits_rows: int = 64  # stored rows, so that forking a resident node evaluates nothing
+    logits_rows: int = 64  # at least 1; stored rows, so that forking a resident node evaluates nothing
     parked_fraction: float = 0.75  # share of cells that prefixes nobody runs may hold
     step_seconds: float = 0.05  # time budget of one prompt chunk while branches write
 

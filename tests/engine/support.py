@@ -20,7 +20,7 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.native.context import OK, Context
 from srbwriter.engine.native.library import L, library
-from srbwriter.engine.types import BranchView, Sampling, TokenRun
+from srbwriter.engine.types import BranchView, EngineOptions, Request, Sampling, Stop, TokenRun
 
 GREEDY = Sampling(temperature=0.0)
 WAIT = 60.0
@@ -61,6 +61,33 @@ def finish(engine: Engine, *generations: Generation) -> None:
     drive(engine, lambda: all(g.done for g in generations))
     for generation in generations:
         generation.wait(0)
+
+
+CHUNK = 32
+"""Prompt tokens a step reads in :func:`stepped`."""
+
+
+@contextmanager
+def stepped(chunk: int = CHUNK, **options: Any) -> Iterator[Engine]:
+    """An engine to be stepped, whose prompt chunks have ``chunk`` tokens."""
+    chosen = EngineOptions(**{"n_ctx": 2048, "gpu_layers": 0, "seed": 1, "threads": 1, **options})
+    with Engine.load(bundled_model(), chosen, thread=False) as engine:
+        engine._scheduler.budget.size = lambda writing, abortable: chunk  # type: ignore[method-assign]
+        yield engine
+
+
+def long_prompt(engine: Engine, tokens: int, salt: str = "") -> list[int]:
+    text = salt + PROMPT * (tokens // 8)
+    return engine.tokenize(text, add_bos=True)[:tokens]
+
+
+def ask(engine: Engine, prompt: Any = PROMPT, n: int = 1, tokens: int | None = 8, **more: Any) -> Generation:
+    stop = Stop(max_tokens=tokens, ignore_eog=True)
+    return engine.submit(Request(prompt, n=n, stop=stop, sampling=seeded(5), **more))
+
+
+def lengths(generation: Generation) -> list[int]:
+    return [len(b.ids) for b in generation.branches]
 
 
 class Reference:

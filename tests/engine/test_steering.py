@@ -21,8 +21,6 @@ from srbwriter.engine.types import (
     Cut,
     EngineOptions,
     FinishReason,
-    InvalidRequest,
-    LimitExceeded,
     Request,
     Sampling,
     Stop,
@@ -381,61 +379,3 @@ def test_a_reader_with_a_cursor_misses_nothing(engine: Engine) -> None:
         resets += reset
         assert seen == branch.text
     assert resets == 2  # typing is not taking back
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda g: g.branches[0].set_sampling(Sampling(top_p=7.0)),
-        lambda g: g.branches[0].set_sampling(Sampling(grammar="root ::= (")),
-        lambda g: g.branches[0].set_sampling(Sampling(logit_bias=((10**6, 1.0),))),
-        lambda g: g.branches[0].set_sampling("greedy"),
-        lambda g: g.branches[0].set_stop(Stop(strings="the")),  # type: ignore[arg-type]
-        lambda g: g.branches[0].set_stop(Stop(max_tokens=-1)),
-        lambda g: g.branches[0].reroll(seed=-3),
-        lambda g: g.branches[0].extend(-2),
-        lambda g: g.branches[0].rewind(tokens=-2),
-        lambda g: g.branches[0].rewind(),
-        lambda g: g.branches[0].rewind(tokens=1, chars=1),
-        lambda g: g.add_branch(0),
-        lambda g: g.add_branch(1, Sampling(regex="(")),
-    ],
-)
-def test_a_verb_that_means_nothing_is_refused_and_changes_nothing(
-    engine: Engine, undisturbed: list[tuple[int, ...]], ask: Callable[[Generation], None]
-) -> None:
-    generation = started(engine)
-    with pytest.raises(InvalidRequest):
-        ask(generation)
-    finish(engine, generation)
-    assert [b.ids for b in generation.branches] == undisturbed
-    with pytest.raises(InvalidRequest):
-        ask(generation)
-    assert generation.done
-
-
-def test_more_branches_than_can_live_are_refused(engine: Engine) -> None:
-    generation = started(engine, 1, n=1)
-    with pytest.raises(LimitExceeded):
-        generation.add_branch(9)
-    generation.cancel()
-    finish(engine, generation)
-
-
-def test_cancel_keeps_all_texts(engine: Engine) -> None:
-    generation = started(engine)
-    texts = [b.text for b in generation.branches]
-    generation.cancel()
-    engine.process()
-    assert generation.done
-    assert [b.text for b in generation.branches] == texts
-    assert {b.finish_reason for b in generation.branches} == {FinishReason.STOPPED}
-    assert engine.stats().live_branches == 0
-
-
-def test_killing_gives_the_cells_back_at_once(engine: Engine) -> None:
-    generation = started(engine, n=1)
-    before = engine.stats().used_cells
-    generation.branches[0].kill()
-    engine.process()
-    assert engine.stats().used_cells == len(generation.prompt_ids) < before

@@ -1,0 +1,326 @@
+"""The engine as a library: words and ids, stepping, asking between steps, the cache, the counters."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.types import (
+    BranchView,
+    Done,
+    EngineClosed,
+    EngineError,
+    EngineOptions,
+    Finished,
+    InvalidRequest,
+    Priority,
+    Request,
+    Sampling,
+    Stop,
+)
+
+from .support import PROMPT, WAIT, decoded_rows, drive, finish, seeded
+
+OPTIONS = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=8)
+SHORT = Stop(max_tokens=4, ignore_eog=True)
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with Engine.load(bundled_model(), OPTIONS, thread=False) as loaded:
+        yield loaded
+
+
+@pytest.fixture
+def threaded() -> Iterator[Engine]:
+    with Engine.load(bundled_model(), OPTIONS) as loaded:
+        yield loaded
+
+
+def works(engine: Engine) -> bool:
+    """A request runs from beginning to end."""
+    generation = engine.submit(Request(PROMPT, n=2, stop=SHORT))
+    if engine._thread is None:
+        finish(engine, generation)
+    return [len(b.ids) for b in generation.wait(WAIT).branches] == [4, 4]
+
+
+# ---- asking
+
+
+def test_words_and_ids(engine: Engine) -> None:
+    ids = engine.tokenize(PROMPT)
+    assert engine.detokenize(ids) == PROMPT
+    assert engine.tokenize(PROMPT, add_bos=True) == [engine.bos, *ids]
+    assert engine.token(engine.detokenize([300])) == 300
+    assert engine.token(PROMPT) is None
+    for bad in ([-1], [engine.info.n_vocab], [2**40]):
+        with pytest.raises(InvalidRequest):
+            engine.detokenize(bad)
+    with pytest.raises(InvalidRequest):
+        engine.token_bytes(-1)
+
+
+@pytest.mark.parametrize("text", ["", "\0", "a\0b", "\ud800", "\u0301" * 50, "🦊" * 40, "x" * 100_000])
+def test_any_text_is_tokenised(engine: Engine, text: str) -> None:
+    ids = engine.tokenize(text)
+    assert engine.detokenize(ids) == text.encode("utf-8", "replace").decode()
+
+
+def test_stepping_an_engine_with_its_own_thread_is_refused(threaded: Engine) -> None:
+    with pytest.raises(EngineClosed, match="thread=False"):
+        threaded.process()
+
+
+def test_process_says_whether_there_was_anything_to_do(engine: Engine) -> None:
+    assert engine.process() is False
+    assert not engine.busy
+    generation = engine.submit(Request(PROMPT, stop=SHORT))
+    assert engine.busy
+    assert engine.process() is True
+    finish(engine, generation)
+    assert engine.process() is False
+    assert not engine.busy
+
+
+def test_process_waits_for_something_to_do(engine: Engine) -> None:
+    generations: list[Generation] = []
+    thread = threading.Timer(0.0, lambda: generations.append(engine.submit(Request(PROMPT, stop=SHORT))))
+    thread.start()
+    assert engine.process(timeout=WAIT) is True
+    thread.join(WAIT)
+    finish(engine, *generations)
+
+
+def test_call_answers_between_steps_and_raises_what_was_raised(threaded: Engine) -> None:
+    assert threaded.call(threading.current_thread) is threaded._thread
+    with pytest.raises(ZeroDivisionError):
+        threaded.call(lambda: 1 // 0)
+    assert works(threaded)
+
+
+def test_asking_from_a_callback_is_refused_instead_of_waiting_for_ever(engine: Engine) -> None:
+    refused: list[EngineError] = []
+
+    def callback(logits: Any, view: BranchView) -> None:
+        for ask in (engine.flush, engine.process):
+            try:
+                ask()
+            except EngineError as error:
+                refused.append(error)
+
+    generation = engine.submit(Request(PROMPT, stop=SHORT, logits_callback=callback))
+    finish(engine, generation)
+    assert len(refused) == 2 * 4
+
+
+def test_the_raw_context_is_usable_between_steps(engine: Engine) -> None:
+    from srbwriter.engine.native.library import library
+
+    finish(engine, engine.submit(Request(PROMPT, stop=SHORT)))
+    assert engine.call(lambda: library().llama_n_ctx(engine.raw_ctx)) == engine.stats().total_cells
+
+
+def test_reset_forgets_everything(engine: Engine) -> None:
+    running = engine.submit(Request(PROMPT, stop=Stop(ignore_eog=True)))
+    drive(engine, lambda: len(running.branches[0].ids) > 3)
+    ids = engine.tokenize(PROMPT, add_bos=True)
+    assert engine.resident(ids) == len(ids)
+    engine.reset()
+    assert engine.resident(ids) == 0
+    assert engine.stats().used_cells == engine.stats().used_sequences == engine.stats().logits_rows == 0
+    with pytest.raises(EngineClosed, match="reset"):
+        running.wait(0)
+    assert works(engine)
+
+
+def test_pinned_prefixes_stay_longest(engine: Engine) -> None:
+    kept, other = "A pinned tale of a king. " * 8, "Another tale of a fox. " * 8
+    for text in (kept, other):
+        finish(engine, engine.submit(Request(text, stop=Stop(max_tokens=0))))
+    ids = [engine.tokenize(text, add_bos=True) for text in (kept, other)]
+    engine.pin("story", ids[0])
+    shared = 2  # tokens with which both begin
+    while engine.resident(ids[1]) > shared:
+        assert engine.resident(ids[0]) == len(ids[0])
+        assert engine.call(engine._cache.evict)
+    engine.unpin("story")
+    finish(engine, engine.submit(Request(other, stop=Stop(max_tokens=0))))
+    while engine.resident(ids[0]) > shared:
+        assert engine.resident(ids[1]) == len(ids[1])  # without the pin the older one goes first
+        assert engine.call(engine._cache.evict)
+    with pytest.raises(InvalidRequest):
+        engine.pin("story", [10**9])
+
+
+def test_a_conversation(engine: Engine) -> None:
+    messages = [{"role": "user", "content": "Tell me a tale."}]
+    prompt = engine.apply_template(messages)
+    assert "Tell me a tale." in prompt
+    generation = engine.create_chat_completion(messages, n=2, stop=Stop(max_tokens=4))
+    finish(engine, generation)
+    assert list(generation.prompt_ids) == engine.tokenize(prompt, add_bos=True, parse_special=True)
+    assert "<|im_end|>" in generation.branches[0].stop_rule.strings  # ChatML: this model has no template
+    with pytest.raises(InvalidRequest):
+        engine.create_chat_completion([])
+    with pytest.raises(TypeError):
+        engine.create_chat_completion(messages, no_such_field=1)
+
+
+# ---- statistics
+
+
+def test_statistics_agree_with_the_rows_that_were_counted(engine: Engine) -> None:
+    rng = np.random.default_rng(1)
+    with decoded_rows(engine) as rows:
+        for k in range(25):
+            generation = engine.submit(
+                Request(
+                    PROMPT[: int(rng.integers(5, 60))], n=int(rng.integers(1, 6)), sampling=seeded(k),
+                    stop=Stop(max_tokens=int(rng.integers(0, 20))), priority=list(Priority)[k % 3],
+                )
+            )
+            for _ in range(int(rng.integers(0, 12))):
+                engine.process()
+            if k % 4 == 0:
+                generation.branches[0].reroll()
+            if k % 5 == 0:
+                generation.cancel()
+        drive(engine, lambda: not engine.busy)
+    stats = engine.stats()
+    assert stats.prompt_rows + stats.branch_rows == sum(rows)
+    assert stats.decodes == len(rows)
+    assert stats.live_branches == stats.running_requests == stats.waiting_requests == 0
+    assert stats.reused_tokens <= stats.prompt_tokens
+
+
+def test_statistics_of_one_request(engine: Engine) -> None:
+    first = engine.submit(Request(PROMPT, n=3, stop=SHORT, sampling=seeded(1)))
+    finish(engine, first)
+    stats = engine.stats()
+    prompt = len(first.prompt_ids)
+    assert (stats.prompt_tokens, stats.reused_tokens, stats.prompt_rows) == (prompt, 0, prompt)
+    assert stats.generated_tokens == 12
+    done = next(e for e in first.log if isinstance(e, Done))
+    assert (done.prompt_tokens, done.cached_tokens, done.completion_tokens) == (prompt, 0, 12)
+    second = engine.submit(Request(PROMPT, stop=SHORT))
+    finish(engine, second)
+    assert engine.stats().reused_tokens == prompt == second.cached_tokens
+    assert engine.stats().prompt_seconds > 0
+
+
+def test_cells_and_ids_return_to_where_they_were(engine: Engine) -> None:
+    """Nothing leaks: once parked prefixes are evicted, an engine that served 200 requests is as new."""
+    for k in range(200):
+        stop = Stop(max_tokens=3, strings=("the",), boundary="sentence" if k % 2 else None)
+        generation = engine.submit(
+            Request(
+                f"Tale {k}", n=1 + k % 5, stop=stop, heal=k % 3 == 0,
+                sampling=seeded(k, repeat_penalty=1.1),
+            )
+        )
+        engine.process()
+        if k % 7 == 0:
+            generation.cancel()
+        if k % 11 == 0:
+            generation.branches[0].reroll()
+        finish(engine, generation)
+    cache = engine._cache
+    assert cache.tree.cells <= engine.stats().total_cells
+    assert engine._scheduler.lanes.runs == []
+    assert set(cache.tree.tip) == cache.parked
+    while engine.call(cache.evict):
+        pass
+    stats = engine.stats()
+    assert (stats.used_cells, stats.used_sequences, stats.logits_rows) == (0, 0, 0)
+    assert list(cache.tree.nodes()) == []
+    assert all(engine._context.last_position(seq) == -1 for seq in range(stats.total_sequences))
+    assert works(engine)
+
+
+def test_finished_requests_are_let_go(engine: Engine) -> None:
+    import gc
+    import weakref
+
+    generation = engine.submit(Request(PROMPT, n=2, stop=SHORT))
+    finish(engine, generation)
+    ghost = weakref.ref(generation)
+    engine.process()
+    del generation
+    gc.collect()
+    assert ghost() is None
+
+
+# ---- rules of the end
+
+
+def test_events_in_their_order_to_the_last(threaded: Engine) -> None:
+    generation = threaded.submit(Request(PROMPT, n=2, stop=SHORT))
+    events = list(generation.events(timeout=WAIT))
+    assert isinstance(events[-1], Done)
+    assert sum(isinstance(e, Finished) for e in events) == 2
+    assert events == generation.log
+    assert list(generation.events(start=len(events))) == []
+
+
+def test_waiting_has_an_end(engine: Engine) -> None:
+    generation = engine.submit(Request(PROMPT, stop=SHORT))
+    with pytest.raises(TimeoutError):
+        generation.wait(0)
+    with pytest.raises(TimeoutError):
+        next(generation.events(timeout=0))
+    finish(engine, generation)
+    assert generation.result(0) == [generation.branches[0].text]
+
+
+def test_a_reroll_that_is_under_way_is_waited_for(engine: Engine) -> None:
+    """A request that ends in the very step before its re-roll is carried out is not done."""
+    generation = engine.submit(Request(PROMPT, stop=SHORT))
+    drive(engine, lambda: len(generation.branches[0].ids) == 3)
+    scheduler = engine._scheduler
+    publish = scheduler.publish
+
+    def late() -> None:
+        if not generation.branches[0].live and generation.branches[0].buffer.revision == 0:
+            generation.branches[0].reroll()
+        publish()
+
+    scheduler.publish = late  # type: ignore[method-assign]
+    engine.process()
+    assert not generation.done
+    scheduler.publish = publish  # type: ignore[method-assign]
+    finish(engine, generation)
+    assert generation.branches[0].buffer.revision == 1
+
+
+def test_no_time_to_write_ends_after_the_first_tokens(engine: Engine) -> None:
+    generation = engine.submit(Request(PROMPT, n=2, stop=Stop(max_seconds=0.0, ignore_eog=True)))
+    drive(engine, lambda: generation.done, most=10)
+    assert all(1 <= len(b.ids) <= 3 for b in generation.branches)
+
+
+def test_no_tokens_only_fill_the_cache(engine: Engine) -> None:
+    generation = engine.submit(Request(PROMPT, n=3, stop=Stop(max_tokens=0)))
+    finish(engine, generation)
+    assert [b.ids for b in generation.branches] == [()] * 3
+    assert engine.resident(generation.prompt_ids) == len(generation.prompt_ids)
+
+
+def test_the_end_of_the_text_is_not_part_of_it(engine: Engine) -> None:
+    eos = engine.eos
+    assert eos is not None
+    sure = Sampling(logit_bias=((eos, 1e6),))
+    generation = engine.submit(Request(PROMPT, sampling=sure, stop=Stop(max_tokens=5)))
+    late = engine.submit(Request(PROMPT, sampling=sure, stop=Stop(max_tokens=5, min_tokens=3)))
+    never = engine.submit(Request(PROMPT, sampling=sure, stop=Stop(max_tokens=5, ignore_eog=True)))
+    finish(engine, generation, late, never)
+    assert [len(g.branches[0].ids) for g in (generation, late, never)] == [0, 3, 5]
+    assert eos not in never.branches[0].ids
+    assert generation.branches[0].finish_reason == "eog"

@@ -1,0 +1,255 @@
+"""What can be loaded is, what cannot says why; closing ends everything, whoever asks for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.types import (
+    BranchView,
+    Cancelled,
+    EngineClosed,
+    EngineOptions,
+    InvalidRequest,
+    ModelError,
+    Request,
+    Stop,
+    Text,
+)
+
+from .support import PROMPT, WAIT, finish, seeded
+
+OPTIONS = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=8)
+SHORT = Stop(max_tokens=4, ignore_eog=True)
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with Engine.load(bundled_model(), OPTIONS, thread=False) as loaded:
+        yield loaded
+
+
+@pytest.fixture
+def threaded() -> Iterator[Engine]:
+    with Engine.load(bundled_model(), OPTIONS) as loaded:
+        yield loaded
+
+
+# ---- loading
+
+
+def broken(kind: str, folder: Path) -> Path:
+    path = folder / "model.gguf"
+    good = bundled_model().read_bytes()
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "not GGUF":
+            path.write_bytes(b"PK\3\4 something else" * 100)
+        case "empty":
+            path.write_bytes(b"")
+        case "only the magic":
+            path.write_bytes(good[:4])
+        case "bad header":
+            path.write_bytes(good[:8] + b"\xff" * 16 + good[24:])
+        case "cut in its header":
+            path.write_bytes(good[:3000])
+        case "cut in its weights":
+            path.write_bytes(good[: len(good) // 2])
+        case _:
+            pass  # missing
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        ("missing", "no such file"), ("folder", "folder"), ("not GGUF", "not a GGUF"),
+        ("empty", "not a GGUF"), ("only the magic", ""), ("bad header", "header"),
+        ("cut in its header", "header"), ("cut in its weights", ""),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_loaded_says_why(tmp_path: Path, kind: str, problem: str) -> None:
+    path = broken(kind, tmp_path)
+    with pytest.raises(ModelError) as caught:
+        Engine.load(path, OPTIONS)
+    assert caught.value.path == str(path)
+    assert problem in caught.value.problem
+    assert caught.value.cure
+
+
+def test_a_load_can_be_cancelled() -> None:
+    seen: list[float] = []
+
+    def stop(fraction: float) -> bool:
+        seen.append(fraction)
+        return fraction < 0.5
+
+    with pytest.raises(Cancelled):
+        Engine.load(bundled_model(), OPTIONS, on_progress=stop)
+    assert seen == sorted(seen)
+    assert seen[-1] >= 0.5
+
+
+def test_an_error_in_the_progress_callback_is_the_callers() -> None:
+    def fail(_: float) -> bool:
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        Engine.load(bundled_model(), OPTIONS, on_progress=fail)
+
+
+def test_progress_goes_from_nothing_to_all() -> None:
+    seen: list[float] = []
+    Engine.load(bundled_model(), OPTIONS, on_progress=seen.append, thread=False).close()
+    assert seen == sorted(seen)
+    assert (seen[0], seen[-1]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"n_ctx": -1}, {"n_ctx": 2**40}, {"threads": 0}, {"threads_batch": -2}, {"n_batch": 0},
+        {"n_ubatch": -1}, {"gpu_layers": -2}, {"max_branches": 0}, {"max_branches": 300},
+        {"max_sequences": 257}, {"cache_type_k": "f17"}, {"cache_type_v": ""}, {"flash_attn": "maybe"},
+        {"numa": "all"}, {"tensor_split": (1.0,) * 129}, {"parked_fraction": 1.5}, {"step_seconds": 0.0},
+        {"main_gpu": -1}, {"logits_rows": 0},
+    ],
+)  # fmt: skip
+def test_options_that_mean_nothing_are_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        Engine.load(bundled_model(), replace(OPTIONS, **fields))
+    assert caught.value.field == next(iter(fields))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"n_ctx": 16}, {"n_batch": 1}, {"n_ubatch": 1}, {"max_branches": 1, "max_sequences": 1},
+        {"max_branches": 256}, {"logits_rows": 1}, {"parked_fraction": 0.0}, {"cache_type_k": "q8_0"},
+        {"cache_type_v": "q8_0"}, {"mmap": False}, {"flash_attn": "on"}, {"step_seconds": 1e-6},
+    ],
+)  # fmt: skip
+def test_options_at_their_ends_work(fields: dict[str, Any]) -> None:
+    with Engine.load(bundled_model(), replace(OPTIONS, **fields), thread=False) as engine:
+        n = min(engine.max_branches, 2)
+        generation = engine.submit(Request("The", n=n, stop=SHORT, sampling=seeded(1)))
+        finish(engine, generation)
+        assert [len(b.ids) for b in generation.branches] == [4] * n
+
+
+# ---- closing
+
+
+def test_closing_ends_what_runs_and_can_be_repeated(threaded: Engine) -> None:
+    generation = threaded.submit(Request(PROMPT, n=2, stop=Stop(ignore_eog=True)))
+    next(e for e in generation if isinstance(e, Text))
+    threaded.close()
+    threaded.close()
+    with pytest.raises(EngineClosed):
+        generation.wait(WAIT)
+    assert not any(b.live for b in generation.branches)
+    assert not threaded.alive
+
+
+def test_nothing_can_be_asked_of_a_closed_engine(engine: Engine) -> None:
+    generation = engine.submit(Request(PROMPT, stop=SHORT))
+    finish(engine, generation)
+    engine.close()
+    questions: list[Callable[[], object]] = [
+        lambda: engine.submit(Request("x")), engine.process, engine.reset, engine.flush,
+        lambda: engine.call(lambda: 1), lambda: engine.resident([1]), lambda: engine.pin("a", [1]),
+        lambda: engine.tokenize("words"), lambda: engine.token("a"),
+    ]  # fmt: skip
+    for question in questions:
+        with pytest.raises(EngineClosed):
+            question()
+    assert engine.stats().generated_tokens == 4
+    assert engine.detokenize([300])
+    assert engine.info.n_vocab
+    for verb in (generation.cancel, generation.branches[0].reroll, generation.add_branch):
+        verb()  # too late to matter, and harmless
+    with pytest.raises(EngineClosed):
+        generation.wait(0)
+
+
+def test_closing_wakes_those_who_wait(threaded: Engine) -> None:
+    inside, may_go = threading.Event(), threading.Event()
+
+    def block() -> None:
+        inside.set()
+        may_go.wait(WAIT)
+
+    errors: list[BaseException] = []
+
+    def ask(function: Callable[[], object]) -> None:
+        try:
+            threaded.call(function, timeout=WAIT)
+        except EngineClosed as error:
+            errors.append(error)
+
+    first = threading.Thread(target=ask, args=(block,))
+    first.start()
+    inside.wait(WAIT)
+    second = threading.Thread(target=ask, args=(lambda: None,))
+    second.start()
+    closing = threading.Thread(target=threaded.close)
+    while not threaded._scheduler.commands:
+        pass
+    closing.start()
+    while threaded.alive:
+        pass
+    may_go.set()
+    for thread in (first, second, closing):
+        thread.join(WAIT)
+        assert not thread.is_alive()
+    assert len(errors) <= 1  # the second was answered or told; neither waits for ever
+
+
+@pytest.mark.parametrize("where", ["listener", "callback"])
+def test_an_engine_may_be_closed_from_its_own_callbacks(where: str) -> None:
+    engine = Engine.load(bundled_model(), OPTIONS)
+
+    def callback(logits: Any, view: BranchView) -> None:
+        if where == "callback" and len(view.ids) == 2:
+            engine.close()
+
+    generation = engine.submit(Request(PROMPT, n=2, stop=SHORT, logits_callback=callback))
+    if where == "listener":
+        generation.add_listener(engine.close)
+    with pytest.raises(EngineClosed):
+        generation.wait(WAIT)
+    assert engine._thread is not None
+    engine._thread.join(WAIT)
+    assert not engine._thread.is_alive()
+    assert engine.raw_ctx == 0
+
+
+def test_text_can_be_tokenised_while_the_engine_closes() -> None:
+    for _ in range(3):
+        engine = Engine.load(bundled_model(), OPTIONS, thread=False)
+        started = threading.Barrier(3)
+
+        def tokenise(engine: Engine = engine, started: threading.Barrier = started) -> None:
+            started.wait(WAIT)
+            try:
+                while True:
+                    engine.tokenize(PROMPT * 200)
+            except EngineClosed:
+                return
+
+        threads = [threading.Thread(target=tokenise) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        started.wait(WAIT)
+        engine.close()
+        for thread in threads:
+            thread.join(WAIT)
+            assert not thread.is_alive()
