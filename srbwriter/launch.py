@@ -8,7 +8,7 @@ before something is fetched, and knows no story, no screen and no server.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, get_args
 
 from srbwriter import paths
 from srbwriter.config import ConfigError, Key, Settings, keys
@@ -22,6 +22,9 @@ from srbwriter.engine.window import window_and_cells
 if TYPE_CHECKING:
     from srbwriter.models import Header, Need, Run, Wanted
     from srbwriter.models.download import Progress
+
+
+T = TypeVar("T")
 
 
 def request_keys() -> tuple[Key[Any], ...]:
@@ -157,14 +160,20 @@ def hub_model(settings: Settings) -> Wanted:
     return Wanted(wanted.repo, file) if file else wanted
 
 
-def model_need(settings: Settings, header: Header | None, size: int) -> Need:
+class Values(Protocol):
+    """Whatever knows the values of settings: those of this run, or what a writer has changed since."""
+
+    def __getitem__(self, key: Key[T], /) -> T: ...
+
+
+def model_need(settings: Values, header: Header | None, size: int) -> Need:
     """Memory that a model of ``size`` bytes takes with these settings; see ``srbwriter.models.need``."""
     from srbwriter.models import need
 
     return need(header, size, model_run(settings, header))
 
 
-def model_run(settings: Settings, header: Header | None = None) -> Run:
+def model_run(settings: Values, header: Header | None = None) -> Run:
     """How a model would be run, as far as the estimate of its memory goes."""
     from srbwriter.models.estimate import DEFAULT_BATCH, Run
 

@@ -1,45 +1,31 @@
-"""Changing the model: the files there are, with what each will need. Also the words for one that fails.
-
-Looks at files by name and size; only the session loads one.
-"""
+"""Changing the model: those of this machine, with what each will need. Only the session loads one."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from srbwriter import paths
-from srbwriter.demo import bundled_model
+from srbwriter import launch
+from srbwriter.models import local_models, memory, memory_budget, size_words
 from srbwriter.tui.screens.picker import Choice, Picker
 
 if TYPE_CHECKING:
+    from srbwriter.models import LocalModel
+    from srbwriter.tui.preferences import Preferences
     from srbwriter.tui.screens.desk import Desk
 
-_OVERHEAD = 1.15
-"""Memory of a loaded model over its file: compute buffers and a context of the usual size."""
+
+def choices(preferences: Preferences) -> list[Choice]:
+    """Every model of this machine: the bundled one, the models folder, and the caches of other programs."""
+    return [Choice(model.path, model.name, _about(model, preferences)) for model in local_models()]
 
 
-def size_words(size: float) -> str:
-    """Bytes in words, for example ``3.4 GB``."""
-    for unit in ("B", "KB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"
-
-
-def choices() -> list[Choice]:
-    """The bundled model and every GGUF file in the models folder."""
-    found = [bundled_model(), *sorted(paths.models_dir().glob("**/*.gguf"))]
-    listed: list[Choice] = []
-    for file in found:
-        try:
-            size = file.stat().st_size
-        except OSError:
-            continue
-        about = f"{size_words(size)}, needs about {size_words(size * _OVERHEAD)} of memory"
-        listed.append(Choice(file, file.stem, about))
-    return listed
+def _about(model: LocalModel, preferences: Preferences) -> str:
+    if model.header is None:
+        return f"cannot be used: {model.problem}"
+    need = launch.model_need(preferences, model.header, model.size)
+    verdict = need.verdict(memory(), memory_budget())
+    return f"{size_words(model.size)}, needs {size_words(need.total)} of memory: {verdict}; {model.place}"
 
 
 def choose_model(desk: Desk) -> None:
@@ -49,5 +35,5 @@ def choose_model(desk: Desk) -> None:
         if file is not None:
             desk.guarded(lambda: desk.session.load_model(file))
 
-    foot = f"model files belong into {paths.models_dir()} · enter loads one · esc goes back"
-    desk.bench.push_screen(Picker("Models", choices(), foot=foot), chosen)
+    foot = "enter loads one for now · `srbwriter models` gets others and keeps one · esc goes back"
+    desk.bench.push_screen(Picker("Models", choices(desk.bench.preferences), foot=foot), chosen)
