@@ -10,11 +10,11 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.parameters import PARAMETERS, Parameter
-from srbwriter.engine.types import Sampling, Stop
+from srbwriter.engine.types import Overflow, Sampling, Stop
 
 from .body import SEED_LIMIT, Body, is_integer
 from .errors import bad
@@ -69,7 +69,7 @@ def read_stop(body: Body, base: Stop) -> Stop:
     tokens = body.integer(
         "max_tokens", -1 if base.max_tokens is None else base.max_tokens, -1, 2**31 - 1, hard=True
     )
-    milliseconds = body.number("t_max_predict_ms", 0.0, 0.0)
+    seconds = body.number("t_max_predict_ms", 0.0, 0.0) / 1000 or body.number("max_seconds", 0.0, 0.0)
     boundary = body.text("boundary", base.boundary or "") or None
     if boundary not in (None, "line", "sentence", "paragraph"):
         raise bad("boundary", "Field 'boundary': expected line, sentence or paragraph")
@@ -82,7 +82,30 @@ def read_stop(body: Body, base: Stop) -> Stop:
         token_ids=body.integers("stop_token_ids") or base.token_ids,
         include_string=body.flag("include_stop", base.include_string),
         ignore_eog=body.flag("ignore_eos", base.ignore_eog),
-        max_seconds=milliseconds / 1000 or base.max_seconds,
+        after_any=body.texts("after_any") if body.has("after_any") else base.after_any,
+        after_min_tokens=body.integer("after_min_tokens", base.after_min_tokens, 0, 2**31 - 1),
+        max_seconds=seconds or base.max_seconds,
+    )
+
+
+class Options(TypedDict):
+    """The rest of a Request that every dialect takes."""
+
+    heal: bool
+    n_keep: int
+    overflow: Overflow
+
+
+def read_options(body: Body, context_shift: bool) -> Options:
+    """What happens where prompt and text meet, and where the context ends. Raises ApiError (400)."""
+    usual: Overflow = "shift" if context_shift else "error"
+    overflow = body.text("overflow", usual)
+    if overflow not in ("error", "truncate", "shift"):
+        raise bad("overflow", "Field 'overflow': expected error, truncate or shift")
+    return Options(
+        heal=body.flag("heal"),
+        n_keep=body.integer("n_keep", 0, -1, 2**31 - 1),
+        overflow=overflow,
     )
 
 

@@ -41,7 +41,7 @@ def _field(parameter: Parameter) -> dict[str, Any]:
     return schema
 
 
-_HIDDEN = frozenset({"logprobs", "prompt_logprobs", "priority", "overflow", "heal", "parse_special"})
+_HIDDEN = frozenset({"logprobs", "prompt_logprobs", "priority", "parse_special"})
 FIELDS: dict[str, Any] = {p.name: _field(p) for p in PARAMETERS if p.name not in _HIDDEN}
 """Every generation parameter that requests may carry."""
 
@@ -58,6 +58,20 @@ COMPLETION: dict[str, Any] = {
         "best_of": {"type": "integer", "minimum": 1},
         "suffix": {"type": "string"},
         **_SWITCHES,
+        **FIELDS,
+    },
+}
+BRANCHES: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "prompt": {**PROMPT, "description": "Text or token ids; after a parent, what was typed since."},
+        "parent": {
+            "type": "object",
+            "description": "A branch to continue token by token.",
+            "properties": {"request": {"type": "string"}, "branch": {"type": "integer", "minimum": 0}},
+        },
+        "logprobs": {"type": "integer", "minimum": 0},
+        "rich": {"type": "boolean"},
         **FIELDS,
     },
 }

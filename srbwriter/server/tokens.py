@@ -26,8 +26,10 @@ class Written(NamedTuple):
 class Tokens:
     """Pairs the ids of one branch with the text that was published for them."""
 
-    def __init__(self, engine: Backend) -> None:
+    def __init__(self, engine: Backend, hidden: int = 0) -> None:
+        """``hidden`` characters of the first token end the prompt already (token healing)."""
         self._engine = engine
+        self._hidden = hidden
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._waiting: list[tuple[int, str, int, TokenLogprob | None]] = []
         self._decoded = 0
@@ -40,6 +42,9 @@ class Tokens:
         """Tokens whose text is out now. ``last``: what a stop string cut off will never come."""
         for position, token in enumerate(ids):
             piece = self._decoder.decode(_piece(self._engine, token))
+            hidden = min(self._hidden, len(piece))
+            self._hidden -= hidden
+            piece = piece[hidden:]
             logprob = logprobs[position] if position < len(logprobs) else None
             self._waiting.append((token, piece, self._decoded, logprob))
             self._decoded += len(piece)
@@ -62,7 +67,7 @@ class Tokens:
 
 def branch_tokens(engine: Backend, branch: Branch) -> list[Written]:
     """The tokens of an ended branch; their texts join to its text."""
-    return Tokens(engine).feed(branch.text, branch.ids, branch.logprobs, last=True)
+    return Tokens(engine, branch.overlap).feed(branch.text, branch.ids, branch.logprobs, last=True)
 
 
 def token_text(engine: Backend, token: int) -> str:

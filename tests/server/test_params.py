@@ -93,6 +93,8 @@ def test_what_is_not_named_stays_as_the_server_was_told() -> None:
 def test_times_and_boundaries() -> None:
     stop = read_stop(Body({"t_max_predict_ms": 1500, "boundary": "paragraph", "min_length": 4}), Stop())
     assert (stop.max_seconds, stop.boundary, stop.min_tokens) == (1.5, "paragraph", 4)
+    stop = read_stop(Body({"max_seconds": 2, "after_any": ["!"], "after_min_tokens": 5}), Stop())
+    assert (stop.max_seconds, stop.after_any, stop.after_min_tokens) == (2.0, ("!",), 5)
     with pytest.raises(ApiError, match="boundary"):
         read_stop(Body({"boundary": "chapter"}), Stop())
 

@@ -129,6 +129,23 @@ def test_verbs_on_branches_that_write(http: httpx.Client, model: Engine) -> None
     wait_until(lambda: model.stats().live_branches == 0)
 
 
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_half_typed_word_is_completed(http: httpx.Client, stream: bool) -> None:
+    body = {"model": "m", "prompt": "Once upon a tim", "heal": True, "max_tokens": 3, "temperature": 0}
+    answer = http.post("/v1/completions", json={**body, "logprobs": 0, "stream": stream})
+    found = [c["choices"][0] for c in frames(answer.content)[:-1]] if stream else answer.json()["choices"]
+    text = "".join(choice["text"] for choice in found)
+    assert text.startswith("e,")
+    assert "".join(t for c in found if c["logprobs"] for t in c["logprobs"]["tokens"]) == text
+
+
+def test_an_overlong_prompt_may_lose_its_beginning(http: httpx.Client, model: Engine) -> None:
+    body = {"prompt": "cat " * 2000, "n_predict": 2, "overflow": "truncate"}
+    value = http.post("/completion", json=body).json()
+    assert value["truncated"] is True and value["tokens_evaluated"] < model.n_ctx
+    assert http.post("/completion", json={**body, "overflow": "weep"}).status_code == 400
+
+
 def test_a_client_that_leaves_frees_the_batch(http: httpx.Client, model: Engine) -> None:
     body = {"prompt": STORY, "n": 8, "n_predict": 400, "ignore_eos": True, "stream": True}
     with raw_post(http.base_url.port or 0, "/completion", body) as plug:

@@ -19,6 +19,7 @@ const settings = () => ({
   n: setting("n"),
   max_tokens: setting("tokens"),
   temperature: setting("temperature"),
+  heal: true,
   ...($("until").value ? { boundary: $("until").value } : { stop: [] }),
 });
 

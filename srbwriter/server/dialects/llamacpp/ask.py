@@ -9,7 +9,7 @@ from srbwriter.engine.types import Prompt, Request, Sampling, Stop, TokenRun
 from srbwriter.server.body import Body
 from srbwriter.server.call import Call
 from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.params import branch_samplings, read_n, read_sampling, read_stop
+from srbwriter.server.params import Options, branch_samplings, read_n, read_options, read_sampling, read_stop
 from srbwriter.server.services import SystemPrompt
 
 MAX_PROBS = 100
@@ -24,7 +24,7 @@ class Ask:
     stop: Stop
     n_probs: int
     post_sampling_probs: bool
-    n_keep: int
+    options: Options
     stream: bool
     return_tokens: bool
     return_progress: bool
@@ -39,9 +39,8 @@ class Ask:
             sampling=branch_samplings(self.sampling, self.n),
             stop=self.stop,
             logprobs=self.n_probs or None,
-            n_keep=self.n_keep,
             parse_special=True,  # as its server reads every prompt
-            overflow="shift" if call.settings.context_shift else "error",
+            **self.options,
             label=call.id,
         )
 
@@ -57,7 +56,7 @@ def read_ask(body: Body, call: Call) -> Ask:
         stop=read_stop(body, Stop(max_tokens=base if base >= 0 else None)),
         n_probs=body.integer("logprobs", 0, 0, MAX_PROBS),
         post_sampling_probs=body.flag("post_sampling_probs"),
-        n_keep=body.integer("n_keep", 0, -1),
+        options=read_options(body, call.settings.context_shift),
         stream=body.flag("stream"),
         return_tokens=body.flag("return_tokens"),
         return_progress=body.flag("return_progress"),

@@ -140,7 +140,10 @@ class CompletionFrames:
         text = "".join([event.text for event in events])
         chunk = self._base(place, text, ids)
         if self._ask.n_probs:
-            tokens = self._tokens.setdefault(place, Tokens(self._call.engine))
+            tokens = self._tokens.get(place)
+            if tokens is None:
+                overlap = generation.branches[place[1]].overlap
+                tokens = self._tokens[place] = Tokens(self._call.engine, overlap)
             known = [entry for event in events for entry in event.logprobs]
             written = tokens.feed(text, ids, known, last)
             chunk["completion_probabilities"] = probabilities(

@@ -75,7 +75,7 @@ def settings_object(ask: Ask, seed: int | None = None, stream: bool = False) -> 
         "max_tokens": n_predict,
         "n_predict": n_predict,
         "min_tokens": stop.min_tokens,
-        "n_keep": ask.n_keep,
+        "n_keep": ask.options["n_keep"],
         "n_discard": 0,
         "ignore_eos": stop.ignore_eog,
         "stream": stream,

@@ -12,6 +12,7 @@ from srbwriter.server.body import Body
 from srbwriter.server.call import Call, json_response
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.metrics import CONTENT_TYPE, exposition
+from srbwriter.server.params import read_options
 from srbwriter.server.slots import Slot
 
 from .ask import Ask
@@ -168,7 +169,7 @@ def _defaults(call: Call) -> Ask:
         stop=Stop(max_tokens=limit if limit >= 0 else None),
         n_probs=0,
         post_sampling_probs=False,
-        n_keep=0,
+        options=read_options(Body({}), call.settings.context_shift),
         stream=False,
         return_tokens=False,
         return_progress=False,

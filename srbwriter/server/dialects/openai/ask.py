@@ -10,7 +10,15 @@ from srbwriter.engine.types import Prompt, Request, Sampling, Stop
 from srbwriter.server.body import Body
 from srbwriter.server.call import Call
 from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.params import branch_samplings, read_n, read_sampling, read_stop, schema_text
+from srbwriter.server.params import (
+    Options,
+    branch_samplings,
+    read_n,
+    read_options,
+    read_sampling,
+    read_stop,
+    schema_text,
+)
 
 from .vllm import refuse_unsupported
 
@@ -30,6 +38,7 @@ class Ask:
     include_usage: bool
     echo: bool
     add_bos: bool
+    options: Options
 
     def request(
         self, prompt: Prompt, call: Call, *, parse_special: bool = False, add_bos: bool | None = None
@@ -46,7 +55,7 @@ class Ask:
             prompt_logprobs=self.logprobs if self.echo else None,
             add_bos=self.add_bos if add_bos is None else add_bos,
             parse_special=parse_special,
-            overflow="shift" if call.settings.context_shift else "error",
+            **self.options,
             label=call.id,
         )
 
@@ -82,6 +91,7 @@ def read_ask(body: Body, call: Call, logprobs: int | None, stops: Sequence[str] 
         stream and Body(options).flag("include_usage"),
         body.flag("echo"),
         body.flag("add_bos", True),
+        read_options(body, call.settings.context_shift),
     )
 
 

@@ -72,7 +72,9 @@ class _Frames:
     ) -> Sequence[Written]:
         tokens = self._tokens.get(index)
         if tokens is None:
-            tokens = self._tokens[index] = Tokens(self._call.engine)
+            number, branch = divmod(index, self._ask.n)
+            overlap = self._record.generations[number].branches[branch].overlap
+            tokens = self._tokens[index] = Tokens(self._call.engine, overlap)
         ids = [id for event in events for id in event.ids]
         logprobs = [entry for event in events for entry in event.logprobs]
         return tokens.feed(text, ids, logprobs, last is not None)

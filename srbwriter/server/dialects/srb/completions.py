@@ -11,7 +11,7 @@ from srbwriter.engine.types import Prompt, Request, Stop, TokenRun
 from srbwriter.server.body import Body
 from srbwriter.server.call import EVENTS, Call
 from srbwriter.server.errors import bad
-from srbwriter.server.params import branch_samplings, read_n, read_sampling, read_stop
+from srbwriter.server.params import branch_samplings, read_n, read_options, read_sampling, read_stop
 from srbwriter.server.prompt import read_prompts
 from srbwriter.server.stream import frames
 
@@ -60,7 +60,7 @@ def read_request(body: Body, call: Call) -> Request:
         sampling=branch_samplings(read_sampling(body, call.settings.sampling, call.engine), n),
         stop=read_stop(body, base),
         logprobs=body.integer("logprobs", 0, 0, 100) if body.has("logprobs") else None,
-        overflow="shift" if call.settings.context_shift else "error",
+        **read_options(body, call.settings.context_shift),
         label=call.id,
     )
 

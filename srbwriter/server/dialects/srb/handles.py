@@ -12,7 +12,7 @@ from srbwriter.engine.types import Request
 from srbwriter.server.body import Body
 from srbwriter.server.call import Call, cancel, json_response
 from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.params import branch_samplings, read_n, read_sampling, read_stop
+from srbwriter.server.params import branch_samplings, read_n, read_options, read_sampling, read_stop
 from srbwriter.server.registry import Record, new_id
 from srbwriter.server.stream import frames
 
@@ -165,7 +165,7 @@ async def _fork(call: Call, record: Record, branch: Branch, body: Body) -> Respo
         n=n,
         sampling=branch_samplings(sampling, n),
         stop=read_stop(body, branch.stop_rule),
-        overflow="shift" if call.settings.context_shift else "error",
+        **read_options(body, call.settings.context_shift),
     )
     return await _start(call, request)
 

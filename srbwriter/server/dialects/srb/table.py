@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from srbwriter.server.endpoint import Endpoint
-from srbwriter.server.schema import COMPLETION, FIELDS, object_of
+from srbwriter.server.schema import BRANCHES, FIELDS, object_of
 
 from .completions import completions
 from .handles import (
@@ -30,10 +30,10 @@ _CHANGES = {"type": "object", "properties": FIELDS}
 ENDPOINTS = (
     Endpoint(
         "POST", ("/srb/v1/completions",), completions, "srb", "n branches of a prompt as event lines",
-        body=COMPLETION, query={"sse": _SWITCH, "rich": _SWITCH},
+        body=BRANCHES, query={"sse": _SWITCH, "rich": _SWITCH},
     ),
     Endpoint("GET", (_REQUESTS,), requests, "srb", "requests that can be addressed"),
-    Endpoint("POST", (_REQUESTS,), create, "srb", "start a request and return its id", body=COMPLETION),
+    Endpoint("POST", (_REQUESTS,), create, "srb", "start a request and return its id", body=BRANCHES),
     Endpoint("GET", (_REQUEST,), read, "srb", "a request and its branches"),
     Endpoint("DELETE", (_REQUEST,), forget, "srb", "cancel a request and forget it"),
     Endpoint("POST", (_REQUEST + "/cancel",), cancel_all, "srb", "stop every branch, keep the text"),
