@@ -31,6 +31,7 @@ from pathlib import Path
 COLUMNS, ROWS = 180, 50
 PANES, RATE = 16, 30.0  # branches, and tokens a second of each
 KEYS = 150
+TURNS = 3
 RARE = "ΩΨΞ"  # letters that no branch writes
 BOOK = 2_000_000  # characters of the long story
 
@@ -254,20 +255,23 @@ def help_text() -> dict[str, float]:
 
 
 def throughput(folder: Path, threads: int, tokens: int) -> dict[str, float]:
-    """Tokens a second with the app, over without it."""
-    speeds: dict[bool, float] = {}
-    for shown in (False, True):
-        report = folder / f"model-{shown}.json"
-        program = Child.start(child("model", report, threads, tokens, int(shown)), folder)
-        end = time.perf_counter() + 300
-        while not report.exists() and time.perf_counter() < end:
-            program.read(0.2)
-        speeds[shown] = json.loads(report.read_text())
-        program.close()
+    """Tokens a second with the app, over without it: the best of each, taken in turn."""
+    speeds: dict[bool, list[float]] = {False: [], True: []}
+    for turn in range(TURNS):
+        for shown in (False, True):
+            report = folder / f"model-{turn}-{shown}.json"
+            program = Child.start(child("model", report, threads, tokens, int(shown)), folder)
+            end = time.perf_counter() + 300
+            while not report.exists() and time.perf_counter() < end:
+                program.read(0.2)
+            speeds[shown].append(json.loads(report.read_text()))
+            program.close()
+    headless, shown_best = max(speeds[False]), max(speeds[True])
     return {
-        "headless tok/s": speeds[False], "with the app tok/s": speeds[True],
-        "ratio": speeds[True] / speeds[False],
-    }  # fmt: skip
+        "headless tok/s": headless,
+        "with the app tok/s": shown_best,
+        "ratio": shown_best / headless,
+    }
 
 
 def main() -> None:
