@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from codecs import getincrementaldecoder
 from collections.abc import Sequence
@@ -9,10 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srbwriter import paths
-from srbwriter.story import Story, TokenSizes, library
+from srbwriter.story import Story, StoryError, TokenSizes, backup, library
 
 if TYPE_CHECKING:
     from srbwriter.engine.engine import Engine
+
+
+log = logging.getLogger(__name__)
 
 
 def open_story(path: Path | None) -> Story:
@@ -24,7 +29,23 @@ def open_story(path: Path | None) -> Story:
     path.parent.mkdir(parents=True, exist_ok=True)
     story = Story.open(path) if path.exists() else Story.create(path)
     recent.add(path, story.title, time.time())
+    if story.read_only is None and len(story) > 1:
+        _copy_of_the_day(story)
     return story
+
+
+def _copy_of_the_day(story: Story) -> None:
+    """Keep a copy of the story as it is today, without making the writer wait for it."""
+    file, folder = story.file, story.backup_folder(paths.backup_dir())
+
+    def copy() -> None:
+        try:
+            backup.daily(file, folder)
+        except StoryError as error:
+            log.warning("no copy of the day: %s", error)
+
+    # Not a daemon: a copy that has been begun is finished before the program ends.
+    threading.Thread(target=copy, name="srbwriter-backup").start()
 
 
 def token_sizes(engine: Engine) -> TokenSizes:
