@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -40,7 +41,9 @@ class Page:
         self.driver = driver
 
     def until(self, condition) -> None:
-        WebDriverWait(self.driver, 30, poll_frequency=0.05).until(lambda _: condition())
+        # Panes are replaced while they are looked at.
+        wait = WebDriverWait(self.driver, 30, 0.05, [StaleElementReferenceException])
+        wait.until(lambda _: condition())
 
     def find(self, selector: str):
         return self.driver.find_element(By.CSS_SELECTOR, selector)
