@@ -1,7 +1,9 @@
 """Model files: which there are on this machine, what they need, and how more of them get here.
 
 Reads headers, never weights. It knows paths, files and the hub's HTTP interface; it must never know an
-engine, a story or a face. How large a context will be is told to it by whoever starts engines.
+engine, a story or a face. How large a context will be is told to it by whoever starts engines: ``launch``
+puts the two together for every face, and faces may also list, find and fetch models here themselves. What
+needs the network (``hub``, ``download``, ``pull``) is imported by name, since it loads an HTTP client.
 """
 
 from __future__ import annotations
