@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tests.models.gguf_files import put
-
 from srbwriter import paths
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.demo import bundled_model
 from srbwriter.tui.preferences import Preferences
 from srbwriter.tui.screens.models import choices
+from tests.models.gguf_files import put
 
 
 def test_every_model_of_this_machine_can_be_chosen() -> None:
