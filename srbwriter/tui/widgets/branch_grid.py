@@ -17,7 +17,8 @@ from srbwriter.engine.generation import Branch
 from srbwriter.tui.widgets.branch_pane import BranchPane
 
 MIN_WIDTH, MIN_HEIGHT = 30, 5
-_BEST_WIDTH = 64  # cells; wider lines are no easier to read
+_EASY_WIDTH, _BEST_WIDTH = 40, 64  # cells; shorter lines are harder to read, longer ones no easier
+_NARROW_WORTH = 0.92  # of a cell in a line that is too short
 
 
 def arrange(n: int, width: int, height: int) -> tuple[int, int]:
@@ -28,7 +29,9 @@ def arrange(n: int, width: int, height: int) -> tuple[int, int]:
     def worth(columns: int) -> tuple[int, float]:
         rows = min(most_rows, -(-n // columns))
         shown = min(n, columns * rows)
-        return shown, min(width / columns, _BEST_WIDTH) * (height / rows - 1) * shown
+        cells = width / columns
+        ease = 1.0 if cells >= _EASY_WIDTH else _NARROW_WORTH
+        return shown, ease * min(cells, _BEST_WIDTH) * (height / rows - 1) * shown
 
     columns = max(range(1, most_columns + 1), key=worth)
     return columns, min(most_rows, -(-n // columns))
