@@ -49,7 +49,12 @@ class Batch:
         self.size = end
 
     def share(self, row: int, seqs: Sequence[int]) -> None:
-        """Let ``row`` belong to several sequences that are identical so far."""
+        """Let ``row`` belong to several sequences that are identical so far.
+
+        Raises ValueError for none, which would crash llama.cpp, or more than the batch is made for.
+        """
+        if not seqs:
+            raise ValueError("a row belongs to at least one sequence")
         self._seq[row, : len(seqs)] = seqs
         self._n_seq[row] = len(seqs)
 

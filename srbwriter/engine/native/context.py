@@ -22,6 +22,10 @@ CACHE_TYPES = {
 }  # fmt: skip
 _FLASH = {"auto": -1, "on": 1, "off": 0}  # enum llama_flash_attn_type
 
+_PADDING = MAX_SEQUENCES
+"""llama.cpp pads to it too, but only after it has cut n_batch down to n_ctx: it must not get below the
+number of sequences, or a step of all branches would not fit a batch."""
+
 OK, NO_SLOT, ABORTED = 0, 1, 2
 
 
@@ -37,7 +41,7 @@ class Context:
         self.sequences = min(sequences, MAX_SEQUENCES)
         batch = max(batch, self.sequences, 1)
         params = L.llama_context_default_params()
-        params.n_ctx = cells
+        params.n_ctx = -(-cells // _PADDING) * _PADDING
         params.n_seq_max = self.sequences
         params.n_batch = batch
         params.n_ubatch = min(max(ubatch, 1), batch)

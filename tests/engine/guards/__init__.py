@@ -21,13 +21,13 @@ row = np.random.default_rng(0).normal(0.0, 3.0, model.n_vocab).astype(np.float32
 """
 
 
-def run_child(code: str, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
-    """Run ``code`` in a Python of its own that has ``model`` and a ``row`` of logits at hand.
+def run_child(*code: str, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
+    """Run pieces of ``code`` in a Python of its own that has ``model`` and a ``row`` of logits at hand.
 
     A negative return code is the signal that killed it.
     """
     return subprocess.run(
-        [sys.executable, "-c", _PRELUDE + dedent(code)],
+        [sys.executable, "-c", "\n".join((_PRELUDE, *map(dedent, code)))],
         cwd=ROOT,
         capture_output=True,
         text=True,

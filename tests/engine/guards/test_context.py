@@ -1,0 +1,279 @@
+"""Each way in which batches, sequences, contexts and files end a process, and that ours does not go there.
+
+The first half shows that a trap is there, the second that the same wish comes to no harm.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from . import run_child
+
+_CONTEXT = """
+import ctypes
+from srbwriter.engine.native.context import Context
+from srbwriter.engine.native.library import L, library
+lib = library()
+def context(**fields):
+    given = dict(cells=256, sequences=4, batch=64, ubatch=64, threads=1, threads_batch=1,
+                 options=EngineOptions(), path="guard")
+    return Context(model.pointer, **{**given, **fields})
+"""
+
+_TRAPS = {
+    "a batch smaller than the number of sequences": """
+        params = L.llama_context_default_params()
+        params.n_ctx, params.n_batch, params.n_seq_max, params.kv_unified = 256, 2, 8, True
+        lib.llama_init_from_model(model.pointer, params)
+    """,
+    "more rows than a batch holds": """
+        made = context()
+        batch = L.llama_batch_get_one((L.llama_token * 100)(*range(5, 105)), 100)
+        lib.llama_decode(made.pointer, batch)
+    """,
+    "more logits than there is room for": """
+        made = context()
+        made.batch.add_run(list(range(5, 15)), 0, 0, True)
+        lib.llama_decode(made.pointer, made.batch.take())
+    """,
+    "a row of no sequence": """
+        made = context()
+        made.batch.add_rows([5], [0], [0])
+        made.batch._n_seq[0] = 0
+        made.batch._rows[0] = 0
+        lib.llama_decode(made.pointer, made.batch.take())
+    """,
+    "a sequence beyond the last": """
+        made = context()
+        lib.llama_memory_seq_rm(made.memory, 300, -1, -1)
+    """,
+    "a cache type that is none": """
+        params = L.llama_context_default_params()
+        params.n_ctx, params.type_k = 256, 9999
+        lib.llama_init_from_model(model.pointer, params)
+    """,
+    "the text of a token that is none": """
+        lib.llama_token_to_piece(model.vocab, 10**6, ctypes.create_string_buffer(64), 64, 0, True)
+    """,
+    "a sample of a row without logits": """
+        made = context()
+        made.batch.add_run([5, 6, 7], 0, 0, 1)
+        assert made.decode() == 0
+        from srbwriter.engine.sampling import SamplerTemplate
+        lib.llama_sampler_sample(SamplerTemplate(Sampling(), model).new(1).pointer, made.pointer, 0)
+    """,
+    "reading a vocabulary that was freed": """
+        lib.llama_model_free(model.pointer)
+        for _ in range(50):
+            ids = (ctypes.c_int32 * 4000)()
+            lib.llama_tokenize(model.vocab, b"abc" * 1000, 3000, ids, 4000, False, False)
+    """,
+}
+
+_GUARDED = {
+    "contexts of any size": """
+        for fields in (dict(batch=0), dict(batch=1), dict(ubatch=0), dict(ubatch=10**6), dict(cells=1),
+                       dict(sequences=64, batch=2), dict(sequences=300), dict(cells=10**9),
+                       dict(sequences=256, batch=1)):
+            try:
+                made = context(**fields)
+            except EngineError:
+                continue
+            assert made.max_rows >= made.sequences >= 1
+            assert made.max_outputs >= made.sequences
+            made.batch.add_rows([5], [0], [0])
+            assert made.decode() == 0
+            made.close()
+            made.close()
+    """,
+    "sequences that are none": """
+        made = context()
+        calls = [lambda s: made.remove(s), lambda s: made.copy(s, 0, 0, 4), lambda s: made.copy(0, s, 0, 4),
+                 lambda s: made.last_position(s)]
+        for seq in (-1, 4, 255, 256, 2**31):
+            for call in calls:
+                try:
+                    call(seq)
+                except NativeError:
+                    continue
+                raise SystemExit("not refused")
+    """,
+    "batches that llama.cpp refuses": """
+        made = context()
+        bad = [([10**6], [0], [0]), ([5], [7], [0]), ([5], [-3], [0]), ([5, 5], [0, 0], [0, 0]),
+               ([5], [0], [9])]
+        for tokens, positions, seqs in bad:
+            made.batch.clear()
+            made.batch.add_rows(tokens, positions, seqs)
+            try:
+                made.decode()
+            except NativeError:
+                continue
+        made.clear()
+        made.batch.clear()
+        try:
+            made.decode()  # of no rows
+        except NativeError:
+            pass
+        made.batch.add_rows([5], [0], [0])
+        assert made.decode() == 0
+    """,
+    "more rows than a batch holds": """
+        made = context()
+        for add in (lambda: made.batch.add_run(list(range(5, 105)), 0, 0, 1),
+                    lambda: made.batch.add_rows([5] * 65, [0] * 65, [0] * 65),
+                    lambda: made.batch.share(0, [0, 1, 2, 3, 0]),
+                    lambda: made.batch.share(0, [])):
+            made.batch.clear()
+            try:
+                add()
+            except (NativeError, ValueError):
+                continue
+            raise SystemExit("not refused")
+    """,
+    "rows without logits": """
+        made = context()
+        made.batch.add_run([5, 6, 7], 0, 0, 1)
+        assert made.decode() == 0
+        for row in (0, 1, 3, 64, 10**6):
+            try:
+                made.logits(row)
+            except NativeError:
+                continue
+            raise SystemExit("not refused")
+        assert made.logits(2).shape == (model.n_vocab,)
+    """,
+    "no cell left": """
+        made = context(cells=256, batch=256, ubatch=256)
+        made.batch.add_run([5] * 200, 0, 0, 1)
+        assert made.decode() == 0
+        made.batch.clear()
+        made.batch.add_run([5] * 100, 0, 1, 1)
+        assert made.decode() == 1
+        assert made.last_position(1) == -1
+        made.batch.clear()
+        made.batch.add_run([5] * 50, 200, 0, 1)
+        assert made.decode() == 0
+    """,
+    "tokens that are none": """
+        for token in (-1, model.n_vocab, 2**31, -2**31):
+            for call in (lambda: model.token_bytes(token), lambda: model.detokenize([token]),
+                         lambda: model.check_ids([token])):
+                try:
+                    call()
+                except InvalidRequest:
+                    continue
+                raise SystemExit("not refused")
+    """,
+    "an engine with the least of everything": """
+        from srbwriter.engine.engine import Engine
+        for fields in (dict(n_batch=1), dict(n_batch=1, n_ubatch=1), dict(max_sequences=1, max_branches=1),
+                       dict(n_ctx=16), dict(max_branches=256, n_batch=1),
+                       dict(n_batch=10**6, n_ubatch=10**6)):
+            options = EngineOptions(**{"gpu_layers": 0, "n_ctx": 256, **fields})
+            with Engine.load(bundled_model(), options, thread=False) as engine:
+                request = Request("a b", n=engine.max_branches, prompt_logprobs=1, logprobs=1,
+                                  stop=Stop(max_tokens=3, ignore_eog=True))
+                generation = engine.submit(request)
+                for _ in range(300):
+                    engine.process()
+                assert generation.done and generation.error is None, generation.error
+                assert all(len(b.ids) == 3 for b in generation.branches)
+    """,
+    "an engine that is closed while it is asked": """
+        import threading
+        from srbwriter.engine.engine import Engine
+        for round in range(6):
+            engine = Engine.load(bundled_model(), EngineOptions(gpu_layers=0, n_ctx=512))
+            def ask():
+                try:
+                    while True:
+                        request = Request("Once upon a time " * 20, n=3, stop=Stop(max_tokens=9))
+                        generation = engine.submit(request)
+                        engine.tokenize("words " * 500)
+                        engine.stats(); engine.raw_ctx; engine.resident([1, 2, 3])
+                        generation.branches[0].reroll()
+                        generation.add_branch()
+                except EngineError:
+                    pass
+            threads = [threading.Thread(target=ask) for _ in range(3)]
+            for thread in threads: thread.start()
+            engine.call(lambda: None)
+            engine.close()
+            for thread in threads: thread.join(60)
+            assert not any(t.is_alive() for t in threads)
+    """,
+    "a program that ends without closing": """
+        from srbwriter.engine.engine import Engine
+        engine = Engine.load(bundled_model(), EngineOptions(gpu_layers=0, n_ctx=2048))
+        generation = engine.submit(Request("Once upon a time " * 100, n=8, stop=Stop(ignore_eog=True)))
+        next(e for e in generation if isinstance(e, Text))
+    """,
+}
+
+
+@pytest.mark.parametrize("trap", _TRAPS)
+def test_the_trap_is_there(trap: str) -> None:
+    assert run_child(_CONTEXT, _TRAPS[trap]).returncode < 0
+
+
+@pytest.mark.parametrize("wish", _GUARDED)
+def test_no_harm_is_done(wish: str) -> None:
+    child = run_child(_CONTEXT, _GUARDED[wish])
+    assert child.returncode == 0, child.stderr
+
+
+_FILES = """
+import random
+from pathlib import Path
+from srbwriter.engine.engine import Engine
+good = bundled_model().read_bytes()
+path = Path(folder) / "damaged.gguf"
+dice = random.Random(3)
+def load(data):
+    path.write_bytes(data)
+    try:
+        with Engine.load(path, EngineOptions(gpu_layers=0, n_ctx=256), thread=False) as engine:
+            generation = engine.submit(Request("Once", stop=Stop(max_tokens=2)))
+            for _ in range(20):
+                engine.process()
+    except EngineError:
+        return
+"""
+_DAMAGE = {
+    "cut short anywhere": """
+        for _ in range(25):
+            load(good[: dice.randrange(len(good))])
+        for size in range(0, 400, 23):
+            load(good[:size])
+    """,
+    "bytes of the header changed": """
+        for _ in range(40):
+            data = bytearray(good)
+            for _ in range(dice.randrange(1, 6)):
+                data[dice.randrange(4, 4000)] = dice.randrange(256)
+            load(bytes(data))
+    """,
+    "tensors of a type that cannot be run": """
+        for kind in (24, 25, 27, 28):
+            data = bytearray(good)
+            at = data.index(b"token_embd.weight") + len(b"token_embd.weight")
+            dims = int.from_bytes(data[at : at + 4], "little")
+            where = at + 4 + 8 * dims
+            data[where : where + 4] = kind.to_bytes(4, "little")
+            path.write_bytes(bytes(data))
+            try:
+                Engine.load(path, EngineOptions(gpu_layers=0, n_ctx=256))
+            except ModelError:
+                continue
+            raise SystemExit("not refused")
+    """,
+}
+
+
+@pytest.mark.parametrize("damage", _DAMAGE)
+def test_damaged_files_do_no_harm(damage: str, tmp_path: Path) -> None:
+    child = run_child(f"folder = {str(tmp_path)!r}\n{_FILES}", _DAMAGE[damage])
+    assert child.returncode == 0, child.stderr
