@@ -17,6 +17,13 @@ from .prefix import Match, Node, PrefixTree
 
 log = logging.getLogger(__name__)
 
+PARKED_SPARE = 2048
+"""Cells that prefixes beside the last path may hold, at least; as many as that path where it is longer.
+
+Attention reads every cell up to the highest in use, parked or not, at each step: a cache full of
+prefixes that nobody runs makes a small model five to twenty times slower on a CPU.
+"""
+
 
 class Memory(Protocol):
     """What the cache asks of a native context."""
@@ -115,7 +122,9 @@ class Cache:
             return
         self.parked.add(seq)
         self.tree.touch(seq)
-        while self.tree.idle_cells(self.parked) > self._parked_cap and self.evict(spared=seq):
+        path = self.tree.tip[seq].end
+        most = min(self._parked_cap, path + max(path, PARKED_SPARE))
+        while self.tree.idle_cells(self.parked) > most and self.evict(spared=seq):
             pass  # not what was just parked: a prompt above the cap would be read again and again
 
     def drop(self, seq: int) -> None:

@@ -196,7 +196,9 @@ class Generation:
         self.error: Exception | None = None
         self.log: list[Event] = []
         self.engine_state: Any = None  # the engine's own side of the request
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)  # something was published
+        self._ended = threading.Condition(lock)  # done; who waits for that alone sleeps till then
         self._listeners: list[Listener] = []
         self._idle = False
         self._coming = 0  # verbs under way after which a request that was done is not
@@ -232,8 +234,8 @@ class Generation:
 
     def wait(self, timeout: float | None = None) -> Generation:
         """Block until done. Raises the engine's error if the request failed, or TimeoutError."""
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._idle, timeout):
+        with self._ended:
+            if not self._ended.wait_for(lambda: self._idle, timeout):
                 raise TimeoutError("the request is still running")
         if self.error is not None:
             raise self.error
@@ -244,7 +246,8 @@ class Generation:
         return [branch.text for branch in self.wait(timeout).branches]
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
-        """Call ``listener`` from the engine thread once per step with news; returns its removal.
+        """Call ``listener`` from the engine thread once per step with news (and once more for the
+        first tokens of branches that were just let in); returns its removal.
 
         It must return at once (``loop.call_soon_threadsafe`` is the intended use).
         """
@@ -303,6 +306,8 @@ class Generation:
             self.error = self.error or failure
             self._idle = self.error is not None or (isinstance(events[-1], Done) and not self._coming)
             self._changed.notify_all()
+            if self._idle:
+                self._ended.notify_all()
         self._tell()
 
     def abandon(self, error: Exception | None = None) -> None:
@@ -313,6 +318,8 @@ class Generation:
                 return
             self.error, self._idle = failure, True
             self._changed.notify_all()
+            if self._idle:
+                self._ended.notify_all()
         for branch in self.branches:
             if branch.live:
                 branch.state = BranchState.FAILED

@@ -72,7 +72,7 @@ class Lanes:
 
     def retire(self) -> None:
         """Take what has ended off the lists."""
-        if any(not r.branch.live for r in self.writing):
+        if any(r.seq < 0 for r in self.writing):  # what has ended has no sequence
             self.writing = [r for r in self.writing if r.branch.live]
         for track in [t for t in self.feeding if isinstance(t, Runner) and not t.branch.live]:
             self.feeding.remove(track)

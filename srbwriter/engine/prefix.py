@@ -129,6 +129,12 @@ class PrefixTree:
         the merges to be done in the cache are returned.
         """
         node = self.tip[seqs[0]]
+        alone = node.logits is None and node.parent is not None and not node.children
+        if alone and len(tokens) == 1 == len(node.seqs):
+            node.tokens.append(tokens[0])  # the usual step: one branch, one token, nothing beside it
+            node.end += 1
+            self.cells += 1
+            return []
         merges: list[Merge] = []
         done = 0
         while done < len(tokens):

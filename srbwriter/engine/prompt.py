@@ -37,11 +37,10 @@ def _runs(prompt: object) -> Sequence[TokenRun]:
     if not isinstance(prompt, Iterable):
         raise InvalidRequest("prompt", f"it is neither text nor a sequence: {type(prompt).__name__}")
     items = list(cast("Iterable[object]", prompt))
-    runs = [item for item in items if isinstance(item, TokenRun)]
-    if len(runs) == len(items):
-        return runs
+    if all(isinstance(item, TokenRun) for item in items):
+        return cast("list[TokenRun]", items)
     try:
-        return [TokenRun("", tuple(operator.index(cast("SupportsIndex", item)) for item in items))]
+        return [TokenRun("", tuple(map(operator.index, cast("list[SupportsIndex]", items))))]
     except TypeError:
         raise InvalidRequest("prompt", "it may hold token ids or runs, nothing else") from None
 

@@ -73,7 +73,10 @@ class Scheduler:
         while self.commands:
             self.steering.handle(self.commands.popleft())
         self.writer.now = time.monotonic()
+        written = self.writer.generated
         self.admission.admit()
+        if self.writer.generated > written:
+            self.publish()  # first tokens, from stored logits, do not wait for the decode
         plan = self._plan()
         if plan.rows or plan.fed:
             self._decode(plan)

@@ -200,8 +200,8 @@ class Writer:
             return
         if text:
             buffer.pieces.append(text)
-        runner.run.events.append(Text(branch.index, text, (token,), () if logprob is None else (logprob,)))
-        runner.todo = (token,)
+        runner.todo = ids = (token,)
+        runner.run.events.append(Text(branch.index, text, ids, () if logprob is None else (logprob,)))
         if len(buffer.ids) >= runner.limit or (runner.deadline is not None and self.now > runner.deadline):
             self.finish(runner, FinishReason.LENGTH, row)
         elif not runner.fast and len(buffer.ids) == runner.min_tokens:
