@@ -1,6 +1,7 @@
 """The one reader of running branches: a timer that looks at their buffers and paints what is new.
 
-The engine never waits for it and no message is sent for a token. While nothing runs it looks rarely.
+The engine never waits for it and no message is sent for a token. Where painting is dear it paints less often,
+and while nothing runs it looks rarely.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 FPS, FPS_REMOTE = 24, 12  # a network link carries every repainted cell
 _KEY_SECONDS, _LONGEST_SECONDS = 0.05, 0.2  # how long painting waits behind a key, and at most
+_SHARE = 0.12  # of a core for painting: the engine needs the interpreter for every step
 _IDLE_TICKS = 6
 _SLOW_TICKS = 6  # status and marks change more slowly than text
 
@@ -28,7 +30,7 @@ class Pump:
         self.fps = fps or (FPS_REMOTE if "SSH_CONNECTION" in os.environ else FPS)
         self._ticks = 0
         self._awake = 0
-        self._key_at = self._painted_at = 0.0
+        self._key_at = self._painted_at = self._spent = 0.0
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -52,7 +54,10 @@ class Pump:
         now = time.monotonic()
         if now - self._key_at < _KEY_SECONDS and now - self._painted_at < _LONGEST_SECONDS:
             return
-        self._painted_at = now
+        spent = time.thread_time() - self._spent  # by this thread since it last painted, painting included
+        if now - self._painted_at < min(spent / _SHARE, _LONGEST_SECONDS):
+            return
+        self._painted_at, self._spent = now, time.thread_time()
         if not self._desk.writing and self._awake < 0 and self._ticks % _IDLE_TICKS:
             return
         self.flush(slowly=self._ticks % _SLOW_TICKS == 0)
