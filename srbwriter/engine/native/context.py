@@ -26,6 +26,10 @@ _PADDING = MAX_SEQUENCES
 """llama.cpp pads to it too, but only after it has cut n_batch down to n_ctx: it must not get below the
 number of sequences, or a step of all branches would not fit a batch."""
 
+MOST_CELLS = 1 << 24
+"""More than any model is trained for. llama.cpp goes through them one by one before it asks for the
+memory: at a thousand million that is a minute of work and tens of gigabytes."""
+
 OK, NO_SLOT, ABORTED = 0, 1, 2
 
 
@@ -36,6 +40,10 @@ class Context:
         self, model: int, *, cells: int, sequences: int, batch: int, ubatch: int, threads: int,
         threads_batch: int, options: EngineOptions, path: str,
     ) -> None:
+        if cells > MOST_CELLS:
+            raise ModelError(
+                path, f"no room for a context of {cells} tokens", f"give --ctx-size at most {MOST_CELLS}"
+            )
         lib = library()
         self._lib = lib
         self.sequences = min(sequences, MAX_SEQUENCES)
