@@ -49,11 +49,6 @@ _TRAPS = {
         made = context()
         lib.llama_memory_seq_rm(made.memory, 300, -1, -1)
     """,
-    "a cache type that is none": """
-        params = L.llama_context_default_params()
-        params.n_ctx, params.type_k = 256, 9999
-        lib.llama_init_from_model(model.pointer, params)
-    """,
     "the text of a token that is none": """
         lib.llama_token_to_piece(model.vocab, 10**6, ctypes.create_string_buffer(64), 64, 0, True)
     """,
