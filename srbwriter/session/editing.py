@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from os.path import commonprefix
-
 from srbwriter.story import ROOT, NodeId, Story
+from srbwriter.story.alike import same_end, same_start
 
 
 def set_text(story: Story, text: str) -> None:
@@ -16,8 +15,8 @@ def set_text(story: Story, text: str) -> None:
     if text.startswith(old):
         story.visit(story.append(text[len(old) :], current))
         return
-    start = len(commonprefix((old, text)))
-    end = _common_suffix(old, text, start)
+    start = same_start(old, text)
+    end = same_end(old, text, min(len(old), len(text)) - start)
     _change(story, current, old, text, start, end)
 
 
@@ -51,9 +50,3 @@ def _spans(story: Story, path: list[NodeId]) -> list[tuple[NodeId, int, int]]:
         spans.append((node.id, position, position + len(node.text)))
         position += len(node.text)
     return spans
-
-
-def _common_suffix(old: str, new: str, start: int) -> int:
-    most = min(len(old), len(new)) - start
-    tail_old, tail_new = old[len(old) - most :][::-1], new[len(new) - most :][::-1]
-    return len(commonprefix((tail_old, tail_new)))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import cast
 
+from srbwriter.story.alike import same_end, same_start
 from srbwriter.story.draft import Author
 from srbwriter.story.types import Run, TokenSizes
 
@@ -176,22 +177,11 @@ def change(runs: Runs, text: str, author: Author, sizes: TokenSizes | None = Non
     Returns the new runs and the character where the change starts.
     """
     old = text_of(runs)
-    start = _common_prefix(old, text)
-    most = min(len(old), len(text)) - start
-    same = _common_prefix(old[::-1][:most], text[::-1][:most])
+    start = same_start(old, text)
+    same = same_end(old, text, min(len(old), len(text)) - start)
     before = cut(runs, start, sizes)[0]
     after = _whole_tokens(cut(runs, len(old) - same, sizes)[1], sizes)
     return tidy([*before, *plain(text[start : len(text) - same], author), *after]), start
-
-
-def _common_prefix(a: str, b: str) -> int:
-    if a.startswith(b) or b.startswith(a):
-        return min(len(a), len(b))
-    low, high = 0, min(len(a), len(b))
-    while low < high:  # the longest prefix length that still matches
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if a[:middle] == b[:middle] else (low, middle - 1)
-    return low
 
 
 def _whole_tokens(runs: Runs, sizes: TokenSizes | None) -> Runs:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from srbwriter.story.alike import same_end, same_start
 from srbwriter.story.changes import Respell, SetEntry, pack
 from srbwriter.story.desk import Desk
 from srbwriter.story.history import Action, History
@@ -139,7 +140,7 @@ class Typewriter:
         runs, start = change(old, text, "writer", desk.token_sizes)
         same = len(text) - start
         limit = min(same, len(body.text) - start)
-        tail = _same_end(body.text, text, limit)
+        tail = same_end(body.text, text, limit)
         return Respell(
             node=node,
             start=start,
@@ -159,10 +160,10 @@ class Typewriter:
         if self._clock() - unit.last > PAUSE_SECONDS:
             return False
         now = self._desk.body(node).text
-        start = _same_start(now, text)
-        end = len(now) - _same_end(now, text, min(len(now), len(text)) - start)
-        first = _same_start(unit.before, now)
-        last = len(now) - _same_end(unit.before, now, min(len(unit.before), len(now)) - first)
+        start = same_start(now, text)
+        end = len(now) - same_end(now, text, min(len(now), len(text)) - start)
+        first = same_start(unit.before, now)
+        last = len(now) - same_end(unit.before, now, min(len(unit.before), len(now)) - first)
         if end < first or start > last:
             return False  # somewhere else
         typed = now[first:last]
@@ -192,16 +193,3 @@ class Typewriter:
             desk.put_value("current", unit.node)
             desk.progress(words)
         unit.last = self._clock()
-
-
-def _same_start(a: str, b: str) -> int:
-    most = min(len(a), len(b))
-    if a[:most] == b[:most]:
-        return most
-    return next(i for i in range(most) if a[i] != b[i])
-
-
-def _same_end(a: str, b: str, most: int) -> int:
-    if most <= 0:
-        return 0
-    return _same_start(a[-most:][::-1], b[-most:][::-1])

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 Unit = Literal["word", "sentence", "paragraph"]
 
 _PIECE = re.compile(r"[^\s\u2012-\u2015]+")  # dashes separate words: figure, en and em dash, bar
 _LETTER = re.compile(r"[^\W_]")
+_LETTERED = re.compile(r"[^\W_][^\s\u2012-\u2015]*")  # a word from its first letter on
+
+_BLOCK_CHARS, _BLOCKS = 4096, 1024  # the blocks remembered are a long novel's
 
 _CLOSING = "\"'\u2019\u201d\u00bb\u203a)]*_"
 _SENTENCE = re.compile(rf"[.!?\u2026\u3002\uff01\uff1f]+[{re.escape(_CLOSING)}]*(?=\s|$)|\n")
@@ -78,19 +82,44 @@ def well_formed(text: str) -> str:
 
 
 def count(text: str) -> Count:
-    """The words of ``text``."""
+    """The words of ``text``. A block of a long text is counted once, however often the rest changes."""
+    total, start = NOTHING, 0
+    while len(text) - start > 2 * _BLOCK_CHARS:
+        end = _block_end(text, start)
+        total += _count_block(text[start:end])
+        start = end
+    return total + _count(text[start:])
+
+
+def _block_end(text: str, start: int) -> int:
+    """Where a block ends: at a place that the text gives, so that blocks behind an insertion stay."""
+    least, most = start + _BLOCK_CHARS, start + 2 * _BLOCK_CHARS
+    for mark in ("\n", " "):
+        if (found := text.find(mark, least, most)) >= 0:
+            return found + 1
+    return most
+
+
+@lru_cache(maxsize=_BLOCKS)
+def _count_block(text: str) -> Count:
+    return _count(text)
+
+
+def _count(text: str) -> Count:
     if not text:
         return NOTHING
-    pieces = list(_PIECE.finditer(text))
-    if not pieces:
-        return Count()
-    words = sum(1 for piece in pieces if _LETTER.search(piece[0]))
-    left = _edge(pieces[0]) if pieces[0].start() == 0 else 0
-    right = _edge(pieces[-1]) if pieces[-1].end() == len(text) else 0
-    return Count(words, left, right, len(pieces) == 1 and bool(left and right))
+    first, last = _PIECE.match(text), _PIECE.match(text[::-1])
+    return Count(
+        words=len(_LETTERED.findall(text)),
+        left=_edge(first),
+        right=_edge(last),
+        single=first is not None and first.end() == len(text),
+    )
 
 
-def _edge(piece: re.Match[str]) -> int:
+def _edge(piece: re.Match[str] | None) -> int:
+    if piece is None:
+        return 0
     return 2 if _LETTER.search(piece[0]) else 1
 
 

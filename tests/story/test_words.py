@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +19,16 @@ def test_counts_of_pieces_add_up(pieces: list[str]) -> None:
     for piece in pieces:
         total += count(piece)
     assert total == count("".join(pieces))
+
+
+@given(st.lists(st.tuples(TEXT, st.integers(1, 2000)), max_size=6), st.integers(0, 40_000), TEXT)
+def test_a_long_text_counts_as_its_characters_do(
+    parts: list[tuple[str, int]], place: int, inserted: str
+) -> None:
+    text = "".join(part * times for part, times in parts)
+    for known in (text, text[:place] + inserted + text[place:]):
+        pieces = re.split(r"[\s\u2012-\u2015]+", known)
+        assert count(known).words == sum(any(c.isalnum() for c in piece) for piece in pieces)
 
 
 @given(TEXT)

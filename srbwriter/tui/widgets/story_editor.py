@@ -13,6 +13,8 @@ from textual.message import Message
 from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditResult, Selection
 
+from srbwriter.story.alike import same_end, same_start
+
 WINDOW = 48_000
 """Characters of the story in the text area at a time."""
 
@@ -115,8 +117,8 @@ class StoryEditor(TextArea):
         old = self.text
         if old == text:
             return
-        head = _common(old, text)
-        tail = _common(old[head:][::-1], text[head:][::-1])
+        head = same_start(old, text)
+        tail = same_end(old, text, min(len(old), len(text)) - head)
         start = self._lines.get_location_from_index(head)
         end = self._lines.get_location_from_index(len(old) - tail)
         self._quiet = True
@@ -164,15 +166,3 @@ class StoryEditor(TextArea):
         self._before, self._after = whole[:start], whole[end:]
         self._change(whole[start:end])
         self.go(place)
-
-
-def _common(one: str, other: str) -> int:
-    """Length of the common start of two texts, by halving; slices compare at memory speed."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
