@@ -227,7 +227,8 @@ def sampling(settings: Settings) -> Sampling:
 
 def stop(settings: Settings) -> Stop:
     """When branches end unless a request says otherwise."""
-    return Stop(max_tokens=settings[keys.MAX_TOKENS], **_fields(settings, "stop"))
+    limit = settings[keys.MAX_TOKENS]
+    return Stop(max_tokens=None if limit < 0 else limit, **_fields(settings, "stop"))
 
 
 def _fields(settings: Settings, record: str) -> dict[str, Any]:

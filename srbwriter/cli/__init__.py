@@ -51,7 +51,7 @@ def _run(argv: list[str]) -> int:
     arguments = parser.parse_args(argv[1:] if command.name else argv)
     said = flags.chosen(arguments, keys_of_all)
     settings = load(keys_of_all, said, os.environ, getattr(arguments, "config", None))
-    with _log(settings):
+    with _log(settings, flags.remarks(arguments)):
         return module.run(arguments, settings)
 
 
@@ -62,13 +62,14 @@ def _epilog(command: commands.Command) -> str:
 
 
 @contextlib.contextmanager
-def _log(settings: Settings) -> Generator[None]:
-    """Keep a log, and say what was wrong with settings that did not stop us."""
+def _log(settings: Settings, remarks: Sequence[str]) -> Generator[None]:
+    """Keep a log, and say what was wrong with settings that did not stop us, there and on the terminal."""
     from srbwriter import logs
 
     complaint = logs.start(settings[keys.LOG_LEVEL])
-    for line in (*settings.warnings, *filter(None, [complaint])):
+    for line in (*settings.warnings, *remarks, *filter(None, [complaint])):
         say(line)
+        logs.log.warning("%s", line)
     try:
         yield
     except Exception as error:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Collection
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, NamedTuple, NoReturn, Protocol, cast
 
 from srbwriter.cli.exits import Exit
 from srbwriter.config import Key, Table
@@ -34,6 +34,28 @@ OTHER_SPELLINGS = {
 
 MEANINGLESS = ("--cont-batching", "-cb")
 """Flags of llama-server that ask for what is always done."""
+
+
+class Remark(NamedTuple):
+    """What is said at start about a flag of llama-server that is taken without effect."""
+
+    arguments: int
+    sentence: str
+
+
+REMARKS = {
+    ("--no-cont-batching", "-nocb"): Remark(0, "requests of all clients are always batched"),
+    ("--threads-http",): Remark(1, "one event loop serves every connection; the number is not used"),
+    ("--embedding", "--embeddings"): Remark(
+        0, "embeddings are not there yet; the endpoints for them answer 501"
+    ),
+    ("--lora",): Remark(
+        1,
+        "LoRA adapters are not there yet; the model runs without this one, "
+        "and POST /lora-adapters answers 501",
+    ),
+}
+"""Flags of llama-server that must not stop a script written for it, and what is said about each."""
 
 
 def parser(program: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
@@ -87,6 +109,16 @@ def add_keys(target: argparse.ArgumentParser, table: Table, sections: Collection
         if name in table and table[name].section in sections:
             target.add_argument(flag, dest=name, action="store_const", const=value, help=argparse.SUPPRESS)
     target.add_argument(*MEANINGLESS, action="store_true", help=argparse.SUPPRESS)
+    if "server" in sections:
+        for spellings, remark in REMARKS.items():
+            target.add_argument(
+                *spellings,
+                dest="remarks",
+                action=_Remark,
+                nargs=remark.arguments,
+                const=remark.sentence,
+                help=argparse.SUPPRESS,
+            )
     for flags, reason in REFUSED.items():
         target.add_argument(*flags, nargs="?", action=_Refuse, help=argparse.SUPPRESS, const=reason)
 
@@ -94,6 +126,11 @@ def add_keys(target: argparse.ArgumentParser, table: Table, sections: Collection
 def chosen(arguments: argparse.Namespace, table: Table) -> dict[str, Any]:
     """The settings given as flags, by key name."""
     return {name: value for name, value in vars(arguments).items() if name in table}
+
+
+def remarks(arguments: argparse.Namespace) -> tuple[str, ...]:
+    """What is to be said about flags that were given and have no effect."""
+    return getattr(arguments, "remarks", ())
 
 
 def _add_key(group: Any, key: Key[Any]) -> None:
@@ -142,6 +179,13 @@ class _Collect(argparse.Action):
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
         setattr(namespace, self.dest, (*getattr(namespace, self.dest, ()), *values))
+
+
+class _Remark(argparse.Action):
+    """Gathers what is to be said about flags without effect."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
+        namespace.remarks = (*remarks(namespace), f"{option}: {self.const}")
 
 
 class _Refuse(argparse.Action):

@@ -39,14 +39,18 @@ CORS_ORIGINS = Key[tuple[str, ...]](
 METRICS = Key("server.metrics", SWITCH, False, "answer GET /metrics", ("--metrics",))
 SLOTS = Key("server.slots", SWITCH, True, "answer GET /slots", ("--slots",))
 SLOT_SAVE_PATH = Key[Path | None](
-    "server.slot_save_path", PATH, None, "folder in which slots are saved", ("--slot-save-path",)
+    "server.slot_save_path", PATH, None,
+    "folder for saved slots; the engine cannot save one yet, and saving answers 501",
+    ("--slot-save-path",),
 )
 SYSTEM_PROMPT_FILE = Key[Path | None](
     "server.system_prompt_file", PATH, None,
-    "JSON file with a prompt that precedes every other", ("--system-prompt-file", "-spf"),
+    "file with a text that precedes every prompt, or with JSON: prompt, anti_prompt and assistant_name",
+    ("--system-prompt-file", "-spf"),
 )
 CHAT_TEMPLATE = Key[str | None](
-    "server.chat_template", TEXT, None, "chat template instead of the model's own", ("--chat-template",)
+    "server.chat_template", TEXT, None,
+    "chat template (Jinja, or the name chatml) instead of the model's own", ("--chat-template",),
 )
 CHAT_TEMPLATE_FILE = Key[Path | None](
     "server.chat_template_file", PATH, None, "file with such a template", ("--chat-template-file",)
@@ -101,11 +105,11 @@ def run(settings: Settings) -> int:
 
 
 def server_settings(settings: Settings) -> ServerSettings:
-    """What the server is told. Raises ServerError or OSError for a file that cannot be read."""
+    """What the server is told. Raises ServerError for a file that cannot be read."""
     from dataclasses import replace
 
     from srbwriter import launch
-    from srbwriter.server.auth import read_keys
+    from srbwriter.server.auth import read_keys, read_text
     from srbwriter.server.settings import ServerSettings
 
     fields = {row.name.partition(".")[2]: settings[row] for row in OPTIONS if row not in _FILES}
@@ -120,7 +124,7 @@ def server_settings(settings: Settings) -> ServerSettings:
     if (file := settings[API_KEY_FILE]) is not None:
         options = replace(options, api_keys=(*options.api_keys, *read_keys(file)))
     if (file := settings[CHAT_TEMPLATE_FILE]) is not None:
-        options = replace(options, chat_template=file.read_text("utf-8"))
+        options = replace(options, chat_template=read_text(file, "the chat template"))
     return options
 
 

@@ -167,11 +167,11 @@ CACHE_TYPE_V = Key(
 N = Key("generation.n", INTEGER, 8, "branches written at once", ("--n", "-n"), minimum=1, maximum=64)
 MAX_N = Key(
     "generation.max_n", INTEGER, 64,
-    "most branches that may be live at once", ("--max-n",), minimum=1, maximum=64,
+    "most branches that may be live at once", ("--max-n", "--parallel", "-np"), minimum=1, maximum=64,
 )
 MAX_TOKENS = Key(
     "generation.max_tokens", INTEGER, 128,
-    "most tokens in one branch", ("--max-tokens", "--predict", "--n-predict"), minimum=0,
+    "most tokens in one branch; -1 is no limit", ("--max-tokens", "--predict", "--n-predict"), minimum=-1,
 )
 SEED = Key[int | None](
     "generation.seed", INTEGER, None,

@@ -35,6 +35,8 @@ from .settings import ServerSettings
 def build_app(loader: Loader, settings: ServerSettings) -> ASGIApp:
     """The ASGI application of one server. To be run on one event loop."""
     services = Services(loader, settings, Bridge())
+    if settings.slot_save_path:
+        _folder(settings.slot_save_path, "to save slots in")
     rows = (
         (*ENDPOINTS, *pages.ENDPOINTS) if settings.static_path else (*ENDPOINTS, *pages.ENDPOINTS, pages.PAGE)
     )
@@ -42,7 +44,7 @@ def build_app(loader: Loader, settings: ServerSettings) -> ASGIApp:
     ours = [route for row in rows for route in row.routes(services)]
     routes: list[BaseRoute] = [*ours]
     if settings.static_path:
-        routes.append(Mount("/", StaticFiles(directory=_folder(settings.static_path), html=True)))
+        routes.append(Mount("/", StaticFiles(directory=_folder(settings.static_path, "to serve"), html=True)))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -61,9 +63,9 @@ def build_app(loader: Loader, settings: ServerSettings) -> ASGIApp:
     return Gate(app, settings, lambda path: not any(route.path_regex.match(path) for route in guarded))
 
 
-def _folder(path: Path) -> Path:
+def _folder(path: Path, purpose: str) -> Path:
     if not path.is_dir():
-        raise ServerError(f"{path}: there is no such folder to serve")
+        raise ServerError(f"{path}: there is no such folder {purpose}")
     return path
 
 

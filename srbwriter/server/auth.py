@@ -31,17 +31,25 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def read_text(file: Path, what: str) -> str:
+    """A file that a setting names; ``what`` names its content. Raises ServerError."""
+    try:
+        return file.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise ServerError(f"{file}: {what} cannot be read: {reason}") from error
+
+
 def read_keys(file: Path) -> tuple[str, ...]:
     """Keys from a file, one a line. Raises ServerError."""
-    try:
-        lines = file.read_text("utf-8").splitlines()
-    except (OSError, ValueError) as error:
-        raise ServerError(f"{file}: the keys cannot be read: {error}") from error
+    lines = read_text(file, "the list of keys").splitlines()
     return tuple(line.strip() for line in lines if line.strip())
 
 
 def check_exposure(settings: ServerSettings) -> None:
     """Refuse to listen beyond this machine without a key. Raises ServerError."""
+    if not all(key.strip() for key in settings.api_keys):
+        raise ServerError("a key is empty, so that anybody would have it; see --api-key and its variable")
     if settings.unix_socket or settings.api_keys or settings.insecure or is_loopback(settings.host):
         return
     raise ServerError(
@@ -55,7 +63,8 @@ class Guard:
 
     def __init__(self, settings: ServerSettings) -> None:
         self._keys = tuple(key.encode() for key in settings.api_keys)
-        self._origins = frozenset(origin.rstrip("/").lower() for origin in settings.cors_origins)
+        origins = (origin.strip() for text in settings.cors_origins for origin in text.split(","))
+        self._origins = frozenset(origin.rstrip("/").lower() for origin in origins if origin)
         self._local = settings.unix_socket is None and is_loopback(settings.host)
         self._hosts = LOOPBACK_NAMES | {settings.host.strip("[]").lower()}
 

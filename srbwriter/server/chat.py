@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
+from srbwriter.engine.chat import CHATML
 from srbwriter.engine.types import EngineError
 
 from .body import Body
@@ -12,7 +13,7 @@ from .call import Call
 from .errors import ApiError, bad
 
 CHATML_STOPS = ("<|im_end|>", "<|im_start|>")
-"""Where a turn ends for a model that has no template of its own and so no token for it."""
+"""Where a turn ends under ChatML: a model that was not trained with it has no token for that."""
 
 
 class ChatPrompt(NamedTuple):
@@ -43,14 +44,15 @@ def read_chat(body: Body, call: Call) -> ChatPrompt:
             add_generation_prompt=add_prompt,
             continue_final_message=go_on,
             tools=cast("list[dict[str, Any]]", tools) if isinstance(tools, list) else None,
-            template=call.settings.chat_template,
+            template=call.services.chat_template,
             **{name: value for name, value in options.items() if name.isidentifier() and name not in _OURS},
         )
     except (EngineError, ApiError):
         raise
     except Exception as error:  # whatever a template raises is about the messages it was given
         raise bad("messages", f"Field 'messages': the chat template refused them: {error}") from None
-    stops = () if call.settings.chat_template or engine.info.chat_template else CHATML_STOPS
+    template = call.services.chat_template or engine.info.chat_template or CHATML
+    stops = CHATML_STOPS if template == CHATML else ()
     begin = engine.token_bytes(engine.bos).decode("utf-8", "replace") if engine.bos is not None else ""
     return ChatPrompt(prompt, stops, not (begin and prompt.startswith(begin)))
 

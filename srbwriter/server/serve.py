@@ -94,7 +94,6 @@ class _Server(uvicorn.Server):
 def _prepare(loader: Loader, settings: ServerSettings) -> tuple[_Server, socket.socket, str]:
     check_exposure(settings)
     app = build_app(loader, settings)
-    listener = _listen(settings)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -108,8 +107,23 @@ def _prepare(loader: Loader, settings: ServerSettings) -> tuple[_Server, socket.
         ssl_keyfile=settings.ssl_key_file,
         ssl_certfile=settings.ssl_cert_file,
     )
+    _load(config, settings)
+    listener = _listen(settings)
     scheme = "https" if settings.ssl_cert_file else "http"
     return _Server(config), listener, _url(scheme, listener, settings)
+
+
+def _load(config: uvicorn.Config, settings: ServerSettings) -> None:
+    """Read key and certificate now, so that what is wrong with them is an error in words."""
+    if bool(settings.ssl_key_file) != bool(settings.ssl_cert_file):
+        raise ServerError("HTTPS needs both: give --ssl-key-file and --ssl-cert-file")
+    try:
+        config.load()
+    except OSError as error:  # of which ssl.SSLError is one
+        raise ServerError(
+            f"{settings.ssl_cert_file} and {settings.ssl_key_file} cannot be used for HTTPS: "
+            f"{error.strerror or error}"
+        ) from error
 
 
 def _listen(settings: ServerSettings) -> socket.socket:

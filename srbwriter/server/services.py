@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar, cast
 
 from srbwriter import __version__
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineError, Prompt, Request, TokenRun
 
-from .auth import ServerError
+from .auth import ServerError, read_text
 from .errors import ApiError, Dialect, from_engine, unavailable
 from .follow import Bridge
 from .loader import Loader
 from .registry import Record, Registry
 from .settings import ServerSettings
 from .slots import Slot, Slots
+from .template import template_of
 
 T = TypeVar("T")
 
@@ -45,6 +47,7 @@ class Services:
         self.registry = Registry(settings.keep_requests, settings.keep_seconds)
         self.slots = Slots()
         self.system = _read_system(settings)
+        self.chat_template = template_of(settings)
         self.started = time.time()
         self.openapi: dict[str, Any] = {}
         self.tokens_max = 0
@@ -151,10 +154,19 @@ def _length(prompt: Prompt) -> int:
 
 
 def _read_system(settings: ServerSettings) -> SystemPrompt:
+    """The file's text, or what its JSON object says in the fields of llama.cpp's ``system_prompt``."""
     file = settings.system_prompt_file
     if file is None:
         return SystemPrompt()
+    text = read_text(file, "the system prompt")
     try:
-        return SystemPrompt(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ServerError(f"{file}: the system prompt cannot be read: {error}") from error
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return SystemPrompt(text)
+    if not isinstance(value, dict):
+        return SystemPrompt(text)
+    told = {part.name: cast("dict[str, Any]", value).get(part.name, "") for part in fields(SystemPrompt)}
+    wrong = next((name for name, item in told.items() if not isinstance(item, str)), None)
+    if wrong is not None:
+        raise ServerError(f"{file}: {wrong}: expected text")
+    return SystemPrompt(**told)

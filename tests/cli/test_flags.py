@@ -56,15 +56,90 @@ def said(*arguments: str, sections: Sequence[str] = tuple(SECTIONS)) -> dict[str
         ("-to 5", "server.timeout", 5.0),
         ("--slots-endpoint-disable", "server.slots", False),
         ("--log-disable", "server.access_log", False),
+        ("--n-predict -1", "generation.max_tokens", -1),
     ],
 )
 def test_spellings(line: str, name: str, value: object) -> None:
     assert said(*line.split()) == {name: value}
 
 
+OF_A_SERVER = (
+    ("--host 0.0.0.0", "server.host", "0.0.0.0"),
+    ("--port 9091", "server.port", 9091),
+    ("--n 3", "generation.n", 3),
+    ("-n 3", "generation.n", 3),
+    ("--max-n 9", "generation.max_n", 9),
+    ("--parallel 9", "generation.max_n", 9),
+    ("-np 9", "generation.max_n", 9),
+    ("--n-predict 9", "generation.max_tokens", 9),
+    ("--alias story", "server.alias", "story"),
+    ("-a story", "server.alias", "story"),
+    ("--api-key a --api-key b", "server.api_keys", ("a", "b")),
+    ("--api-key-file f", "server.api_key_file", Path("f")),
+    ("--cors-origins https://a.example", "server.cors_origins", ("https://a.example",)),
+    ("--metrics", "server.metrics", True),
+    ("--slots", "server.slots", True),
+    ("--no-slots", "server.slots", False),
+    ("--slots-endpoint-disable", "server.slots", False),
+    ("--slot-save-path d", "server.slot_save_path", Path("d")),
+    ("--system-prompt-file f", "server.system_prompt_file", Path("f")),
+    ("-spf f", "server.system_prompt_file", Path("f")),
+    ("--chat-template chatml", "server.chat_template", "chatml"),
+    ("--chat-template-file f", "server.chat_template_file", Path("f")),
+    ("--timeout 5", "server.timeout", 5.0),
+    ("-to 5", "server.timeout", 5.0),
+    ("--path d", "server.static_path", Path("d")),
+    ("--no-page", "server.page", False),
+    ("--ssl-key-file f", "server.ssl_key_file", Path("f")),
+    ("--ssl-cert-file f", "server.ssl_cert_file", Path("f")),
+    ("--unix-socket f", "server.unix_socket", Path("f")),
+    ("--log-format json", "server.log_format", "json"),
+    ("--log-format text", "server.log_format", "text"),
+    ("--log-disable", "server.access_log", False),
+    ("--context-shift", "server.context_shift", True),
+    ("--insecure", "server.insecure", True),
+)
+"""Every flag that a server must take and that sets something: line, key, value."""
+
+WITHOUT_EFFECT = (
+    ("--cont-batching", ""),
+    ("-cb", ""),
+    ("--no-cont-batching", "always batched"),
+    ("--threads-http 4", "one event loop"),
+    ("--embedding", "answer 501"),
+    ("--embeddings", "answer 501"),
+    ("--lora adapter.gguf", "answers 501"),
+)
+"""Every flag that a server must take and that changes nothing: line, and part of what is said about it."""
+
+
+@pytest.mark.parametrize(("line", "name", "value"), OF_A_SERVER)
+def test_every_flag_of_a_server_is_taken(line: str, name: str, value: object) -> None:
+    assert said(*line.split()) == {name: value}
+
+
+@pytest.mark.parametrize(("line", "words"), WITHOUT_EFFECT)
+def test_flags_without_effect_are_taken_and_said(line: str, words: str) -> None:
+    parser = flags.parser("srbwriter", "")
+    flags.add_keys(parser, KEYS, tuple(SECTIONS))
+    arguments = parser.parse_args(line.split())
+    assert flags.chosen(arguments, KEYS) == {}
+    if words:
+        (remark,) = flags.remarks(arguments)
+        assert remark.startswith(line.split()[0] + ": ") and words in remark
+    else:
+        assert flags.remarks(arguments) == ()
+
+
+def test_several_remarks_are_all_said() -> None:
+    parser = flags.parser("srbwriter", "")
+    flags.add_keys(parser, KEYS, tuple(SECTIONS))
+    arguments = parser.parse_args(["--threads-http", "4", "--embedding"])
+    assert [remark.split(":")[0] for remark in flags.remarks(arguments)] == ["--threads-http", "--embedding"]
+
+
 def test_what_is_not_said_is_not_chosen() -> None:
     assert said() == {}
-    assert said("--cont-batching") == {}
 
 
 @pytest.mark.parametrize("flag", [flag for spellings in flags.REFUSED for flag in spellings])

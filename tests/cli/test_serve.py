@@ -12,11 +12,14 @@ from typing import Any
 import httpx
 import pytest
 
-from srbwriter.cli import serve
+from srbwriter import launch
+from srbwriter.cli import flags, serve
 from srbwriter.cli.table import every_key
 from srbwriter.config import Key, Settings, keys, load
+from srbwriter.config.keys import SECTIONS
 from srbwriter.engine.types import Sampling
-from srbwriter.server import ServerSettings
+from srbwriter.server import ServerSettings, run
+from srbwriter.server.auth import ServerError
 
 
 def settings(flags: dict[str, Any]) -> Settings:
@@ -56,6 +59,22 @@ def test_keys_from_a_file_join_the_others(tmp_path: Path) -> None:
     file.write_text("b\n\nc\n")
     said = settings({serve.API_KEYS.name: ("a",), serve.API_KEY_FILE.name: file})
     assert serve.server_settings(said).api_keys == ("a", "b", "c")
+
+
+def test_no_limit_is_no_limit() -> None:
+    said = settings({keys.MAX_TOKENS.name: -1})
+    assert serve.server_settings(said).n_predict == -1
+    assert launch.stop(said).max_tokens is None
+
+
+@pytest.mark.parametrize("row", [serve.API_KEY_FILE, serve.CHAT_TEMPLATE_FILE])
+def test_a_file_that_cannot_be_read_is_said_in_words(row: Key[Any], tmp_path: Path) -> None:
+    file = tmp_path / "latin"
+    for content in (None, b"\xff"):
+        if content is not None:
+            file.write_bytes(content)
+        with pytest.raises(ServerError, match="latin: .* cannot be read"):
+            serve.server_settings(settings({row.name: file}))
 
 
 def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
@@ -118,6 +137,43 @@ def test_a_port_that_is_taken_is_said_in_words() -> None:
     finally:
         first.terminate()
         ended(first)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--api-key=", "a key is empty"),
+        ("--chat-template vicuna", "only chatml"),
+        ("--chat-template {{", "the chat template cannot be used"),
+        ("--slot-save-path /none", "there is no such folder to save slots in"),
+        ("--path /none", "there is no such folder to serve"),
+        ("--system-prompt-file /none", "the system prompt cannot be read"),
+        ("--ssl-key-file /none", "HTTPS needs both"),
+        ("--ssl-key-file /none --ssl-cert-file /none", "cannot be used for HTTPS"),
+        ("--unix-socket /none/socket", "cannot listen on /none/socket"),
+    ],
+)
+def test_what_cannot_be_served_is_said_before_serving(line: str, words: str) -> None:
+    said = load(every_key(), _flags(line), {})
+    with pytest.raises(ServerError, match=words):
+        run(launch.loader(said), serve.server_settings(said), ready=pytest.fail)
+
+
+def _flags(line: str) -> dict[str, Any]:
+    parser = flags.parser("srbwriter", "")
+    flags.add_keys(parser, every_key(), tuple(SECTIONS))
+    return flags.chosen(parser.parse_args(line.split()), every_key())
+
+
+def test_flags_without_effect_are_said_where_the_server_listens() -> None:
+    process, line = start("--port", "0", "--ctx-size", "512", "--threads-http", "4")
+    try:
+        assert line == (
+            "srbwriter: --threads-http: one event loop serves every connection; the number is not used\n"
+        )
+    finally:
+        process.terminate()
+        ended(process)
 
 
 def test_other_machines_need_a_key() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from srbwriter.engine.chat import render
 from srbwriter.engine.generation import Branch, Command, Generation
 from srbwriter.engine.text import BranchText, Pieces
 from srbwriter.engine.types import (
@@ -174,12 +175,18 @@ class FakeEngine:
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
         tools: Any = None,
+        template: str | None = None,
         **kwargs: Any,
     ) -> str:
-        turns = [f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages]
-        if continue_final_message:
-            turns[-1] = turns[-1].removesuffix("<|im_end|>\n")
-        return "".join(turns) + ("<|im_start|>assistant\n" if add_generation_prompt else "")
+        return render(
+            template,
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            bos="",
+            eos="",
+            **kwargs,
+        )
 
     def close(self) -> None:
         self._closing = True

@@ -109,8 +109,9 @@ def test_without_a_key_only_pages_of_this_machine_may(
     assert ("access-control-allow-origin" in read.headers) is allowed
 
 
-def test_origins_can_be_named(serve: Serve) -> None:
-    with httpx.Client(base_url=serve(cors_origins=("https://a.example", "localhost")).url) as http:
+@pytest.mark.parametrize("origins", [("https://a.example", "localhost"), ("https://a.example/, localhost",)])
+def test_origins_can_be_named(serve: Serve, origins: tuple[str, ...]) -> None:
+    with httpx.Client(base_url=serve(cors_origins=origins).url) as http:
         for origin, status in (
             ("https://a.example", 200),
             ("http://localhost:1", 200),

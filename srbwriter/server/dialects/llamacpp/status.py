@@ -58,7 +58,7 @@ async def props(call: Call) -> Response:
             "endpoint_props": False,
             "endpoint_metrics": services.settings.metrics,
             "is_sleeping": False,
-            "chat_template": services.settings.chat_template or info.chat_template or "",
+            "chat_template": services.chat_template or info.chat_template or "",
             "bos_token": _token(call, engine.bos),
             "eos_token": _token(call, engine.eos),
             "build_info": services.fingerprint,

@@ -1,0 +1,57 @@
+"""What a server is told in files and templates when it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from srbwriter.engine.types import TokenRun
+from srbwriter.server import ServerError
+from srbwriter.server.chat import CHATML_STOPS
+
+from .conftest import Serve
+from .fake_backend import FakeEngine
+
+BODY = {"prompt": "Once", "n_predict": 3}
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [
+        ("Be brief.", ("", "")),
+        ('{"prompt": "Be brief.", "anti_prompt": "User:", "assistant_name": "Bot:"}', ("Bot:", "User:")),
+        ('{"prompt": "Be brief."}', ("", "")),
+    ],
+)
+def test_a_system_prompt_from_a_file(
+    serve: Serve, engine: FakeEngine, tmp_path: Path, content: str, names: tuple[str, str]
+) -> None:
+    file = tmp_path / "system"
+    file.write_text(content)
+    with httpx.Client(base_url=serve(system_prompt_file=file).url) as http:
+        http.post("/completion", json=BODY)
+        assert engine.submitted[-1].prompt == (TokenRun("Be brief."), TokenRun("Once"))
+        props = http.get("/props").json()
+        assert (props["assistant_name"], props["user_name"]) == names
+
+
+def test_a_system_prompt_of_numbers_is_refused_at_start(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "system"
+    file.write_text('{"prompt": 1}')
+    with pytest.raises(ServerError, match="prompt: expected text"):
+        serve(system_prompt_file=file)
+
+
+def test_a_template_by_name_and_by_text(serve: Serve, engine: FakeEngine) -> None:
+    messages = [{"role": "user", "content": "Once"}]
+    for told, prompt, stops in (
+        ("chatml", "<|im_start|>user\nOnce<|im_end|>\n<|im_start|>assistant\n", CHATML_STOPS),
+        ("{{ messages[0]['content'] }}!", "Once!", ()),
+    ):
+        with httpx.Client(base_url=serve(chat_template=told).url) as http:
+            assert http.post("/apply-template", json={"messages": messages}).json() == {"prompt": prompt}
+            http.post("/v1/chat/completions", json={"messages": messages, "max_tokens": 1})
+            assert engine.submitted[-1].stop.strings == stops
+            assert "{{" in http.get("/props").json()["chat_template"]
