@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 from .types import Cancelled, EngineClosed, EngineOptions
@@ -59,6 +60,11 @@ class EngineLoader:
         self._engine: Engine | None = None
         self._error: Exception | None = None
         self._cancelled = False
+
+    @property
+    def path(self) -> Path:
+        """The file of the model."""
+        return Path(self._path)
 
     @property
     def state(self) -> LoadState:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from srbwriter import launch
 from srbwriter.config import Settings
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import (
+    Cancelled,
     EngineError,
     EngineOptions,
     EngineStats,
@@ -24,9 +24,9 @@ from srbwriter.engine.types import (
 )
 from srbwriter.story import NodeId, Story, StoryError
 from srbwriter.story.context import ContextError
-from srbwriter.story.draft import JsonValue
 
-from . import editing
+from . import editing, typed
+from .ladder import Ladder, rungs
 from .opening import open_story, token_sizes
 from .prompting import Context, Prompter
 from .rounds import Round
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TYPING = "typing"  # story value: words typed into running branches that no node holds yet
+_END_SECONDS = 10.0  # a step of the engine that is under way cannot be broken off
 
 
 class Session:
@@ -51,26 +51,30 @@ class Session:
         self.n = n
         self.sampling = sampling or Sampling()
         self.stop = stop or Stop(max_tokens=64)
-        self.ladder: tuple[str, float, float] | None = None
+        self.ladder: Ladder | None = None
         self.round: Round | None = None
         self._options = options
         self._lock = threading.RLock()
         self._scribe = Scribe(self._lock)
         self._prompter: Prompter | None = None
         self._failure: Exception | None = None
+        self._cancelled: Cancelled | None = None
         self._loader = loader
         self._closed = False
-        self._take_up_typing()
+        typed.take_up(story)
         self._await(loader)
 
     @classmethod
-    def open(cls, settings: Settings, story: Path | None = None) -> Session:
+    def open(
+        cls, settings: Settings, story: Path | None = None, loader: EngineLoader | None = None
+    ) -> Session:
         """Open ``story`` (made if it is missing; None: the one open last, or a first one) and begin to load.
 
+        ``loader`` is the load, under way or done, that another session left behind; None begins a new one.
         Raises StoryError when the file is no story or its folder cannot be written.
         """
         return cls(
-            open_story(story), launch.loader(settings), n=launch.branches(settings),
+            open_story(story), loader or launch.loader(settings), n=launch.branches(settings),
             sampling=launch.sampling(settings), stop=launch.stop(settings),
             options=launch.engine_options(settings),
         )
@@ -89,7 +93,7 @@ class Session:
     @property
     def engine_state(self) -> str:
         """INIT, LOADING, READY or FAILED."""
-        return self._loader.state
+        return "FAILED" if self._cancelled is not None else self._loader.state
 
     @property
     def load_progress(self) -> float:
@@ -97,7 +101,7 @@ class Session:
 
     @property
     def engine_error(self) -> Exception | None:
-        return self._loader.error or self._failure
+        return self._cancelled or self._loader.error or self._failure
 
     @property
     def model(self) -> ModelInfo | None:
@@ -121,10 +125,30 @@ class Session:
             self.stop_all()
             old, self._loader = self._loader, EngineLoader(path, self._options)
             self._prompter = None
-            self._failure = None
+            self._failure = self._cancelled = None
         swap = threading.Thread(target=self._swap, args=(old, self._loader), name="srbwriter-swap")
         swap.daemon = True
         swap.start()
+
+    def load_again(self) -> None:
+        """Load the model that was loaded last, or that could not be, from its file once more."""
+        self.load_model(self._loader.path)
+
+    def cancel_load(self) -> bool:
+        """Give up the load that is under way, with what waits for it; False if there is none.
+
+        Returns at once with the state FAILED; the native library lets go of the file when it next can.
+        """
+        with self._lock:
+            if self.engine_state not in ("INIT", "LOADING"):
+                return False
+            self._loader.cancel()
+            if self._loader.state == "READY":  # it was faster
+                return False
+            self._cancelled = Cancelled(f"loading {self._loader.path} was stopped")
+            if self.round is not None and self.round.generation is None:
+                self.round = None
+            return True
 
     def _swap(self, old: EngineLoader, new: EngineLoader) -> None:
         old.close()  # first: two models may not fit the memory
@@ -173,7 +197,8 @@ class Session:
         try:
             stop = self.stop
             assembly = prompter.assemble(current.parent, stop)
-            samplings = self._samplings(current.n)
+            own = self.story.settings(self.story.current).sampling
+            samplings = rungs(self.sampling, own, self.ladder, current.n)
             generation = engine.submit(
                 Request(
                     prompter.prompt(current.parent, assembly), n=current.n, sampling=samplings, stop=stop,
@@ -189,22 +214,6 @@ class Session:
         current.lead = generation.healed
         current.generation = generation
         self._scribe.follow(current)
-
-    def _samplings(self, n: int) -> tuple[Sampling, ...]:
-        """One for each branch: the session's, what the node says, and the ladder's rung."""
-        known = {f.name for f in fields(Sampling)}
-        own = {k: v for k, v in self.story.settings(self.story.current).sampling.items() if k in known}
-        base = replace(self.sampling, **_as_fields(own))
-        seeds = [None] * n if base.seed is None else [base.seed + i for i in range(n)]
-        if self.ladder is None:
-            return tuple(replace(base, seed=seed) for seed in seeds)
-        name, low, high = self.ladder
-        whole = isinstance(getattr(base, name), int)
-        rungs = [low + (high - low) * i / max(1, n - 1) for i in range(n)]
-        return tuple(
-            replace(base, **{name: round(rung) if whole else rung, "seed": seed})
-            for rung, seed in zip(rungs, seeds, strict=True)
-        )
 
     # ---- branches
 
@@ -234,7 +243,10 @@ class Session:
         """Type into a branch while it runs. The words are on the disk when this returns."""
         branch = self._branch(index)
         with self._lock:
-            self._note_typing(index, text)
+            assert self.round is not None
+            self.round.keep()
+            typed.note(self.story, self.round.node_of(index), text)
+            self._scribe.when_kept(lambda: typed.forget(self.story))
             branch.append(text)
 
     def set_sampling(self, index: int, sampling: Sampling) -> None:
@@ -347,50 +359,28 @@ class Session:
                 return Context([], 0, 0)
             return self._prompter.account(self.story.current, self.stop)
 
-    def close(self) -> None:
-        """Stop everything, write everything down, free the model."""
+    def close(self, keep_model: bool = False) -> None:
+        """Stop everything, write everything down, free the model.
+
+        With ``keep_model`` the model stays loaded, or goes on loading, for the session that is given
+        :attr:`loader` next; closing that is the business of whoever asked for it.
+        """
         if self._closed:
             return
         self._closed = True
-        with self._lock:
-            if self.round is not None and self.round.generation is not None:
-                self.round.generation.cancel()
-        self._loader.close()
+        self.stop_all()
+        if keep_model:
+            self._let_end()
+        else:
+            self._loader.close()
         self._scribe.close()
         self.story.close()
 
-    # ---- typed words on their way
-
-    def _note_typing(self, index: int, text: str) -> None:
-        """Keep typed words on the disk until the branch has taken them up."""
-        assert self.round is not None
-        self.round.keep()
-        node = self.round.node_of(index)
-        self.story.put_value(TYPING, [*self._typing(), [node, text]])
-        self._scribe.when_kept(self._forget_typing)
-
-    def _forget_typing(self) -> None:
-        if self.story.value(TYPING):
-            self.story.put_value(TYPING, [])
-
-    def _typing(self) -> list[JsonValue]:
-        waiting = self.story.value(TYPING)
-        return cast("list[JsonValue]", waiting) if isinstance(waiting, list) else []
-
-    def _take_up_typing(self) -> None:
-        """After a crash: words typed into a branch become a node below it."""
-        waiting = self._typing()
-        if self.story.read_only is not None or not waiting:
-            return
-        for entry in waiting:
-            match entry:
-                case [int(node), str(text)] if self.story.is_living(node):
-                    self.story.add(node, [text], "writer")
-                case _:
-                    log.warning("typed words without a place: %r", entry)
-        self.story.put_value(TYPING, [])
-
-
-def _as_fields(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON values as Sampling has them."""
-    return {k: tuple(cast('list[Any]', v)) if isinstance(v, list) else v for k, v in values.items()}
+    def _let_end(self) -> None:
+        """Wait until the engine has left the round, so that all it wrote can be written down."""
+        generation = self.round.generation if self.round is not None else None
+        if generation is not None:
+            try:
+                generation.wait(_END_SECONDS)
+            except (EngineError, TimeoutError) as error:
+                log.warning("the last branches did not end well: %s", error)

@@ -131,7 +131,7 @@ class Workbench(App[None]):
         return [(entry.path, entry.title or entry.path.stem) for entry in known if entry.path.exists()]
 
     def open_story(self, file: Path) -> None:
-        """Leave this story and open another: the program begins again with it."""
+        """Leave this story and open another: the screen begins again with it, and the model stays."""
         self.next_story = file
         self.desk.leave()
 
@@ -192,4 +192,4 @@ class Workbench(App[None]):
 
     def on_unmount(self) -> None:
         self._to_terminal("\x1b[23;2t")
-        self.session.close()
+        self.session.close(keep_model=self.next_story is not None)

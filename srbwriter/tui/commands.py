@@ -99,7 +99,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("generate", _ALL, "Write new branches",
             "Write N branches from where the story stands.", "g", "ctrl+n", hint="write"),
     Command("stop_all", _ALL, "Stop, or step back",
-            "Stop all branches; if none is being written, go back to the story.",
+            "Stop loading a model, or all branches; if none is being written, go back to the story.",
             anywhere="escape", hint="stop"),
     Command("reroll_all", _ALL, "Re-roll all branches",
             "Write all but the locked ones again with new seeds.", "R"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from srbwriter import launch
 from srbwriter.config import Settings
+from srbwriter.engine.loader import EngineLoader
 from srbwriter.session import Session
 from srbwriter.tui import terminal
 from srbwriter.tui.app import Workbench
@@ -23,9 +24,10 @@ Entered, it gives a line that tells the writer so.
 def open_workbench(settings: Settings, story: Path | None, beside: Beside | None = None) -> int:
     """Run the app until the writer leaves; returns the exit code. Raises StoryError."""
     hint = launch.model_hint(settings)
-    with terminal.restored(), terminal.guarded():
+    loader: EngineLoader | None = None
+    with terminal.restored(), terminal.guarded(), contextlib.ExitStack() as models:
         while True:
-            session = Session.open(settings, story)
+            session = Session.open(settings, story, loader)
             app = Workbench(session, settings)
             if hint is not None:
                 app.notes.append(hint)
@@ -36,4 +38,5 @@ def open_workbench(settings: Settings, story: Path | None, beside: Beside | None
                 app.run()
             if app.next_story is None:
                 return app.return_code or 0
-            story, hint = app.next_story, None
+            story, hint, loader = app.next_story, None, session.loader  # the model stays for the next story
+            models.callback(loader.close)

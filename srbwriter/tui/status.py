@@ -20,7 +20,7 @@ def left(session: Session) -> tuple[str, ...]:
     """Model, context and speed, most wanted first."""
     if session.engine_state in ("INIT", "LOADING"):
         share = session.load_progress
-        return (f"loading the model {bar(share)} {share:4.0%}",)
+        return (f"loading the model {bar(share)} {share:4.0%}  ·  esc stops",)
     if session.engine_state == "FAILED":
         return (f"no model: {session.engine_error}",)
     if (reading := _reading(session)) is not None:

@@ -13,7 +13,7 @@ from srbwriter.engine.generation import Generation
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import BranchState, EngineOptions, FinishReason, Sampling, Stop
 from srbwriter.session import Round, Session
-from srbwriter.session.session import TYPING
+from srbwriter.session.typed import TYPING
 from srbwriter.story import Story
 
 WAIT = 60.0

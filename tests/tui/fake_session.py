@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import EngineStats, ModelInfo, Request, Sampling, Stop
+from srbwriter.engine.types import Cancelled, EngineStats, ModelInfo, Request, Sampling, Stop
 from srbwriter.story import ROOT, NodeId, Story
 from tests.tui.fake_engine import FakeEngine
 
@@ -132,6 +132,18 @@ class FakeSession:
         self.engine_state, self.load_progress, self.model = "LOADING", 0.0, None
         self.loading = path
 
+    def load_again(self) -> None:
+        self.engine_error = None
+        self.load_model(Path(MODEL.path))
+
+    def cancel_load(self) -> bool:
+        if self.engine_state != "LOADING":
+            return False
+        self.fail_loading(Cancelled(f"loading {MODEL.path} was stopped"))
+        if self.round is not None and self.round.generation is None:
+            self.round = None
+        return True
+
     def finish_loading(self) -> None:
         self.engine_state, self.load_progress, self.model = "READY", 1.0, MODEL
         if self.round is not None and self.round.generation is None:
@@ -245,7 +257,8 @@ class FakeSession:
             self.story.visit(node)
         return node
 
-    def close(self) -> None:
+    def close(self, keep_model: bool = False) -> None:
+        self.kept_model = keep_model
         self.sync()
         self.story.close()
         self.closed = True

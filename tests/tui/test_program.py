@@ -134,6 +134,34 @@ async def test_a_model_that_cannot_be_loaded_is_explained_once(open_bench: OpenB
         assert bench.app.screen is bench.desk
 
 
+async def test_escape_gives_up_a_load_and_says_what_can_be_done(open_bench: OpenBench) -> None:
+    async with open_bench(ready=False) as bench:
+        await bench.press("ctrl+n", "escape")
+        assert isinstance(bench.app.screen, ModelTrouble)
+        assert "was stopped" in bench.app.screen.query("Static").first().render().plain  # type: ignore[union-attr]
+        assert bench.session.round is None
+        await bench.press("r")
+        assert bench.app.screen is bench.desk and bench.session.engine_state == "LOADING"
+        await bench.press("escape")
+        await bench.press("escape")  # on without a model
+        assert bench.app.screen is bench.desk and bench.session.engine_state == "FAILED"
+        await bench.press("x")
+        bench.desk.commit()
+        assert "x" in bench.session.text()
+
+
+async def test_another_story_is_opened_with_the_model_that_is_loaded(
+    open_bench: OpenBench, tmp_path: Path
+) -> None:
+    async with open_bench() as bench:
+        bench.app.open_story(tmp_path / "other.srbw")
+        await bench.pilot.pause()
+    assert bench.session.closed and bench.session.kept_model
+    async with open_bench() as bench:
+        await bench.press("ctrl+q")
+    assert bench.session.closed and not bench.session.kept_model
+
+
 async def test_an_empty_story_begins_with_the_openings(open_bench: OpenBench) -> None:
     async with open_bench(text="") as bench:
         await bench.pilot.pause()

@@ -26,7 +26,7 @@ from srbwriter.tui.commands import COMMANDS, by_id
 from srbwriter.tui.pump import Pump
 from srbwriter.tui.screens.crash import CrashNote
 from srbwriter.tui.screens.leader import LeaderMenu
-from srbwriter.tui.screens.trouble import ModelTrouble
+from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, ModelTrouble
 from srbwriter.tui.verbs import HANDLERS
 from srbwriter.tui.widgets.branch_grid import BranchGrid
 from srbwriter.tui.widgets.branch_pane import BranchPane
@@ -311,12 +311,16 @@ class Desk(Screen[None]):
         error = self.session.engine_error
         if error is not None and error is not self._told:
             if self.session.engine_state == "FAILED":
-                self.bench.push_screen(
-                    ModelTrouble(error), lambda choose: self.run("model") if choose else None
-                )
+                self.bench.push_screen(ModelTrouble(error), self._after_trouble)
             else:
                 self.say(str(error), error=True)
         self._told = error
+
+    def _after_trouble(self, chosen: str | None) -> None:
+        if chosen == CHOOSE:
+            self.run("model")
+        elif chosen == AGAIN:
+            self.guarded(self.session.load_again)
 
     def _show_marks(self) -> None:
         current = self.session.round

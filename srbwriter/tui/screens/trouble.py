@@ -1,4 +1,4 @@
-"""What is shown when a model cannot be loaded: what is wrong, and what to do about it."""
+"""What is shown when there is no model, broken or broken off: what is wrong, and what to do about it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from srbwriter import paths
+from srbwriter.engine.types import Cancelled
+
+CHOOSE, AGAIN, WITHOUT = "choose", "again", "without"
 
 
-class ModelTrouble(ModalScreen[bool]):
-    """Dismissed with True if the writer wants to choose another model."""
+class ModelTrouble(ModalScreen[str]):
+    """Dismissed with CHOOSE another model, load it AGAIN, or go on WITHOUT one."""
 
     DEFAULT_CSS = """
     ModelTrouble { align: center middle; background: $background 60%; }
@@ -28,25 +31,27 @@ class ModelTrouble(ModalScreen[bool]):
         self._error = error
 
     def compose(self) -> ComposeResult:
+        stopped = isinstance(self._error, Cancelled)
+        title = "Loading the model was stopped" if stopped else "The model cannot be loaded"
         with Vertical():
             yield Static(
                 Content.assemble(
-                    ("The model cannot be loaded\n\n", "bold $text-error"),
+                    (f"{title}\n\n", "bold $text-error"),
                     f"{self._error}\n\n",
                     f"Model files (GGUF) belong into {paths.models_dir()}, or name one with --model FILE. "
                     "Without --model the bundled storyteller is used. You can write and edit without a "
                     "model.\n\n",
                     ("enter", "bold $text-accent"),
                     " chooses another model   ",
+                    ("r", "bold $text-accent"),
+                    " tries again   ",
                     ("esc", "bold $text-accent"),
                     " goes on without one",
                 )
             )
 
     def on_key(self, event: events.Key) -> None:
-        if event.key in ("enter", "m"):
+        chosen = {"enter": CHOOSE, "m": CHOOSE, "r": AGAIN, "escape": WITHOUT}.get(event.key)
+        if chosen is not None:
             event.stop()
-            self.dismiss(True)
-        elif event.key == "escape":
-            event.stop()
-            self.dismiss(False)
+            self.dismiss(chosen)
