@@ -174,8 +174,8 @@ INTERRUPTING = frozenset({"cancel", "stop", "kill", "reroll"})
 
 Listener = Callable[[], None]
 
-REVIVING = frozenset({"reroll", "extend", "rewind", "add_branch"})
-"""Verbs after which a request that was done is not."""
+REVIVING = frozenset({"reroll", "extend", "rewind", "add_branch", "append"})
+"""Verbs after which a request that was done is not, until what came of them is published."""
 
 
 class Generation:

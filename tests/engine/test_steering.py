@@ -19,6 +19,7 @@ from srbwriter.engine.types import (
     Added,
     BranchState,
     Cut,
+    Done,
     EngineOptions,
     FinishReason,
     Request,
@@ -326,6 +327,20 @@ def test_typing_into_a_finished_branch_leaves_it_finished(engine: Engine) -> Non
     finish(engine, generation)
     assert branch.text.startswith(text + " The end.")
     assert engine.detokenize(branch.ids) == branch.text
+
+
+def test_a_reader_waits_for_what_was_typed_into_a_finished_branch(engine: Engine) -> None:
+    generation = started(engine, 0, n=1)
+    finish(engine, generation)
+    seen = len(generation.log)
+    generation.branches[0].append(" The")
+    generation.branches[0].append(" end.")
+    assert not generation.done
+    engine.process()
+    assert generation.done
+    texts = [event.text for event in generation.log[seen:] if isinstance(event, Text)]
+    assert texts == [" The", " end."]
+    assert isinstance(generation.log[-1], Done)
 
 
 def test_verbs_reach_a_branch_whose_prompt_is_being_read(engine: Engine) -> None:

@@ -320,7 +320,6 @@ class FakeEngine:
                 (text,) = command.args
                 branch.buffer.pieces.append(text)
                 branch.buffer.ids.extend(self.tokenize(text))
-                branch.state = BranchState.WRITING
                 return [Text(branch.index, text, tuple(self.tokenize(text)))]
             case "rewind":
                 text = branch.text

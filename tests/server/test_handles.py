@@ -111,7 +111,7 @@ def test_extend_append_and_rewind(client: httpx.Client, engine: FakeEngine) -> N
     follow(client, path)
     branch = path + "/branches/0"
     assert client.post(branch + "/append", json={"text": " It sat"}).status_code == 202
-    follow(client, path)
+    assert text_of(follow(client, path), 0) == " there was a cat. It sat"
     assert client.get(branch).json()["text"].startswith(" there was a cat. It sat")
     assert client.post(branch + "/rewind", json={"chars": 3}).status_code == 202
     follow(client, path)
