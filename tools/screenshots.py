@@ -1,6 +1,6 @@
 """Pictures of the workbench for the documentation, taken from the real program with the bundled model.
 
-    python tools/screenshots.py [--out docs/images]
+python tools/screenshots.py [--out docs/images]
 """
 
 from __future__ import annotations
@@ -121,8 +121,11 @@ async def take(shot: Shot, out: Path) -> None:
         for name in ("CONFIG", "DATA", "STATE", "CACHE"):
             os.environ[f"XDG_{name}_HOME"] = f"{folder}/{name}"
         wanted = {
-            "interface.theme": shot.theme, "interface.layout": shot.layout, "generation.n": 8,
-            "generation.seed": SEED, "generation.max_tokens": 300,
+            "interface.theme": shot.theme,
+            "interface.layout": shot.layout,
+            "generation.n": 8,
+            "generation.seed": SEED,
+            "generation.max_tokens": 300,
         }
         found = {name: Setting(value, "flag") for name, value in wanted.items()}
         settings = Settings(table.every_key(), found)

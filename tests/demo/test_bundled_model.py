@@ -32,7 +32,9 @@ def test_its_context_holds_two_thousand_tokens(vocabulary: Llama) -> None:
 
 
 def test_fill_in_the_middle_and_chat_are_declared(vocabulary: Llama) -> None:
-    marks = {int(vocabulary.metadata[f"tokenizer.ggml.fim_{part}_token_id"]) for part in ("pre", "suf", "mid")}
+    marks = {
+        int(vocabulary.metadata[f"tokenizer.ggml.fim_{part}_token_id"]) for part in ("pre", "suf", "mid")
+    }
     assert len(marks) == 3
     assert vocabulary.token_eos() not in marks
     assert "message" in vocabulary.metadata["tokenizer.chat_template"]
