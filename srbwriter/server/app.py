@@ -25,7 +25,7 @@ from .call import json_response
 from .dialects import ENDPOINTS
 from .errors import ApiError
 from .follow import Bridge
-from .gate import Gate
+from .gate import Gate, dialect_of
 from .loader import Loader
 from .openapi import description
 from .services import Services
@@ -70,8 +70,8 @@ def _folder(path: Path, purpose: str) -> Path:
 
 
 async def _not_here(request: Request, error: Exception) -> Response:
-    """Unknown paths and methods, in llama.cpp's words."""
+    """Unknown paths and methods, in the path's dialect."""
     assert isinstance(error, HTTPException)
     message = "File Not Found" if error.status_code == 404 else str(error.detail)
     told = ApiError(error.status_code, message, headers=error.headers)
-    return json_response(told.body("llamacpp"), told.status, told.headers)
+    return json_response(told.body(dialect_of(request.url.path)), told.status, told.headers)

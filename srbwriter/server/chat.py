@@ -61,7 +61,7 @@ _OURS = frozenset({"messages", "add_generation_prompt", "continue_final_message"
 
 
 def read_messages(value: Any) -> list[dict[str, Any]]:
-    """Messages with text content. Raises ApiError (400), or 501 for content that is not text."""
+    """Messages with text content. Raises ApiError (400: clients of this dialect try a 501 again)."""
     if not isinstance(value, list) or not value:
         raise bad("messages", "Field 'messages': expected a list of messages")
     return [_message(item) for item in cast("list[Any]", value)]

@@ -59,7 +59,8 @@ class Gate:
                 await send_on({"type": "http.response.start", "status": 200, "headers": PREFLIGHT})
                 await send_on({"type": "http.response.body", "body": b""})
             elif refusal is not None:
-                answer = json_response(refusal.body(_dialect(scope["path"])), refusal.status, refusal.headers)
+                body = refusal.body(dialect_of(scope["path"]))
+                answer = json_response(body, refusal.status, refusal.headers)
                 await answer(scope, receive, send_on)
             else:
                 await self._app(scope, receive, send_on)
@@ -118,7 +119,8 @@ class Gate:
             )
 
 
-def _dialect(path: str) -> Dialect:
+def dialect_of(path: str) -> Dialect:
+    """The dialect that whoever asks for a path expects to be answered in."""
     if path.startswith("/srb/"):
         return "srb"
     return "openai" if path.startswith("/v1/") else "llamacpp"

@@ -49,6 +49,10 @@ class Record:
         """The slot number of a branch, -1 if it has none."""
         return self.slots[index] if index < len(self.slots) else -1
 
+    def index(self, branch: Branch) -> int:
+        """The number of a branch among all."""
+        return self.branches.index(branch)
+
     def branch(self, index: int) -> Branch:
         """Raises ApiError (404) when there is no such branch."""
         branches = self.branches

@@ -171,6 +171,35 @@ def test_pick_ends_the_others_and_names_the_parent(client: httpx.Client, engine:
     assert run.text.endswith("Once there was a")
 
 
+def test_branches_of_several_prompts_are_counted_through(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: prompt[-4:] + STORY
+    answer = client.post(
+        "/v1/completions", json={"model": "m", "prompt": ["Once", "Then"], "n": 2, "max_tokens": 3}
+    )
+    path = f"/srb/v1/requests/{answer.headers['x-request-id']}"
+    text = answer.json()["choices"][3]["text"]
+    value = client.get(path + "/branches/3").json()
+    assert (value["index"], value["text"]) == (3, text)
+    events = follow(client, path + "/branches/3")
+    assert text_of(events, 3) == text
+    assert events[-1]["completion_tokens"] == 12
+    assert client.get(path + "/events", params={"after": 1}).status_code == 400
+    picked = client.post(path + "/branches/3/pick", json={}).json()
+    assert (picked["index"], picked["parent"]["branch"], client.get(path).json()["picked"]) == (3, 3, 3)
+    assert client.post(path + "/branches/3/stop").json()["index"] == 3
+    client.post("/srb/v1/completions", json={"parent": picked["parent"], "n": 1, "max_tokens": 1})
+    (run,) = engine.submitted[-1].prompt
+    assert engine.detokenize(run.ids).endswith("Then" + text)
+
+
+@pytest.mark.parametrize("limit", [{"max_tokens": 3}, {"max_tokens": -1, "max_seconds": 1}])
+def test_a_text_that_nobody_holds_has_an_end(client: httpx.Client, limit: dict[str, Any]) -> None:
+    endless = {"prompt": "Once", "n": 1, "overflow": "shift", "max_tokens": -1}
+    answer = client.post("/srb/v1/requests", json=endless)
+    assert answer.status_code == 400 and "max_tokens" in answer.json()["error"]
+    assert client.post("/srb/v1/requests", json={**endless, **limit}).status_code == 202
+
+
 def test_fork_is_a_new_request_from_where_the_branch_is(client: httpx.Client, engine: FakeEngine) -> None:
     path = start(client, top_k=11)
     follow(client, path)

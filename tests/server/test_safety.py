@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srbwriter.engine.types import Request
 from srbwriter.server import ServerError, ServerSettings, read_keys
 from srbwriter.server.auth import Guard, check_exposure, is_loopback
 
@@ -196,6 +197,33 @@ def test_the_log_holds_no_text_and_no_key(serve: Serve, caplog: pytest.LogCaptur
     assert not any(
         word in record.getMessage() for record in server for word in ("story", "s3cret", "hidden", "mat")
     )
+
+
+def test_what_others_write_with_the_same_engine_is_shown_nowhere(
+    serve: Serve, engine: FakeEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine.hold = 1
+    engine.script = lambda prompt, branch: " hidden" * 9
+    with caplog.at_level(logging.DEBUG), httpx.Client(base_url=serve(metrics=True).url) as http:
+        generation = engine.submit(Request("a secret of the writer", n=2))
+        assert next(iter(generation.events(1, 30)))
+        shown = [
+            http.get(path).text
+            for path in (
+                "/slots", "/health?include_slots=1", "/props", "/metrics", "/v1/models", "/srb/v1/requests",
+            )
+        ]
+        assert len(json.loads(shown[0])) == len(json.loads(shown[1])["slots"]) == 64
+    engine.release()
+    generation.wait(30)
+    assert not any(word in text for word in ("secret", "hidden") for text in (*shown, caplog.text))
+
+
+def test_paths_that_are_not_there_are_answered_in_their_dialect(client: httpx.Client) -> None:
+    assert client.get("/srb/v1/nothing").json() == {"error": "File Not Found"}
+    error = client.get("/v1/nothing").json()["error"]
+    assert (error["message"], "param" in error) == ("File Not Found", True)
+    assert client.put("/srb/v1/completions").json() == {"error": "Method Not Allowed"}
 
 
 def test_a_folder_of_ones_own_and_nothing_outside_it(serve: Serve, tmp_path: Path) -> None:

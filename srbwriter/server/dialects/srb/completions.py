@@ -79,11 +79,15 @@ def read_prompt(body: Body, call: Call) -> Prompt:
 
 
 def parent_runs(parent: Mapping[str, Any], call: Call) -> tuple[TokenRun, ...]:
-    """The prompt and text of the branch that ``{"request": id, "branch": i}`` names."""
+    """The prompt and text of the branch that ``{"request": id, "branch": i}`` names.
+
+    Before its first token, a branch of a healed prompt has yet to spell the prompt's last word.
+    """
     fields = Body(parent)
     record = call.services.registry.get(fields.text("request"))
     branch = record.branch(fields.integer("branch", 0))
-    ids = (*record.generation.prompt_ids, *branch.ids)
+    generation = branch.generation
+    ids = (*generation.prompt_ids, *branch.ids)
     runs = (TokenRun(call.engine.detokenize(ids), ids, call.engine.info.vocab),)
-    tail = branch.buffer.tail
+    tail = branch.buffer.tail if branch.ids else generation.healed + branch.text
     return (*runs, TokenRun(tail)) if tail else runs

@@ -60,10 +60,10 @@ class EventLines:
     def end(self) -> bytes:
         done: dict[str, Any] = {"event": "done", "count": self._count}
         if self._rich:
-            generation = self._record.generation
-            done["prompt_tokens"] = len(generation.prompt_ids)
-            done["cached_tokens"] = generation.cached_tokens
-            done["completion_tokens"] = sum(len(branch.ids) for branch in generation.branches)
+            generations = self._record.generations
+            done["prompt_tokens"] = sum(len(generation.prompt_ids) for generation in generations)
+            done["cached_tokens"] = sum(generation.cached_tokens for generation in generations)
+            done["completion_tokens"] = sum(len(branch.ids) for branch in self._record.branches)
         return self._line(done).encode()
 
     def error(self, error: ApiError) -> bytes:

@@ -57,7 +57,8 @@ async def events(call: Call) -> Response:
 
 
 async def branch_events(call: Call) -> Response:
-    return await _follow(call, _branch(call, _record(call)).index)
+    record = _record(call)
+    return await _follow(call, record.index(_branch(call, record)))
 
 
 async def _follow(call: Call, only: int | None) -> Response:
@@ -65,6 +66,8 @@ async def _follow(call: Call, only: int | None) -> Response:
     given = call.query.get("after") or call.request.headers.get("last-event-id") or "0"
     if not given.isdecimal() or len(given) > 12:
         raise bad("after", "after: expected the number of an event")
+    if int(given) and len(record.generations) > 1:
+        raise bad("after", "after: a request of several prompts is followed from its beginning")
     writer = EventLines(call, record, sse=True, rich=True, only=only, first=int(given))
     return await call.stream(record, frames(call, record, writer, after=int(given)), own=False)
 
@@ -86,7 +89,9 @@ async def add_branches(call: Call) -> Response:
 
 
 async def read_branch(call: Call) -> Response:
-    return json_response(branch_object(_branch(call, _record(call)), ids=True))
+    record = _record(call)
+    branch = _branch(call, record)
+    return json_response({**branch_object(branch, ids=True), "index": record.index(branch)})
 
 
 async def patch_branch(call: Call) -> Response:
@@ -161,7 +166,7 @@ async def _fork(call: Call, record: Record, branch: Branch, body: Body) -> Respo
     n = read_n(body, 1, call.services.max_n)
     sampling = read_sampling(body, replace(branch.sampling, seed=None), call.engine)
     request = Request(
-        prompt=parent_runs({"request": record.id, "branch": branch.index}, call),
+        prompt=parent_runs({"request": record.id, "branch": record.index(branch)}, call),
         n=n,
         sampling=branch_samplings(sampling, n),
         stop=read_stop(body, branch.stop_rule),
@@ -177,12 +182,20 @@ def _pick(record: Record, branch: Branch) -> Response:
             other.stop()
         elif other.live:
             other.kill()
-    record.picked = branch.index
-    parent = {"request": record.id, "branch": branch.index}
-    return json_response({**branch_object(branch), "verb": "pick", "parent": parent})
+    record.picked = record.index(branch)
+    parent = {"request": record.id, "branch": record.picked}
+    return json_response(
+        {**branch_object(branch), "index": record.picked, "verb": "pick", "parent": parent}
+    )
 
 
 async def _start(call: Call, request: Request) -> Response:
+    rules = request.stop if isinstance(request.stop, tuple) else (request.stop,)
+    if request.overflow == "shift" and any(r.max_tokens is None and r.max_seconds is None for r in rules):
+        raise bad(
+            "max_tokens",
+            "Field 'max_tokens': needed here, or max_seconds: nobody's connection would ever end this text",
+        )
     record = await call.services.submit([request], "srb", new_id())
     return json_response(
         request_object(record, texts=False), _RUNNING, {"Location": f"/srb/v1/requests/{record.id}"}
@@ -201,4 +214,4 @@ def _branch(call: Call, record: Record) -> Branch:
 
 
 def _done(record: Record, branch: Branch, verb: str) -> Response:
-    return json_response({"id": record.id, "index": branch.index, "verb": verb}, _RUNNING)
+    return json_response({"id": record.id, "index": record.index(branch), "verb": verb}, _RUNNING)
