@@ -29,6 +29,13 @@ _handler: logging.Handler | None = None
 _faults: TextIO | None = None
 
 
+class _Formatter(logging.Formatter):
+    """Lines of the log. A record with the attribute ``whole`` is a line already, such as a JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return record.getMessage() if getattr(record, "whole", False) else super().format(record)
+
+
 def start(level: str = "info") -> str | None:
     """Send the log to its file, and native faults to theirs beside it.
 
@@ -50,7 +57,7 @@ def start(level: str = "info") -> str | None:
     except OSError as error:
         _handler = logging.NullHandler()  # without any, Python would print warnings over the screen
         complaint = f"no log is kept: {paths.log_file()}: {error.strerror}"
-    _handler.setFormatter(logging.Formatter(_FORMAT))
+    _handler.setFormatter(_Formatter(_FORMAT))
     root = logging.getLogger()
     root.addHandler(_handler)
     root.setLevel(level.upper())

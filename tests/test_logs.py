@@ -31,6 +31,12 @@ def test_the_log_keeps_what_is_severe_enough() -> None:
     assert "nothing to see" not in text
 
 
+def test_a_whole_line_stays_as_it_is() -> None:
+    assert logs.start() is None
+    logging.getLogger("srbwriter.server.access").info("%s", '{"status": 200}', extra={"whole": True})
+    assert paths.log_file().read_text("utf-8").splitlines()[-1] == '{"status": 200}'
+
+
 def test_a_folder_that_cannot_be_made_is_said_and_survived(home: Path) -> None:
     paths.state_dir().parent.mkdir(parents=True)
     paths.state_dir().write_text("a file where the folder should be")

@@ -69,7 +69,8 @@ SSL_CERT_FILE = Key[Path | None](
     "server.ssl_cert_file", PATH, None, "certificate for HTTPS", ("--ssl-cert-file",)
 )
 LOG_FORMAT = Key(
-    "server.log_format", one_of("text", "json"), "text", "form of the log of requests", ("--log-format",)
+    "server.log_format", one_of("text", "json"), "text",
+    "lines about requests in the log as text or as JSON objects", ("--log-format",),
 )
 ACCESS_LOG = Key("server.access_log", SWITCH, True, "log requests", ("--access-log",))
 TIMEOUT = Key(

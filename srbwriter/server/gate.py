@@ -10,6 +10,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -100,23 +101,14 @@ class Gate:
         return added
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:
+        id, method, path = scope["srbwriter.id"], scope["method"], scope["path"]
         if self._settings.log_format == "json":
-            access.info(
-                "%s",
-                json.dumps(
-                    {
-                        "id": scope["srbwriter.id"],
-                        "method": scope["method"],
-                        "path": scope["path"],
-                        "status": status,
-                        "seconds": round(seconds, 4),
-                    }
-                ),
-            )
+            time = datetime.now(UTC).isoformat(timespec="milliseconds")
+            line = {"time": time, "id": id, "method": method, "path": path, "status": status}
+            access.info("%s", json.dumps({**line, "seconds": round(seconds, 4)}), extra={"whole": True})
         else:
-            access.info(
-                "%s %s %s %d %.3fs", scope["srbwriter.id"], scope["method"], scope["path"], status, seconds
-            )
+            shown = path.encode("unicode_escape").decode()  # a path may hold line feeds
+            access.info("%s %s %s %d %.3fs", id, method, shown, status, seconds)
 
 
 def dialect_of(path: str) -> Dialect:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import ssl
+from datetime import datetime
 from pathlib import Path
 
 import httpx
@@ -194,9 +195,20 @@ def test_the_log_holds_no_text_and_no_key(serve: Serve, caplog: pytest.LogCaptur
     (line,) = [json.loads(r.getMessage()) for r in server if r.name == "srbwriter.server.access"]
     assert line["id"] == answer.headers["x-request-id"]
     assert (line["method"], line["path"], line["status"]) == ("POST", "/completion", 200)
+    assert datetime.fromisoformat(line["time"]).tzinfo is not None
     assert not any(
         word in record.getMessage() for record in server for word in ("story", "s3cret", "hidden", "mat")
     )
+
+
+def test_a_path_cannot_write_lines_of_its_own_into_the_log(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    with httpx.Client(base_url=serve(access_log=True).url) as http:
+        assert http.get("/nothing%0Aelse").status_code == 404
+    (line,) = [r.getMessage() for r in caplog.records if r.name == "srbwriter.server.access"]
+    assert "\n" not in line and "/nothing\\nelse 404" in line
 
 
 def test_what_others_write_with_the_same_engine_is_shown_nowhere(

@@ -171,6 +171,21 @@ def test_text_that_a_stop_cut_out_of_a_token_is_continued_too(
     assert engine.submitted[-1].prompt[1:] == (TokenRun(" sl"),)
 
 
+def test_a_parent_that_has_written_nothing_keeps_the_word_it_was_to_complete(
+    client: httpx.Client, engine: FakeEngine
+) -> None:
+    engine.hold = 0
+    id = client.post("/srb/v1/requests", json={"prompt": "Once", "n": 1}).json()["id"]
+    generation = engine.generations[-1]
+    generation.healed = " upo"
+    client.post(f"/srb/v1/requests/{id}/cancel")
+    generation.wait(30)
+    engine.release()
+    client.post("/srb/v1/completions", json={"parent": {"request": id, "branch": 0}, "n": 1, "max_tokens": 1})
+    before, healed = engine.submitted[-1].prompt
+    assert (before.ids, healed) == (generation.prompt_ids, TokenRun(" upo"))
+
+
 def test_an_unknown_parent_is_not_found(client: httpx.Client) -> None:
     answer = client.post("/srb/v1/completions", json={"parent": {"request": "nobody"}})
     assert answer.status_code == 404
