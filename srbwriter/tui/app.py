@@ -19,7 +19,7 @@ from textual.theme import Theme
 from srbwriter import logs, paths
 from srbwriter.config import Settings
 from srbwriter.story import library
-from srbwriter.tui import options, themes
+from srbwriter.tui import options, spelling, themes
 from srbwriter.tui.commands import COMMANDS, Command, anywhere_of, keys_of
 from srbwriter.tui.palette import CommandProvider
 from srbwriter.tui.preferences import Preferences
@@ -95,9 +95,22 @@ class Workbench(App[None]):
         wanted = self.preferences[options.THEME]
         if wanted in self.available_themes:
             self.theme = wanted
+        if self.preferences[options.SPELLING] != self.desk.editor.spelling:
+            self.run_worker(self._apply_spelling, thread=True, exclusive=True, group="spelling")
         if self.desk.is_mounted:
             self.desk.layout_name = self.preferences[options.LAYOUT]
             self.desk.apply_layout()
+
+    def _apply_spelling(self) -> None:
+        """On a thread of its own: the word list takes a moment to read."""
+        wanted = self.preferences[options.SPELLING]
+        try:
+            spelling.word_list()
+        except ModuleNotFoundError:
+            words = "Spelling needs a word list: pip install 'srbwriter[spelling]'"
+            self.call_from_thread(self.notify, words, severity="warning", markup=False)
+            return
+        self.call_from_thread(setattr, self.desk.editor, "spelling", wanted)
 
     # ---- themes
 

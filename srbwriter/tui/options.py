@@ -32,6 +32,7 @@ FPS = Key[int | None](
 TEXT_WIDTH = Key("interface.text_width", INTEGER, 76, "widest line of the story, in characters", minimum=30)
 CONTINUE = Key("interface.continue", SWITCH, True, "write new branches as soon as one is picked")
 REDUCED_MOTION = Key("interface.reduced_motion", SWITCH, False, "no animation")
+SPELLING = Key("interface.spelling", SWITCH, False, "underline words of the story that no English list has")
 GOAL = Key("interface.goal", INTEGER, 0, "words to write in a day; 0 is no goal", minimum=0)
 
 OWN_KEYS: tuple[Key[str], ...] = tuple(
@@ -40,6 +41,6 @@ OWN_KEYS: tuple[Key[str], ...] = tuple(
 """The section ``[keys]``: comma-separated key names by command; empty are the keymap's."""
 
 OPTIONS: tuple[Key[Any], ...] = (
-    THEME, LAYOUT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, GOAL, *OWN_KEYS,
+    THEME, LAYOUT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING, GOAL, *OWN_KEYS,
 )  # fmt: skip
 """Every row above, in order."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import cast
 
+from rich.text import Text
 from textual.document._document import Document
 from textual.message import Message
 from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditResult, Selection
 
 from srbwriter.story.alike import same_end, same_start
+from srbwriter.tui.spelling import unknown
 
 WINDOW = 48_000
 """Characters of the story in the text area at a time."""
@@ -55,6 +57,7 @@ class StoryEditor(TextArea):
         super().__init__(id=id, soft_wrap=True, show_line_numbers=False, placeholder="Begin here …")
         self._before = ""
         self._after = ""
+        self._spelling = False
         self._quiet = False  # True while the program, not the writer, changes the text
 
     @property
@@ -127,6 +130,26 @@ class StoryEditor(TextArea):
         finally:
             self._quiet = False
         self.history.clear()
+
+    @property
+    def spelling(self) -> bool:
+        """Whether words that are in no word list are underlined."""
+        return self._spelling
+
+    @spelling.setter
+    def spelling(self, on: bool) -> None:
+        self._spelling = on
+        self.notify_style_update()  # forgets the lines painted before
+
+    def get_line(self, line_index: int) -> Text:
+        """A line as it is painted; only lines in view are asked for."""
+        line = super().get_line(line_index)
+        if self._spelling:
+            row, column = self.cursor_location
+            for start, end in unknown(line.plain):
+                if (row, column) != (line_index, end):  # that one is still being typed
+                    line.stylize("underline", start, end)
+        return line
 
     class Edited(Message):
         """The writer changed the text."""
