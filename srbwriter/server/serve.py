@@ -142,6 +142,8 @@ def _listen(settings: ServerSettings) -> socket.socket:
 
 
 def _listen_unix(path: Path) -> socket.socket:
+    if _answers(path):
+        raise ServerError(f"cannot listen on {path}: another server does; choose another with --unix-socket")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_socket_file(path)
@@ -152,6 +154,16 @@ def _listen_unix(path: Path) -> socket.socket:
         listener.close()
         raise ServerError(f"cannot listen on {path}: {error.strerror or error}") from error
     return listener
+
+
+def _answers(path: Path) -> bool:
+    """Whether somebody listens on a socket file; one that was left behind may be replaced."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
 
 
 def _remove_socket_file(path: Path | None) -> None:

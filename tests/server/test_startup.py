@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import httpx
@@ -55,3 +56,14 @@ def test_a_template_by_name_and_by_text(serve: Serve, engine: FakeEngine) -> Non
             http.post("/v1/chat/completions", json={"messages": messages, "max_tokens": 1})
             assert engine.submitted[-1].stop.strings == stops
             assert "{{" in http.get("/props").json()["chat_template"]
+
+
+def test_a_socket_file_is_taken_over_only_when_nobody_listens(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
+        left.bind(str(file))
+    serve(unix_socket=file)
+    with pytest.raises(ServerError, match="another server does"):
+        serve(unix_socket=file)
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(file)), base_url="http://localhost") as http:
+        assert http.get("/health").status_code == 200
