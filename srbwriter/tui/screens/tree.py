@@ -116,6 +116,11 @@ class TreeScreen(Screen["Way | None"]):
             "d": self._compare,
             "slash": self._search,
             "x": self._bin,
+            # The tree's own keys, for whoever presses one before the screen has given it the focus.
+            "left": self.view.action_out,
+            "right": self.view.action_into,
+            "up": lambda: self.view.action_move(-1),
+            "down": lambda: self.view.action_move(1),
         }
         act = actions.get(event.key)
         if act is None:
