@@ -167,11 +167,22 @@ def test_a_conversation(engine: Engine) -> None:
     generation = engine.create_chat_completion(messages, n=2, stop=Stop(max_tokens=4))
     finish(engine, generation)
     assert list(generation.prompt_ids) == engine.tokenize(prompt, add_bos=True, parse_special=True)
-    assert "<|im_end|>" in generation.branches[0].stop_rule.strings  # ChatML: this model has no template
+    assert generation.branches[0].stop_rule.strings == ()  # the model's own template ends with its own token
     with pytest.raises(InvalidRequest):
         engine.create_chat_completion([])
     with pytest.raises(TypeError):
         engine.create_chat_completion(messages, no_such_field=1)
+
+
+def test_a_conversation_with_a_model_without_a_template_is_chatml(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine.model, "chat_template", None)
+    messages = [{"role": "user", "content": "Tell me a tale."}]
+    assert "<|im_start|>user\nTell me a tale." in engine.apply_template(messages)
+    generation = engine.create_chat_completion(messages, n=2, stop=Stop(max_tokens=4))
+    finish(engine, generation)
+    assert "<|im_end|>" in generation.branches[0].stop_rule.strings
 
 
 # ---- statistics
