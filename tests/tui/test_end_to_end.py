@@ -41,7 +41,8 @@ class Terminal:
         homes = [f"XDG_{n}_HOME={self._folder / n.lower()}" for n in ("CONFIG", "DATA", "STATE", "CACHE")]
         program = " ".join([sys.executable, "-m", "srbwriter", *arguments])
         homes = ["env", "-u", "COLUMNS", "-u", "LINES", *homes, f"PYTHONPATH={ROOT_FOLDER}"]
-        line = f"{' '.join(homes)} {program}; echo ended with $?; cat"
+        # After an abort the terminal is restored by the program's watcher, a moment after the shell knows.
+        line = f"{' '.join(homes)} {program}; code=$?; sleep 1; echo ended with $code; cat"
         width, height = map(str, self._size)
         self.tmux("new-session", "-d", "-s", "main", "-x", width, "-y", height, f"sh -c '{line}'")
 
@@ -128,7 +129,9 @@ def test_a_story_from_the_first_key_to_reopening(terminal: Terminal, tmp_path: P
 
     terminal.keys("F3")
     terminal.wait_for("go and write")
-    terminal.keys("Left", "g")  # to where the pick was made, and write there
+    terminal.keys("Left")  # to where the pick was made
+    terminal.wait_for(f"node {start} ")
+    terminal.keys("g")  # and write there
     terminal.wait(lambda _: text_of(file) == OPENING, "going back")
     terminal.wait(lambda screen: panes(screen) >= 8 and "writing" not in screen, "branches at the older node")
     terminal.keys("C-q")
