@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import llama_cpp as L
-from llama_cpp import Llama
 
 from srbwriter.engine import Engine
 from srbwriter.engine.native.batch import Batch
 from srbwriter.engine.sampling import SamplerTemplate, derive_seed
 from srbwriter.engine.types import Request, Stop
+from tools.demo_model.runtime import open_model
 
 from .setting import Setting, story_ids
 
@@ -162,10 +162,10 @@ class OneAfterAnother:
     def __init__(self, setting: Setting, engine: Engine, most: int) -> None:
         self.setting, self.most = setting, most
         self.prompt = story_ids(engine, setting.prompt)
-        self.llama = Llama(
-            str(setting.model), n_ctx=setting.cells, n_batch=UBATCH, n_ubatch=UBATCH, n_gpu_layers=0,
+        self.llama = open_model(
+            setting.model, n_ctx=setting.cells, n_batch=UBATCH, n_ubatch=UBATCH, n_gpu_layers=0,
             n_threads=setting.thread_count, n_threads_batch=setting.thread_count, flash_attn=setting.flash,
-            no_perf=True, verbose=False,
+            no_perf=True,
         )  # fmt: skip
 
     def write(self, n: int, seed: int) -> Score:

@@ -15,11 +15,11 @@ pytest.importorskip("tokenizers")
 pytest.importorskip("gguf")
 pytest.importorskip("tqdm")
 
-from llama_cpp import Llama as Runtime  # noqa: E402
 from tokenizers import Tokenizer  # noqa: E402
 
 from tools.demo_model import data, export, gguf_io, growth, optim, prepare, quantise, train  # noqa: E402
 from tools.demo_model.model import Block, Config, Llama, chunked_attention  # noqa: E402
+from tools.demo_model.runtime import open_model  # noqa: E402
 from tools.demo_model.tokenizer import END, FIM, from_vocabulary, sample_texts, train_tokenizer  # noqa: E402
 
 SMALL = Config(vocab=300, width=32, layers=2, heads=2, hidden=64, context=64, tied=False)
@@ -81,7 +81,7 @@ def test_packing_loses_nothing_and_fills_every_bin_within_bounds() -> None:
 
 def test_blocks_hold_each_short_document_whole(work: Path, tokenizer: Tokenizer) -> None:
     docs = data.encode_register(work / "text" / "simple.txt", tokenizer)
-    blocks = data.Packer(docs, tokenizer, 128, seed=1, plain=True).blocks
+    blocks = data.Packer([docs], tokenizer, 128, seed=1, plain=True).blocks
     shown = [list(row[row != data.IGNORED]) for row in blocks]
     found: list[list[int]] = []
     for ids in (i for row in shown for i in row):
@@ -129,15 +129,49 @@ def test_chunked_attention_is_causal_attention(length: int) -> None:
 
 def test_growth_computes_the_same() -> None:
     small = trained()
-    grown = growth.grow(small, layers=5, vocab=310, context=128, tied=False)
-    assert (grown.config.layers, grown.config.vocab, grown.config.context) == (5, 310, 128)
-    torch.testing.assert_close(grown(tokens(2, 20))[..., :300], small(tokens(2, 20)))
+    wanted = replace(
+        SMALL, layers=5, vocab=310, context=128, width=64, heads=3, head_size=SMALL.head_dim, hidden=96
+    )
+    grown = growth.grow(small, wanted)
+    assert grown.config == wanted
+    torch.testing.assert_close(grown(tokens(2, 20))[..., :300], small(tokens(2, 20)), rtol=1e-4, atol=1e-4)
     assert growth.origins(2, 5) == [(0, False), (0, True), (1, False), (1, True), (1, True)]
 
 
-def test_growth_refuses_to_shrink() -> None:
-    with pytest.raises(ValueError, match="cannot grow 5 layers to 3"):
-        growth.origins(5, 3)
+def test_copies_of_a_unit_learn_different_things() -> None:
+    grown = growth.grow(trained(), replace(SMALL, width=64, head_size=SMALL.head_dim))
+    grown.loss(tokens(2, 20), tokens(2, 20)).backward()
+    gradient = grown.embed.weight.grad
+    assert gradient is not None
+    assert not torch.allclose(gradient[:, :32], gradient[:, 32:], rtol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("shape", "complaint"),
+    [
+        ({"layers": 1}, "cannot grow 2 layers to 1"),
+        ({"width": 48, "head_size": 16}, "cannot grow width 32 to 48: not a multiple"),
+        ({"width": 64}, "cannot grow heads of 16 to 32"),
+        ({"hidden": 32}, "cannot grow hidden from 64 to 32"),
+        ({"tied": True}, "cannot tie"),
+    ],
+)
+def test_growth_refuses_a_shape_it_cannot_reach(shape: dict[str, int], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        growth.grow(trained(), replace(SMALL, **shape))
+
+
+def test_a_model_whose_heads_are_narrower_than_it_comes_back_from_its_file(
+    tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    model, file = growth.grow(trained(), replace(SMALL, width=64, head_size=16)), tmp_path / "wide.gguf"
+    gguf_io.write_model(file, model, tokenizer, export.GENERAL)
+    assert gguf_io.read_model(file).config.head_dim == 16
+    runtime = open_model(file, n_ctx=64, logits_all=True)
+    runtime.eval([int(i) for i in tokens(1, 20)[0]])
+    expected = model(tokens(1, 20))[0].detach().numpy()
+    np.testing.assert_allclose(runtime.scores[:20], expected, atol=0.05)
+    runtime.close()
 
 
 def test_muon_moves_every_direction_alike() -> None:
@@ -189,7 +223,7 @@ def test_a_run_learns_stops_resumes_and_becomes_a_file_llama_cpp_agrees_with(
     gguf_io.write_model(file, model, second.tokenizer, export.GENERAL)
     quantise.quantise(file, small, "Q8_0")
     assert small.stat().st_size < file.stat().st_size
-    runtime = Runtime(str(file), n_ctx=128, logits_all=True, verbose=False)
+    runtime = open_model(file, n_ctx=128, logits_all=True)
     assert runtime.tokenize(text.encode(), add_bos=True) == [0, *ids]
     assert runtime.metadata["general.license"] == "mit"
     runtime.eval([0, *ids])

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from tools.demo_model.prepare import REGISTERS, documents
+from tools.demo_model.prepare import REGISTERS, Register, documents, version_path
 from tools.demo_model.tokenizer import FIM
 
 Ids = NDArray[np.uint16]
@@ -87,6 +87,12 @@ def encode_register(path: Path, tokenizer: Tokenizer) -> Documents:
     return Documents(texts, requests)
 
 
+def encode_versions(text: Path, register: Register, tokenizer: Tokenizer) -> list[Documents]:
+    """A register's documents as they were found, then with other names."""
+    paths = [version_path(text, register.name, v) for v in range(register.renamed + 1)]
+    return [encode_register(path, tokenizer) for path in paths]
+
+
 def word_starts(tokenizer: Tokenizer) -> NDArray[np.bool_]:
     """For every id whether the token begins a new word or line, where a hole may begin or end."""
     vocabulary = tokenizer.get_vocab()
@@ -127,9 +133,9 @@ class Packer:
     """Blocks of `length` + 1 ids from one register, epoch after epoch; `state` is all that a resume needs."""
 
     def __init__(
-        self, docs: Documents, tokenizer: Tokenizer, length: int, seed: int, plain: bool = False
+        self, versions: list[Documents], tokenizer: Tokenizer, length: int, seed: int, plain: bool = False
     ) -> None:
-        self.docs, self.length, self.seed, self.plain = docs, length, seed, plain
+        self.versions, self.length, self.seed, self.plain = versions, length, seed, plain
         self.starts = word_starts(tokenizer)
         self.fim = np.array([tokenizer.token_to_id(t) for t in FIM], np.uint16)
         self.epoch, self.next = 0, 0
@@ -147,18 +153,19 @@ class Packer:
 
     def dress(self, index: int, rng: np.random.Generator) -> Ids:
         """Document `index` as it is shown this epoch, its opening mark before it."""
-        ids, draw = self.docs.texts[index], 1.0 if self.plain else rng.random()
+        docs = self.versions[int(rng.integers(len(self.versions)))]
+        ids, draw = docs.texts[index], 1.0 if self.plain else rng.random()
         if draw < FIM_SHARE and len(ids) + 4 <= self.length:
             ids = with_hole(ids, self.starts, self.fim, rng)
         elif FIM_SHARE <= draw < FIM_SHARE + REQUEST_SHARE:
-            ids = np.concatenate((self.docs.requests[index], ids))
+            ids = np.concatenate((docs.requests[index], ids))
         return np.concatenate((np.zeros(1, np.uint16), ids))
 
     def pack(self) -> NDArray[np.int32]:
         """All documents of this epoch as shuffled blocks; the rest of a block is `IGNORED`."""
         rng = np.random.default_rng([self.seed, self.epoch, self.length])
         capacity, pieces = self.length + 1, []
-        for index in range(len(self.docs.texts)):
+        for index in range(len(self.versions[0].texts)):
             ids = self.dress(index, rng)
             # A random first cut gives every epoch other borders inside long documents.
             first = int(rng.integers(capacity // 4, capacity + 1)) if len(ids) > capacity else capacity
@@ -188,8 +195,7 @@ class Mixture:
         self.seed, self.length = seed, length
         self.registers = [r for r in REGISTERS if (text / f"{r.name}.txt").exists()]
         self.packers = [
-            Packer(encode_register(text / f"{r.name}.txt", tokenizer), tokenizer, length, seed)
-            for r in self.registers
+            Packer(encode_versions(text, r, tokenizer), tokenizer, length, seed) for r in self.registers
         ]
         weights = np.array([r.weight for r in self.registers])
         self.weights = weights / weights.sum()

@@ -24,6 +24,7 @@ from rich.progress import track
 
 from tools.demo_model import metrics
 from tools.demo_model.prepare import corpus_files, documents
+from tools.demo_model.runtime import open_model
 
 WINDOW, STRIDE = 512, 256
 BRANCHES, LENGTH = 8, 200
@@ -78,7 +79,7 @@ def document_nats(model: Llama, ids: list[int]) -> float:
 
 def bits_per_byte(path: Path, held_out: Path) -> float:
     """Bits per byte of the documents of a file under the model in `path`."""
-    model = Llama(str(path), n_ctx=WINDOW, n_batch=WINDOW, logits_all=True, verbose=False)
+    model = open_model(path, n_ctx=WINDOW, n_batch=WINDOW, logits_all=True)
     total, size = 0.0, 0
     for text in track(documents(held_out), held_out.stem, transient=True):
         ids = model.tokenize(text.encode(), add_bos=False, special=False)
@@ -90,7 +91,7 @@ def bits_per_byte(path: Path, held_out: Path) -> float:
 
 def sample(path: Path) -> list[list[dict[str, Any]]]:
     """For each prompt its branches: `text`, number of `tokens`, and why it ended (`stop` or `length`)."""
-    model = Llama(str(path), n_ctx=WINDOW, verbose=False)
+    model = open_model(path, n_ctx=WINDOW)
     result: list[list[dict[str, Any]]] = []
     for number, prompt in enumerate(track(PROMPTS, "samples", transient=True)):
         branches: list[dict[str, Any]] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,12 @@ def field(reader: GGUFReader, key: str) -> Any:
     return found.contents()
 
 
+def optional(reader: GGUFReader, key: str) -> int:
+    """A number that a file may leave out; 0 where it does."""
+    found = reader.get_field(key)
+    return 0 if found is None else int(found.contents())
+
+
 def read_vocabulary(path: Path) -> tuple[list[str], list[str]]:
     """Token and merge lists of a GGUF file; raises ValueError where it has none."""
     reader = GGUFReader(path)
@@ -88,6 +95,9 @@ def read_model(path: Path) -> Llama:
         eps=field(reader, "llama.attention.layer_norm_rms_epsilon"),
         tied="output.weight" not in tensors,
     )
+    size = optional(reader, "llama.attention.key_length")
+    if size not in (0, config.head_dim):
+        config = replace(config, head_size=size)
     weights: dict[str, Tensor] = {}
     for theirs, ours in gguf_names(config).items():
         found = tensors[theirs]
@@ -137,6 +147,8 @@ def write_model(path: Path, model: Llama, tokenizer: Tokenizer, general: dict[st
     writer.add_feed_forward_length(config.hidden)
     writer.add_head_count(config.heads)
     writer.add_head_count_kv(config.heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
     writer.add_rope_dimension_count(config.head_dim)
     writer.add_rope_freq_base(config.theta)
     writer.add_layer_norm_rms_eps(config.eps)

@@ -32,10 +32,12 @@ class Config:
     theta: float = 10_000.0
     eps: float = 1e-5
     tied: bool = True
+    #: Elements of one head; 0: all heads together are as wide as the model.
+    head_size: int = 0
 
     @property
     def head_dim(self) -> int:
-        return self.width // self.heads
+        return self.head_size or self.width // self.heads
 
     def to_dict(self) -> dict[str, object]:
         return asdict(self)
@@ -83,17 +85,19 @@ class Block(nn.Module):
     def __init__(self, config: Config, dropout: float) -> None:
         super().__init__()
         width, hidden = config.width, config.hidden
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = dropout
         self.heads = config.heads
         self.attn_norm = RMSNorm(width, config.eps)
         self.ffn_norm = RMSNorm(width, config.eps)
-        self.q, self.k, self.v, self.o = (nn.Linear(width, width, bias=False) for _ in range(4))
+        inner = config.heads * config.head_dim
+        self.q, self.k, self.v = (nn.Linear(width, inner, bias=False) for _ in range(3))
+        self.o = nn.Linear(inner, width, bias=False)
         self.gate = nn.Linear(width, hidden, bias=False)
         self.up = nn.Linear(width, hidden, bias=False)
         self.down = nn.Linear(hidden, width, bias=False)
 
     def attend(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        batch, length, width = x.shape
+        batch, length, _ = x.shape
         q, k, v = (
             layer(x).view(batch, length, self.heads, -1).transpose(1, 2) for layer in (self.q, self.k, self.v)
         )
@@ -102,12 +106,21 @@ class Block(nn.Module):
             mixed = chunked_attention(q, k, v)
         else:
             mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.o(mixed.transpose(1, 2).reshape(batch, length, width))
+        return self.o(mixed.transpose(1, 2).reshape(batch, length, -1))
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        x = x + self.dropout(self.attend(self.attn_norm(x), cos, sin))
+        x = x + self.thin(self.attend(self.attn_norm(x), cos, sin))
         h = self.ffn_norm(x)
-        return x + self.dropout(self.down(F.silu(self.gate(h)) * self.up(h)))
+        return x + self.thin(self.down(F.silu(self.gate(h)) * self.up(h)))
+
+    def thin(self, x: Tensor) -> Tensor:
+        """Dropout of whole features, the same at every position of a row (Gal and Ghahramani 2016).
+
+        Drawing a number for every element would take longer than the layer itself on a CPU.
+        """
+        if not (self.training and self.dropout):
+            return x
+        return x * F.dropout(torch.ones(len(x), 1, x.shape[2], dtype=x.dtype, device=x.device), self.dropout)
 
 
 class Llama(nn.Module):

@@ -11,9 +11,12 @@ from __future__ import annotations
 import argparse
 import hashlib
 import lzma
+import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from tools.demo_model.names import name_counts, renamed
 
 SEPARATOR = "<|endoftext|>"
 #: One document in this many goes to the development set, chosen by its hash, so that runs agree.
@@ -32,11 +35,13 @@ class Register:
     file: str
     limit: int
     weight: float
+    #: So many further versions of every document have other first names; training takes one at random.
+    renamed: int = 0
 
 
 #: Simple stories, short tales (fairy tales, fables, picture books) and long books, in order of matching.
 REGISTERS = (
-    Register("simple", "tinystories", 1 << 40, 0.45),
+    Register("simple", "tinystories", 1 << 40, 0.45, renamed=5),
     Register("tales", "", 40_000, 0.33),
     Register("books", "", 1 << 40, 0.22),
 )
@@ -88,6 +93,24 @@ def sort_documents(files: Iterable[Path]) -> Iterator[tuple[str, str]]:
             yield register.name + ("-dev" if dev else ""), document
 
 
+def version_path(folder: Path, name: str, version: int) -> Path:
+    """The file of a set's documents as they were found (version 0), or with other names."""
+    return folder / (f"{name}~{version}.txt" if version else f"{name}.txt")
+
+
+def write_documents(path: Path, texts: Iterable[str]) -> None:
+    path.write_text(f"\n{SEPARATOR}\n".join(texts) + "\n", encoding="utf-8")
+
+
+def write_renamed(folder: Path, register: Register, texts: list[str]) -> None:
+    """Write the versions of a register's documents with other names."""
+    counts, rng = name_counts(texts), random.Random(register.name)
+    for version in range(1, register.renamed + 1):
+        write_documents(
+            version_path(folder, register.name, version), (renamed(t, counts, rng) for t in texts)
+        )
+
+
 def prepare(corpus: Path, out: Path) -> dict[str, int]:
     """Write `out/text/SET.txt` for every set; return the number of documents of each."""
     sets: dict[str, list[str]] = {}
@@ -96,7 +119,9 @@ def prepare(corpus: Path, out: Path) -> dict[str, int]:
     folder = out / "text"
     folder.mkdir(parents=True, exist_ok=True)
     for name, texts in sets.items():
-        (folder / f"{name}.txt").write_text(f"\n{SEPARATOR}\n".join(texts) + "\n", encoding="utf-8")
+        write_documents(version_path(folder, name, 0), texts)
+    for register in REGISTERS:
+        write_renamed(folder, register, sets.get(register.name, []))
     return {name: len(texts) for name, texts in sorted(sets.items())}
 
 

@@ -132,7 +132,7 @@ class Trainer:
         self.model.eval()
         for path in sorted((self.out / "text").glob("*-dev.txt")):
             packer = Packer(
-                encode_register(path, self.tokenizer), self.tokenizer, self.args.block, 0, plain=True
+                [encode_register(path, self.tokenizer)], self.tokenizer, self.args.block, 0, plain=True
             )
             blocks = torch.from_numpy(packer.blocks.astype(np.int64)).to(self.device)
             rows = min(len(blocks), max(1, self.args.micro_tokens // self.args.block))
@@ -184,31 +184,31 @@ def clip(optimisers: list[Optimizer]) -> None:
 
 def build_model(args: argparse.Namespace, vocab: int) -> Llama:
     """A new model of the wanted shape, or the given one grown to it."""
-    if args.init_gguf:
-        return grow(read_model(args.init_gguf), args.layers, vocab, args.context, args.tied, args.dropout)
-    return Llama(
-        Config(
-            vocab=vocab,
-            width=args.width,
-            layers=args.layers,
-            heads=args.heads,
-            hidden=args.hidden,
-            context=args.context,
-            theta=args.theta,
-            tied=args.tied,
-        ),
-        args.dropout,
+    config = Config(
+        vocab=vocab,
+        width=args.width,
+        layers=args.layers,
+        heads=args.heads,
+        hidden=args.hidden,
+        context=args.context,
+        theta=args.theta,
+        tied=args.tied,
+        head_size=args.head_size,
     )
+    if args.init_gguf:
+        return grow(read_model(args.init_gguf), config, args.dropout)
+    return Llama(config, args.dropout)
 
 
 def parser() -> argparse.ArgumentParser:
     """The options of a run; the defaults are the CPU recipe of README.md."""
     p = argparse.ArgumentParser(description="Train the story model.")
     p.add_argument("--out", type=Path, required=True, help="working folder with text/ and tokenizer.json")
-    p.add_argument("--init-gguf", type=Path, help="start from this model, grown to --layers")
+    p.add_argument("--init-gguf", type=Path, help="start from this model, grown to the shape below")
     p.add_argument("--layers", type=int, default=8)
-    p.add_argument("--width", type=int, default=256, help="ignored with --init-gguf, as heads, hidden, theta")
+    p.add_argument("--width", type=int, default=256)
     p.add_argument("--heads", type=int, default=8)
+    p.add_argument("--head-size", type=int, default=0, help="0: width / heads")
     p.add_argument("--hidden", type=int, default=704)
     p.add_argument("--theta", type=float, default=10_000.0, help="rotary base")
     p.add_argument("--tied", action="store_true", help="one matrix for embedding and head")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..types import Cancelled, EngineOptions, ModelError, NativeError
+from .amx import weights_may_be_repacked
 from .library import L, library
 
 log = logging.getLogger("srbwriter.engine")
@@ -49,6 +50,7 @@ def load(path: Path, options: EngineOptions, on_progress: Progress | None) -> in
     params = L.llama_model_default_params()
     params.n_gpu_layers = options.gpu_layers
     params.main_gpu = options.main_gpu
+    params.use_extra_bufts = weights_may_be_repacked()
     params.load_mode = _LOAD_MODES[options.mmap, options.mlock]
     split: Any = None
     if options.tensor_split:

@@ -1,0 +1,60 @@
+"""Whether llama.cpp's AMX code may be used. Knows files and version numbers, no model.
+
+Some GCC versions translate ``_tile_loadconfig`` so that most of the tile configuration never reaches
+memory (GCC bug 114098, mended in 11.5, 12.4, 13.3 and 14); ``ldtilecfg`` then faults on what lies
+there. A llama.cpp built by one of them for a processor with AMX dies at its first matrix product.
+AMX works on weights in a layout of its own, so weights that stay as they are keep clear of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from functools import cache
+from pathlib import Path
+
+from .library import L, library
+
+log = logging.getLogger("srbwriter.engine")
+
+_GCC = re.compile(rb"GCC: \([^)\0]*\) (\d+)\.(\d+)\.\d+")
+_MENDED = {11: 5, 12: 4, 13: 3}
+"""The first good minor version of each line of GCC that had the fault when the fix was made."""
+
+
+def compiler_is_sound(binary: bytes) -> bool:
+    """Whether the compilers that a shared library names in its comments translate AMX code rightly.
+
+    A library that names none is not trusted.
+    """
+    if b"clang version" in binary:
+        return True
+    found = [(int(major), int(minor)) for major, minor in _GCC.findall(binary)]
+    return bool(found) and all(
+        major >= 14 or minor >= _MENDED.get(major, minor + 1) for major, minor in found
+    )
+
+
+def _binaries() -> list[bytes]:
+    """llama.cpp's processor code: its own libraries beside libllama, or that where there is none."""
+    own = Path(L._lib._name)
+    return [path.read_bytes() for path in sorted(own.parent.glob("*ggml-cpu*")) or [own]]
+
+
+@cache
+def weights_may_be_repacked() -> bool:
+    """False where the layouts that llama.cpp makes for this processor include AMX's, and that is broken."""
+    library()
+    if b"AMX_INT8 = 1" not in L.llama_print_system_info():
+        return True
+    try:
+        sound = all(map(compiler_is_sound, _binaries()))
+    except OSError as error:
+        log.info("cannot tell which compiler made llama.cpp: %s", error)
+        sound = False
+    if not sound:
+        log.info(
+            "this llama.cpp was built by a compiler whose AMX code crashes, so AMX stays unused; "
+            "rebuilt with GCC 14 or clang it would evaluate prompts faster"
+        )
+    return sound
