@@ -1,4 +1,4 @@
-"""llama-cpp-python's own `Llama`, opened so that it runs where its AMX code is broken (`engine.native.amx`)."""
+"""llama-cpp-python's own `Llama`, opened so that it runs where its AMX code is broken (`native.amx`)."""
 
 from __future__ import annotations
 
