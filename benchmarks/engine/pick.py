@@ -9,7 +9,7 @@ from time import perf_counter
 
 from srbwriter.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import Request, Stop, Text
+from srbwriter.engine.types import Priority, Request, Stop, Text
 
 from .setting import Setting, story_ids
 
@@ -89,4 +89,5 @@ def measure(setting: Setting, story: int, n: int, rounds: int) -> Pick:
 
 def _write(engine: Engine, setting: Setting, path: list[int], n: int) -> Generation:
     stop = Stop(max_tokens=BETWEEN, ignore_eog=True)
-    return engine.submit(Request(path, n=n, sampling=setting.sampling, stop=stop))
+    request = Request(path, n=n, sampling=setting.sampling, stop=stop, priority=Priority.FOREGROUND)
+    return engine.submit(request)

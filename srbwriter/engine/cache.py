@@ -90,6 +90,13 @@ class Cache:
             self.memory.copy(source, seq, 0, found.length)
         return Lease(seq, found.length)
 
+    def has_room_for(self, ids: Sequence[int], limit: int) -> bool:
+        """Whether a lease and one token more would take nothing from any parked prefix."""
+        if self.tree.cells >= self.memory.cells:
+            return False
+        found = self._find(ids, limit)
+        return bool(self._free) or (self.partial and self._claimable(found) is not None)
+
     def advance(self, seqs: Sequence[int], tokens: Sequence[int]) -> None:
         """``tokens`` have been decoded for ``seqs``. Cells evaluated twice are given back."""
         for merge in self.tree.advance(seqs, tokens):
@@ -179,14 +186,16 @@ class Cache:
 
     def _claim(self, found: Match) -> int | None:
         """A parked sequence that ends exactly at the match can be run as it is."""
+        seq = self._claimable(found)
+        if seq is not None:
+            self.parked.discard(seq)
+            self.tree.touch(seq)
+        return seq
+
+    def _claimable(self, found: Match) -> int | None:
         if found.length == 0 or found.offset != len(found.node.tokens):
             return None
-        for seq in found.node.tips:
-            if seq in self.parked:
-                self.parked.discard(seq)
-                self.tree.touch(seq)
-                return seq
-        return None
+        return next((seq for seq in found.node.tips if seq in self.parked), None)
 
     def _covering(self, found: Match) -> tuple[int, ...]:
         """One sequence that must survive for the match to stay resident."""

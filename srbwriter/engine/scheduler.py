@@ -20,6 +20,7 @@ from .model import Model
 from .native.context import ABORTED, OK, Context
 from .runner import Runner, Track, Trunk, score
 from .steering import Steering
+from .tails import Tails
 from .types import (
     BranchState,
     EngineError,
@@ -51,7 +52,8 @@ class Scheduler:
         abortable: bool,
     ) -> None:  # fmt: skip
         self.context, self.cache, self.window = context, cache, window
-        self.writer = Writer(model, context, cache)
+        self.tails = Tails(context, cache, window, options.max_branches)
+        self.writer = Writer(model, context, cache, self.tails)
         self.lanes = Lanes(self.writer, cache)
         self.steering = Steering(model, self.writer, self.lanes, window)
         self.admission = Admission(
@@ -81,7 +83,9 @@ class Scheduler:
         if plan.rows or plan.fed:
             self._decode(plan)
         self.publish()
-        return bool(plan.rows or plan.fed or self.commands)
+        if plan.rows or plan.fed or self.commands:
+            return True
+        return self._tidy()
 
     def interrupt(self, generation: Generation) -> None:
         """From any thread: do not finish a long prompt chunk of this request first."""
@@ -90,6 +94,7 @@ class Scheduler:
 
     def fail_all(self, error: EngineError) -> None:
         """End every request; the cache starts empty."""
+        self.tails.clear()
         self.lanes.fail_all(error)
         self.publish()
 
@@ -228,6 +233,19 @@ class Scheduler:
             if known < trunk.scored < len(run.ids):
                 logits = self.context.logits(row)
                 run.generation.prompt_logprobs.append(score(logits, run.ids[trunk.scored], best))
+
+    def _tidy(self) -> bool:
+        """Nothing to do: get ready for the next pick, if nobody else has come in meanwhile."""
+        if not self.tails or self.lanes.busy:
+            return False
+        started = time.perf_counter()
+        rows = self.tails.evaluate()
+        if rows:
+            counters = self.counters
+            counters.decodes += 1
+            counters.branch_rows += rows
+            counters.decode_seconds += time.perf_counter() - started
+        return bool(rows)
 
     # ---- publishing
 

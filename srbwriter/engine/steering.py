@@ -11,11 +11,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from ..prose import last_sentence_start
 from .constraints import compile_constraint
 from .generation import Branch, Command, Generation
 from .lanes import Lanes
 from .model import Model
-from .prose import last_sentence_start
 from .runner import Run, Runner, constraint_key, tokens_within
 from .sampling import derive_seed
 from .types import (

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .prose import LineScanner, ParagraphScanner, Scanner, SentenceScanner
+from ..prose import LineScanner, ParagraphScanner, Scanner, SentenceScanner
 from .types import Boundary, FinishReason, Stop
 
 _CONTEXT = 64  # characters of earlier text that a sentence scanner is given

@@ -20,6 +20,7 @@ from .native.context import Context
 from .native.library import library
 from .runner import Run, Runner, constraint_key, score, tokens_within
 from .sampling import SamplerTemplate
+from .tails import Tails
 from .types import (
     BranchState,
     BranchView,
@@ -30,6 +31,7 @@ from .types import (
     Finished,
     FinishReason,
     InvalidRequest,
+    Priority,
     StateChanged,
     Text,
     TokenLogprob,
@@ -41,8 +43,8 @@ log = logging.getLogger(__name__)
 class Writer:
     """Samples and publishes for all branches of one context."""
 
-    def __init__(self, model: Model, context: Context, cache: Cache) -> None:
-        self.model, self.context, self.cache = model, context, cache
+    def __init__(self, model: Model, context: Context, cache: Cache, tails: Tails) -> None:
+        self.model, self.context, self.cache, self.tails = model, context, cache, tails
         self.now = 0.0  # time.monotonic() of this step
         self.generated = 0
         self._sample = library().llama_sampler_sample
@@ -248,7 +250,10 @@ class Writer:
         branch = runner.branch
         if flush:
             self.flush(runner)
-        self.detach(runner, row, keep=reason is not FinishReason.KILLED)
+        kept = reason is not FinishReason.KILLED
+        if kept and runner.seq >= 0 and runner.run.request.priority is Priority.FOREGROUND:
+            self.tails.add(runner.path)  # somebody is reading it, and may go on from it
+        self.detach(runner, row, kept)
         runner.close_chain()
         branch.finish_reason, branch.stop_text = reason, stop_text
         branch.state = BranchState.DONE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from srbwriter.prose import Unit
 from srbwriter.story.draft import Author, Settings
 from srbwriter.story.store import DamagedStory
 from srbwriter.story.story import Story
@@ -26,7 +27,6 @@ from srbwriter.story.types import (
     TooNew,
 )
 from srbwriter.story.unsaved import Unsaved
-from srbwriter.story.words import Unit
 
 __all__ = [
     "Author",

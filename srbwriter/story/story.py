@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
+from srbwriter.prose import Unit
 from srbwriter.story import backup, exchange, opening, verbs
 from srbwriter.story.branches import Branches
 from srbwriter.story.desk import Desk
@@ -24,7 +25,7 @@ from srbwriter.story.search import index
 from srbwriter.story.tree import VISITED
 from srbwriter.story.types import ROOT, Damage, Marks, NodeId, Refused, TokenSizes
 from srbwriter.story.unsaved import Unsaved, UnsavedWords
-from srbwriter.story.words import Unit, end_of, well_formed
+from srbwriter.story.words import end_of, well_formed
 
 
 class Story(Branches):

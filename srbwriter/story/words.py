@@ -1,4 +1,4 @@
-"""Counting words, also across the seams of a tree, and finding where words, sentences and paragraphs end.
+"""Counting words, also across the seams of a tree, and finding where the n-th word or sentence ends.
 
 A word is a run of characters between white space or dashes that holds a letter or a digit. Counts of
 pieces add up exactly (:class:`Count` is a monoid), so a path is counted without reading its text.
@@ -10,21 +10,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
 
-Unit = Literal["word", "sentence", "paragraph"]
+from srbwriter.prose import Unit, unit_ends
 
 _PIECE = re.compile(r"[^\s\u2012-\u2015]+")  # dashes separate words: figure, en and em dash, bar
 _LETTER = re.compile(r"[^\W_]")
 _LETTERED = re.compile(r"[^\W_][^\s\u2012-\u2015]*")  # a word from its first letter on
 
 _BLOCK_CHARS, _BLOCKS = 4096, 1024  # the blocks remembered are a long novel's
-
-_CLOSING = "\"'\u2019\u201d\u00bb\u203a)]*_"
-_SENTENCE = re.compile(rf"[.!?\u2026\u3002\uff01\uff1f]+[{re.escape(_CLOSING)}]*(?=\s|$)|\n")
-_SHORT = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|St|Prof|Sr|Jr|vs|etc|No|Capt|Col|Gen|Lt|Sgt|Rev|Hon)|\b[A-Z])\.$")
-_PARAGRAPH = re.compile(r"\S[^\n]*\n+")
-_WORD = re.compile(r"\s*[^\s]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,27 +119,7 @@ def _edge(piece: re.Match[str] | None) -> int:
 def end_of(text: str, unit: Unit, start: int = 0, times: int = 1) -> int:
     """Where the ``times``-th unit after ``start`` ends; the end of ``text`` if there is none.
 
-    A word ends before the space that follows, a sentence after its closing quotes, a paragraph after
-    its line ends.
+    A word ends before the space that follows, a sentence after its closing quotes, a paragraph with its line.
     """
-    for _ in range(times):
-        start = _next_end(text, unit, start)
-    return start
-
-
-def _next_end(text: str, unit: Unit, start: int) -> int:
-    if unit == "word":
-        found = _WORD.match(text, start)
-        return found.end() if found else len(text)
-    if unit == "paragraph":
-        found = _PARAGRAPH.search(text, start)
-        return found.end() if found else len(text)
-    return _sentence_end(text, start)
-
-
-def _sentence_end(text: str, start: int) -> int:
-    begin = start + len(text[start:]) - len(text[start:].lstrip())
-    for found in _SENTENCE.finditer(text, begin):
-        if not _SHORT.search(text, start, found.end()):
-            return found.start() if found[0] == "\n" else found.end()
-    return len(text)
+    ends = [end for end in unit_ends(text, unit) if end > start]
+    return ends[times - 1] if times <= len(ends) else len(text)

@@ -14,7 +14,6 @@ import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.prose import last_sentence_start
 from srbwriter.engine.types import (
     Added,
     BranchState,
@@ -27,6 +26,7 @@ from srbwriter.engine.types import (
     Stop,
     Text,
 )
+from srbwriter.prose import last_sentence_start
 
 from .support import GREEDY, PROMPT, decoded_rows, drive, exact_model, finish, seeded
 

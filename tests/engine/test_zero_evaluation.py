@@ -9,9 +9,9 @@ import pytest
 from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import EngineOptions, FinishReason, Request, Stop, TokenRun
+from srbwriter.engine.types import EngineOptions, FinishReason, Priority, Request, Stop, TokenRun
 
-from .support import GREEDY, PROMPT, WAIT, decoded_rows, runs_of, seeded
+from .support import GREEDY, PROMPT, WAIT, decoded_rows, finish, runs_of, seeded
 
 TWENTY = Stop(max_tokens=20, ignore_eog=True)
 
@@ -55,6 +55,71 @@ def test_picking_a_branch_that_ended_at_a_sentence_evaluates_nothing(engine: Eng
         second = write(engine, runs_of(ended), stop=Stop(max_tokens=1, ignore_eog=True))
     assert sum(rows) == 0
     assert second.cached_tokens == len(second.prompt_ids)
+
+
+def still_engine(**options: int) -> Engine:
+    """An engine that steps only when told to."""
+    return Engine.load(
+        bundled_model(), EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, **options), thread=False
+    )
+
+
+def read_by_a_writer(engine: Engine, n: int, tokens: int = 20) -> Generation:
+    """A finished request in the foreground, and an engine that has nothing left to do."""
+    stop = Stop(max_tokens=tokens, ignore_eog=True)
+    generation = engine.submit(
+        Request(PROMPT, n=n, stop=stop, sampling=seeded(1), priority=Priority.FOREGROUND)
+    )
+    finish(engine, generation)
+    while engine.process():
+        pass
+    return generation
+
+
+def test_a_pick_in_the_foreground_finds_even_its_pending_token_evaluated() -> None:
+    with still_engine() as engine:
+        with decoded_rows(engine) as rows:
+            first = read_by_a_writer(engine, n=6)
+        assert rows[-1] == 6  # one decode for the ends of all
+        agree(engine, rows, 0, 0)
+        for picked in first.branches:
+            with decoded_rows(engine) as rows:
+                onward = Request(runs_of(picked), n=3, stop=Stop(max_tokens=1, ignore_eog=True))
+                second = engine.submit(onward)
+                finish(engine, second)
+            assert rows == []
+            assert second.cached_tokens == len(second.prompt_ids)
+
+
+def test_the_ends_of_branches_that_nobody_reads_are_left_alone() -> None:
+    with still_engine() as engine:
+        read_by_a_writer(engine, n=1, tokens=2)
+        with decoded_rows(engine) as rows:
+            killed = engine.submit(
+                Request(PROMPT, n=2, stop=TWENTY, sampling=seeded(3), priority=Priority.FOREGROUND)
+            )
+            while len(killed.branches[0].ids) < 5:
+                engine.process()
+            for branch in killed.branches:
+                branch.kill()
+            finish(engine, killed, engine.submit(Request(PROMPT, n=2, stop=TWENTY, sampling=seeded(2))))
+            written = len(rows)
+            while engine.process():
+                pass
+        assert len(rows) == written
+
+
+def test_the_ends_of_branches_take_no_room_from_what_is_kept() -> None:
+    with still_engine(max_branches=4, max_sequences=4) as engine:
+        for number in range(3):
+            request = Request(f"Tale {number}: the old road", n=4, stop=TWENTY, priority=Priority.FOREGROUND)
+            finish(engine, engine.submit(request))
+            before = engine.stats()
+            while engine.process():
+                pass
+            after = engine.stats()
+            assert after.used_sequences == before.used_sequences
+            assert 0 < after.used_cells - before.used_cells <= 4
 
 
 def test_a_reroll_evaluates_nothing_of_the_prompt(engine: Engine) -> None:

@@ -17,7 +17,7 @@ from tests.story.branches import generated
     [
         ("word", 2, "He ran."),
         ("sentence", 2, "He ran. She hid."),
-        ("paragraph", 1, "He ran. She hid.\n\n"),
+        ("paragraph", 1, "He ran. She hid."),
         ("paragraph", 5, "He ran. She hid.\n\nThey met."),
     ],
 )

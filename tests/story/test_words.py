@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.story.words import NOTHING, Count, Unit, count, end_of
+from srbwriter.prose import Unit
+from srbwriter.story.words import NOTHING, Count, count, end_of
 
 TEXT = st.text(alphabet="ab '\"-\u2014\n.é_", max_size=30)
 
@@ -57,15 +58,16 @@ def test_what_counts_as_a_word(text: str, words: int) -> None:
     [
         (" Once upon a time", "word", 1, " Once"),
         (" Once upon a time", "word", 3, " Once upon a"),
-        ("\u201cGo!\u201d she said. Then", "sentence", 1, "\u201cGo!\u201d"),
-        ("\u201cGo!\u201d she said. Then", "sentence", 2, "\u201cGo!\u201d she said."),
+        ("\u201cGo!\u201d she said. Then", "sentence", 1, "\u201cGo!\u201d she said."),
+        ("\u201cGo!\u201d she said. Then", "sentence", 2, "\u201cGo!\u201d she said. Then"),
         ("Mr. Fox met J. Hare. He ran.", "sentence", 1, "Mr. Fox met J. Hare."),
         ("A title\nAnd a line.", "sentence", 1, "A title"),
-        ("First.\n\nSecond.\n\nThird.", "paragraph", 1, "First.\n\n"),
-        ("First.\n\nSecond.\n\nThird.", "paragraph", 2, "First.\n\nSecond.\n\n"),
+        ("First.\n\nSecond.\n\nThird.", "paragraph", 1, "First."),
+        ("First.\n\nSecond.\n\nThird.", "paragraph", 2, "First.\n\nSecond."),
         ("no end", "sentence", 1, "no end"),
         ("no end", "paragraph", 9, "no end"),
-        ("wait... what?", "sentence", 1, "wait..."),
+        ("wait... what?", "sentence", 1, "wait... what?"),
+        ("Wait\u2026 What?", "sentence", 1, "Wait\u2026"),
     ],
 )
 def test_units_end(text: str, unit: Unit, times: int, taken: str) -> None:

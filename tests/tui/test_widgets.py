@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from textual.geometry import Offset
 from textual.widgets import Input
 
+from srbwriter.prose import Unit
 from srbwriter.tui import boundaries
 from srbwriter.tui.screens.reading import typeset
 from srbwriter.tui.widgets.branch_grid import MIN_HEIGHT, MIN_WIDTH, arrange
@@ -36,7 +37,7 @@ def test_panes_fill_the_room(n: int, size: tuple[int, int], expected: tuple[int,
 
 
 @given(st.text(max_size=200), st.sampled_from(["word", "sentence", "paragraph"]))
-def test_steps_forward_reach_the_end_and_steps_back_the_start(text: str, unit: boundaries.Unit) -> None:
+def test_steps_forward_reach_the_end_and_steps_back_the_start(text: str, unit: Unit) -> None:
     at, steps = 0, 0
     while at < len(text.rstrip()):
         further = boundaries.step(text, at, unit, 1)
@@ -49,11 +50,16 @@ def test_steps_forward_reach_the_end_and_steps_back_the_start(text: str, unit: b
     assert steps <= len(text)
 
 
-def test_sentences_end_behind_their_quotes() -> None:
-    text = ' "Leave it," said Mara. "Why?" She counted… One was missing'
-    ends = [text[:end] for end in boundaries.ends(text, "sentence")]
-    assert ends[0].endswith("Mara.")
-    assert ends[1].endswith('"Why?"')
+def test_sentences_end_behind_their_quotes_and_with_their_lines() -> None:
+    text = ' "Leave it," said Mara. "Why?" She counted… One was missing\n\nThen Mr. Fox came.'
+    ends: list[str] = []
+    at = 0
+    while at < len(text):
+        last, at = at, boundaries.step(text, at, "sentence", 1)
+        ends.append(text[last:at])
+    assert ends == [
+        ' "Leave it," said Mara.', ' "Why?"', " She counted…", " One was missing", "\n\nThen Mr. Fox came."
+    ]  # fmt: skip
 
 
 @given(st.integers(0, 5000), st.integers(0, 200_000), st.integers(100, 5000))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from srbwriter.tui.boundaries import Unit
+from srbwriter.prose import Unit
 from srbwriter.tui.verbs import verb
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from textual.widget import Widget
 
 from srbwriter.engine.generation import Branch, Cursor
 from srbwriter.engine.types import BranchState, FinishReason
+from srbwriter.prose import Unit
 from srbwriter.tui import boundaries, thinking
 from srbwriter.tui.words import state_sign, state_words
 from srbwriter.tui.wrap import Wrapper
@@ -362,7 +363,7 @@ class BranchPane(Widget, can_focus=True):
 
     # ---- taking a part
 
-    def move_take(self, unit: boundaries.Unit, direction: int) -> None:
+    def move_take(self, unit: Unit, direction: int) -> None:
         """Move the taking cursor by one unit and keep it in view; at the start nothing is set."""
         if not self._text.text:
             return

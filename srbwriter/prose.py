@@ -1,7 +1,8 @@
 """Where lines, sentences, paragraphs and words end, decided one character at a time.
 
 The scanners never look at a character twice, so that a branch may be watched while it is written;
-the helpers run the same scanners over a whole text. Must never know tokens, requests or a story.
+the helpers run the same scanners over a whole text. Stop rules, rewinding and the taking cursor all go
+by it. Must never know tokens, requests or a story.
 
 The sentence rule: one or more of ``. ! ? …`` with the closing quotes and brackets behind them ends
 a sentence when whitespace follows. It does not end one
@@ -19,7 +20,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Protocol
+from typing import Literal, Protocol
+
+Unit = Literal["word", "sentence", "paragraph"]
+"""What a writer takes at a time."""
 
 ABBREVIATIONS = frozenset(
     "Mr Mrs Ms Mx Messrs Dr Prof Rev Hon Fr Sr Jr St Mt Mme Mlle Capt Cmdr Col Cpl Gen Gov Lt Maj Sgt Pvt "
@@ -244,6 +248,24 @@ def paragraph_ends(text: str) -> list[int]:
 def word_ends(text: str) -> list[int]:
     """Positions at which words of ``text`` end; Chinese and Japanese characters are words."""
     return [found.end() for found in _WORD.finditer(text)]
+
+
+def line_ends(text: str) -> list[int]:
+    """Positions at which lines of ``text`` that hold something end."""
+    ends = list(LineScanner().feed(text))
+    rest = text[ends[-1] if ends else 0 :]
+    return [*ends, len(text.rstrip())] if rest.strip() else ends
+
+
+def unit_ends(text: str, unit: Unit) -> list[int]:
+    """Where somebody who takes ``text`` bit by bit may stop; the last is the end of its last word.
+
+    A sentence also ends with its line, and so does a paragraph: half of all stories have no blank lines.
+    """
+    if unit == "word":
+        return word_ends(text)
+    ends = line_ends(text)
+    return ends if unit == "paragraph" else sorted({*ends, *sentence_ends(text)})
 
 
 def last_sentence_start(text: str, sentences: int) -> int:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.engine.prose import (
+from srbwriter.prose import (
     ABBREVIATIONS,
     LineScanner,
     ParagraphScanner,

@@ -1,0 +1,71 @@
+"""The last tokens of ended branches, evaluated while nobody waits for anything.
+
+A token is sampled, published, and evaluated only when the branch goes on, so picking an ended branch
+would begin with a decode of its last token. Done beforehand, and with the logits kept, a pick starts
+from what is there. Knows ids and sequences, nothing of requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .cache import Cache
+from .native.context import OK, Context
+
+
+class Tails:
+    """Paths whose last token is still to be evaluated, newest last; at most ``most`` are remembered."""
+
+    def __init__(self, context: Context, cache: Cache, window: int, most: int) -> None:
+        self.context, self.cache, self.window, self.most = context, cache, window, most
+        self._paths: dict[tuple[int, ...], None] = {}
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def add(self, path: Sequence[int]) -> None:
+        """A branch ended at the end of ``path``."""
+        if 1 < len(path) < self.window and self.cache.partial:
+            self._paths[tuple(path)] = None
+            while len(self._paths) > self.most:
+                del self._paths[next(iter(self._paths))]
+
+    def clear(self) -> None:
+        self._paths.clear()
+
+    def evaluate(self) -> int:
+        """Decode what is left to be done in one batch, taking room from nobody; rows that were decoded."""
+        wanted = list(reversed(self._paths))
+        self._paths.clear()
+        self.context.batch.clear()
+        leased: list[tuple[int, int]] = []  # sequence, token
+        for path in wanted:
+            if len(leased) < self.context.max_outputs and self._worth_it(path, len(leased)):
+                lease = self.cache.lease(path, len(path) - 1)
+                if lease is None:
+                    break
+                self.context.batch.add_run(path[-1:], lease.length, lease.seq, True)
+                leased.append((lease.seq, path[-1]))
+        if leased:
+            self._decode(leased)
+        return len(leased)
+
+    def _worth_it(self, path: tuple[int, ...], more: int) -> bool:
+        """Whether only the last token is missing, and there is room for it beside ``more`` others."""
+        before, cache = len(path) - 1, self.cache
+        return (
+            cache.tree.cells + more < cache.memory.cells
+            and cache.logits_after(path) is None
+            and cache.resident(path, before) == before
+            and cache.has_room_for(path, before)
+        )
+
+    def _decode(self, leased: list[tuple[int, int]]) -> None:
+        done = self.context.decode() == OK
+        for row, (seq, token) in enumerate(leased):
+            if done:
+                self.cache.advance((seq,), (token,))
+                self.cache.store_logits(seq, self.context.logits(row))
+            else:
+                self.context.remove(seq, self.cache.tree.tip[seq].end)
+            self.cache.park(seq)
