@@ -26,6 +26,8 @@ MAX_SIZE = 262144  # characters of a JSON schema or regular expression
 # Without this, llguidance would only allow the usual tokenization of text that is certain. The model chooses.
 _HEADER = '%llguidance {"no_forcing": true}\n'
 _WHITESPACE = r"[\x20\x0A\x0D\x09]{1,20}"  # a bound, or a doubtful model pads its JSON for ever
+# Parser items of one step: some 40 ms. llguidance's own limit of 50,000 stops rules as plain as `("." | x)+`.
+_MOST_ITEMS = 1_000_000
 _NEGATIVE_INFINITY = np.float32(-np.inf)
 _SPECIAL = b"\xff"  # llguidance's mark of tokens that are not text
 
@@ -34,7 +36,7 @@ def compile_grammar(name: str, text: str, model: ConstraintModel) -> GrammarCons
     """``text`` in the notation that the field ``name`` of Sampling holds. Raises InvalidRequest."""
     if len(text) > MAX_SIZE:
         raise InvalidRequest(name, f"it has {len(text)} characters, {MAX_SIZE} are possible")
-    limits = LLParserLimits(verbose_errors=False)
+    limits = LLParserLimits(step_max_items=_MOST_ITEMS, verbose_errors=False)
     error = ""
     for form in _COMPILERS[name](text, model):
         matcher = LLMatcher(_tokenizer(model), _HEADER + form, log_level=0, limits=limits)
@@ -97,6 +99,11 @@ class GrammarConstraint:
             raise ValueError(f"token {token} breaks the grammar")
         if token not in self._eog:
             self._matcher.consume_token(token)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether it ran into llguidance's limits."""
+        return self._matcher.is_error()
 
     def fork(self) -> GrammarConstraint:
         return GrammarConstraint(self._matcher.deep_copy(), self._n_vocab, self._eog)

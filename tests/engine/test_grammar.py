@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from srbwriter.engine.constraints import Constraint, compile_constraint
+from srbwriter.engine.constraints import compile_constraint
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.gbnf import MAX_DEPTH, MAX_SIZE
+from srbwriter.engine.grammar import GrammarConstraint
 from srbwriter.engine.model import Model
 from srbwriter.engine.native.library import L, library
 from srbwriter.engine.types import InvalidRequest, Sampling
@@ -31,20 +32,20 @@ def model(engine: Engine) -> Model:
     return engine.model
 
 
-def compiled(model: Model, **notation: str) -> Constraint:
+def compiled(model: Model, **notation: str) -> GrammarConstraint:
     constraint = compile_constraint(Sampling(**notation), model)  # pyright: ignore[reportArgumentType]
-    assert constraint is not None
+    assert isinstance(constraint, GrammarConstraint)
     return constraint
 
 
-def allowed(constraint: Constraint, n_vocab: int) -> set[int]:
+def allowed(constraint: GrammarConstraint, n_vocab: int) -> set[int]:
     logits = np.zeros(n_vocab, np.float32)
-    assert constraint.mask(logits) == bool((logits == 0).any())
+    assert constraint.mask(logits) == bool((logits == 0).any()) or constraint.exhausted
     return set(np.flatnonzero(logits == 0).tolist())
 
 
 def writes(
-    model: Model, constraint: Constraint, choose: Callable[[list[int]], int], limit: int
+    model: Model, constraint: GrammarConstraint, choose: Callable[[list[int]], int], limit: int
 ) -> tuple[bytes, bool]:
     """Text that follows the constraint, and whether it came to an end."""
     written = b""
@@ -122,6 +123,16 @@ def grammars(draw: st.DrawFn) -> str:
     return "\n".join(f'{name} ::= {body} | "." # a rule' for name, body in zip(_RULES, bodies, strict=True))
 
 
+def test_a_rule_of_single_characters_is_followed_all_the_way(engine: Engine) -> None:
+    model = engine.model
+    rules = 'root ::= ([^\\n] | "<" root ">"){1,} x | "."\nx ::= [a-e]{0,2} ([^\\n] | "")'
+    ours = compiled(model, grammar=rules)
+    for token in engine.tokenize("The <old> man said: <go <on>>, and they went."):
+        assert token in allowed(ours, model.n_vocab)
+        ours.accept(token)
+    assert not ours.exhausted
+
+
 @given(grammars(), st.data())
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 def test_gbnf_means_what_llama_cpp_takes_it_to_mean(
@@ -134,7 +145,9 @@ def test_gbnf_means_what_llama_cpp_takes_it_to_mean(
         ours = compiled(model, grammar=grammar)
         for _ in range(STEPS):
             expected = native.allowed()
-            assert allowed(ours, model.n_vocab) & native.whole == expected
+            found = allowed(ours, model.n_vocab)
+            assume(not ours.exhausted)
+            assert found & native.whole == expected
             going_on = sorted(expected - model.eog)
             if not going_on:
                 break

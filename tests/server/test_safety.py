@@ -189,8 +189,10 @@ def test_aborts_need_neither_body_nor_content_type(client: httpx.Client, engine:
 
 def test_the_log_holds_no_text_and_no_key(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    with httpx.Client(base_url=serve(api_keys=("s3cret",), access_log=True, log_format="json").url) as http:
+    handle = serve(api_keys=("s3cret",), access_log=True, log_format="json")
+    with httpx.Client(base_url=handle.url) as http:
         answer = http.post("/completion?q=hidden", json={"prompt": "my secret story"}, headers=KEY)
+    handle.stop(10)  # the line is written after the answer
     server = [record for record in caplog.records if record.name.startswith(("srbwriter", "uvicorn"))]
     (line,) = [json.loads(r.getMessage()) for r in server if r.name == "srbwriter.server.access"]
     assert line["id"] == answer.headers["x-request-id"]
@@ -205,8 +207,10 @@ def test_a_path_cannot_write_lines_of_its_own_into_the_log(
     serve: Serve, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    with httpx.Client(base_url=serve(access_log=True).url) as http:
+    server = serve(access_log=True)
+    with httpx.Client(base_url=server.url) as http:
         assert http.get("/nothing%0Aelse").status_code == 404
+    server.stop(10)  # the line is written after the answer
     (line,) = [r.getMessage() for r in caplog.records if r.name == "srbwriter.server.access"]
     assert "\n" not in line and "/nothing\\nelse 404" in line
 
