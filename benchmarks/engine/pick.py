@@ -16,19 +16,22 @@ from .setting import Setting, story_ids
 BETWEEN = 24  # tokens each branch writes before one is picked
 
 
+#: A branch is picked after the ended branches were read, the moment they have ended, while all are writing.
+MOMENTS = ("read", "ended", "writing")
+
+
 @dataclass(frozen=True, slots=True)
 class Pick:
-    """Medians, in seconds; ``evaluated`` counts rows beyond one a branch and step."""
+    """Medians, in seconds; ``evaluated`` counts prompt tokens for each pick."""
 
     step: float  # from token to token while n branches write
-    after: float  # picked when all had ended
-    during: float  # picked while all were writing
-    evaluated: int
+    waits: dict[str, float]  # from pick to text, by moment
+    evaluated: dict[str, float]
 
     @property
-    def steps(self) -> tuple[float, float]:
-        """Waits in decode steps: picked after the end, picked while writing."""
-        return self.after / self.step, self.during / self.step
+    def steps(self) -> dict[str, float]:
+        """Waits in decode steps."""
+        return {moment: wait / self.step for moment, wait in self.waits.items()}
 
 
 class Pulse:
@@ -57,34 +60,38 @@ class Pulse:
 
 
 def measure(setting: Setting, story: int, n: int, rounds: int) -> Pick:
-    """Pick ``rounds`` times in a story of ``story`` tokens, half of them while branches write."""
+    """Pick ``rounds`` times at each moment in a story of ``story`` tokens."""
     steps: list[float] = []
-    waits: tuple[list[float], list[float]] = ([], [])
+    waits: dict[str, list[float]] = {moment: [] for moment in MOMENTS}
+    evaluated: dict[str, list[int]] = {moment: [] for moment in MOMENTS}
     with Engine.load(setting.model, setting.options(2 * story + 1024)) as engine:
         path = story_ids(engine, story)
-        generation = _write(engine, setting, path, n)
-        pulse = Pulse(generation)
-        generation.wait()
-        rows = engine.stats().prompt_rows
-        for number in range(2 * rounds):
-            writing = number % 2
+        _write(engine, setting, path, n).wait()
+        for number, moment in enumerate(MOMENTS * rounds):
             generation = _write(engine, setting, path, n)
             pulse = Pulse(generation)
-            if writing:
+            if moment == "writing":
                 pulse.enough.wait()
             else:
                 generation.wait()
+            if moment == "read":
+                engine.flush()  # what is done in idle moments is done between two of these
+                engine.flush()
+            rows = engine.stats().prompt_rows
             begun = perf_counter()
-            path = path + list(generation.branches[number % n].ids)
+            chosen = path + list(generation.branches[number % n].ids)
             generation.cancel()
-            picked = _write(engine, setting, path, n)
+            picked = _write(engine, setting, chosen, n)
             first = Pulse(picked)
             picked.wait()
-            waits[writing].append(first.times[0] - begun)
+            waits[moment].append(first.times[0] - begun)
+            evaluated[moment].append(engine.stats().prompt_rows - rows)
             steps.append(pulse.step)
-            path = path[:story]
-        evaluated = engine.stats().prompt_rows - rows
-    return Pick(median(steps), median(waits[0]), median(waits[1]), evaluated)
+    return Pick(
+        median(steps),
+        {moment: median(times) for moment, times in waits.items()},
+        {moment: sum(counts) / len(counts) for moment, counts in evaluated.items()},
+    )
 
 
 def _write(engine: Engine, setting: Setting, path: list[int], n: int) -> Generation:

@@ -44,16 +44,22 @@ def overhead(steps: Iterable[Step]) -> str:
 
 
 def pick(result: Pick, story: int, n: int) -> str:
-    after, during = result.steps
-    return table(
-        ["pick → next token", "ms", "decode steps (≤ 1.3)"],
-        [
-            [f"one step of {n} branches after {story} tokens", f"{result.step * 1e3:.1f}", "1"],
-            ["picked when all had ended", f"{result.after * 1e3:.1f}", f"{after:.2f}"],
-            ["picked while all were writing", f"{result.during * 1e3:.1f}", f"{during:.2f}"],
-            ["tokens evaluated for each pick, besides the branches' own", "", f"{result.evaluated:.2f}"],
-        ],
-    )
+    moments = {
+        "read": "picked when all had ended and the engine was idle",
+        "ended": "picked the moment all had ended",
+        "writing": "picked while all were writing",
+    }
+    rows = [[f"one step of {n} branches after {story} tokens", f"{result.step * 1e3:.1f}", "1", ""]]
+    for moment, words in moments.items():
+        rows.append(
+            [
+                words,
+                f"{result.waits[moment] * 1e3:.1f}",
+                f"{result.steps[moment]:.2f}",
+                f"{result.evaluated[moment]:.2f}",
+            ]
+        )
+    return table(["pick → next token", "ms", "decode steps (≤ 1.3)", "prompt tokens evaluated"], rows)
 
 
 def memory(leak: Leak) -> str:
