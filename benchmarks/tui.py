@@ -50,8 +50,9 @@ class Child:
         if pid == 0:
             for name in ("CONFIG", "DATA", "STATE", "CACHE"):
                 os.environ[f"XDG_{name}_HOME"] = str(folder / name.lower())
-            for name in ("COLUMNS", "LINES", "SSH_CONNECTION", "NO_COLOR"):
+            for name in ("COLUMNS", "LINES", "SSH_CONNECTION", "NO_COLOR", "PYTHONDONTWRITEBYTECODE"):
                 os.environ.pop(name, None)
+            os.environ["PYTHONPYCACHEPREFIX"] = str(folder / "pycache")  # the second start is measured
             os.environ["TERM"] = "xterm-256color"
             os.execv(sys.executable, [sys.executable, *command])
         fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
