@@ -63,6 +63,26 @@ def finish(engine: Engine, *generations: Generation) -> None:
         generation.wait(0)
 
 
+SMALL = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=8)
+"""Options of an engine that is quickly loaded, for tests that each need one of their own."""
+SHORT = Stop(max_tokens=4, ignore_eog=True)
+
+
+@contextmanager
+def small_engine(thread: bool = False) -> Iterator[Engine]:
+    """The bundled model with the options ``SMALL``; to be stepped unless it gets a ``thread``."""
+    with Engine.load(bundled_model(), SMALL, thread=thread) as engine:
+        yield engine
+
+
+def works(engine: Engine) -> bool:
+    """A request runs from beginning to end."""
+    generation = engine.submit(Request(PROMPT, n=2, stop=SHORT))
+    if engine._thread is None:
+        finish(engine, generation)
+    return [len(b.ids) for b in generation.wait(WAIT).branches] == [4, 4]
+
+
 CHUNK = 32
 """Prompt tokens a step reads in :func:`stepped`."""
 
@@ -170,3 +190,26 @@ def exact_model() -> Path:
     assert L.llama_model_quantize(str(bundled_model()).encode(), str(path).encode(), params) == 0
     atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
     return path
+
+
+@contextmanager
+def exact_engine(n_ctx: int = 2048, max_branches: int = 8) -> Iterator[Engine]:
+    """The exact model, to be stepped: writes the same ids whatever else is in the batch."""
+    options = EngineOptions(
+        n_ctx=n_ctx, gpu_layers=0, seed=1, threads=1, flash_attn="on", max_branches=max_branches
+    )
+    with Engine.load(exact_model(), options, thread=False) as engine:
+        yield engine
+
+
+LENGTH, AT = 32, 12
+"""Tokens that a branch of :func:`started` writes in all, and those that it has written."""
+RULE = Stop(max_tokens=LENGTH, ignore_eog=True)
+
+
+def started(engine: Engine, tokens: int = AT, n: int = 4, stop: Stop = RULE) -> Generation:
+    """A request whose branches have all written ``tokens`` tokens, from an empty cache."""
+    engine.reset()
+    generation = engine.submit(Request(PROMPT, n=n, sampling=seeded(11), stop=stop))
+    drive(engine, lambda: all(len(b.ids) >= tokens for b in generation.branches))
+    return generation

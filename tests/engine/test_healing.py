@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import EngineOptions, Request, Stop, TokenRun
+from srbwriter.engine.types import Request, Stop, TokenRun
 
-from .support import GREEDY, PROMPT, drive, exact_model, finish, runs_of, seeded
+from .support import GREEDY, PROMPT, drive, exact_engine, finish, runs_of, seeded
 
 RULE = Stop(max_tokens=12, ignore_eog=True)
 CUT = "Once upon a time, there was a little fo"  # "fo" is a token; the model would write " fox" as one
@@ -21,8 +21,7 @@ CUT = "Once upon a time, there was a little fo"  # "fo" is a token; the model wo
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    options = EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, threads=1, flash_attn="on", max_branches=8)
-    with Engine.load(exact_model(), options, thread=False) as loaded:
+    with exact_engine(n_ctx=1024) as loaded:
         yield loaded
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import (
@@ -17,7 +16,6 @@ from srbwriter.engine.types import (
     Done,
     EngineClosed,
     EngineError,
-    EngineOptions,
     Finished,
     InvalidRequest,
     Priority,
@@ -26,30 +24,13 @@ from srbwriter.engine.types import (
     Stop,
 )
 
-from .support import PROMPT, WAIT, decoded_rows, drive, finish, seeded
-
-OPTIONS = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=8)
-SHORT = Stop(max_tokens=4, ignore_eog=True)
+from .support import PROMPT, SHORT, WAIT, decoded_rows, drive, finish, seeded, small_engine, works
 
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
-    with Engine.load(bundled_model(), OPTIONS, thread=False) as loaded:
+    with small_engine() as loaded:
         yield loaded
-
-
-@pytest.fixture
-def threaded() -> Iterator[Engine]:
-    with Engine.load(bundled_model(), OPTIONS) as loaded:
-        yield loaded
-
-
-def works(engine: Engine) -> bool:
-    """A request runs from beginning to end."""
-    generation = engine.submit(Request(PROMPT, n=2, stop=SHORT))
-    if engine._thread is None:
-        finish(engine, generation)
-    return [len(b.ids) for b in generation.wait(WAIT).branches] == [4, 4]
 
 
 # ---- asking

@@ -16,7 +16,6 @@ from srbwriter.engine.types import (
     BranchView,
     Cancelled,
     EngineClosed,
-    EngineOptions,
     InvalidRequest,
     ModelError,
     Request,
@@ -24,21 +23,12 @@ from srbwriter.engine.types import (
     Text,
 )
 
-from .support import PROMPT, WAIT, finish, seeded
-
-OPTIONS = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=8)
-SHORT = Stop(max_tokens=4, ignore_eog=True)
+from .support import PROMPT, SHORT, SMALL, WAIT, finish, seeded, small_engine
 
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
-    with Engine.load(bundled_model(), OPTIONS, thread=False) as loaded:
-        yield loaded
-
-
-@pytest.fixture
-def threaded() -> Iterator[Engine]:
-    with Engine.load(bundled_model(), OPTIONS) as loaded:
+    with small_engine() as loaded:
         yield loaded
 
 
@@ -79,7 +69,7 @@ def broken(kind: str, folder: Path) -> Path:
 def test_what_cannot_be_loaded_says_why(tmp_path: Path, kind: str, problem: str) -> None:
     path = broken(kind, tmp_path)
     with pytest.raises(ModelError) as caught:
-        Engine.load(path, OPTIONS)
+        Engine.load(path, SMALL)
     assert caught.value.path == str(path)
     assert problem in caught.value.problem
     assert caught.value.cure
@@ -93,7 +83,7 @@ def test_a_load_can_be_cancelled() -> None:
         return fraction < 0.5
 
     with pytest.raises(Cancelled):
-        Engine.load(bundled_model(), OPTIONS, on_progress=stop)
+        Engine.load(bundled_model(), SMALL, on_progress=stop)
     assert seen == sorted(seen)
     assert seen[-1] >= 0.5
 
@@ -103,12 +93,12 @@ def test_an_error_in_the_progress_callback_is_the_callers() -> None:
         raise ZeroDivisionError("mine")
 
     with pytest.raises(ZeroDivisionError, match="mine"):
-        Engine.load(bundled_model(), OPTIONS, on_progress=fail)
+        Engine.load(bundled_model(), SMALL, on_progress=fail)
 
 
 def test_progress_goes_from_nothing_to_all() -> None:
     seen: list[float] = []
-    Engine.load(bundled_model(), OPTIONS, on_progress=seen.append, thread=False).close()
+    Engine.load(bundled_model(), SMALL, on_progress=seen.append, thread=False).close()
     assert seen == sorted(seen)
     assert (seen[0], seen[-1]) == (0.0, 1.0)
 
@@ -125,7 +115,7 @@ def test_progress_goes_from_nothing_to_all() -> None:
 )  # fmt: skip
 def test_options_that_mean_nothing_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        Engine.load(bundled_model(), replace(OPTIONS, **fields))
+        Engine.load(bundled_model(), replace(SMALL, **fields))
     assert caught.value.field == next(iter(fields))
 
 
@@ -138,7 +128,7 @@ def test_options_that_mean_nothing_are_refused(fields: dict[str, Any]) -> None:
     ],
 )  # fmt: skip
 def test_options_at_their_ends_work(fields: dict[str, Any]) -> None:
-    with Engine.load(bundled_model(), replace(OPTIONS, **fields), thread=False) as engine:
+    with Engine.load(bundled_model(), replace(SMALL, **fields), thread=False) as engine:
         n = min(engine.max_branches, 2)
         generation = engine.submit(Request("The", n=n, stop=SHORT, sampling=seeded(1)))
         finish(engine, generation)
@@ -215,7 +205,7 @@ def test_closing_wakes_those_who_wait(threaded: Engine) -> None:
 
 @pytest.mark.parametrize("where", ["listener", "callback"])
 def test_an_engine_may_be_closed_from_its_own_callbacks(where: str) -> None:
-    engine = Engine.load(bundled_model(), OPTIONS)
+    engine = Engine.load(bundled_model(), SMALL)
 
     def callback(logits: Any, view: BranchView) -> None:
         if where == "callback" and len(view.ids) == 2:
@@ -234,7 +224,7 @@ def test_an_engine_may_be_closed_from_its_own_callbacks(where: str) -> None:
 
 def test_text_can_be_tokenised_while_the_engine_closes() -> None:
     for _ in range(3):
-        engine = Engine.load(bundled_model(), OPTIONS, thread=False)
+        engine = Engine.load(bundled_model(), SMALL, thread=False)
         started = threading.Barrier(3)
 
         def tokenise(engine: Engine = engine, started: threading.Barrier = started) -> None:

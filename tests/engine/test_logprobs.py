@@ -13,17 +13,16 @@ from numpy.typing import NDArray
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import EngineOptions, Request, Sampling, Stop, Text, TokenLogprob
+from srbwriter.engine.types import Request, Sampling, Stop, Text, TokenLogprob
 
-from .support import PROMPT, Reference, decoded_rows, drive, exact_model, finish, seeded
+from .support import PROMPT, Reference, decoded_rows, drive, exact_engine, finish, seeded
 
 RULE = Stop(max_tokens=8, ignore_eog=True)
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    options = EngineOptions(n_ctx=1024, gpu_layers=0, seed=1, threads=1, flash_attn="on", max_branches=8)
-    with Engine.load(exact_model(), options, thread=False) as loaded:
+    with exact_engine(n_ctx=1024) as loaded:
         loaded._scheduler.budget.size = lambda writing, abortable: 24  # type: ignore[method-assign]
         yield loaded
 

@@ -22,7 +22,7 @@ from srbwriter.engine.types import (
     TokenRun,
 )
 
-from .support import GREEDY, drive, exact_model, finish, seeded
+from .support import GREEDY, drive, exact_engine, finish, seeded
 
 WINDOW = 128
 REQUEST = Request("", stop=Stop(max_tokens=4, ignore_eog=True), sampling=GREEDY, add_bos=False)
@@ -30,8 +30,7 @@ REQUEST = Request("", stop=Stop(max_tokens=4, ignore_eog=True), sampling=GREEDY,
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    options = EngineOptions(n_ctx=WINDOW, gpu_layers=0, seed=1, threads=1, flash_attn="on", max_branches=4)
-    with Engine.load(exact_model(), options, thread=False) as loaded:
+    with exact_engine(n_ctx=WINDOW, max_branches=4) as loaded:
         yield loaded
 
 

@@ -7,17 +7,8 @@ from typing import Any
 
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.types import (
-    EngineOptions,
-    FinishReason,
-    LimitExceeded,
-    Priority,
-    Request,
-    Sampling,
-    Stop,
-)
+from srbwriter.engine.types import FinishReason, LimitExceeded, Priority, Request, Sampling, Stop
 
 from .support import GREEDY, PROMPT, WAIT, ask, decoded_rows, drive, finish, lengths, long_prompt, stepped
 
@@ -162,19 +153,17 @@ def test_identical_branches_share_a_row_until_they_diverge(engine: Engine) -> No
     assert len({b.ids for b in generation.branches}) == 8
 
 
-def test_branches_under_one_engine_thread_run_to_their_end() -> None:
+def test_branches_under_one_engine_thread_run_to_their_end(threaded: Engine) -> None:
     """The same with the engine's own thread: nothing depends on who steps."""
-    options = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=8)
-    with Engine.load(bundled_model(), options) as engine:
-        requests = [
-            engine.submit(
-                Request(
-                    f"Tale {k}: once", n=4, stop=Stop(max_tokens=8, ignore_eog=True),
-                    sampling=Sampling(seed=k), priority=list(Priority)[k % 3],
-                )
+    requests = [
+        threaded.submit(
+            Request(
+                f"Tale {k}: once", n=4, stop=Stop(max_tokens=8, ignore_eog=True),
+                sampling=Sampling(seed=k), priority=list(Priority)[k % 3],
             )
-            for k in range(9)
-        ]
-        for request in requests:
-            request.wait(WAIT)
-            assert lengths(request) == [8] * 4
+        )
+        for k in range(9)
+    ]
+    for request in requests:
+        request.wait(WAIT)
+        assert lengths(request) == [8] * 4

@@ -8,42 +8,15 @@ import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import (
-    EngineOptions,
-    FinishReason,
-    InvalidRequest,
-    LimitExceeded,
-    Request,
-    Sampling,
-    Stop,
-)
+from srbwriter.engine.types import FinishReason, InvalidRequest, LimitExceeded, Sampling, Stop
 
-from .support import PROMPT, drive, exact_model, finish, seeded
-
-LENGTH, AT = 32, 12
-RULE = Stop(max_tokens=LENGTH, ignore_eog=True)
+from .support import exact_engine, finish, started
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    options = EngineOptions(n_ctx=2048, gpu_layers=0, seed=1, threads=1, flash_attn="on", max_branches=8)
-    with Engine.load(exact_model(), options, thread=False) as loaded:
+    with exact_engine() as loaded:
         yield loaded
-
-
-@pytest.fixture(scope="module")
-def undisturbed(engine: Engine) -> list[tuple[int, ...]]:
-    generation = started(engine, 0)
-    finish(engine, generation)
-    return [b.ids for b in generation.branches]
-
-
-def started(engine: Engine, tokens: int = AT, n: int = 4, stop: Stop = RULE) -> Generation:
-    """A request whose branches have all written ``tokens`` tokens, from an empty cache."""
-    engine.reset()
-    generation = engine.submit(Request(PROMPT, n=n, sampling=seeded(11), stop=stop))
-    drive(engine, lambda: all(len(b.ids) >= tokens for b in generation.branches))
-    return generation
 
 
 @pytest.mark.parametrize(

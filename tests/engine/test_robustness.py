@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import (
     BranchView,
     EngineClosed,
     EngineError,
-    EngineOptions,
     Failed,
     InvalidRequest,
     Request,
@@ -24,24 +22,13 @@ from srbwriter.engine.types import (
     Stop,
 )
 
-from .support import GREEDY, PROMPT, WAIT, drive, finish
-
-OPTIONS = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=8)
-SHORT = Stop(max_tokens=4, ignore_eog=True)
+from .support import GREEDY, PROMPT, SHORT, drive, finish, small_engine, works
 
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
-    with Engine.load(bundled_model(), OPTIONS, thread=False) as loaded:
+    with small_engine() as loaded:
         yield loaded
-
-
-def works(engine: Engine) -> bool:
-    """A request runs from beginning to end."""
-    generation = engine.submit(Request(PROMPT, n=2, stop=SHORT))
-    if engine._thread is None:
-        finish(engine, generation)
-    return [len(b.ids) for b in generation.wait(WAIT).branches] == [4, 4]
 
 
 def test_a_callback_that_raises_ends_its_request_only(engine: Engine) -> None:

@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 import pytest
 
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import (
     Added,
     BranchState,
     Cut,
     Done,
-    EngineOptions,
     FinishReason,
     Request,
     Sampling,
@@ -28,32 +27,27 @@ from srbwriter.engine.types import (
 )
 from srbwriter.prose import last_sentence_start
 
-from .support import GREEDY, PROMPT, decoded_rows, drive, exact_model, finish, seeded
+from .support import (
+    AT,
+    GREEDY,
+    LENGTH,
+    PROMPT,
+    RULE,
+    decoded_rows,
+    drive,
+    exact_engine,
+    finish,
+    seeded,
+    started,
+)
 
-LENGTH, AT, CHOSEN = 32, 12, 1
-RULE = Stop(max_tokens=LENGTH, ignore_eog=True)
+CHOSEN = 1
 
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    options = EngineOptions(n_ctx=2048, gpu_layers=0, seed=1, threads=1, flash_attn="on", max_branches=8)
-    with Engine.load(exact_model(), options, thread=False) as loaded:
+    with exact_engine() as loaded:
         yield loaded
-
-
-@pytest.fixture(scope="module")
-def undisturbed(engine: Engine) -> list[tuple[int, ...]]:
-    generation = started(engine, 0)
-    finish(engine, generation)
-    return [b.ids for b in generation.branches]
-
-
-def started(engine: Engine, tokens: int = AT, n: int = 4, stop: Stop = RULE) -> Generation:
-    """A request whose branches have all written ``tokens`` tokens, from an empty cache."""
-    engine.reset()
-    generation = engine.submit(Request(PROMPT, n=n, sampling=seeded(11), stop=stop))
-    drive(engine, lambda: all(len(b.ids) >= tokens for b in generation.branches))
-    return generation
 
 
 @dataclass
