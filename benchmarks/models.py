@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srbwriter.paths import cache_dir
+from tools import llama_gguf
 
 SPACE = "Ġ"  # how byte-level BPE writes a space
 END = "<|end|>"
@@ -82,26 +83,20 @@ def make(shape: Shape, kind: str, path: Path, seed: int = 1) -> None:
     writer = gguf.GGUFWriter(str(path), "llama", use_temp_file=True)
     writer.add_name(f"random {shape.name} {kind}")
     writer.add_file_type(_FILE_TYPE[kind])
-    writer.add_block_count(shape.layers)
-    writer.add_context_length(shape.context)
-    writer.add_embedding_length(shape.width)
-    writer.add_feed_forward_length(shape.ff)
-    writer.add_head_count(shape.heads)
-    writer.add_head_count_kv(shape.kv_heads)
-    writer.add_rope_dimension_count(shape.width // shape.heads)
-    writer.add_rope_freq_base(shape.rope_base)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_vocab_size(shape.vocab)
-    _add_tokenizer(writer, shape.vocab)
+    llama_gguf.add_sizes(
+        writer, layers=shape.layers, width=shape.width, hidden=shape.ff, heads=shape.heads,
+        kv_heads=shape.kv_heads, head_size=shape.width // shape.heads, context=shape.context,
+        rope_base=shape.rope_base, eps=1e-5, vocab=shape.vocab,
+    )  # fmt: skip
+    tokens, merges = vocabulary(shape.vocab)
+    llama_gguf.add_vocabulary(writer, tokens, merges, special={END}, end=tokens.index(END))
+    writer.add_add_bos_token(False)
     rng = np.random.default_rng(seed)
     for name, rows, columns in _matrices(shape):
         writer.add_tensor(name, _weights(rng, rows, columns, kind), raw_dtype=KINDS[kind])
     for name in _norms(shape):
         writer.add_tensor(name, np.ones(shape.width, np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    llama_gguf.write(writer)
 
 
 def _matrices(shape: Shape) -> Iterator[tuple[str, int, int]]:
@@ -144,19 +139,6 @@ def _weights(rng: np.random.Generator, rows: int, columns: int, kind: str) -> ND
     if kind == "q8_0":
         data[..., 2:][data[..., 2:] == 0x80] = 0x81  # -128 does not occur in Q8_0
     return data.reshape(rows, -1)
-
-
-def _add_tokenizer(writer: gguf.GGUFWriter, size: int) -> None:
-    tokens, merges = vocabulary(size)
-    kinds = [gguf.TokenType.CONTROL] + [gguf.TokenType.NORMAL] * (size - 1)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(tokens)
-    writer.add_token_types(kinds)
-    writer.add_token_merges(merges)
-    writer.add_bos_token_id(0)
-    writer.add_eos_token_id(0)
-    writer.add_add_bos_token(False)
 
 
 def vocabulary(size: int) -> tuple[list[str], list[str]]:

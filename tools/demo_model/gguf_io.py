@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter, LlamaFileType, TokenType, quants
+from gguf import GGMLQuantizationType, GGUFReader, GGUFWriter, LlamaFileType, quants
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from tools import llama_gguf
 from tools.demo_model.model import Config, Llama
 from tools.demo_model.tokenizer import END, FIM, SPECIAL
 
@@ -114,13 +115,7 @@ def write_vocabulary(writer: GGUFWriter, tokenizer: Tokenizer) -> None:
     """Tokens, merges and the special ids; the pre-tokenizer is GPT-2's."""
     vocabulary = tokenizer.get_vocab()
     tokens = sorted(vocabulary, key=vocabulary.__getitem__)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(tokens)
-    writer.add_token_types([TokenType.CONTROL if t in SPECIAL else TokenType.NORMAL for t in tokens])
-    writer.add_token_merges(merges_of(tokenizer))
-    writer.add_bos_token_id(vocabulary[END])
-    writer.add_eos_token_id(vocabulary[END])
+    llama_gguf.add_vocabulary(writer, tokens, merges_of(tokenizer), SPECIAL, vocabulary[END])
     writer.add_add_bos_token(True)
     writer.add_add_eos_token(False)
     for key, token in zip(("fim_pre", "fim_suf", "fim_mid"), FIM, strict=True):
@@ -141,18 +136,13 @@ def write_model(path: Path, model: Llama, tokenizer: Tokenizer, general: dict[st
         writer.add_string(f"general.{key}", value)
     writer.add_languages(["en"])
     writer.add_file_type(LlamaFileType.MOSTLY_F16)
-    writer.add_context_length(config.context)
-    writer.add_embedding_length(config.width)
-    writer.add_block_count(config.layers)
-    writer.add_feed_forward_length(config.hidden)
-    writer.add_head_count(config.heads)
-    writer.add_head_count_kv(config.heads)
-    writer.add_key_length(config.head_dim)
+    llama_gguf.add_sizes(
+        writer, layers=config.layers, width=config.width, hidden=config.hidden, heads=config.heads,
+        kv_heads=config.heads, head_size=config.head_dim, context=config.context, rope_base=config.theta,
+        eps=config.eps, vocab=config.vocab,
+    )  # fmt: skip
+    writer.add_key_length(config.head_dim)  # llama.cpp would take width / heads
     writer.add_value_length(config.head_dim)
-    writer.add_rope_dimension_count(config.head_dim)
-    writer.add_rope_freq_base(config.theta)
-    writer.add_layer_norm_rms_eps(config.eps)
-    writer.add_vocab_size(config.vocab)
     write_vocabulary(writer, tokenizer)
     weights = model.state_dict()
     for theirs, ours in gguf_names(config).items():
@@ -160,7 +150,4 @@ def write_model(path: Path, model: Llama, tokenizer: Tokenizer, general: dict[st
         weight = interleave(weight, config.heads) if is_rotary(ours) else weight
         kind = GGMLQuantizationType.F32 if weight.ndim == 1 else GGMLQuantizationType.F16
         writer.add_tensor(theirs, quants.quantize(weight.numpy(), kind), raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    llama_gguf.write(writer)
