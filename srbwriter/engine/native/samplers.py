@@ -36,14 +36,10 @@ def make(name: str, *args: Any) -> Sampler:
 def make_dry(
     vocab: int, multiplier: float, base: float, allowed_length: int, last_n: int, breakers: Sequence[str]
 ) -> Sampler:
-    """DRY looks for every breaker in every token of the vocabulary: some 6 ms a breaker at 128k tokens.
-
-    Called through ctypes' CDLL, unlike the others, so that other Python threads run meanwhile.
-    """
+    """DRY looks for every breaker in every token of the vocabulary: some 6 ms a breaker at 128k tokens."""
     raw = [breaker.encode() for breaker in breakers]
     array = (C.c_char_p * len(raw))(*raw)
-    pointer = _c.llama_sampler_init_dry(vocab, multiplier, base, allowed_length, last_n, array, len(raw))
-    return _checked(pointer, "dry")
+    return make("dry", vocab, multiplier, base, allowed_length, last_n, array, len(raw))
 
 
 def make_logit_bias(n_vocab: int, biases: Iterable[tuple[int, float]]) -> Sampler:
