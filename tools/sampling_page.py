@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from srbwriter.engine.parameters import GONE, GROUPS, PARAMETERS, SAMPLERS, Parameter
+from srbwriter.engine.gone import GONE
+from srbwriter.engine.parameters import GROUPS, PARAMETERS, SAMPLERS, Parameter
 from srbwriter.engine.sampling import DEFAULT_ORDER, PREFILTER
 
 PAGE = Path(__file__).parent.parent / "docs" / "sampling.md"

@@ -14,14 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.engine.parameters import (
-    BY_GONE_NAME,
     BY_NAME,
-    GONE,
     GROUPS,
     PARAMETERS,
     SAMPLERS,
     Parameter,
-    replace_gone,
     sampler_order,
     validate,
 )
@@ -45,7 +42,6 @@ def test_names_and_flags_mean_one_thing() -> None:
     names = Counter(name for p in PARAMETERS for name in (p.name, *p.aliases))
     flags = Counter(flag for p in PARAMETERS for flag in p.flags)
     assert not [word for word, times in (names | flags).items() if times > 1]
-    assert not set(names) & set(BY_GONE_NAME)
 
 
 @pytest.mark.parametrize("parameter", PARAMETERS, ids=lambda p: p.name)
@@ -125,23 +121,6 @@ def test_sampler_orders() -> None:
     assert sampler_order(("temp", "no such", "nucleus", "min_p")) == ("temperature", "top_p", "min_p")
     assert sampler_order("kyzpmt") == ("top_k", "typ_p", "top_p", "min_p", "temperature")
     assert sampler_order(SAMPLERS) == tuple(SAMPLERS)
-
-
-@pytest.mark.parametrize("gone", GONE, ids=lambda gone: gone.names[0])
-def test_what_is_gone_asks_for_nothing_by_default(gone: Any) -> None:
-    for name in gone.names:
-        for value in gone.neutral:
-            assert replace_gone({name: value}) == ({}, [])
-
-
-def test_what_is_gone_is_told() -> None:
-    changes, notes = replace_gone({"tfs_z": 0.9, "top_k": 5, "do_sample": False, "sampler_order": [6, 3, 2]})
-    assert changes == {"temperature": 0.0, "samplers": ("penalties", "top_p", "min_p")}
-    assert len(notes) == 1
-    assert notes[0].startswith("tfs_z is ignored")
-    assert replace_gone({"min_temp": 0.5, "max_temp": 1.5})[0] == {"temperature": 1.0, "dynatemp_range": 0.5}
-    with pytest.raises(InvalidRequest, match="num_beams"):
-        replace_gone({"num_beams": 4})
 
 
 def test_the_table_is_cheap_to_read() -> None:
