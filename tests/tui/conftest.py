@@ -1,10 +1,11 @@
-"""A workbench over a session without a model, driven step by step."""
+"""A workbench over the real session, engine and bundled model, or over stand-ins; driven step by step."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
@@ -14,13 +15,15 @@ from srbwriter.config.settings import Setting
 from srbwriter.tui.app import Workbench
 from srbwriter.tui.screens.desk import Desk
 from tests.tui.fake_session import FakeSession
+from tests.tui.stepped_session import SteppedSession
 
 
 class Bench:
     """What a test holds: the app, its pilot, and the session behind it."""
 
-    def __init__(self, app: Workbench, pilot: Pilot[None], session: FakeSession) -> None:
-        self.app, self.pilot, self.session = app, pilot, session
+    def __init__(self, app: Workbench, pilot: Pilot[None], session: Any) -> None:
+        self.app, self.pilot = app, pilot
+        self.session: Any = session
 
     @property
     def desk(self) -> Desk:
@@ -28,6 +31,13 @@ class Bench:
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
+        await self.settle()
+
+    async def settle(self) -> None:
+        """Let what was asked for be done, and painted."""
+        await self.pilot.pause()
+        self.session.settle()
+        self.desk.pump.flush()
         await self.pilot.pause()
 
     async def write(self, tokens: int = 12) -> None:
@@ -36,7 +46,7 @@ class Bench:
         await self.tokens(tokens)
 
     async def tokens(self, tokens: int) -> None:
-        self.session.engine.step(tokens)
+        self.session.step(tokens)
         self.desk.pump.flush()
         await self.pilot.pause()
 
@@ -62,14 +72,23 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def open_bench(tmp_path: Path) -> OpenBench:
-    """``async with open_bench(text=…, n=…, size=…) as bench``."""
+    """``async with open_bench(text=…, n=…, size=…) as bench``.
+
+    ``fake`` branches write words of their own: for pictures that must be the same everywhere, and for
+    what comes piece by piece. So do those of a session that is not ``ready``: its load ends when a test
+    says so.
+    """
 
     @asynccontextmanager
     async def opened(
         text: str = "It rained.", n: int = 4, size: tuple[int, int] = (120, 40), ready: bool = True,
-        settings: dict[str, object] | None = None,
+        settings: dict[str, object] | None = None, fake: bool = False,
     ) -> AsyncIterator[Bench]:
-        session = FakeSession(tmp_path, text, n, ready)
+        session: Any
+        if fake or not ready:
+            session = FakeSession(tmp_path, text, n, ready)
+        else:
+            session = SteppedSession(tmp_path, text, n)
         found = {name: Setting(value, "flag") for name, value in (settings or {}).items()}
         app = Workbench(session, Settings(Table(keys.KEYS), found))  # type: ignore[arg-type]
         async with app.run_test(size=size) as pilot:

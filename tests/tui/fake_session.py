@@ -190,6 +190,12 @@ class FakeSession:
             current.seen[i] = (branch.buffer.revision, len(branch.text))
         self.story.flush()
 
+    def settle(self) -> None:
+        """Verbs are carried out when they are called."""
+
+    def step(self, tokens: int) -> None:
+        self.engine.step(tokens)
+
     def _b(self, i: int) -> Branch:
         assert self.round is not None
         return self.round.branches[i]

@@ -182,7 +182,7 @@ async def test_a_changed_layout_is_remembered(open_bench: OpenBench) -> None:
 
 
 async def test_the_progress_of_reading_is_shown(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
+    async with open_bench(fake=True) as bench:
         bench.session.generate()
         bench.session.engine.progress(bench.session.round.generation, 62, 100)
         bench.desk.pump.flush()

@@ -60,27 +60,27 @@ async def test_the_desk(
     if look == "no-color":
         monkeypatch.setenv("NO_COLOR", "1")
     theme = {"interface.theme": LOOKS[look], "interface.reduced_motion": True}
-    async with open_bench(TEXT, 8, SIZES[size], settings=theme) as bench:
+    async with open_bench(TEXT, 8, SIZES[size], settings=theme, fake=True) as bench:
         await frozen(bench)
         compare(bench, f"desk-{size}-{look}")
 
 
 @pytest.mark.parametrize("layout", ["right", "column"])
 async def test_the_other_layouts(layout: str, open_bench: OpenBench) -> None:
-    async with open_bench(TEXT, 6, (160, 45), settings={"interface.layout": layout}) as bench:
+    async with open_bench(TEXT, 6, (160, 45), settings={"interface.layout": layout}, fake=True) as bench:
         await frozen(bench)
         compare(bench, f"desk-{layout}")
 
 
 async def test_a_narrow_window_shows_one_branch_at_a_time(open_bench: OpenBench) -> None:
-    async with open_bench(TEXT, 8, (60, 20)) as bench:
+    async with open_bench(TEXT, 8, (60, 20), fake=True) as bench:
         await frozen(bench)
         assert len(bench.desk.grid.shown) == 1
         compare(bench, "desk-narrow")
 
 
 async def test_a_window_too_small_says_so(open_bench: OpenBench) -> None:
-    async with open_bench(TEXT, 8, (38, 10)) as bench:
+    async with open_bench(TEXT, 8, (38, 10), fake=True) as bench:
         bench.desk.pump.stop()
         assert bench.desk.query_one("#too-small").display
         compare(bench, "too-small")
@@ -92,7 +92,7 @@ async def test_a_window_too_small_says_so(open_bench: OpenBench) -> None:
      ("context", "context"), ("leader", "leader")],
 )  # fmt: skip
 async def test_the_screens(name: str, command: str, open_bench: OpenBench) -> None:
-    async with open_bench(TEXT, 4, settings={"interface.reduced_motion": True}) as bench:
+    async with open_bench(TEXT, 4, settings={"interface.reduced_motion": True}, fake=True) as bench:
         await frozen(bench)
         bench.desk.run(command)
         await bench.pilot.pause()

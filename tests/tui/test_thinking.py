@@ -27,7 +27,7 @@ def test_thoughts_stand_at_the_beginning(text: str, words: int, shown: str | Non
 @pytest.mark.parametrize("size", [1, 3, 200])
 async def test_the_pane_folds_them_as_they_come(size: int, open_bench: OpenBench) -> None:
     text = "<think>First she will run, then she will not.</think>\n\nShe ran. She did not stop."
-    async with open_bench(n=2) as bench:
+    async with open_bench(n=2, fake=True) as bench:
         bench.session.generate()
         bench.desk.pump.flush()
         pane = bench.desk.grid.panes[0]
@@ -42,7 +42,7 @@ async def test_the_pane_folds_them_as_they_come(size: int, open_bench: OpenBench
 
 
 async def test_while_it_thinks_nothing_is_shown_but_that(open_bench: OpenBench) -> None:
-    async with open_bench(n=1) as bench:
+    async with open_bench(n=1, fake=True) as bench:
         bench.session.generate()
         bench.session.append(0, "<think>one two three")
         bench.desk.pump.flush()

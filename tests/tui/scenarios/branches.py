@@ -70,8 +70,13 @@ async def pause(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press("space")
     assert bench.session.round.branches[0].state is BranchState.PAUSED
     assert "paused" in head(bench)
+    before = bench.texts()[0]
+    await bench.tokens(2)
+    assert bench.texts()[0] == before
     await bench.press("space")
+    await bench.tokens(2)
     assert bench.session.round.branches[0].state is BranchState.WRITING
+    assert bench.texts()[0].startswith(before) and bench.texts()[0] != before
 
 
 @scenario

@@ -69,14 +69,16 @@ async def context(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press("f8")
     screen = await opened(bench, ContextView)
     shown = " ".join(str(part.content) for part in screen.query(Static))
-    assert "It rained." in shown and "of 4096 tokens" in shown
+    assert "It rained." in shown and f"of {bench.session.model.n_ctx} tokens" in shown
 
 
 @scenario
 async def model(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
+    old, written = bench.session.loader, bench.texts()
     await bench.press("m")
     await opened(bench, Picker)
     await bench.press("enter")
-    assert bench.session.engine_state == "LOADING"
-    assert bench.session.loading.suffix == ".gguf"
+    assert bench.session.loader is not old
+    assert bench.session.loader.path.suffix == ".gguf"
+    assert bench.texts() == written

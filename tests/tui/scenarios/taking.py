@@ -14,9 +14,11 @@ async def taken(bench: Bench, *keys: str) -> str:
     await started(bench, 1)
     bench.session.reroll(0)
     bench.session.stop_branch(0)
+    await bench.settle()
     bench.session.append(0, " One two three. Four five.\n\nSix.")
     bench.session.stop_branch(0)
-    bench.desk.pump.flush()
+    await bench.settle()
+    assert bench.texts()[0] == " One two three. Four five.\n\nSix."
     await bench.press(*keys)
     await bench.press("enter")
     return bench.session.text().removeprefix("It rained.")
@@ -73,10 +75,12 @@ async def stop_all(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def reroll_all(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    before = bench.texts()
+    before, seeds = bench.texts(), [branch.seed for branch in bench.session.round.branches]
     await bench.press("R")
+    assert bench.texts() == [""] * 4
     await bench.tokens(12)
-    assert not any(new.startswith(old) for old, new in zip(before, bench.texts(), strict=True))
+    assert all(new.seed != old for new, old in zip(bench.session.round.branches, seeds, strict=True))
+    assert bench.texts() != before
 
 
 @scenario

@@ -62,7 +62,7 @@ async def down(bench: Bench, _: pytest.MonkeyPatch) -> None:
 
 
 async def long_branch(bench: Bench) -> None:
-    bench.session.stop = type(bench.session.stop)(max_tokens=None)
+    bench.session.stop = type(bench.session.stop)(max_tokens=None, ignore_eog=True)
     await started(bench, 300)
 
 

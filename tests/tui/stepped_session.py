@@ -1,0 +1,72 @@
+"""The real session over the real engine and the bundled model; only the steps are taken by hand."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.loader import EngineLoader
+from srbwriter.engine.types import BranchState, EngineOptions, Stop
+from srbwriter.session import Session
+from srbwriter.story import Story
+
+OPTIONS = EngineOptions(n_ctx=2048, gpu_layers=0, threads=1, seed=1, max_branches=48)
+WAIT = 30.0
+
+
+def _load(path: Any, options: EngineOptions | None, /, *, on_progress: Any) -> Engine:
+    return Engine.load(path, options, on_progress=on_progress, thread=False)
+
+
+class SteppedSession(Session):
+    """Nothing is written but by :meth:`step`; verbs are carried out by :meth:`settle`."""
+
+    def __init__(self, folder: Path, text: str = "", n: int = 4) -> None:
+        self._prepared = threading.Event()
+        file = folder / "story.srbw"
+        story = Story.open(file) if file.exists() else Story.create(file, "Rain")
+        if text:
+            story.append(text)
+            story.end_typing()
+        super().__init__(
+            story, EngineLoader(bundled_model(), OPTIONS, _load), n=n, options=OPTIONS,
+            stop=Stop(max_tokens=64, ignore_eog=True),
+        )  # fmt: skip
+        self.closed = False
+        assert self._prepared.wait(WAIT), "the model was not loaded"
+
+    def _when_ready(self, loader: EngineLoader) -> None:
+        super()._when_ready(loader)
+        self._prepared.set()
+
+    def settle(self) -> None:
+        """Carry out the verbs that were called, as the next step of the engine would, and decode nothing."""
+        if self.engine is not None and self.engine_state == "READY":
+            scheduler = self.engine._scheduler
+            while scheduler.commands:
+                scheduler.steering.handle(scheduler.commands.popleft())
+            scheduler.publish()
+        self.sync()
+
+    def step(self, tokens: int) -> None:
+        """Let every branch that writes have so many tokens more."""
+        assert self.engine is not None and self.round is not None
+        written = {branch.index: len(branch.ids) for branch in self.round.branches}
+        while any(
+            branch.live and branch.state is not BranchState.PAUSED
+            and len(branch.ids) < written.get(branch.index, 0) + tokens
+            for branch in self.round.branches
+        ):  # fmt: skip
+            assert self.engine.process(), "the engine has nothing to do, and branches wait"
+        self.sync()
+
+    def sync(self) -> None:
+        """What was published is written down now."""
+        self._scribe.keep_all()
+
+    def close(self, keep_model: bool = False) -> None:
+        super().close(keep_model)
+        self.closed, self.kept_model = True, keep_model
