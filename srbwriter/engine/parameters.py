@@ -288,7 +288,8 @@ BY_NAME: dict[str, Parameter] = {name: p for p in PARAMETERS for name in (p.name
 """Every spelling that requests may use."""
 
 _OF_SAMPLING = {p.field: p for p in PARAMETERS if p.record == "sampling"}
-_MAX_BREAKERS = 64
+MAX_BREAKERS = 64
+"""Most ``dry_sequence_breakers``; DRY's start takes longer with each."""
 _MAX_ORDER = 32
 
 
@@ -298,8 +299,8 @@ def validate(sampling: Sampling) -> None:
         parameter.check(getattr(sampling, field))
     if any(not text or "\0" in text for text in sampling.dry_sequence_breakers):
         raise InvalidRequest("dry_sequence_breakers", "a breaker cannot be empty or hold a NUL character")
-    if len(sampling.dry_sequence_breakers) > _MAX_BREAKERS:
-        raise InvalidRequest("dry_sequence_breakers", f"at most {_MAX_BREAKERS} are possible")
+    if len(sampling.dry_sequence_breakers) > MAX_BREAKERS:
+        raise InvalidRequest("dry_sequence_breakers", f"at most {MAX_BREAKERS} are possible")
     if sampling.samplers is not None and len(sampling.samplers) > _MAX_ORDER:
         raise InvalidRequest("samplers", f"at most {_MAX_ORDER} are possible")
     notation(sampling)

@@ -1,7 +1,7 @@
 """From a body's fields to the engine's Sampling and Stop: the part that every dialect shares.
 
 Spellings, kinds and ranges come from the engine's table of parameters; here is only what a wire adds:
-clamping, biases by text, sampler names by letter, one seed a branch.
+clamping, biases by text, one seed a branch.
 """
 
 from __future__ import annotations
@@ -13,32 +13,13 @@ from dataclasses import replace
 from typing import Any, TypedDict, cast
 
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.parameters import PARAMETERS, Parameter
+from srbwriter.engine.parameters import MAX_BREAKERS, PARAMETERS, Parameter, sampler_order
 from srbwriter.engine.types import Overflow, Sampling, Stop
 
 from .body import SEED_LIMIT, Body, is_integer
 from .errors import bad
 
-SAMPLER_NAMES = {
-    "penalties": ("e",),
-    "dry": ("d",),
-    "top_n_sigma": ("s", "top-n-sigma"),
-    "top_k": ("k", "top-k"),
-    "typ_p": ("y", "typical", "typical_p", "typ-p", "typical-p"),
-    "top_p": ("p", "top-p", "nucleus"),
-    "min_p": ("m", "min-p"),
-    "xtc": ("x",),
-    "temperature": ("t", "temp"),
-    "infill": ("i",),
-    "adaptive_p": ("a", "adaptive-p"),
-}
-"""The samplers an order may name, with llama.cpp's letters and other spellings (``common/sampling.cpp``)."""
-
-_SAMPLER_BY_SPELLING = {
-    spelling: name for name, others in SAMPLER_NAMES.items() for spelling in (name, *others)
-}
 _OF_SAMPLING = [p for p in PARAMETERS if p.record == "sampling" and p.kind in ("int", "float", "bool")]
-_MAX_BREAKERS = 64
 _MAX_BIASES = 4096
 
 
@@ -171,7 +152,7 @@ def _breakers(body: Body) -> tuple[str, ...]:
     if not isinstance(value, list):
         return ()
     texts = [item for item in cast("list[Any]", value) if isinstance(item, str) and item and "\0" not in item]
-    return tuple(texts[:_MAX_BREAKERS])
+    return tuple(texts[:MAX_BREAKERS])
 
 
 def _samplers(body: Body) -> tuple[str, ...]:
@@ -180,8 +161,7 @@ def _samplers(body: Body) -> tuple[str, ...]:
     items: list[Any] = list(value) if isinstance(value, str) else []
     if isinstance(value, list):
         items = cast("list[Any]", value)
-    names = [_SAMPLER_BY_SPELLING.get(item) for item in items if isinstance(item, str)]
-    return tuple(dict.fromkeys(name for name in names if name is not None))
+    return tuple(dict.fromkeys(sampler_order(item for item in items if isinstance(item, str))))
 
 
 def _constraint(body: Body) -> dict[str, str | None]:

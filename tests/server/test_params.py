@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.engine.parameters import PARAMETERS, Parameter, validate
+from srbwriter.engine.parameters import PARAMETERS, SAMPLERS, Parameter, validate
 from srbwriter.engine.types import Sampling, Stop
 from srbwriter.server.body import ALIASES, Body
 from srbwriter.server.errors import ApiError
-from srbwriter.server.params import SAMPLER_NAMES, branch_samplings, read_sampling, read_stop
+from srbwriter.server.params import branch_samplings, read_sampling, read_stop
 
 from .fake_backend import FakeEngine
 
@@ -77,10 +77,10 @@ def test_seeds_that_mean_draw_one(seed: Any, wanted: int | None) -> None:
 
 
 def test_sampler_letters_are_those_of_the_names() -> None:
-    letters = "".join(letters[0] for letters in SAMPLER_NAMES.values())
+    letters = "".join(letters[0] for letters in SAMPLERS.values())
     assert len(set(letters)) == len(letters)
-    assert read_sampling(Body({"samplers": letters}), Sampling(), ENGINE).samplers == tuple(SAMPLER_NAMES)
-    validate(Sampling(samplers=tuple(SAMPLER_NAMES)))
+    assert read_sampling(Body({"samplers": letters}), Sampling(), ENGINE).samplers == tuple(SAMPLERS)
+    validate(Sampling(samplers=tuple(SAMPLERS)))
 
 
 def test_what_is_not_named_stays_as_the_server_was_told() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.parameters import SAMPLERS
 from srbwriter.engine.types import FinishReason
-from srbwriter.server.params import SAMPLER_NAMES
 from srbwriter.server.tokens import Written, token_text
 
 from .ask import Ask
@@ -64,7 +64,7 @@ def settings_object(ask: Ask, seed: int | None = None, stream: bool = False) -> 
         **{name: getattr(sampling, name) for name in names},
         "seed": seed if seed is not None else (sampling.seed if sampling.seed is not None else 2**32 - 1),
         "dry_sequence_breakers": list(sampling.dry_sequence_breakers),
-        "samplers": list(sampling.samplers if sampling.samplers is not None else SAMPLER_NAMES),
+        "samplers": list(sampling.samplers if sampling.samplers is not None else SAMPLERS),
         "logit_bias": [
             {"bias": None if math.isinf(bias) else bias, "token": token}
             for token, bias in sampling.logit_bias
