@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from srbwriter.story.draft import JsonValue
 from srbwriter.story.tree import Entry
@@ -190,28 +191,19 @@ class Store:
 
     def bodies(self, ids: Sequence[int]) -> dict[int, Body]:
         """The bodies of ``ids``; missing ones are left out."""
-        found: dict[int, Body] = {}
-        with self.reading() as db:
-            for start in range(0, len(ids), _CHUNK):
-                chunk = ids[start : start + _CHUNK]
-                marks = ",".join("?" * len(chunk))
-                rows = db.execute(
-                    "SELECT id, text, runs, recipe, seed, finish, settings, meta, name FROM body "
-                    f"WHERE id IN ({marks})",
-                    chunk,
-                )
-                found.update((row[0], Body(*row[1:])) for row in rows)
-        return found
+        columns = "id, text, runs, recipe, seed, finish, settings, meta, name"
+        return {row[0]: Body(*row[1:]) for row in self._of_bodies(columns, ids)}
 
     def texts(self, ids: Sequence[int]) -> dict[int, str]:
         """The text alone, for long paths."""
-        found: dict[int, str] = {}
+        return dict(self._of_bodies("id, text", ids))
+
+    def _of_bodies(self, columns: str, ids: Sequence[int]) -> Iterator[tuple[Any, ...]]:
         with self.reading() as db:
             for start in range(0, len(ids), _CHUNK):
                 chunk = ids[start : start + _CHUNK]
                 marks = ",".join("?" * len(chunk))
-                found.update(db.execute(f"SELECT id, text FROM body WHERE id IN ({marks})", chunk))
-        return found
+                yield from db.execute(f"SELECT {columns} FROM body WHERE id IN ({marks})", chunk)
 
     def put_body(self, node: int, body: Body) -> None:
         self.db.execute(
