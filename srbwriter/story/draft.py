@@ -16,7 +16,7 @@ Conventions shared by everyone who fills or reads a draft:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
@@ -248,6 +248,22 @@ def reading_order(draft: StoryDraft, *, with_deleted: bool = True) -> Iterator[D
             continue
         yield node
         stack.extend(reversed(children[node.id]))
+
+
+def nested_text(root: DraftNode, parts: Callable[[DraftNode], Iterable[str | DraftNode]]) -> str:
+    """A text whose nodes stand inside one another, made without recursion.
+
+    ``parts`` gives what a node becomes, in order; each child among them becomes its own parts there.
+    """
+    texts: list[str] = []
+    stack: list[str | DraftNode] = [root]
+    while stack:
+        here = stack.pop()
+        if isinstance(here, str):
+            texts.append(here)
+        else:
+            stack.extend(reversed(list(parts(here))))
+    return "".join(texts)
 
 
 def without_deleted(draft: StoryDraft) -> StoryDraft:

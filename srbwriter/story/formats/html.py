@@ -7,7 +7,9 @@ deeper than the logarithm of the number of nodes.
 
 from __future__ import annotations
 
-from srbwriter.story.draft import DraftNode, StoryDraft, children_by_parent, path_to
+from collections.abc import Iterator
+
+from srbwriter.story.draft import DraftNode, StoryDraft, children_by_parent, nested_text, path_to
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.prose import xml_text
 
@@ -54,22 +56,17 @@ def write(draft: StoryDraft) -> bytes:
 def _tree(draft: StoryDraft) -> str:
     children = children_by_parent(draft)
     carries_on = _carriers(draft, children)
-    parts: list[str] = []
-    stack: list[DraftNode | str] = [draft.root]
-    while stack:
-        here = stack.pop()
-        if isinstance(here, str):
-            parts.append(here)
-            continue
-        parts.append(_span(here))
-        below = children[here.id]
-        if not below:
-            continue
-        main = carries_on[here.id]
-        stack.append(main)
-        for branch in reversed([child for child in below if child is not main]):
-            stack.extend(["</details>", branch, f"<details><summary>{_opening(branch)}</summary>"])
-    return "".join(parts)
+
+    def parts(node: DraftNode) -> Iterator[str | DraftNode]:
+        yield _span(node)
+        main = carries_on.get(node.id)
+        for branch in children[node.id]:
+            if branch is not main:
+                yield from (f"<details><summary>{_opening(branch)}</summary>", branch, "</details>")
+        if main is not None:
+            yield main
+
+    return nested_text(draft.root, parts)
 
 
 def _carriers(draft: StoryDraft, children: dict[str, list[DraftNode]]) -> dict[str, DraftNode]:

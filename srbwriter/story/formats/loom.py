@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from srbwriter.story.draft import (
@@ -19,6 +20,7 @@ from srbwriter.story.draft import (
     children_by_parent,
     foreign,
     keep_foreign,
+    nested_text,
 )
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import (
@@ -192,22 +194,18 @@ def _plain_tags(draft: StoryDraft) -> JsonObject:
 
 
 def _nested(draft: StoryDraft) -> str:
-    """The nodes inside one another, without recursion."""
+    """The nodes inside one another."""
     children = children_by_parent(draft)
-    parts: list[str] = []
-    stack: list[DraftNode | str] = [draft.root]
-    while stack:
-        here = stack.pop()
-        if isinstance(here, str):
-            parts.append(here)
-            continue
-        parts.append(json.dumps(_fields(here), ensure_ascii=False)[:-1] + ', "children": [')
-        stack.append("]}")
-        for index, child in reversed(list(enumerate(children[here.id]))):
-            stack.append(child)
+
+    def parts(node: DraftNode) -> Iterator[str | DraftNode]:
+        yield json.dumps(_fields(node), ensure_ascii=False)[:-1] + ', "children": ['
+        for index, child in enumerate(children[node.id]):
             if index:
-                stack.append(", ")
-    return "".join(parts)
+                yield ", "
+            yield child
+        yield "]}"
+
+    return nested_text(draft.root, parts)
 
 
 def _fields(node: DraftNode) -> JsonObject:
