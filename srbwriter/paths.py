@@ -102,15 +102,25 @@ def write_atomic(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        write_durable(temporary, data)
+        replace_durably(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def write_durable(path: Path, data: bytes) -> None:
+    """Write a file and wait until the disk has it. Raises OSError, and may leave part of the file."""
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace_durably(temporary: Path, path: Path) -> None:
+    """Give a file the name of another in its folder, whose place it takes. Raises OSError."""
+    os.replace(temporary, path)
     _sync_folder(path.parent)
 
 

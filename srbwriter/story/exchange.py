@@ -15,21 +15,24 @@ from srbwriter.story.reader import Reader
 from srbwriter.story.runs import Runs, plain, tidy
 from srbwriter.story.store import Body
 from srbwriter.story.tree import SETTINGS, VISITED, Entry
-from srbwriter.story.types import ROOT, Marks, Node, NodeId, Run, State
+from srbwriter.story.types import ROOT, Marks, Node, NodeId, Progress, Run, State, untold
 from srbwriter.story.verbs import settings_from, settings_text
 from srbwriter.story.words import well_formed
 
 _STORY = ("byline", "language", "created", "modified")
+_AT_ONCE = 500
+"""Nodes between two words of progress."""
 
 
-def to_draft(story: Reader, desk: Desk) -> d.StoryDraft:
+def to_draft(story: Reader, desk: Desk, progress: Progress = untold) -> d.StoryDraft:
     """Everything but the undo history, which only its own file keeps."""
     order = _exported(desk)
     places = _places(desk, order)
     names = _names(desk, order)
     nodes: list[d.DraftNode] = []
-    for start in range(0, len(order), 500):
-        chunk = order[start : start + 500]
+    for start in range(0, len(order), _AT_ONCE):
+        progress(start / len(order))
+        chunk = order[start : start + _AT_ONCE]
         bodies = desk.some_bodies(chunk)
         for node in story.nodes(chunk):
             body = bodies[node.id]
@@ -134,14 +137,16 @@ def _generation(node: Node) -> d.Generation | None:
     return made if made != d.Generation() else None
 
 
-def fill(desk: Desk, draft: d.StoryDraft) -> None:
+def fill(desk: Desk, draft: d.StoryDraft, progress: Progress = untold) -> None:
     """Put ``draft`` into an empty story. Raises DraftError, and then nothing is changed."""
     d.check_draft(draft)
     own_root = bool(draft.root.text) or draft.root.author == "model"
     numbers = dict[str, NodeId]()
     with desk.change():
         taken = _numbers(draft, own_root)
-        for node in draft.nodes:
+        for done, node in enumerate(draft.nodes):
+            if not done % _AT_ONCE:
+                progress(done / len(draft.nodes))
             number = taken[node.id]
             numbers[node.id] = number
             parent = numbers.get(node.parent_id or "") or (ROOT if own_root else None)

@@ -104,8 +104,12 @@ def free_path(folder: Path, title: str) -> Path:
     return path
 
 
+class Taken(NotAStory):
+    """There is a file of that name already."""
+
+
 def move(path: Path, target: Path) -> Path:
-    """Give a closed story another place. Raises NotAStory if that is taken, NotSaved if it is open."""
+    """Give a closed story another place. Raises Taken, or NotSaved if the story is open."""
     if not path.is_file():
         raise NotAStory(path, "does not exist")
     try:
@@ -117,15 +121,28 @@ def move(path: Path, target: Path) -> Path:
     try:
         with contextlib.closing(sqlite3.connect(path)) as db:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # closing folds the log into the file
-        os.link(path, target)  # unlike a rename it fails rather than overwrite
-        path.unlink()
+        _rename(path, target)
     except FileExistsError:
-        raise NotAStory(target, "is already there — choose another name") from None
+        raise Taken(target, "is already there — choose another name") from None
     except (OSError, sqlite3.Error) as error:
         raise NotSaved(target, str(error), full=False) from error
     finally:
         lock.release()
     return target
+
+
+def _rename(path: Path, target: Path) -> None:
+    """Rename without ever overwriting. Raises FileExistsError."""
+    try:
+        os.link(path, target)  # unlike a rename it fails rather than overwrite
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        if target.exists():
+            raise FileExistsError(target) from None
+        path.rename(target)
+    else:
+        path.unlink()
 
 
 @dataclass(frozen=True, slots=True)

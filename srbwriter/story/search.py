@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import closing, suppress
 
 from srbwriter.story.desk import Desk
-from srbwriter.story.types import Hit, NodeId, NotSaved, State
+from srbwriter.story.types import Hit, NodeId, NotSaved, Progress, State, untold
 from srbwriter.story.upgrades.v0003_search import TOKENIZER
 from srbwriter.story.words import well_formed
 
@@ -83,7 +83,7 @@ def _match(query: str) -> str:
     return " ".join(terms)
 
 
-def index(desk: Desk, most: int | None = None) -> None:
+def index(desk: Desk, most: int | None = None, progress: Progress = untold) -> None:
     """Take in what was written since the last time."""
     db = desk.store.db
     with desk.store.reading():
@@ -93,6 +93,7 @@ def index(desk: Desk, most: int | None = None) -> None:
         return
     with desk.change():
         for start in range(0, len(waiting), 500):
+            progress(start / len(waiting))
             chunk = waiting[start : start + 500]
             marks = ",".join("?" * len(chunk))
             db.execute(f"DELETE FROM search WHERE rowid IN ({marks})", chunk)

@@ -23,7 +23,17 @@ from srbwriter.story.history import Action
 from srbwriter.story.runs import plain
 from srbwriter.story.search import index
 from srbwriter.story.tree import VISITED
-from srbwriter.story.types import ROOT, Damage, Marks, NodeId, Refused, TokenSizes
+from srbwriter.story.types import (
+    ROOT,
+    Damage,
+    Marks,
+    NodeId,
+    Progress,
+    Refused,
+    TokenSizes,
+    untold,
+    within,
+)
 from srbwriter.story.unsaved import Unsaved, UnsavedWords
 from srbwriter.story.words import end_of, well_formed
 
@@ -65,13 +75,13 @@ class Story(Branches):
             self._desk.put_value("uuid", str(uuid4()))
 
     @classmethod
-    def from_draft(cls, path: Path | str, draft: StoryDraft) -> Story:
+    def from_draft(cls, path: Path | str, draft: StoryDraft, progress: Progress = untold) -> Story:
         """A new story file from a draft. Raises DraftError, NotAStory or NotSaved; then no file is left."""
         check_draft(draft)
         story = cls.create(path, draft.title)
         try:
-            exchange.fill(story._desk, draft)
-            index(story._desk)
+            exchange.fill(story._desk, draft, within(progress, 0, 0.8))
+            index(story._desk, progress=within(progress, 0.8, 1))
         except BaseException:
             story.close()
             opening.remove(story.file)
@@ -314,12 +324,12 @@ class Story(Branches):
 
     # -- out of the file ---------------------------------------------------------------------------
 
-    def to_draft(self) -> StoryDraft:
+    def to_draft(self, progress: Progress = untold) -> StoryDraft:
         """The whole tree, the bin with it, as plain values; streamed words that wait are written first."""
         with self._lock:
             if self.read_only is None:
                 self._streams.flush()
-            return exchange.to_draft(self, self._desk)
+            return exchange.to_draft(self, self._desk, progress)
 
     def back_up(self, folder: Path, *, keep: int = backup.KEEP_DAYS) -> Path | None:
         """Today's copy below ``folder``, unless there is one. Raises NotSaved."""

@@ -25,6 +25,18 @@ TokenSizes: TypeAlias = "Callable[[str, Sequence[int]], Sequence[int] | None]"
 Bytes of an unfinished character count for the token that finishes it. ``None``: not that vocabulary.
 """
 
+Progress: TypeAlias = "Callable[[float], object]"
+"""Told the share of a long work that is done, from 0 to 1; breaks the work off by raising."""
+
+
+def untold(share: float) -> None:
+    """The progress that nobody follows."""
+
+
+def within(progress: Progress, start: float, end: float) -> Progress:
+    """The progress of a part of the work, which goes from ``start`` to ``end`` of the whole."""
+    return lambda share: progress(start + (end - start) * share)
+
 
 class State(IntEnum):
     """Where a node is."""

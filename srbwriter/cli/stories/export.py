@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from srbwriter.cli.exits import Exit, Failure
 from srbwriter.cli.stories.finding import find_story
 from srbwriter.config import Settings, Table
-from srbwriter.paths import write_atomic
 
 if TYPE_CHECKING:
     from srbwriter.story.formats import Format
@@ -38,61 +37,59 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    from srbwriter.story import Story, formats
+    from srbwriter.story import DamagedStory, formats, transfer
 
     name: str | None = getattr(arguments, "format", None)
     if name == "list":
-        print("\n".join(f"{form.name:<12}{form.extension:<8}{form.label}" for form in _writable()))
+        print("\n".join(f"{form.name:<12}{form.extension:<8}{form.label}" for form in formats.writable()))
         return Exit.OK
     output: Path = arguments.output
+    force: bool = getattr(arguments, "force", False)
     form = _by_name(name) if name else _by_extension(output)
-    _refuse_early(output, form, force=getattr(arguments, "force", False))
-    with Story.open(find_story(arguments.story), readonly=True) as story:
-        if story.damage is not None:
-            raise Failure(f"{story.file} is damaged: {story.damage}", Exit.DAMAGED)
-        data = formats.write(story.to_draft(), form.name)
-    if output == _STANDARD_OUTPUT:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    else:
-        write_atomic(output, data)
+    _refuse_early(output, form, force=force)
+    source = find_story(arguments.story)
+    try:
+        if output == _STANDARD_OUTPUT:
+            _, data = transfer.rendered(source, form.name)
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        else:
+            transfer.carry_out(transfer.Export(source, output, form.name, force))
+    except DamagedStory as error:
+        raise Failure(f"{source} is damaged: {error.problem}", Exit.DAMAGED) from error
     return Exit.OK
 
 
 def _refuse_early(output: Path, form: Format, *, force: bool) -> None:
-    """Raise Failure before any work for what could not be written."""
+    """Raise Failure or StoryError before any work for what could not be written."""
     if output == _STANDARD_OUTPUT:
         if form.extension == _BINARY and sys.stdout.isatty():
             raise Failure(f"{form.label} is not for a terminal; name a file with -o", Exit.USAGE)
-    elif output.exists() and not force:
+        return
+    from srbwriter.story import transfer
+
+    if output.exists() and not force:
         raise Failure(f"{output} is there already; --force replaces it", Exit.USAGE)
-    elif not output.parent.is_dir():
-        raise Failure(f"{output.parent}: there is no such folder")
-
-
-def _writable() -> list[Format]:
-    from srbwriter.story.formats import FORMATS
-
-    return [form for form in FORMATS if form.can_export]
+    transfer.check_target(output, force=force)
 
 
 def _by_name(name: str) -> Format:
-    for form in _writable():
+    from srbwriter.story import formats
+
+    for form in formats.writable():
         if form.name == name:
             return form
-    listed = ", ".join(form.name for form in _writable())
+    listed = ", ".join(form.name for form in formats.writable())
     raise Failure(f"no format to export to is called {name}; there are {listed}", Exit.USAGE)
 
 
 def _by_extension(output: Path) -> Format:
     """The first format of that extension in the table; standard output has none and gets Markdown."""
+    from srbwriter.story import formats
+
     if output == _STANDARD_OUTPUT:
         return _by_name("markdown")
-    for form in _writable():
-        if form.extension == output.suffix.lower():
-            return form
-    known = " ".join(dict.fromkeys(form.extension for form in _writable()))
-    raise Failure(
-        f"{output}: no format has the extension {output.suffix or '(none)'}; use one of {known}, or --format",
-        Exit.USAGE,
-    )
+    form = formats.by_extension(output.suffix)
+    if form is None:
+        raise Failure(f"{formats.no_extension(output)}, or --format", Exit.USAGE)
+    return form

@@ -19,6 +19,8 @@ Make a story of a file: Loom, Loomsidian, mikupad, KoboldAI, SillyTavern, NovelA
   srbwriter import chat.jsonl --title "The Orchard" -o orchard.srbw
   curl -s https://example.org/tale.txt | srbwriter import -"""
 
+_STANDARD_INPUT = Path("standard input")
+
 
 def configure(parser: argparse.ArgumentParser, table: Table) -> None:
     parser.add_argument("files", metavar="FILE", nargs="+", type=Path, help="file; - is standard input")
@@ -38,20 +40,16 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _import(file: Path, output: Path | None, title: str | None) -> None:
-    from dataclasses import replace
+    from srbwriter.story import transfer
 
-    from srbwriter.story import Story, formats, library
-
-    standard = str(file) == "-"
-    data = sys.stdin.buffer.read() if standard else file.read_bytes()
-    draft = formats.read(data, "standard input" if standard else str(file))
-    notices = draft.meta.pop("notices", [])
-    title = title or draft.title or ("Imported story" if standard else file.stem)
-    if output is None:
-        output = library.free_path(paths.library_dir(), title)
-        output.parent.mkdir(parents=True, exist_ok=True)
-    with Story.from_draft(output, replace(draft, title=title)) as story:
-        opened(story.file, title)
-        print(story.file)
-    for notice in notices:
+    folder = paths.library_dir()
+    if str(file) == "-":
+        data = sys.stdin.buffer.read()
+        work = transfer.Import(_STANDARD_INPUT, folder, output, title or "", data, "Imported story")
+    else:
+        work = transfer.Import(file, folder, output, title or "")
+    landed = transfer.carry_out(work)
+    opened(landed.path, landed.title)
+    print(landed.path)
+    for notice in landed.notices:
         say(f"{file}: {notice}")

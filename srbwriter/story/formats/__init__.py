@@ -7,6 +7,8 @@ nothing knows the store or a screen.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from srbwriter.story.draft import DraftError, StoryDraft, check_draft, without_deleted
 from srbwriter.story.formats import (
     basemode,
@@ -65,6 +67,22 @@ def by_name(name: str) -> Format:
     raise KeyError(f"no format {name!r}; there are {', '.join(form.name for form in FORMATS)}")
 
 
+def writable() -> tuple[Format, ...]:
+    """The formats that a story can be exported to."""
+    return tuple(form for form in FORMATS if form.can_export)
+
+
+def by_extension(extension: str) -> Format | None:
+    """The first format to export to with that extension, which has its dot; case does not matter."""
+    return next((form for form in writable() if form.extension == extension.lower()), None)
+
+
+def no_extension(file: Path) -> str:
+    """In words: the name of ``file`` ends like no format's, and how it could."""
+    known = " ".join(dict.fromkeys(form.extension for form in writable()))
+    return f"{file}: no format has the extension {file.suffix or '(none)'}; use one of {known}"
+
+
 def detect(data: bytes, name: str = "the file") -> Format:
     """The format of a file.  Raises :class:`FormatError` when it is none of the table."""
     return _match(_open(data, name))
@@ -93,8 +111,8 @@ def write(draft: StoryDraft, format_name: str) -> bytes:
     """The story in a format that can be exported.  Raises :class:`KeyError` and :class:`DraftError`."""
     form = by_name(format_name)
     if form.write is None:
-        writable = ", ".join(other.name for other in FORMATS if other.can_export)
-        raise KeyError(f"{format_name!r} can only be imported; export to one of {writable}")
+        names = ", ".join(other.name for other in writable())
+        raise KeyError(f"{format_name!r} can only be imported; export to one of {names}")
     check_draft(draft)
     return form.write(draft if form.keeps_bin else without_deleted(draft))
 
@@ -113,4 +131,15 @@ def _match(document: Document) -> Format:
     raise FormatError(document.name, "the top level", f"the keys of a known story format; found {keys}")
 
 
-__all__ = ["FORMATS", "Format", "FormatError", "by_name", "detect", "read", "write"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "FormatError",
+    "by_extension",
+    "by_name",
+    "detect",
+    "no_extension",
+    "read",
+    "writable",
+    "write",
+]

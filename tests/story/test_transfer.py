@@ -1,0 +1,210 @@
+"""Stories out of files and into files: whole or not at all, here and in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from srbwriter.story import NotAStory, Story, StoryError, formats, library, transfer
+from srbwriter.story.aside import Aside, Stopped, TransferFailed
+from srbwriter.story.draft import DraftNode, StoryDraft
+from srbwriter.story.transfer import Export, Import, Made, TransferError, carry_out
+
+LONG = 60.0  # seconds; only a failing test waits that long
+
+
+def draft(nodes: int = 1500) -> StoryDraft:
+    told = [DraftNode("1")] + [DraftNode(str(i), str(i - 1), 0, f" Word {i}.") for i in range(2, nodes + 1)]
+    return StoryDraft(told, str(nodes), title="Rain")
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Iterator[Story]:
+    """Open for writing all the while, as the story on a writer's screen is."""
+    with Story.from_draft(tmp_path / "rain.srbw", draft()) as story:
+        yield story
+
+
+def names(folder: Path) -> set[str]:
+    """What there is, hidden or not, but for what an open story keeps beside its file."""
+    return {file.name for file in folder.iterdir() if "rain.srbw" not in file.name}
+
+
+class TestProgress:
+    """Of the long parts: told often, in order, up to the end of the part."""
+
+    def test_reading_and_filling_a_story(self, tmp_path: Path, story: Story) -> None:
+        out: list[float] = []
+        found = story.to_draft(out.append)
+        assert len(out) == 3 and out == sorted(out) and out[0] >= 0 and out[-1] < 1
+        into: list[float] = []
+        Story.from_draft(tmp_path / "again.srbw", found, into.append).close()
+        assert len(into) == 6 and into == sorted(into) and into[3] == 0.8
+
+    def test_of_a_whole_transfer(self, tmp_path: Path, story: Story) -> None:
+        for work in (
+            Export(story.file, tmp_path / "o.json", "srbwriter"),
+            Import(tmp_path / "o.json", tmp_path / "library"),
+        ):
+            told: list[float] = []
+            work.land(work.make(told.append))
+            assert told == sorted(told) and told[-1] == 1 and len(told) > 4
+
+    @pytest.mark.parametrize("at", [0.0, 0.3, 0.5, 0.9, 1.0])
+    def test_work_that_is_broken_off_leaves_nothing(self, tmp_path: Path, story: Story, at: float) -> None:
+        def break_off(share: float) -> None:
+            if share >= at:
+                raise KeyboardInterrupt
+
+        (tmp_path / "i.json").write_bytes(formats.write(draft(), "srbwriter"))
+        before = names(tmp_path)
+        out = Export(story.file, tmp_path / "o.md", "markdown")
+        for work in (out, Import(tmp_path / "i.json", tmp_path)):
+            with pytest.raises(KeyboardInterrupt):
+                carry_out(_Told(work, break_off))
+        assert names(tmp_path) == before
+
+
+@dataclass
+class _Told:
+    work: Export | Import
+    progress: Callable[[float], object]
+
+    def make(self, _: object = None) -> Made:
+        return self.work.make(self.progress)
+
+    def land(self, made: Made) -> transfer.Landed:
+        return self.work.land(made)
+
+    def drop(self) -> None:
+        self.work.drop()
+
+
+class TestPlaces:
+    def test_an_export_replaces_only_by_force(self, tmp_path: Path, story: Story) -> None:
+        target = tmp_path / "o.txt"
+        target.write_text("mine")
+        with pytest.raises(TransferError, match="o.txt: is there already"):
+            carry_out(Export(story.file, target, "text"))
+        assert target.read_text() == "mine" and names(tmp_path) == {"o.txt"}
+        carry_out(Export(story.file, target, "text", force=True))
+        assert target.read_text().endswith("Word 1500.") and names(tmp_path) == {"o.txt"}
+
+    def test_imports_of_one_title_lie_side_by_side(self, tmp_path: Path) -> None:
+        file = tmp_path / "tale.txt"
+        file.write_text("Once.")
+        found = [carry_out(Import(file, tmp_path / "library")).path.name for _ in range(2)]
+        assert found == ["tale.srbw", "tale-2.srbw"] and names(tmp_path / "library") == set(found)
+
+    def test_an_import_never_overwrites(self, tmp_path: Path, story: Story) -> None:
+        (tmp_path / "tale.txt").write_text("Once.")
+        with pytest.raises(NotAStory, match="already there"):
+            carry_out(Import(tmp_path / "tale.txt", tmp_path, story.file))
+
+    def test_without_links_a_story_is_moved_and_none_replaced(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object) -> None:
+            raise PermissionError(1, "no links here")
+
+        monkeypatch.setattr(os, "link", refuse)
+        one, other = (tmp_path / name for name in ("a.srbw", "b.srbw"))
+        Story.create(one, "One").close()
+        assert library.move(one, other) == other and not one.exists()
+        Story.create(one, "Two").close()
+        with pytest.raises(library.Taken):
+            library.move(one, other)
+        assert library.info(one).title == "Two" and library.info(other).title == "One"
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [("folder", "name a file in it"), ("none/o.txt", "there is no such folder"), ("o.txt", "already")],
+    )
+    def test_what_cannot_be_written_is_said_before(self, tmp_path: Path, name: str, words: str) -> None:
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "o.txt").touch()
+        with pytest.raises(TransferError, match=words):
+            transfer.check_target(tmp_path / name, force=False)
+        transfer.check_target(tmp_path / "o.txt", force=True)
+
+    def test_what_cannot_be_read_names_the_file_and_the_cure(self, tmp_path: Path) -> None:
+        with pytest.raises(TransferError, match=r"x\.json: there is no such file — check the name"):
+            carry_out(Import(tmp_path / "x.json", tmp_path))
+        with pytest.raises(TransferError, match="is a folder — name a file in it"):
+            carry_out(Import(tmp_path, tmp_path))
+
+
+class TestAside:
+    def test_a_story_goes_out_and_comes_back(self, tmp_path: Path, story: Story) -> None:
+        out = Aside(Export(story.file, tmp_path / "o.json", "srbwriter")).start()
+        assert out.wait(LONG) and out.share == 1 and out.seconds > 0
+        assert (out.result().path, out.result().title) == (tmp_path / "o.json", "Rain")
+        back = Aside(Import(tmp_path / "o.json", tmp_path / "library")).start()
+        assert back.wait(LONG)
+        assert names(tmp_path) == {"o.json", "library"} and names(tmp_path / "library") == {"Rain.srbw"}
+        with Story.open(back.result().path, readonly=True) as again:
+            assert again.to_draft() == story.to_draft()
+
+    def test_a_refusal_is_told_in_the_same_words(self, tmp_path: Path) -> None:
+        (tmp_path / "broken.json").write_text('{"text": "a", "children": [{"text": 5, "children": []}]}')
+        aside = Aside(Import(tmp_path / "broken.json", tmp_path)).start()
+        assert aside.wait(LONG)
+        with pytest.raises(TransferFailed, match=r"broken\.json: at .*children\[0\].*: expected"):
+            aside.result()
+        assert names(tmp_path) == {"broken.json"}
+
+    def test_a_defect_is_told_and_logged(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        (tmp_path / "o").mkdir()
+        aside = Aside(Import(tmp_path / "x", tmp_path, data="words")).start()  # type: ignore[arg-type]
+        assert aside.wait(LONG)
+        with pytest.raises(TransferFailed, match="log"):
+            aside.result()
+        assert "Traceback" in caplog.text and names(tmp_path) == {"o"}
+
+    def test_cancelled_while_it_waits_for_its_file(self, tmp_path: Path) -> None:
+        """A pipe that nobody writes into: the reader would wait for ever."""
+        os.mkfifo(tmp_path / "pipe")
+        aside = Aside(Import(tmp_path / "pipe", tmp_path)).start()
+        assert not aside.wait(1.0)
+        _cancelled(aside)
+        assert names(tmp_path) == {"pipe"}
+
+    def test_cancelled_before_it_has_begun(self, tmp_path: Path) -> None:
+        aside = Aside(Import(tmp_path / "x", tmp_path)).start()
+        _cancelled(aside)
+        assert not names(tmp_path) and not aside.cancel()
+
+    def test_cancelled_in_the_middle_of_a_new_story(self, tmp_path: Path) -> None:
+        (tmp_path / "i.json").write_bytes(formats.write(draft(30_000), "srbwriter"))
+        aside = Aside(Import(tmp_path / "i.json", tmp_path)).start()
+        begun = time.monotonic()
+        while aside.share < 0.35 and time.monotonic() < begun + LONG:
+            time.sleep(0.005)
+        assert any(name.endswith(".part") for name in names(tmp_path))
+        _cancelled(aside)
+        assert names(tmp_path) == {"i.json"}
+
+    def test_a_process_that_dies_is_a_failure(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        aside = Aside(Import(tmp_path / "pipe", tmp_path)).start()
+        while aside._process is None:
+            time.sleep(0.005)
+        aside._process.kill()
+        assert aside.wait(LONG)
+        with pytest.raises(TransferFailed, match="before its time"):
+            aside.result()
+
+
+def _cancelled(aside: Aside) -> None:
+    begun = time.monotonic()
+    assert aside.cancel()
+    assert time.monotonic() - begun < 0.05
+    assert aside.wait(LONG)
+    with pytest.raises(Stopped):
+        aside.result()
+    assert isinstance(Stopped("x"), StoryError)
