@@ -5,9 +5,10 @@ The parameters there are stand in :mod:`srbwriter.engine.parameters`; no name is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from .types import InvalidRequest
 
@@ -55,7 +56,7 @@ BY_GONE_NAME: dict[str, Gone] = {name: gone for gone in GONE for name in gone.na
 def replace_gone(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """What ``values`` of a request mean in parameters of today, and a sentence for each that is ignored.
 
-    Raises InvalidRequest for what cannot be had.
+    Raises InvalidRequest for what cannot be had or cannot mean anything.
     """
     asked = {n: (g, v) for n, v in values.items() if (g := BY_GONE_NAME.get(n)) and v not in g.neutral}
     notes: list[str] = []
@@ -65,13 +66,30 @@ def replace_gone(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
         if gone.treatment == "ignored":
             notes.append(f"{name} is ignored: {gone.why}")
     changes: dict[str, Any] = {}
-    if "do_sample" in asked:
+    if "do_sample" in asked and values["do_sample"] in (False, "false"):
         changes["temperature"] = 0.0
-    low = values.get("dynatemp_low", values.get("min_temp"))
-    high = values.get("dynatemp_high", values.get("max_temp"))
-    if low is not None and high is not None and high > low:
+    low, high = _number(values, "dynatemp_low", "min_temp"), _number(values, "dynatemp_high", "max_temp")
+    off = any(values.get(name) is False for name in ("dynatemp", "dynamic_temperature"))
+    if low is not None and high is not None and high > low >= 0 and not off:
         changes |= {"temperature": (low + high) / 2, "dynatemp_range": (high - low) / 2}
     if "sampler_order" in asked:
-        order = values["sampler_order"]
-        changes["samplers"] = tuple(name for number in order for name in _KOBOLD_ORDER.get(number, ()))
+        changes["samplers"] = _order(values["sampler_order"])
     return changes, notes
+
+
+def _number(values: Mapping[str, Any], *names: str) -> float | None:
+    """The first of the fields that is there; raises InvalidRequest where it is no finite number."""
+    for name in names:
+        value = values.get(name)
+        if value is not None:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise InvalidRequest(name, "expected a number")
+            return float(value)
+    return None
+
+
+def _order(numbers: Any) -> tuple[str, ...]:
+    if not isinstance(numbers, list | tuple):
+        raise InvalidRequest("sampler_order", "expected a list of numbers")
+    found = [_KOBOLD_ORDER.get(n, ()) for n in cast(Sequence[Any], numbers) if isinstance(n, int)]
+    return tuple(dict.fromkeys(name for names in found for name in names))

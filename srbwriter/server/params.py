@@ -7,17 +7,21 @@ clamping, biases by text, one seed a branch.
 from __future__ import annotations
 
 import json
+import logging
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict, cast
 
 from srbwriter.engine.backend import Backend
+from srbwriter.engine.gone import replace_gone
 from srbwriter.engine.parameters import MAX_BREAKERS, PARAMETERS, Parameter, sampler_order
-from srbwriter.engine.types import Overflow, Sampling, Stop
+from srbwriter.engine.types import InvalidRequest, Overflow, Sampling, Stop
 
 from .body import SEED_LIMIT, Body, is_integer
 from .errors import bad
+
+log = logging.getLogger(__name__)
 
 _OF_SAMPLING = [p for p in PARAMETERS if p.record == "sampling" and p.kind in ("int", "float", "bool")]
 _MAX_BIASES = 4096
@@ -42,7 +46,21 @@ def read_sampling(body: Body, base: Sampling, engine: Backend) -> Sampling:
     if body.has("samplers"):
         changes["samplers"] = _samplers(body) or base.samplers
     changes.update(_constraint(body))
+    for name, value in _emulated(body).items():
+        if name != "samplers" or "samplers" not in changes:
+            changes[name] = value
     return replace(base, **changes)
+
+
+def _emulated(body: Body) -> dict[str, Any]:
+    """What fields that llama.cpp does not know, and other programs send, come to. Raises ApiError (400)."""
+    try:
+        changes, notes = replace_gone(body.values)
+    except InvalidRequest as error:
+        raise bad(error.field, f"Field '{error.field}': {error.problem}") from None
+    for note in notes:
+        log.debug("%s", note)
+    return changes
 
 
 def read_stop(body: Body, base: Stop) -> Stop:

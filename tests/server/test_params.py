@@ -102,3 +102,26 @@ def test_times_and_boundaries() -> None:
 def test_aliases_stand_in_the_engines_table_only() -> None:
     table = {parameter.name: parameter.aliases for parameter in PARAMETERS}
     assert table == ALIASES
+
+
+def test_what_llama_cpp_does_not_know_is_emulated_or_refused() -> None:
+    def sampling(**values: Any) -> Sampling:
+        return read_sampling(Body(values), Sampling(), FakeEngine())
+
+    assert sampling(do_sample=False, temperature=0.7).temperature == 0.0
+    assert sampling(do_sample=True, temperature=0.7).temperature == 0.7
+    warm = sampling(dynatemp_low=0.5, dynatemp_high=1.5)
+    assert (warm.temperature, warm.dynatemp_range) == (1.0, 0.5)
+    assert sampling(dynamic_temperature=False, min_temp=0.5, max_temp=1.5) == sampling()
+    assert sampling(sampler_order=[6, 0, 1, 3, 4, 2, 5]).samplers == (
+        "penalties", "top_k", "typ_p", "top_p", "min_p", "temperature"
+    )  # fmt: skip
+    assert sampling(sampler_order=[0], samplers=["min_p"]).samplers == ("min_p",)
+    assert sampling(tfs_z=0.9) == sampling()
+    for values in (
+        {"num_beams": 4}, {"dynatemp_low": "warm", "dynatemp_high": 1}, {"sampler_order": 3}
+    ):  # fmt: skip
+        with pytest.raises(ApiError) as refused:
+            sampling(**values)
+        assert refused.value.status == 400
+        assert next(iter(values)) in str(refused.value)
