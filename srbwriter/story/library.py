@@ -95,9 +95,14 @@ def stories(folder: Path) -> list[StoryInfo]:
     return sorted(found, key=lambda story: (-story.modified, story.title))
 
 
+def file_name(title: str) -> str:
+    """A readable name, without suffix, for a file of a story called ``title``."""
+    return re.sub(r"[^\w\- ]+", "", title).strip().replace(" ", "-")[:80] or "story"
+
+
 def free_path(folder: Path, title: str) -> Path:
     """Where a new story called ``title`` can go: a readable file name that nobody has."""
-    slug = re.sub(r"[^\w\- ]+", "", title).strip().replace(" ", "-")[:80] or "story"
+    slug = file_name(title)
     path, number = folder / f"{slug}{SUFFIX}", 2
     while path.exists():
         path, number = folder / f"{slug}-{number}{SUFFIX}", number + 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +52,7 @@ class Workbench(App[None]):
         super().__init__()
         self.session = session
         self.next_story: Path | None = None
+        self.next_notes: list[str] = []
         self.notes: list[str] = []  # what the writer is told once the screen is up
         self.preferences = Preferences(settings)
         self._own_keys = {
@@ -143,9 +145,14 @@ class Workbench(App[None]):
         known = library.RecentStories(paths.recent_file()).all()
         return [(entry.path, entry.title or entry.path.stem) for entry in known if entry.path.exists()]
 
-    def open_story(self, file: Path) -> None:
-        """Leave this story and open another: the screen begins again with it, and the model stays."""
-        self.next_story = file
+    def open_story(self, file: Path, notes: Iterable[str] = ()) -> None:
+        """Leave this story and open another: the screen begins again with it, and the model stays.
+
+        ``notes`` is what the writer is told then.
+        """
+        if not self.desk.exchange.may_leave():
+            return
+        self.next_story, self.next_notes = file, list(notes)
         self.desk.leave()
 
     # ---- life

@@ -24,13 +24,13 @@ Entered, it gives a line that tells the writer so.
 def open_workbench(settings: Settings, story: Path | None, beside: Beside | None = None) -> int:
     """Run the app until the writer leaves; returns the exit code. Raises StoryError."""
     hint = launch.model_hint(settings)
+    notes = [hint] if hint is not None else []
     loader: EngineLoader | None = None
     with terminal.restored(), terminal.guarded(), contextlib.ExitStack() as models:
         while True:
             session = Session.open(settings, story, loader)
             app = Workbench(session, settings)
-            if hint is not None:
-                app.notes.append(hint)
+            app.notes.extend(notes)
             with contextlib.ExitStack() as running:
                 running.callback(session.close)  # also when the app never came to its own end
                 if beside is not None:
@@ -38,5 +38,5 @@ def open_workbench(settings: Settings, story: Path | None, beside: Beside | None
                 app.run()
             if app.next_story is None:
                 return app.return_code or 0
-            story, hint, loader = app.next_story, None, session.loader  # the model stays for the next story
+            story, notes, loader = app.next_story, app.next_notes, session.loader  # the model stays
             models.callback(loader.close)

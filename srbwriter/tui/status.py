@@ -15,12 +15,51 @@ if TYPE_CHECKING:
     from srbwriter.session import Session
     from srbwriter.story import NodeId
 
+_TELLING_SECONDS = 1.0  # before that, no estimate is worth a word
 
-def left(session: Session) -> tuple[str, ...]:
-    """Model, context and speed, most wanted first."""
+
+def time_left(spent: float, share: float) -> str:
+    """How long a work goes on that took ``spent`` seconds for ``share`` of it; empty if that says little."""
+    if spent < _TELLING_SECONDS or not 0 < share < 1:
+        return ""
+    seconds = spent / share * (1 - share)
+    if seconds < 99.5:
+        return f"{max(1, round(seconds))} s left"
+    minutes = seconds / 60
+    return f"{round(minutes)} min left" if minutes < 99.5 else f"{round(minutes / 60)} h left"
+
+
+class Watch:
+    """Estimates the time left of a work whose beginning was not seen, from looks at how far it is."""
+
+    def __init__(self) -> None:
+        self._at = self._from = self._last = 0.0
+
+    def left(self, share: float) -> str:
+        """The time left of a work that is at ``share`` now; another work begins when that goes back."""
+        now = time.monotonic()
+        if not 0 < self._last <= share:
+            self._at, self._from = now, share
+        self._last = share
+        return time_left(now - self._at, (share - self._from) / (1 - self._from)) if share < 1 else ""
+
+
+def progress(words: str, share: float, time_left: str) -> str:
+    """The line of a long work: what it is, how far, how long it will take, and the way out."""
+    parts = f"{words} {bar(share)} {share:4.0%}", time_left, "esc stops"
+    return "  ·  ".join(part for part in parts if part)
+
+
+def left(session: Session, load: Watch, work: str = "") -> tuple[str, ...]:
+    """Model, context and speed, most wanted first; while something takes long, how far that is.
+
+    ``load`` watches the load of the model; ``work`` is the line of what the writer asked for beside it.
+    """
+    if work:
+        return (work,)
     if session.engine_state in ("INIT", "LOADING"):
         share = session.load_progress
-        return (f"loading the model {bar(share)} {share:4.0%}  ·  esc stops",)
+        return (progress("loading the model", share, load.left(share)),)
     if session.engine_state == "FAILED":
         return (f"no model: {session.engine_error}",)
     if (reading := _reading(session)) is not None:
@@ -56,10 +95,10 @@ def _reading(session: Session) -> str | None:
     total, done = len(generation.prompt_ids), generation.prompt_done
     if not total:
         return None
-    fresh = done - generation.cached_tokens
+    cached = generation.cached_tokens
     spent = time.monotonic() - generation.submitted_at
-    left = f"{spent / fresh * (total - done):.0f} s left" if fresh > 0 and spent > 1 else "esc stops"
-    return f"reading the story {bar(done / total)} {done / total:4.0%}  ·  {left}"
+    left = time_left(spent, (done - cached) / max(1, total - cached))
+    return progress("reading the story", done / total, left)
 
 
 def words_today(session: Session) -> int:

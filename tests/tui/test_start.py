@@ -18,6 +18,7 @@ def test_stories_opened_one_after_the_other_share_a_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[Path, Engine]] = []
+    told: list[list[str]] = []
 
     class Screenless:
         """A writer who opens a second story, and leaves from there."""
@@ -27,8 +28,10 @@ def test_stories_opened_one_after_the_other_share_a_model(
         def __init__(self, session: Session, settings: Settings) -> None:
             self.session, self.notes = session, list[str]()
             self.next_story = None if seen else tmp_path / "b.srbw"
+            self.next_notes = [] if seen else ["was imported"]
 
         def run(self) -> None:
+            told.append(self.notes)
             seen.append((self.session.story.file, self.session.loader.wait(60)))
             self.session.close(keep_model=self.next_story is not None)
             assert seen[-1][1].alive is (self.next_story is not None)
@@ -41,3 +44,4 @@ def test_stories_opened_one_after_the_other_share_a_model(
     (first, engine), (second, other) = seen
     assert (first.name, second.name) == ("a.srbw", "b.srbw")
     assert engine is other
+    assert told[1] == ["was imported"]

@@ -23,6 +23,7 @@ from srbwriter.story import NodeId, StoryError
 from srbwriter.tui import layouts, options, status
 from srbwriter.tui.autosave import Autosave
 from srbwriter.tui.commands import COMMANDS, by_id
+from srbwriter.tui.exchange import Exchange
 from srbwriter.tui.pump import Pump
 from srbwriter.tui.screens.crash import CrashNote
 from srbwriter.tui.screens.leader import LeaderMenu
@@ -67,6 +68,8 @@ class Desk(Screen[None]):
         self._told: Exception | None = None  # the model's trouble, once it has been said
         self._counted, self._counted_at = 0, -_COUNT_SECONDS
         self.large = False  # one branch alone
+        self.exchange = Exchange(self)
+        self._load_watch = status.Watch()
         self.found = ""  # what was looked for last
         self._round: Round | None = None
         self._shown = -1
@@ -95,6 +98,7 @@ class Desk(Screen[None]):
 
     def on_unmount(self) -> None:
         self.pump.stop()
+        self.exchange.end()
 
     # ---- keys
 
@@ -290,7 +294,8 @@ class Desk(Screen[None]):
         self.grid.pull()
 
     def flush_slowly(self) -> None:
-        self.status_line.left = status.left(self.session)
+        self.exchange.watch()
+        self.status_line.left = status.left(self.session, self._load_watch, self.exchange.line())
         self.status_line.right = status.right(
             self.session, self._words_today(), self.bench.preferences[options.GOAL]
         )

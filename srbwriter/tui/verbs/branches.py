@@ -70,7 +70,9 @@ def reroll_all(desk: Desk) -> None:
 
 @verb
 def stop_all(desk: Desk) -> None:
-    if desk.session.cancel_load():
+    if desk.exchange.cancel():
+        pass  # the line says so
+    elif desk.session.cancel_load():
         desk.flush_slowly()  # says what can be done now
     elif desk.writing:
         desk.session.stop_all()

@@ -71,4 +71,5 @@ def leader(desk: Desk) -> None:
 
 @verb
 def quit(desk: Desk) -> None:
-    desk.leave()
+    if desk.exchange.may_leave():
+        desk.leave()
