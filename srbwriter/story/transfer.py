@@ -171,7 +171,7 @@ class Import:
     def make(self, progress: Progress = untold) -> Made:
         if self.target is not None and self.target.exists():
             raise NotAStory(self.target, "is already there — choose another name, or open it")
-        draft = formats.read(self._read(), str(self.file))
+        draft = formats.read(self._read(), str(self.file), within(progress, 0, _PARSED))
         progress(_PARSED)
         notices = as_list(draft.meta.pop("notices", []))
         title = self.title or draft.title or self.untitled or self.file.stem

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -188,6 +190,24 @@ class TestAside:
         assert any(name.endswith(".part") for name in names(tmp_path))
         _cancelled(aside)
         assert names(tmp_path) == {"i.json"}
+
+    def test_when_the_program_is_killed_its_transfer_ends_too(self, tmp_path: Path) -> None:
+        (tmp_path / "i.json").write_bytes(formats.write(draft(30_000), "srbwriter"))
+        program = f"""
+import os, pathlib, time
+from srbwriter.story.aside import Aside
+from srbwriter.story.transfer import Import
+folder = pathlib.Path({str(tmp_path)!r})
+aside = Aside(Import(folder / "i.json", folder)).start()
+while aside.share < 0.35:
+    time.sleep(0.005)
+os.kill(os.getpid(), 9)
+"""
+        assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -9
+        begun = time.monotonic()
+        while names(tmp_path) != {"i.json"}:
+            assert time.monotonic() < begun + LONG
+            time.sleep(0.02)
 
     def test_a_process_that_dies_is_a_failure(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe")

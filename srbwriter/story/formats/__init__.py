@@ -33,6 +33,7 @@ from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import check_depth
 from srbwriter.story.formats.document import Document, open_document
 from srbwriter.story.formats.errors import FormatError
+from srbwriter.story.types import Progress, untold
 
 FORMATS: tuple[Format, ...] = (
     own.FORMAT,
@@ -88,12 +89,13 @@ def detect(data: bytes, name: str = "the file") -> Format:
     return _match(_open(data, name))
 
 
-def read(data: bytes, name: str) -> StoryDraft:
+def read(data: bytes, name: str, progress: Progress = untold) -> StoryDraft:
     """The story in a file; ``name`` is only for messages.
 
     Things the writer should be told are in ``draft.meta["notices"]``.  Raises :class:`FormatError`.
     """
     document = _open(data, name)
+    progress(0.5)
     form = _match(document)
     assert form.read is not None  # formats that match can read
     draft = form.read(document)
