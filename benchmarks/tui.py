@@ -99,7 +99,7 @@ class Child:
 # ---- inside the child
 
 
-def stand_in(report: Path, story: int, panes: int) -> None:
+def stand_in(report: Path, panes: int) -> None:
     """The app over branches that a thread writes at a fixed rate; leaves processor times in ``report``."""
     from srbwriter.config import Settings, Table, keys
     from srbwriter.config.settings import Setting
@@ -107,9 +107,7 @@ def stand_in(report: Path, story: int, panes: int) -> None:
     from srbwriter.tui.app import Workbench
     from tests.tui.fake_session import FakeSession
 
-    line = "The tide came in and nobody said a word about the lamp.\n\n"
-    text = (line * (story // len(line) + 1))[:story] or "It rained."
-    session = FakeSession(report.parent, text, panes)
+    session = FakeSession(report.parent, "It rained.", panes)
     session.stop = type(session.stop)(max_tokens=None)
     engine_time = [0.0]
 
@@ -186,7 +184,7 @@ def child(*arguments: object) -> list[str]:
 def streaming(seconds: float, folder: Path) -> dict[str, float]:
     """Share of a core, and the delay of keys, while all panes stream."""
     report = folder / "stream.json"
-    program = Child.start(child("stand-in", report, 0, PANES), folder)
+    program = Child.start(child("stand-in", report, PANES), folder)
     assert program.until(b"write", 20) is not None, "the app did not start"
     program.drain(1.0)
     program.send("\x0e")
@@ -222,10 +220,16 @@ def key_delays(program: Child) -> dict[str, float]:
 
 
 def long_story(folder: Path) -> dict[str, float]:
-    """The delay of keys in a story of two million characters."""
-    program = Child.start(child("stand-in", folder / "book.json", BOOK, 1), folder)
+    """The delay of keys in a story of two million characters: the whole program, nothing stands in."""
+    from srbwriter.story import Story
+
+    line = "The tide came in and nobody said a word about the lamp.\n\n"
+    story = Story.create(folder / "book.srbw")
+    story.append((line * (BOOK // len(line) + 1))[:BOOK])
+    story.close()
+    program = Child.start(["-m", "srbwriter", str(story.file)], folder)
     assert program.until(b"write", 60) is not None, "the app did not start"
-    program.drain(2.0)
+    program.drain(6.0)
     delays = key_delays(program)
     program.close()
     return delays
