@@ -1,4 +1,4 @@
-"""Opening one screen from another, with types."""
+"""Opening one screen from another, and leaving it again, with types."""
 
 from __future__ import annotations
 
@@ -17,3 +17,13 @@ def push(
     """Show ``screen`` above another; ``then`` is told what it was dismissed with."""
     app = cast("App[None]", above.app)  # pyright: ignore[reportUnknownMemberType]
     app.push_screen(screen, then)
+
+
+def leave(screen: Screen[Result], result: Result | None = None) -> None:
+    """Dismiss ``screen``, unless it is not the one on top.
+
+    A key that was pressed quickly can reach a screen that has just opened another above it or has just been
+    left. Dismissing it then would take away that other screen, and fail the next time.
+    """
+    if screen.is_current:
+        screen.dismiss(result)

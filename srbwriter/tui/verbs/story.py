@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from srbwriter.tui import clipboard, external
 from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.find import FindBar
 from srbwriter.tui.screens.openings import offer_openings
 from srbwriter.tui.verbs import verb
 
@@ -29,14 +30,10 @@ def redo(desk: Desk) -> None:
 
 @verb
 def find(desk: Desk) -> None:
-    def answered(words: str | None) -> None:
-        if not words:
-            return
+    def looked(words: str) -> None:
         desk.found = words
-        if not desk.editor.find(words):
-            desk.say(f"{words} is not in the story.")
 
-    desk.bench.push_screen(Ask("Find", desk.found, select=True), answered)
+    desk.bench.push_screen(FindBar(desk.editor, desk.found, looked))
 
 
 @verb
@@ -44,12 +41,18 @@ def replace(desk: Desk) -> None:
     def first(words: str | None) -> None:
         if not words:
             return
+        desk.found = words
+        times = desk.editor.whole.count(words)
+        if not times:
+            desk.say(f"{words} is not in the story.")
+            return
 
         def second(by: str | None) -> None:
             if by is not None:
                 desk.guarded(lambda: _replace(desk, words, by))
 
-        desk.bench.push_screen(Ask(f"Replace {words} by"), second)
+        where = f"in {times} places" if times > 1 else "in one place"
+        desk.bench.push_screen(Ask(f"Replace {words} {where} by"), second)
 
     desk.bench.push_screen(Ask("Find, to replace it", desk.found, select=True), first)
 

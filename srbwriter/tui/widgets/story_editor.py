@@ -101,20 +101,17 @@ class StoryEditor(TextArea):
         self.move_cursor(self._lines.get_location_from_index(inside))
         self.scroll_cursor_visible()
 
-    def find(self, words: str) -> bool:
-        """Select the next place of ``words`` behind the cursor, from the beginning again at the end."""
-        whole, place = self.whole.casefold(), self.place
-        at = whole.find(words.casefold(), place)
-        if at < 0:
-            at = whole.find(words.casefold())
-        if at < 0:
-            return False
-        self.go(at)
-        start = at - len(self._before)
-        end = self._lines.get_location_from_index(start + len(words))
-        self.selection = Selection(self._lines.get_location_from_index(start), end)
+    def mark(self, start: int, end: int) -> None:
+        """Select characters ``start`` to ``end`` of the whole story, and bring them into view."""
+        self.go(start)
+        before = len(self._before)
+        first, last = (self._lines.get_location_from_index(place - before) for place in (start, end))
+        self.selection = Selection(first, last)
         self.scroll_cursor_visible()
-        return True
+
+    def unmark(self) -> None:
+        """Select nothing; the cursor stays where the selection ends, and no key replaces what it held."""
+        self.move_cursor(self.selection.end)
 
     def _change(self, text: str) -> None:
         old = self.text

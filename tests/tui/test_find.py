@@ -1,0 +1,64 @@
+"""Finding words: from place to place, round at the end, and never a letter changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from srbwriter.tui.screens.find import FindBar, places
+from tests.tui.conftest import Bench, OpenBench
+from tests.tui.scenarios.common import opened, visible
+
+TEXT = "The captain slept.\n\nCaptain Mara did not. No captain does."
+
+
+def shown(bench: Bench) -> tuple[int, str]:
+    """Where the selection ends, and what it holds."""
+    return bench.desk.editor.place, bench.desk.editor.selected_text
+
+
+async def test_enter_goes_from_place_to_place_and_changes_nothing(open_bench: OpenBench) -> None:
+    async with open_bench(TEXT) as bench:
+        await bench.press("ctrl+f", *"Captain")
+        await opened(bench, FindBar)
+        assert "3 found" in visible(bench)
+        expected = [(11, "captain"), (27, "Captain"), (TEXT.rindex("captain") + 7, "captain")]
+        for turn, place in enumerate([*expected, expected[0]]):
+            await bench.press("enter")
+            assert shown(bench) == place
+            assert f"{turn % 3 + 1} of 3" in visible(bench)
+        await bench.press("up")
+        assert shown(bench) == expected[2]
+        await bench.press("shift+enter")
+        assert shown(bench) == expected[1]
+        await bench.press("escape", "enter")
+        assert bench.desk.editor.text == TEXT[:27] + "\n" + TEXT[27:]
+        await bench.press("ctrl+z", "ctrl+f", "enter")
+        assert bench.desk.editor.selected_text.casefold() == "captain"
+
+
+async def test_the_same_key_finds_again_and_other_words_begin_anew(open_bench: OpenBench) -> None:
+    async with open_bench(TEXT) as bench:
+        await bench.press("ctrl+f", *"captain", "ctrl+f", "ctrl+f")
+        assert "2 of 3" in visible(bench)
+        await bench.press(*" Mara", "enter")
+        assert bench.desk.editor.selected_text == "Captain Mara"
+        await bench.press(*" Celeste", "enter")
+        assert bench.desk.editor.selected_text == "Captain Mara"  # those are not there, and it stays
+        assert "not in the story" in visible(bench)
+
+
+async def test_a_place_far_off_in_a_long_story_is_brought_into_view(open_bench: OpenBench) -> None:
+    text = "Rain fell on the harbour.\n" * 8000 + "The beacon.\n" + "Rain again.\n" * 8000
+    async with open_bench(text) as bench:
+        await bench.press("ctrl+f", *"beacon", "enter")
+        assert bench.desk.editor.selected_text == "beacon"
+        assert "The beacon." in visible(bench)
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "found"),
+    [("Straße STRASSE straße", "straße", [(0, 6), (15, 21)]), ("İİ ab", "ab", [(3, 5)]),
+     ("a.b axb", "a.b", [(0, 3)]), ("aaa", "aa", [(0, 2)]), ("abc", "", [])],
+)  # fmt: skip
+def test_places_are_those_of_the_text_as_it_is(text: str, words: str, found: list[tuple[int, int]]) -> None:
+    assert places(text, words) == found
