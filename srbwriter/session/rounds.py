@@ -113,6 +113,24 @@ class Round:
             self._end(slot, "picked")
         return slot
 
+    def find(self, index: int, shown: int) -> tuple[NodeId, int] | None:
+        """The node in which the first ``shown`` characters of branch ``index`` end, and where in it that is.
+
+        None when the story no longer holds them so: somebody has edited, split or deleted there.
+        """
+        slot = self.slots[index]
+        node, at = slot.node_at(min(shown, slot.chars))
+        text, above = "", node
+        while above != self.parent:
+            if not self.story.is_living(above):
+                return None
+            own = self.story.node(above).text
+            text = (own[:at] if above == node else own) + text
+            above = self.story.parent(above)
+            if above is None:
+                return None
+        return (node, at) if text == slot.branch.text[:shown] else None
+
     def _drain(self, slot: Slot) -> None:
         """Stream what is new in the buffer: model text with its ids, typed text as the writer's."""
         buffer = slot.buffer

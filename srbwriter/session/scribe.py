@@ -27,11 +27,13 @@ class Scribe:
         self._thread: threading.Thread | None = None
 
     def follow(self, current: Round) -> None:
-        """Write down this round from now on."""
+        """Write down this round from now on; also one that was over and may be taken up again."""
         assert current.generation is not None
-        current.generation.add_listener(self._news.set)
         with self._lock:
+            if current in self._rounds:
+                return
             self._rounds.append(current)
+        current.generation.add_listener(self._news.set)
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="srbwriter-scribe", daemon=True)
             self._thread.start()

@@ -28,6 +28,7 @@ from srbwriter.story.context import ContextError
 from . import editing, typed
 from .ladder import Ladder, rungs
 from .opening import open_story, token_sizes
+from .past import Past, take
 from .prompting import Context, Prompter
 from .rounds import Round
 from .scribe import Scribe
@@ -53,6 +54,7 @@ class Session:
         self.stop = stop or Stop(max_tokens=64)
         self.ladder: Ladder | None = None
         self.round: Round | None = None
+        self._past = Past()
         self._options = options
         self._lock = threading.RLock()
         self._scribe = Scribe(self._lock)
@@ -214,6 +216,16 @@ class Session:
         current.lead = generation.healed
         current.generation = generation
         self._scribe.follow(current)
+        self._past.remember(current)
+
+    def _recall(self) -> None:
+        """The writer has moved: show the branches that were written where he stands now, if there are any."""
+        here = self.story.current
+        if self.round is not None and (self.round.parent == here or self.round.generation is None):
+            return
+        self.round = self._past.at(here)
+        if self.round is not None:
+            self._scribe.follow(self.round)
 
     # ---- branches
 
@@ -319,38 +331,35 @@ class Session:
         """Take branch ``index``, or its first ``upto`` characters, into the story.
 
         ``text`` replaces what was taken (edited before picking; the model's own take stays beside
-        it). The other branches stop and stay in the tree.
+        it). The other branches stop and stay in the tree. Where the story has grown or changed since the
+        branches began, a copy of what is taken follows the text as it is now, so that no word is lost.
         """
-        branch = self._branch(index)
+        self._branch(index)
         with self._lock:
-            current = self.round
-            assert current is not None
-            shown = len(branch.text) if upto is None else max(0, min(upto, len(branch.text)))
+            assert self.round is not None
             self.stop_all()
-            slot = current.settle(index)
-            node, at = slot.node_at(min(shown, slot.chars))
-            picked = self.story.pick(node, at or None)
-            if text is not None:
-                picked = self.story.edit(picked, text)
-                self.story.visit(picked)
-            self.story.flush()
-            return picked
+            return take(self.story, self.round, index, upto, text)
 
     def undo(self) -> bool:
         """Take back the last pick, edit or verb; False when there is nothing to take back."""
         with self._lock:
             self.stop_all()
-            return self.story.undo() is not None
+            done = self.story.undo() is not None
+            self._recall()
+            return done
 
     def redo(self) -> bool:
         with self._lock:
-            return self.story.redo() is not None
+            done = self.story.redo() is not None
+            self._recall()
+            return done
 
     def revisit(self, node: NodeId) -> None:
         """Stand at another node; what is resident of its path will not be evaluated again."""
         with self._lock:
             self.stop_all()
             self.story.visit(node)
+            self._recall()
 
     def context(self) -> Context:
         """Where the model's window goes at the current node. Empty before a model is loaded."""

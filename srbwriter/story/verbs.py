@@ -22,6 +22,14 @@ from srbwriter.story.types import ROOT, Marks, NodeId, NoSuchNode, Refused, Stat
 
 def living(desk: Desk, node: NodeId) -> NodeId:
     """``node``, or NoSuchNode if it is not part of the readable tree."""
+    kept(desk, node)
+    if not desk.tree.living(node):
+        raise NoSuchNode(node, "is below something in the bin")
+    return node
+
+
+def kept(desk: Desk, node: NodeId) -> NodeId:
+    """``node``, or NoSuchNode if it is in the bin itself or has become part of another."""
     entry = desk.tree[node]
     if entry.state == State.BINNED:
         raise NoSuchNode(node, "is in the bin")
@@ -52,9 +60,13 @@ def add(desk: Desk, history: History, parent: NodeId, texts: Sequence[Runs], aut
 
 
 def pick(desk: Desk, history: History, node: NodeId, at: int | None) -> NodeId:
-    """Take ``node``, or its first ``at`` characters: it becomes the current node."""
-    living(desk, node)
+    """Take ``node``, or its first ``at`` characters: it becomes the current node.
+
+    What it hangs below comes out of the bin: a taken text is never cut off from its beginning.
+    """
+    kept(desk, node)
     with history.action("pick", node) as action:
+        _out_of_bin(desk, action, node)
         length = desk.tree[node].chars  # in here, so that a stream's last words are counted
         if at is not None and not 0 < at <= length:
             raise Refused(f"node {node} has {length} characters, not {at}")
@@ -136,10 +148,14 @@ def restore(desk: Desk, history: History, node: NodeId) -> None:
     if desk.tree[node].state == State.ABSORBED:
         living(desk, node)
     with history.action("restore", node) as action:
-        for above in list(desk.tree.upward(node)):
-            state = desk.tree[above].state
-            if state != State.LIVING:
-                action.run(desk, SetEntry(above, {"state": state}, {"state": State.LIVING}))
+        _out_of_bin(desk, action, node)
+
+
+def _out_of_bin(desk: Desk, action: Action, node: NodeId) -> None:
+    for above in list(desk.tree.upward(node)):
+        state = desk.tree[above].state
+        if state != State.LIVING:
+            action.run(desk, SetEntry(above, {"state": state}, {"state": State.LIVING}))
 
 
 def duplicate(desk: Desk, history: History, node: NodeId, deep: bool) -> NodeId:

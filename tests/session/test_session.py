@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,25 +16,9 @@ from srbwriter.session import Round, Session
 from srbwriter.session.typed import TYPING
 from srbwriter.story import Story
 
-WAIT = 60.0
-OPTIONS = EngineOptions(n_ctx=2048, gpu_layers=0, seed=5, flash_attn="on")
+from .conftest import OPTIONS, WAIT
+
 OPENING = "Once upon a time, a fox and a hen shared one umbrella."
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "story.srbw"
-
-
-@pytest.fixture
-def session(file: Path) -> Iterator[Session]:
-    opened = Session(
-        Story.create(file), EngineLoader(bundled_model(), OPTIONS), n=4,
-        stop=Stop(max_tokens=24, ignore_eog=True), options=OPTIONS,
-    )
-    opened.loader.wait(WAIT)
-    yield opened
-    opened.close()
 
 
 def until(session: Session, true: Callable[[], bool]) -> None:

@@ -1,0 +1,33 @@
+"""A session on a story of its own, with the real engine and the bundled model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine.loader import EngineLoader
+from srbwriter.engine.types import EngineOptions, Stop
+from srbwriter.session import Session
+from srbwriter.story import Story
+
+WAIT = 60.0
+OPTIONS = EngineOptions(n_ctx=2048, gpu_layers=0, seed=5, flash_attn="on")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "story.srbw"
+
+
+@pytest.fixture
+def session(file: Path) -> Iterator[Session]:
+    opened = Session(
+        Story.create(file), EngineLoader(bundled_model(), OPTIONS), n=4,
+        stop=Stop(max_tokens=24, ignore_eog=True), options=OPTIONS,
+    )
+    opened.loader.wait(WAIT)
+    yield opened
+    opened.close()

@@ -1,0 +1,193 @@
+"""Going back and forth between rounds: what is shown belongs to where the writer stands."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.loader import EngineLoader
+from srbwriter.engine.types import Stop
+from srbwriter.session import Session
+from srbwriter.story import ROOT, Story
+
+from .conftest import OPTIONS
+from .test_session import OPENING, written
+
+
+def test_undoing_a_pick_shows_its_siblings_again(session: Session) -> None:
+    session.set_text(OPENING)
+    first = session.generate()
+    written(session, first)
+    session.pick(1)
+    second = session.generate()
+    written(session, second)
+    session.undo()
+    assert session.round is first
+    session.pick(2)
+    assert session.text() == OPENING + first.branches[2].text
+    assert session.round is first
+    session.revisit(first.node_of(1))
+    assert session.round is second
+
+
+def test_where_nothing_was_written_no_branches_are_shown(session: Session) -> None:
+    session.set_text(OPENING)
+    written(session, session.generate())
+    session.revisit(ROOT)
+    assert session.round is None
+
+
+def test_a_recalled_branch_that_writes_again_is_kept(session: Session) -> None:
+    session.set_text(OPENING)
+    first = session.generate()
+    written(session, first)
+    session.pick(0)
+    written(session, session.generate())
+    session.undo()
+    session.reroll(3)
+    written(session, first)
+    assert session.story.text(first.node_of(3)) == OPENING + first.branches[3].text
+
+
+def test_words_typed_since_stay_when_a_branch_is_picked(session: Session) -> None:
+    session.set_text(OPENING)
+    first = session.generate()
+    written(session, first)
+    session.set_text(OPENING + " Zebra.")
+    session.pick(2)
+    assert session.text() == OPENING + " Zebra." + first.branches[2].text
+    session.undo()
+    assert session.text() == OPENING + " Zebra."
+
+
+def test_a_branch_whose_beginning_was_undone_brings_it_back_for_good(file: Path, session: Session) -> None:
+    session.set_text(OPENING)
+    session.story.end_typing()
+    session.set_text(OPENING + " The cat sat.")
+    first = session.generate()
+    written(session, first)
+    node = first.node_of(2)
+    session.undo()
+    assert session.text() == OPENING
+    session.story.pick(node)  # as the tree or a program may
+    wanted = session.text()
+    assert wanted == OPENING + " The cat sat." + first.branches[2].text
+    session.close()
+    with Story.open(file) as story:
+        assert story.text(story.current) == wanted
+        story.undo()
+        assert story.text(story.current) == OPENING
+
+
+class Wanderings(RuleBasedStateMachine):
+    """A writer types, writes, picks, undoes and walks about, and reads the same words after reopening."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.file = Path(self.folder.name) / "story.srbw"
+        self.open(Story.create(self.file))
+        self.session.set_text(OPENING)
+        self.count = 0
+
+    def open(self, story: Story) -> None:
+        self.session = Session(
+            story, EngineLoader(bundled_model(), OPTIONS, self.load), n=2,
+            stop=Stop(max_tokens=4, ignore_eog=True), options=OPTIONS,
+        )  # fmt: skip
+        self.session.loader.wait(60)
+        while self.session._prompter is None:
+            pass
+
+    @staticmethod
+    def load(path: object, options: object, /, *, on_progress: object) -> Engine:
+        return Engine.load(path, options, on_progress=on_progress, thread=False)  # type: ignore[arg-type]
+
+    def run(self) -> None:
+        engine = self.session.engine
+        assert engine is not None
+        while engine.process():
+            pass
+        self.session._scribe.keep_all()
+
+    @rule()
+    def type_at_the_end(self) -> None:
+        self.count += 1
+        self.session.set_text(f"{self.session.text()} w{self.count}.")
+        self.session.story.end_typing()
+
+    @rule(at=st.integers(0, 10**6))
+    def type_in_the_middle(self, at: int) -> None:
+        text = self.session.text()
+        self.count += 1
+        at %= len(text) + 1
+        self.session.set_text(f"{text[:at]} w{self.count}.{text[at:]}")
+        self.session.story.end_typing()
+
+    @rule()
+    def write(self) -> None:
+        self.session.generate()
+        self.run()
+
+    @precondition(lambda self: self.session.round is not None)
+    @rule(index=st.integers(0, 1), part=st.booleans())
+    def pick(self, index: int, part: bool) -> None:
+        current = self.session.round
+        assert current is not None
+        before, shown = self.session.text(), current.branches[index].text
+        if part:
+            shown = shown[: max(1, len(shown) // 2)]
+        if not shown:
+            return
+        self.session.pick(index, len(shown))
+        assert self.session.text() == before + shown
+
+    @rule()
+    def undo(self) -> None:
+        self.session.undo()
+        self.only_branches_of_here()
+        self.run()
+
+    @rule()
+    def redo(self) -> None:
+        self.session.redo()
+        self.only_branches_of_here()
+        self.run()
+
+    @rule(pick=st.integers(0, 10**6))
+    def go_elsewhere(self, pick: int) -> None:
+        story = self.session.story
+        nodes = list(story.reading_order())
+        self.session.revisit(nodes[pick % len(nodes)])
+        self.only_branches_of_here()
+
+    @rule()
+    def reopen(self) -> None:
+        text = self.session.text()
+        self.session.close()
+        self.open(Story.open(self.file))
+        assert self.session.text() == text
+
+    def only_branches_of_here(self) -> None:
+        assert self.session.round is None or self.session.round.parent == self.session.story.current
+
+    @invariant()
+    def one_stands_in_the_living_tree(self) -> None:
+        assert self.session.story.is_living(self.session.story.current)
+
+    def teardown(self) -> None:
+        if hasattr(self, "session"):
+            self.session.close()
+            self.folder.cleanup()
+
+
+TestWanderings = Wanderings.TestCase
+TestWanderings.settings = settings(
+    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
+)
