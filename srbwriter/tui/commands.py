@@ -136,6 +136,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("search", _TREE, "Search the tree", "Find words in all branches, also those not picked.", "S"),
     Command("bookmarks", _TREE, "Bookmarks", "Go to a bookmarked branch.", "B"),
     Command("history", _TREE, "History of picks", "Go back to any point of the way here.", "H"),
+    Command("bin", _TREE, "The bin", "Bring back a branch that was deleted.", "Z"),
 
     Command("knobs", _KNOBS, "Knobs", "How branches choose their words: samplers, stops, presets, a ladder.",
             "K", "f2", hint="knobs"),

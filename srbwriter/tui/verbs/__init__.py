@@ -22,5 +22,5 @@ def verb(handler: Handler) -> Handler:
     return handler
 
 
-for _module in ("branches", "marks", "taking", "story", "exchange", "tree", "knobs", "view", "program"):
+for _module in ("branches", "marks", "taking", "story", "exchange", "tree", "bin", "knobs", "view", "program"):
     import_module(f"{__name__}.{_module}")
