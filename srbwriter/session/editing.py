@@ -31,14 +31,16 @@ def _change(story: Story, current: NodeId, old: str, text: str, start: int, end:
     rest = old[spans[last][2] :]
     changed = text[begin : len(text) - len(rest)]
     if first != last:
-        [fork] = story.add(story.parent(node) or ROOT, [changed], "edited")
+        replaced = [span[0] for span in spans[first : last + 1]]
+        [fork] = story.add(story.parent(node) or ROOT, [changed], "edited", instead_of=replaced)
     else:
         fork = story.edit(node, changed)
         if fork == node:  # the writer's own words, changed in place: all below stays where it is
             story.visit(current)
             return
     if rest:
-        [fork] = story.add(fork, [rest], "edited")
+        behind = [span[0] for span in spans[last + 1 :]]
+        [fork] = story.add(fork, [rest], "edited", instead_of=behind)
     story.visit(fork)
 
 

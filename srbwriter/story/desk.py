@@ -17,6 +17,7 @@ from dataclasses import replace
 from threading import RLock
 
 from srbwriter.story.draft import Author, JsonValue
+from srbwriter.story.ledger import Ledger
 from srbwriter.story.runs import Runs, decode, encode, text_of
 from srbwriter.story.stats import Sitting
 from srbwriter.story.store import Body, Store
@@ -45,12 +46,14 @@ class Desk:
         self._bodies: OrderedDict[NodeId, Body] = OrderedDict()
         self._cached = 0
         self.sitting = Sitting(store)
+        self.ledger = Ledger(store, self.sitting.today)
         self.load()
 
     def load(self) -> None:
         """Read the index again."""
         self.tree = Tree(self.store.entries())
         self.recipes = self.store.recipes()
+        self.ledger.forget()
         self.values: dict[str, JsonValue] = {}
         self.values["current"] = self.tree.nearest_living(int(self.store.value("current", ROOT)))
         self._forget()
@@ -73,6 +76,7 @@ class Desk:
             self.tree.revert()
             self.values = kept
             self.after_commit.clear()
+            self.ledger.forget()
             self._forget()
             raise
         self.tree.settle()
@@ -220,6 +224,7 @@ class Desk:
         )
         self.write(spare, runs, replace(body, name=None))
         self.move(children, spare)
+        self.ledger.copy(node, spare)
         return spare
 
     def unpark(self, node: NodeId, spare: NodeId) -> None:
@@ -250,6 +255,18 @@ class Desk:
         """The end of the text of ``old`` is the end of ``new`` now: streams follow once it is saved."""
         self.after_commit.append(lambda: self.follow(old, new))
 
-    def progress(self, typed: int = 0, picked: int = 0, generated: int = 0) -> None:
-        """Count words, inside a transaction."""
-        self.after_commit.append(self.sitting.record(typed, picked, generated))
+    def progress(self) -> tuple[int, int]:
+        """Write down the words of today, inside a transaction; returns (typed, picked) of what is new."""
+        typed, picked = self.ledger.count(self.tree, self.current)
+        added = self.sitting.added(typed, picked)
+        self.after_commit.append(self.sitting.record(*added, 0))
+        return added
+
+    def moved(self) -> None:
+        """The current node is another one, inside a transaction: other words may be those of today."""
+        if self.sitting.added(*self.ledger.count(self.tree, self.current)) != (0, 0):
+            self.progress()
+
+    def generated(self, words: int) -> None:
+        """Count words of the model, inside a transaction."""
+        self.after_commit.append(self.sitting.record(0, 0, words))

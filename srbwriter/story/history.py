@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Action:
-    """One undoable step: ``verb`` on ``node``. ``was`` and ``became`` are the current node around it."""
+    """One undoable step: ``verb`` on ``node``. ``was`` and ``became`` are the current node around it,
+    ``typed`` and ``picked`` by how many the words of today grew as it was done first."""
 
     id: int
     parent: int
@@ -58,10 +59,10 @@ class History:
         with self._desk.change():
             action = self._blank(verb, node)
             yield action
-            self._touch(action)
             self._desk.put_value("head", action.id)
             self._desk.put_value("current", action.became)
-            self._desk.progress(action.typed, action.picked)
+            action.typed, action.picked = self._desk.progress()
+            self._touch(action)
 
     def _blank(self, verb: str, node: NodeId) -> Action:
         here = self._desk.current
@@ -113,7 +114,7 @@ class History:
             for change in reversed(action.changes):
                 change.undo(self._desk)
             action.became = self._desk.current
-            self._arrive(action, action.parent, action.was, -1)
+            self._arrive(action, action.parent, action.was)
         return action
 
     def redo(self, number: int | None = None) -> Action | None:
@@ -128,12 +129,12 @@ class History:
             for change in action.changes:
                 change.do(self._desk)
             action.was = self._desk.current
-            self._arrive(action, action.id, action.became, 1)
+            self._arrive(action, action.id, action.became)
         return action
 
-    def _arrive(self, action: Action, head: int, current: NodeId, sign: int) -> None:
+    def _arrive(self, action: Action, head: int, current: NodeId) -> None:
         desk = self._desk
         self._touch(action)
         desk.put_value("head", head)
         desk.put_value("current", desk.tree.nearest_living(current))
-        desk.progress(sign * action.typed, sign * action.picked)
+        desk.progress()

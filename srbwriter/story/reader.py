@@ -264,7 +264,11 @@ class Reader:
             return days(self._desk.store)
 
     def today(self) -> Progress:
-        """Progress on this calendar day."""
+        """Progress on this calendar day.
+
+        Its words are those on the path to the current node that were typed, or stand in a take that was
+        picked, today; see :mod:`srbwriter.story.ledger`.
+        """
         return self.days().get(day_of(time.time()), Progress())
 
     @property

@@ -1,6 +1,7 @@
 """Words by day, by author and by sitting. Idle time does not count as writing.
 
-Words are net: what is undone is taken off again. Knows the tables of progress, not verbs.
+Words are net: what is undone is taken off again. Which words are of a day says
+:mod:`srbwriter.story.ledger`. Knows the tables of progress, not verbs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ IDLE_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Net words a writer typed and picked, words the model wrote, and seconds of writing."""
+    """Words a writer typed and picked that are still in the text, words the model wrote, seconds of writing."""
 
     typed: int = 0
     picked: int = 0
@@ -49,6 +50,16 @@ class Sitting:
         self._row: int | None = None
         self.began = self._last = clock()
         self.progress = Progress()
+
+    def today(self) -> str:
+        """The writer's calendar day, ISO 8601."""
+        return day_of(self._clock())
+
+    def added(self, typed: int, picked: int) -> tuple[int, int]:
+        """What ``typed`` and ``picked``, the words of today, are beyond those written down so far."""
+        with self._store.reading() as db:
+            row = db.execute("SELECT typed, picked FROM progress WHERE day = ?", (self.today(),)).fetchone()
+        return (typed, picked) if row is None else (typed - row[0], picked - row[1])
 
     def record(self, typed: int, picked: int, generated: int) -> Callable[[], None]:
         """Write down more words, inside a transaction. Call the result once that is committed."""

@@ -190,13 +190,22 @@ class Story(Branches):
             self._unsaved.retry(self._type_now)
             self._streams.flush()
 
-    def add(self, parent: NodeId, texts: Sequence[str], author: Author = "writer") -> list[NodeId]:
-        """New sibling branches below ``parent``, from text at hand."""
+    def add(
+        self, parent: NodeId, texts: Sequence[str], author: Author = "writer", *,
+        instead_of: Sequence[NodeId] = (), stand: bool = False,
+    ) -> list[NodeId]:
+        """New sibling branches below ``parent``, from text at hand; ``stand`` at the last of them.
+
+        Text by "imported" does not count as written today; of text that is there ``instead_of`` other
+        nodes, the words beyond theirs.
+        """
         with self._verb():
             if self._streams.of(parent) is not None:
                 raise Refused(f"node {parent} is still being written")
             runs = [plain(well_formed(text), author) for text in texts]
-            return verbs.add(self._desk, self._history, parent, runs, author)
+            return verbs.add(
+                self._desk, self._history, parent, runs, author, instead_of=instead_of, stand=stand
+            )
 
     # -- the tree ----------------------------------------------------------------------------------
 
@@ -217,6 +226,7 @@ class Story(Branches):
             verbs.living(self._desk, node)
             self._flag(node, visited)
             self._desk.put_value("current", node)
+            self._desk.moved()
 
     def mark_visited(self, node: NodeId, visited: bool = True) -> None:
         """Mark ``node`` read or unread, without going there."""

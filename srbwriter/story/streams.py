@@ -19,7 +19,6 @@ from srbwriter.story.history import Action
 from srbwriter.story.runs import Runs, plain, text_of, tidy
 from srbwriter.story.store import Body
 from srbwriter.story.types import NodeId, Refused, Run, State, StoryError
-from srbwriter.story.words import count
 
 FLUSH_SECONDS = 0.8
 """Words wait at most this long in memory; a second is promised."""
@@ -108,6 +107,7 @@ class Streams:
                 )
                 for i in range(n)
             ]
+            desk.ledger.wait(names)
         self._live.update((name, Stream(name, name, vocab)) for name in names)
         return names
 
@@ -135,7 +135,7 @@ class Streams:
         with self._desk.change():
             body = self._desk.body(stream.node)
             self._desk.put_body(stream.node, replace(body, finish=reason))
-            self._desk.progress(generated=self._desk.tree[stream.node].words)
+            self._desk.generated(self._desk.tree[stream.node].words)
         del self._live[name]
 
     def replace(
@@ -157,6 +157,7 @@ class Streams:
             body = replace(desk.body(name), finish="", settings=None, meta=None, name=None)
             new = desk.add(first.parent, runs, "model", body=body, place=first.place, visited=False)
             desk.put_body(stream.node, replace(desk.body(stream.node), finish="replaced"))
+            desk.ledger.wait([new])
         del self._live[name]
         self._live[new] = Stream(new, new, stream.vocab)
         return new
@@ -168,8 +169,9 @@ class Streams:
         desk.put_body(stream.node, replace(old, finish="interrupted"))
         typed = desk.add(stream.node, plain(text, "writer"), "writer")
         action.changes.append(SetEntry(typed, {"state": State.BINNED}, {"state": State.LIVING}))
-        action.typed = count(text).words
+        desk.ledger.begin(typed)
         target = desk.add(typed, (), "model", body=Body(recipe=old.recipe, seed=old.seed), visited=False)
+        desk.ledger.wait([target])
         desk.moved_on(stream.node, target)
         return typed
 

@@ -18,7 +18,6 @@ from srbwriter.story.runs import change, encode, plain
 from srbwriter.story.store import Body
 from srbwriter.story.streams import Streams
 from srbwriter.story.types import ROOT, NodeId, NoSuchNode, Refused, State
-from srbwriter.story.words import count
 
 PAUSE_SECONDS = 2.0
 """A longer pause between keystrokes starts a new action."""
@@ -94,8 +93,10 @@ class Typewriter:
         if self._streams.of(parent) is not None:
             raise Refused(f"node {parent} is still being written — type into it with interject, or stop it")
         with self._history.action("type", parent) as action:
+            self._desk.ledger.join(self._desk.tree.upward(parent))
             node = self._desk.add(parent, plain(text, "writer"), "writer")
-            self._created(action, node, count(text).words)
+            self._desk.ledger.begin(node)
+            self._created(action, node)
         self._unit = _Unit(action.id, node, "", self._clock())
         return node
 
@@ -108,14 +109,15 @@ class Typewriter:
             assert entry.parent is not None  # the root has no author "model"
             fork = desk.add(entry.parent, runs, "edited", place=entry.place, body=made)
             desk.tree.put(desk.tree[fork]._replace(flags=entry.flags))
-            self._created(action, fork, count(text).words - entry.words)
+            desk.ledger.carry(desk.tree, [node], fork)
+            self._created(action, fork)
         self._unit = _Unit(action.id, fork, "", self._clock())
         return fork
 
-    def _created(self, action: Action, node: NodeId, words: int) -> None:
+    def _created(self, action: Action, node: NodeId) -> None:
         """Undoing a creation puts the node into the bin: its words stay."""
         action.changes.append(SetEntry(node, {"state": State.BINNED}, {"state": State.LIVING}))
-        action.became, action.typed = node, words
+        action.became = node
 
     def _respell(self, node: NodeId, text: str) -> NodeId:
         unit = self._unit
@@ -124,12 +126,13 @@ class Typewriter:
             return node
         before = self._desk.body(node).text
         with self._history.action("edit", node) as action:
+            self._desk.ledger.touch(self._desk.tree, node)
             step = self._step(node, text)
             if self._desk.tree[node].author == "model":
                 action.run(self._desk, SetEntry(node, {"author": "model"}, {"author": "edited"}))
                 step = self._step(node, text)
             action.run(self._desk, step)
-            action.became, action.typed = node, count(text).words - count(before).words
+            action.became = node
         self._unit = _Unit(action.id, node, before, self._clock())
         return node
 
@@ -176,7 +179,7 @@ class Typewriter:
         action = history.get(unit.action)
         assert action is not None  # it is the head of history
         with desk.change():
-            words = count(text).words - desk.tree[unit.node].words
+            desk.ledger.touch(desk.tree, unit.node)
             last = action.changes[-1]
             runs, _ = change(desk.runs(unit.node), text, "writer", desk.token_sizes)
             if isinstance(last, Respell):
@@ -187,9 +190,9 @@ class Typewriter:
                 action.changes[-1] = step
             else:
                 desk.write(unit.node, runs)
-            action.typed += words
             action.became = unit.node
-            history.save(action)
             desk.put_value("current", unit.node)
-            desk.progress(words)
+            typed, picked = desk.progress()
+            action.typed, action.picked = action.typed + typed, action.picked + picked
+            history.save(action)
         unit.last = self._clock()

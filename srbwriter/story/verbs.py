@@ -49,13 +49,24 @@ def created(action: Action, node: NodeId) -> None:
     action.changes.append(SetEntry(node, {"state": State.BINNED}, {"state": State.LIVING}))
 
 
-def add(desk: Desk, history: History, parent: NodeId, texts: Sequence[Runs], author: Author) -> list[NodeId]:
-    """New children of ``parent``, one for each of ``texts``."""
+def add(
+    desk: Desk, history: History, parent: NodeId, texts: Sequence[Runs], author: Author, *,
+    instead_of: Sequence[NodeId] = (), stand: bool = False,
+) -> list[NodeId]:
+    """New children of ``parent``, one for each of ``texts``; see :meth:`Story.add`."""
     living(desk, parent)
     with history.action("add", parent) as action:
         made = [desk.add(parent, runs, author) for runs in texts]
         for node in made:
             created(action, node)
+            if instead_of:
+                desk.ledger.carry(desk.tree, instead_of, node)
+            elif author == "model":
+                desk.ledger.wait([node])
+            elif author != "imported":
+                desk.ledger.begin(node)
+        if stand and made:
+            action.became = made[-1]
     return made
 
 
@@ -70,14 +81,11 @@ def pick(desk: Desk, history: History, node: NodeId, at: int | None) -> NodeId:
         length = desk.tree[node].chars  # in here, so that a stream's last words are counted
         if at is not None and not 0 < at <= length:
             raise Refused(f"node {node} has {length} characters, not {at}")
-        before = desk.tree[node].words
         if at is not None and at < length:
             action.run(desk, Split(node, at))
         desk.tree.put(desk.tree[node]._replace(flags=desk.tree[node].flags | VISITED))
+        desk.ledger.join(desk.tree.upward(node))
         action.became = node
-        words = desk.tree[node].words if at is not None else before
-        already = node in desk.tree.upward(action.was)
-        action.picked = words if desk.tree[node].author == "model" and not already else 0
     return node
 
 
@@ -175,6 +183,7 @@ def _copy(desk: Desk, old: NodeId, parent: NodeId) -> NodeId:
     new = desk.add(parent, desk.runs(old), entry.author, place=entry.place, body=body)
     made = desk.tree[new]._replace(flags=entry.flags, created=entry.created)
     desk.tree.put(made.with_marks(entry.marks))
+    desk.ledger.copy(old, new)
     return new
 
 

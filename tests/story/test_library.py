@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.story import ROOT, NotAStory, NotSaved, Story, backup
+from srbwriter.story import NotAStory, NotSaved, Story, backup
 from srbwriter.story.check import check
 from srbwriter.story.library import RecentStories, free_path, info, move, stories
 from srbwriter.story.stats import IDLE_SECONDS, Progress
@@ -151,7 +151,8 @@ def test_idle_time_is_not_writing(story: Story, tmp_path: Path) -> None:
     story._desk.sitting._last = story._desk.sitting.began = 1000.0
     for seconds in (10, IDLE_SECONDS, IDLE_SECONDS + 1, 20):
         now[0] += seconds
-        story.append("word ", story.add(ROOT, [""])[0])
+        story.end_typing()
+        story.append("word ")
     assert story.sitting == Progress(typed=4, seconds=10 + IDLE_SECONDS + 20)
     began, ended, kept = story.sittings()[-1]
     assert (began, ended) == (1000.0, now[0])

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from sqlite3 import Connection
 
-from srbwriter.story.upgrades import v0001_tree, v0002_history, v0003_search, v0004_progress
+from srbwriter.story.upgrades import v0001_tree, v0002_history, v0003_search, v0004_progress, v0005_today
 
 STEPS: Sequence[Callable[[Connection], None]] = (
     v0001_tree.upgrade,
     v0002_history.upgrade,
     v0003_search.upgrade,
     v0004_progress.upgrade,
+    v0005_today.upgrade,
 )
 
 VERSION = len(STEPS)

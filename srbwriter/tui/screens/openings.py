@@ -63,7 +63,8 @@ def _begin(desk: Desk, prompt: SamplePrompt) -> None:
         own = session.story.own_settings(ROOT)
         session.story.put_settings(ROOT, replace(own, memory=prompt.memory))
     before = session.text()
-    session.set_text(f"{before}\n\n{prompt.text}" if before.strip() else prompt.text)
+    opening = f"\n\n{prompt.text}" if before.strip() else prompt.text
+    session.story.add(session.node, [opening], "imported", stand=True)  # not words of the writer's
     desk.show_story()
     desk.write()
     desk.grid.go(0)

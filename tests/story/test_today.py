@@ -1,0 +1,201 @@
+"""Words of today: those typed or picked today that the text still has, each of them once."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from srbwriter.session import editing
+from srbwriter.story import ROOT, Story
+from srbwriter.story.draft import DraftNode, StoryDraft
+from tests.story.branches import generated
+
+WORDS = st.integers(1, 6)
+
+
+@pytest.fixture
+def now(story: Story) -> list[float]:
+    """The writer's clock; add to it for another day."""
+    clock = [1_000_000_000.0]
+    story._desk.sitting._clock = lambda: clock[0]
+    return clock
+
+
+def today(story: Story) -> tuple[int, int]:
+    found = story.days().get(story._desk.sitting.today())
+    return (found.typed, found.picked) if found else (0, 0)
+
+
+def test_an_opening_and_an_import_count_nothing_until_something_is_written(tmp_path: Path) -> None:
+    nodes = [
+        DraftNode("1"), DraftNode("2", "1", text="Once upon a time", author="writer"),
+        DraftNode("3", "2", text=" there was", author="model"),
+    ]
+    nodes[2].marks.visited = False
+    with Story.from_draft(tmp_path / "a.srbw", StoryDraft(nodes, "2")) as story:
+        assert today(story) == (0, 0)
+        story.pick(3)
+        assert today(story) == (0, 2)
+    with Story.create(tmp_path / "b.srbw") as story:
+        [opening] = story.add(ROOT, ["The rain had come early."], "imported", stand=True)
+        assert (story.current, today(story)) == (opening, (0, 0))
+        story.append(" It stayed.")
+        assert today(story) == (2, 0)
+        for _ in range(2):
+            story.undo()
+        assert (story.text(story.current), today(story)) == ("", (0, 0))
+        for _ in range(2):
+            story.redo()
+        assert (story.words(story.current), today(story)) == (7, (2, 0))
+
+
+def test_a_pick_counts_what_it_brings_into_the_story(story: Story) -> None:
+    story.append("one two three")
+    one, two = generated(story, story.current, " four five six", " seven")
+    story.pick(one, 10)
+    assert today(story) == (3, 2)
+    story.undo()
+    assert today(story) == (3, 0)
+    story.pick(one)  # all of it this time, though it was cut before
+    assert today(story) == (3, 3)
+    story.undo()
+    story.pick(two)
+    assert today(story) == (3, 1)
+    story.visit(one)
+    assert today(story) == (3, 3)
+    story.visit(ROOT)
+    assert today(story) == (0, 0)
+
+
+def test_typing_into_a_branch_counts_once_the_branch_is_picked(story: Story) -> None:
+    story.append("one")
+    [name] = story.begin_branches(story.current, 1)
+    story.stream(name, " two three", [1, 2])
+    story.interject(name, " four")
+    story.stream(name, " five", [3])
+    last = story.target(name)
+    story.finish(name, "stop")
+    assert today(story) == (1, 0)
+    story.pick(last)
+    assert today(story) == (2, 3)
+
+
+def test_each_day_has_its_own_words(story: Story, now: list[float]) -> None:
+    story.append("one two three")
+    story.end_typing()
+    [take] = generated(story, story.current, " four five six seven")
+    now[0] += 86_400
+    assert today(story) == (0, 0)
+    story.pick(take, 10)
+    assert today(story) == (0, 2)
+    story.edit(story.path(take)[1], "one two three and a half")
+    story.visit(take)
+    assert today(story) == (3, 2)
+    now[0] += 86_400
+    story.edit(story.path(take)[1], "one")  # what was there before takes nothing off
+    story.visit(take)
+    assert today(story) == (0, 0)
+    [rest] = story.children(take)
+    story.pick(rest)
+    assert today(story) == (0, 2)
+    assert [day.words for day in story.days().values()] == [3, 5, 2]
+
+
+def test_an_edit_of_a_take_keeps_what_it_counted(story: Story) -> None:
+    [take] = generated(story, ROOT, "four five six")
+    story.pick(take)
+    fork = story.edit(take, "four five six seven")
+    assert (fork != take, today(story)) == (True, (1, 3))
+    editing.set_text(story, "four six seven")
+    assert sum(today(story)) == 3
+    story.append(" eight")
+    assert sum(today(story)) == 4
+
+
+class Days(RuleBasedStateMachine):
+    """A day of writing on a story of yesterday, beside a list that says which of its words are new.
+
+    Old words begin with o, new ones with n, and they stay whole: what the list says is what must be counted.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory()
+        self.story = Story.create(Path(self.folder.name) / "a.srbw")
+        clock = [1_000_000_000.0]
+        self.story._desk.sitting._clock = lambda: clock[0]
+        self.story.append("o o o o o ")
+        [take] = generated(self.story, self.story.current, "o o o ")
+        self.story.pick(take)
+        clock[0] += 86_400
+        self.takes: list[int] = []
+
+    @property
+    def text(self) -> str:
+        return self.story.text(self.story.current)
+
+    @rule(n=WORDS)
+    def types(self, n: int) -> None:
+        editing.set_text(self.story, self.text + "n " * n)
+
+    @rule()
+    def pauses(self) -> None:
+        self.story.end_typing()
+
+    @rule(data=st.data(), n=WORDS)
+    def types_amid(self, data: st.DataObject, n: int) -> None:
+        at = 2 * data.draw(st.integers(0, len(self.text) // 2))
+        editing.set_text(self.story, self.text[:at] + "n " * n + self.text[at:])
+
+    @precondition(lambda self: "n" in self.text)
+    @rule(data=st.data(), n=WORDS)
+    def deletes(self, data: st.DataObject, n: int) -> None:
+        """New words, wherever they are."""
+        at = self.text.index("n", data.draw(st.integers(0, self.text.rindex("n"))))
+        end = at
+        while end < len(self.text) and self.text[end] == "n" and end - at < 2 * n:
+            end += 2
+        editing.set_text(self.story, self.text[:at] + self.text[end:])
+
+    @rule(n=WORDS)
+    def writes(self, n: int) -> None:
+        self.takes += generated(self.story, self.story.current, "n " * n, "n ")
+
+    @precondition(lambda self: any(self.story.is_living(take) for take in self.takes))
+    @rule(data=st.data(), part=st.integers(0, 3))
+    def picks(self, data: st.DataObject, part: int) -> None:
+        take = data.draw(st.sampled_from([take for take in self.takes if self.story.is_living(take)]))
+        chars = len(self.story.node(take).text)
+        self.story.pick(take, 2 * part if 0 < 2 * part <= chars else None)
+
+    @rule()
+    def undoes(self) -> None:
+        if self.story._history.head > 2:  # the story of yesterday stays
+            self.story.undo()
+
+    @rule()
+    def does_again(self) -> None:
+        self.story.redo()
+
+    @rule(data=st.data())
+    def goes(self, data: st.DataObject) -> None:
+        nodes = [n for n in self.story.path(self.story.current) if n != ROOT]
+        if nodes:
+            self.story.visit(data.draw(st.sampled_from(nodes)))
+
+    def teardown(self) -> None:
+        self.story.close()
+        self.folder.cleanup()
+
+    @invariant()
+    def counts_what_is_new(self) -> None:
+        assert sum(today(self.story)) == self.text.count("n"), self.text
+
+
+TestDays = Days.TestCase
+TestDays.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
