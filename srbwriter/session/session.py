@@ -22,7 +22,7 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
-from srbwriter.story import NodeId, Story, StoryError
+from srbwriter.story import NodeId, ReadOnlyStory, Story, StoryError
 from srbwriter.story.context import ContextError
 
 from . import editing, typed
@@ -181,8 +181,10 @@ class Session:
         """Let ``n`` (the session's n by default) branches write on from the current node.
 
         A round that is still running is stopped; its text stays. Before the model is loaded the
-        round waits for it.
+        round waits for it. Raises ReadOnlyStory where no branch could be kept.
         """
+        if self.story.read_only is not None:
+            raise ReadOnlyStory(self.story.read_only)
         with self._lock:
             self.stop_all()
             self.story.end_typing()

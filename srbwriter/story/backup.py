@@ -11,6 +11,7 @@ import os
 import re
 import sqlite3
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,12 +76,29 @@ def restore(backup: Path, target: Path) -> Path:
     return target
 
 
+def put_down(story: sqlite3.Connection, target: Path) -> Path:
+    """What an open database holds, as a story file of its own. Raises NotAStory if it exists, or NotSaved."""
+    _whole(target, lambda temp: _copy_database(story, temp))
+    return target
+
+
 def _copy(source: Path, target: Path) -> None:
     """A consistent copy, also of a story that is being written to."""
+
+    def copy(temp: Path) -> None:
+        uri = f"{source.absolute().as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(uri, uri=True)) as old:
+            _copy_database(old, temp)
+
+    _whole(target, copy)
+
+
+def _whole(target: Path, make: Callable[[Path], None]) -> None:
+    """Let ``make`` fill a file that gets its name when it is complete."""
     temp = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _copy_database(source, temp)
+        make(temp)
         os.link(temp, target)  # unlike a rename it fails rather than overwrite
     except FileExistsError:
         raise NotAStory(target, "is already there — choose another name") from None
@@ -92,11 +110,8 @@ def _copy(source: Path, target: Path) -> None:
             temp.unlink()
 
 
-def _copy_database(source: Path, target: Path) -> None:
-    with (
-        contextlib.closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as old,
-        contextlib.closing(sqlite3.connect(target)) as new,
-    ):
+def _copy_database(old: sqlite3.Connection, target: Path) -> None:
+    with contextlib.closing(sqlite3.connect(target)) as new:
         old.backup(new)
         new.execute("PRAGMA journal_mode = DELETE")  # the copy is one file, without a log beside it
     descriptor = os.open(target, os.O_RDONLY)

@@ -165,10 +165,18 @@ def _rebuild(store: Store, found: _Found, problem: str) -> Damage:
             store.put_entries([_measured(entry or _root(), body.text)])
             store.put_body(node, body)
         store.db.execute("INSERT INTO search (rowid, text) SELECT id, text FROM body WHERE text <> ''")
+        if not any(key == "current" for key, _ in found.values):
+            store.put_value("current", _last_read(found))
     copied = found.copies.keys() - found.bodies.keys()
     if copied:
         found.other.append(f"the text of nodes {numbers(sorted(copied))} is from the search index")
     return Damage(problem, len(known), missing, tuple(lost), characters, tuple(displaced), tuple(found.other))
+
+
+def _last_read(found: _Found) -> NodeId:
+    """Where the writer may have been: at the newest node that he had read."""
+    read = [e.id for e in found.entries.values() if e.state == State.LIVING and e.flags & VISITED]
+    return max(read, default=ROOT)
 
 
 def _hangs(entries: dict[NodeId, Entry], entry: Entry, known: set[NodeId]) -> bool:

@@ -130,7 +130,7 @@ class Store:
             problem = str(db.execute("PRAGMA quick_check(1)").fetchone()[0]) if thorough else "ok"
             lost: int = db.execute(_LOST).fetchone()[0]
         if problem != "ok":
-            raise DamagedStory(self.path, problem)
+            raise DamagedStory(self.path, problem.splitlines()[-1])  # SQLite names its own file first
         if lost:
             raise DamagedStory(self.path, f"{lost} nodes have lost what they hung on")
 

@@ -350,6 +350,18 @@ class Story(Branches):
         self.flush()
         return backup.snapshot(self.file, self.backup_folder(folder), name)
 
+    def recover(self, target: Path, title: str) -> Path:
+        """What this view holds, as a story of its own called ``title``, which can be written.
+
+        The way on from a damaged file, which stays as it is. Raises NotAStory if ``target`` is there, or
+        NotSaved.
+        """
+        with self._lock:
+            backup.put_down(self._opened.store.db, target)
+        with Story.open(target) as recovered:
+            recovered.rename(title)
+        return target
+
     def backup_folder(self, folder: Path) -> Path:
         """Where below ``folder`` the copies of this story lie; it stays the same if the file moves."""
         return folder / str(self._desk.value("uuid", self.file.stem))

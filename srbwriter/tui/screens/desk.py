@@ -29,6 +29,7 @@ from srbwriter.tui.screens.crash import CrashNote
 from srbwriter.tui.screens.leader import LeaderMenu
 from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, ModelTrouble
 from srbwriter.tui.verbs import HANDLERS
+from srbwriter.tui.welcome import receive
 from srbwriter.tui.widgets.branch_grid import BranchGrid
 from srbwriter.tui.widgets.branch_pane import BranchPane
 from srbwriter.tui.widgets.key_line import KeyLine, key_name
@@ -93,8 +94,7 @@ class Desk(Screen[None]):
         self.apply_layout()
         self.pump.start()
         self.flush_slowly()
-        if not self.session.text().strip():
-            self.call_after_refresh(self.run, "openings")
+        self.call_after_refresh(receive, self)
 
     def on_unmount(self) -> None:
         self.pump.stop()

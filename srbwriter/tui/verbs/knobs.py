@@ -12,6 +12,7 @@ from srbwriter.tui.screens.context import ContextView
 from srbwriter.tui.screens.knobs import Knobs
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.verbs import verb
+from srbwriter.tui.welcome import writes
 
 if TYPE_CHECKING:
     from srbwriter.tui.screens.desk import Desk
@@ -52,6 +53,7 @@ def branch_knobs(desk: Desk) -> None:
 
 
 @verb
+@writes
 def memory(desk: Desk) -> None:
     story = desk.session.story
     now = story.settings(ROOT).memory or ""
@@ -64,6 +66,7 @@ def memory(desk: Desk) -> None:
 
 
 @verb
+@writes
 def author_note(desk: Desk) -> None:
     story = desk.session.story
     now = story.settings(ROOT).author_note or ""
@@ -80,6 +83,7 @@ def author_note(desk: Desk) -> None:
 
 
 @verb
+@writes
 def lore(desk: Desk) -> None:
     from srbwriter.tui.screens.lorebook import Lorebook
 

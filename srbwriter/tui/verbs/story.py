@@ -9,6 +9,7 @@ from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.find import FindBar
 from srbwriter.tui.screens.openings import offer_openings
 from srbwriter.tui.verbs import verb
+from srbwriter.tui.welcome import refuse, tell_damage, writes
 
 if TYPE_CHECKING:
     from srbwriter.tui.screens.desk import Desk
@@ -37,6 +38,7 @@ def find(desk: Desk) -> None:
 
 
 @verb
+@writes
 def replace(desk: Desk) -> None:
     def first(words: str | None) -> None:
         if not words:
@@ -73,6 +75,7 @@ def copy_story(desk: Desk) -> None:
 
 
 @verb
+@writes
 def own_editor(desk: Desk) -> None:
     desk.commit()
     edited = external.edit(desk.bench, desk.session.text())
@@ -83,10 +86,15 @@ def own_editor(desk: Desk) -> None:
 @verb
 def save(desk: Desk) -> None:
     desk.commit()
+    if desk.session.story.damage is not None:
+        tell_damage(desk)
+        return
+    refuse(desk.session.story)
     desk.session.story.flush()
     desk.say(f"Saved in {desk.session.story.file}.")
 
 
 @verb
+@writes
 def openings(desk: Desk) -> None:
     offer_openings(desk)

@@ -6,9 +6,11 @@ belongs to the story and not to the widget. Knows text; the screen around it kno
 
 from __future__ import annotations
 
+import time
 from typing import cast
 
 from rich.text import Text
+from textual import events
 from textual.document._document import Document
 from textual.message import Message
 from textual.widgets import TextArea
@@ -19,6 +21,8 @@ from srbwriter.tui.spelling import unknown
 
 WINDOW = 48_000
 """Characters of the story in the text area at a time."""
+
+_SAY_AGAIN_SECONDS = 4.0  # why nothing can be typed is not said for every key
 
 
 def window_around(text: str, offset: int, size: int = WINDOW) -> tuple[int, int]:
@@ -58,6 +62,7 @@ class StoryEditor(TextArea):
         self._before = ""
         self._after = ""
         self._spelling = False
+        self._why_shut, self._said_at = "", -_SAY_AGAIN_SECONDS
         self._quiet = False  # True while the program, not the writer, changes the text
 
     @property
@@ -147,6 +152,23 @@ class StoryEditor(TextArea):
                 if (row, column) != (line_index, end):  # that one is still being typed
                     line.stylize("underline", start, end)
         return line
+
+    def shut(self, why: str) -> None:
+        """Take no typing from now on; ``why`` is said to a writer who tries."""
+        self.read_only, self._why_shut = True, why
+
+    def on_key(self, event: events.Key) -> None:
+        if event.is_printable or event.key in ("enter", "backspace", "delete"):
+            self._say_why()
+
+    def on_paste(self) -> None:
+        self._say_why()
+
+    def _say_why(self) -> None:
+        now = time.monotonic()
+        if self.read_only and now - self._said_at >= _SAY_AGAIN_SECONDS:
+            self._said_at = now
+            self.notify(self._why_shut, severity="error", markup=False)
 
     class Edited(Message):
         """The writer changed the text."""

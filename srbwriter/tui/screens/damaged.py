@@ -1,0 +1,96 @@
+"""What is shown first when a story's file is damaged: what is left of it, and what can be done.
+
+Knows what was found; makes and restores nothing itself.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from srbwriter.story import Damage
+from srbwriter.tui.screens.push import leave
+
+RECOVER = "recover"
+
+
+class DamagedNote(ModalScreen[str]):
+    """Dismissed with RECOVER to go on in a copy of what is left, or None to read."""
+
+    DEFAULT_CSS = """
+    DamagedNote { align: center middle; background: $background 60%; }
+    DamagedNote > Vertical {
+        width: 84; max-width: 96%; height: auto; max-height: 96%; background: $surface; border: heavy $error;
+        padding: 1 2;
+    }
+    DamagedNote VerticalScroll { height: auto; max-height: 100%; }
+    DamagedNote Static { height: auto; }
+    """
+
+    def __init__(self, file: Path, damage: Damage, words: int, copies: int) -> None:
+        super().__init__()
+        self._file, self._damage, self._words, self._copies = file, damage, words, copies
+
+    def compose(self) -> ComposeResult:
+        with Vertical(), VerticalScroll():
+            yield Static(Content.assemble(*self._parts()))
+
+    def _parts(self) -> list[tuple[str, str]]:
+        strong, key = "bold", "bold $text-accent"
+        named = shlex.quote(str(self._file))
+        parts = [
+            ("This story's file is damaged\n\n", "bold $text-error"),
+            (f"{self._file}\n\n", ""),
+            ("What is left: ", strong),
+            (f"{left_words(self._words, self._damage)}\n", ""),
+            ("What is lost: ", strong),
+            (f"{lost_words(self._damage)}\n\n", ""),
+            ("It is open for reading only, and the file is left as it is.\n\n", ""),
+            ("Copies: ", strong),
+            (f"{self._copies or 'none'} known\n", ""),
+            (f"  srbwriter backup list {named}\n", ""),
+        ]
+        if self._copies:
+            parts.append((f"  srbwriter backup restore {named} 1\n", ""))
+        else:
+            parts.append(("  srbwriter backup list   (those of all stories)\n", ""))
+        parts += [(f"  srbwriter check {named}   (everything that was found)\n\n", "")]
+        if self._words:
+            parts += [("r", key), (" goes on in a copy beside it, made of what is left\n", "")]
+        return [*parts, ("esc", key), (" or ", ""), ("enter", key), (" reads what is left", "")]
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "r" and self._words:
+            event.stop()
+            leave(self, RECOVER)
+        elif event.key in ("escape", "enter", "q"):
+            event.stop()
+            leave(self)
+
+
+def left_words(words: int, damage: Damage) -> str:
+    """What can still be read."""
+    if not words:
+        return "no word of it can be read"
+    passages = "passage" if damage.read == 1 else "passages"
+    return f"{words} {'word' if words == 1 else 'words'} in {damage.read} {passages} of the tree"
+
+
+def lost_words(damage: Damage) -> str:
+    """What cannot be read any more, as far as that can be known."""
+    parts: list[str] = []
+    if damage.missing_characters:
+        parts.append(f"{damage.missing_characters} characters in {len(damage.missing_text)} passages")
+    if damage.missing_nodes:
+        parts.append(f"{len(damage.missing_nodes)} whole passages")
+    if damage.displaced:
+        parts.append(f"the place of {len(damage.displaced)} passages, which hang at the root now")
+    parts += damage.other
+    return "; ".join(parts) or "nothing that can be counted"

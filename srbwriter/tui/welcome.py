@@ -1,0 +1,86 @@
+"""What a writer is met with: openings for an empty story, and plain words about one that cannot be written.
+
+Knows the desk and what a story says of itself. Nothing that is typed may be lost without a word, so a story
+for reading only takes no typing at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from srbwriter import paths
+from srbwriter.story import Blocked, ReadOnly, ReadOnlyStory, Story, StoryError, library
+from srbwriter.story.backup import backups
+from srbwriter.tui.screens.damaged import RECOVER, DamagedNote
+
+if TYPE_CHECKING:
+    from srbwriter.tui.screens.desk import Desk
+
+
+def receive(desk: Desk) -> None:
+    """Show what the writer has to know or to choose before he begins."""
+    why = desk.session.story.read_only
+    if why is None:
+        if not desk.session.text().strip():
+            desk.run("openings")
+        return
+    desk.editor.shut(short(why, desk.session.story.file))
+    if why.reason is Blocked.DAMAGED:
+        tell_damage(desk)
+    else:
+        desk.say(short(why, desk.session.story.file), error=True)
+
+
+def short(why: ReadOnly, file: Path) -> str:
+    """Why nothing can be written, in a line that is said whenever the writer tries to."""
+    if why.reason is Blocked.DAMAGED:
+        return f"{file.name} is damaged and is open for reading only. ctrl+s says what can be done."
+    return f"{why.message}. Nothing can be written here."
+
+
+def writes(handler: Callable[..., Any]) -> Callable[..., Any]:
+    """A handler that asks for words: refused at once where a story could not keep them."""
+
+    @wraps(handler)
+    def checked(desk: Desk, *given: Any) -> Any:
+        refuse(desk.session.story)
+        return handler(desk, *given)
+
+    return checked
+
+
+def refuse(story: Story) -> None:
+    """Raise ReadOnlyStory, in a line, if ``story`` is for reading only."""
+    why = story.read_only
+    if why is not None:
+        raise ReadOnlyStory(ReadOnly(why.reason, short(why, story.file)))
+
+
+def tell_damage(desk: Desk) -> None:
+    """Say that the file is damaged, what is left of it, and what can be done."""
+    story = desk.session.story
+    if story.damage is None:
+        return
+    left = sum(story.words_by_author().values())
+    copies = len(backups(story.backup_folder(paths.backup_dir())))
+
+    def chosen(what: str | None) -> None:
+        if what == RECOVER:
+            desk.guarded(lambda: _recover(desk))
+
+    desk.bench.push_screen(DamagedNote(story.file, story.damage, left, copies), chosen)
+
+
+def _recover(desk: Desk) -> None:
+    """Go on in a story of its own that holds what could be read; the damaged file stays as it is."""
+    story = desk.session.story
+    title = f"{story.title or story.file.stem} (recovered)"
+    try:
+        made = story.recover(library.free_path(story.file.parent, title), title)
+    except StoryError:  # the folder takes no file, perhaps because its disk is failing
+        paths.library_dir().mkdir(parents=True, exist_ok=True)
+        made = story.recover(library.free_path(paths.library_dir(), title), title)
+    desk.bench.open_story(made, [f"This is {made}, made of what was left of {story.file.name}."])

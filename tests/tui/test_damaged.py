@@ -1,0 +1,121 @@
+"""A story that cannot be written says so at once and takes no words that it would lose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.widgets import Static
+
+from srbwriter import paths
+from srbwriter.story import Story
+from srbwriter.tui.screens.damaged import DamagedNote
+from srbwriter.tui.screens.sheet import Sheet
+from tests.tui.conftest import Bench, OpenBench
+from tests.tui.scenarios.common import opened, visible
+
+PASSAGES = 60
+
+
+def said(bench: Bench) -> str:
+    """Everything the writer was told in lines that go away."""
+    return "\n".join(str(note.message) for note in bench.app._notifications)  # pyright: ignore
+
+
+def make(file: Path) -> bytes:
+    with Story.create(file, "The Orchard") as story:
+        for number in range(PASSAGES):
+            words = f" Passage {number} of the tale. " * 40
+            story.visit(story.add(story.current, [words + "\n\n"])[0])
+        story.back_up(paths.backup_dir())
+    return file.read_bytes()
+
+
+@pytest.fixture
+def overwritten(tmp_path: Path) -> Path:
+    file = tmp_path / "story.srbw"
+    data = bytearray(make(file))
+    third = len(data) // 3
+    data[third : third + 20_000] = bytes(range(250)) * 80
+    file.write_bytes(data)
+    return file
+
+
+@pytest.fixture
+def cut(tmp_path: Path) -> Path:
+    file = tmp_path / "story.srbw"
+    data = make(file)
+    file.write_bytes(data[: len(data) // 4])
+    return file
+
+
+async def test_an_overwritten_file_is_shown_for_what_it_is(overwritten: Path, open_bench: OpenBench) -> None:
+    before = overwritten.read_bytes()
+    async with open_bench("") as bench:
+        note = await opened(bench, DamagedNote)
+        shown = str(note.query_one(Static).content)
+        for words in ("damaged", "What is left", "What is lost", "reading only", "srbwriter backup list",
+                      "srbwriter backup restore", "srbwriter check", "1 known"):  # fmt: skip
+            assert words in shown, words
+        await bench.press("enter")
+        assert bench.app.screen is bench.desk
+        text = bench.desk.editor.text
+        assert "Passage 59" in text
+        await bench.press(*"lost", "enter", "backspace")
+        assert bench.desk.editor.text == text == bench.session.text()
+        assert "reading only" in said(bench)
+    assert overwritten.read_bytes() == before
+
+
+async def test_nothing_begins_that_could_not_be_kept(overwritten: Path, open_bench: OpenBench) -> None:
+    async with open_bench("") as bench:
+        await bench.press("escape")
+        for command in ("generate", "memory", "author_note", "lore", "own_editor", "openings", "replace"):
+            bench.desk.run(command)
+            await bench.pilot.pause()
+            assert bench.app.screen is bench.desk, command
+        assert bench.session.round is None
+        await bench.press("ctrl+s")
+        await opened(bench, DamagedNote)
+
+
+async def test_a_copy_of_what_is_left_can_be_written(overwritten: Path, open_bench: OpenBench) -> None:
+    before = overwritten.read_bytes()
+    async with open_bench("") as bench:
+        await opened(bench, DamagedNote)
+        text = bench.session.text()
+        await bench.press("r")
+        made = bench.app.next_story
+    assert made is not None and made.parent == overwritten.parent
+    assert overwritten.read_bytes() == before
+    with Story.open(made) as story:
+        assert story.read_only is None
+        assert (story.title, story.text(story.current)) == ("The Orchard (recovered)", text)
+        story.append("And on.")
+
+
+async def test_a_file_of_which_nothing_is_left_offers_no_openings(cut: Path, open_bench: OpenBench) -> None:
+    async with open_bench("") as bench:
+        await opened(bench, DamagedNote)
+        assert "no word of it can be read" in visible(bench)
+        await bench.press("r")
+        await opened(bench, DamagedNote)
+        await bench.press("escape", *"words")
+        assert bench.app.screen is bench.desk
+        assert bench.desk.editor.text == ""
+        assert "reading only" in said(bench)
+
+
+async def test_a_story_open_elsewhere_takes_no_words_either(tmp_path: Path, open_bench: OpenBench) -> None:
+    file = tmp_path / "story.srbw"
+    make(file)
+    with Story.open(file):
+        async with open_bench("") as bench:
+            assert bench.app.screen is bench.desk
+            assert "is open in" in said(bench)
+            text = bench.desk.editor.text
+            await bench.press(*"lost")
+            bench.desk.run("memory")
+            await bench.settle()
+            assert not isinstance(bench.app.screen, Sheet)
+            assert bench.desk.editor.text == text
