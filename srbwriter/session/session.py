@@ -26,6 +26,7 @@ from srbwriter.story import NodeId, ReadOnlyStory, Story, StoryError
 from srbwriter.story.context import ContextError
 
 from . import editing, typed
+from .earlier import earlier
 from .ladder import Ladder, rungs
 from .opening import open_story, token_sizes
 from .past import Past, take
@@ -64,6 +65,7 @@ class Session:
         self._loader = loader
         self._closed = False
         typed.take_up(story)
+        self._recall()
         self._await(loader)
 
     @classmethod
@@ -225,7 +227,7 @@ class Session:
         here = self.story.current
         if self.round is not None and (self.round.parent == here or self.round.generation is None):
             return
-        self.round = self._past.at(here)
+        self.round = self._past.at(here) or earlier(self.story, here)
         if self.round is not None:
             self._scribe.follow(self.round)
 

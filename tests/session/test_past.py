@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -12,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.loader import EngineLoader
-from srbwriter.engine.types import Stop
+from srbwriter.engine.types import InvalidRequest, Stop
 from srbwriter.session import Session
 from srbwriter.story import ROOT, Story
 
@@ -191,3 +192,30 @@ TestWanderings = Wanderings.TestCase
 TestWanderings.settings = settings(
     max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+def test_a_reopened_story_shows_what_was_written_where_it_was_left(file: Path, session: Session) -> None:
+    session.set_text(OPENING)
+    first = session.generate()
+    written(session, first)
+    texts = [branch.text for branch in first.branches]
+    session.close()
+    loader = EngineLoader(bundled_model(), OPTIONS)
+    again = Session(Story.open(file), loader, n=2, stop=Stop(max_tokens=4), options=OPTIONS)
+    try:
+        shown = again.round
+        assert shown is not None
+        assert [branch.text for branch in shown.branches] == texts
+        assert not any(branch.live for branch in shown.branches)
+        with pytest.raises(InvalidRequest, match="earlier sitting"):
+            again.extend(1)
+        again.loader.wait(60)
+        again.pick(2, 5)
+        assert again.text() == OPENING + texts[2][:5]
+        assert len(again.story) == len(texts) + 3  # root, opening, and the rest of what was picked from
+        again.undo()
+        assert again.round is shown
+        written(again, again.generate())
+        assert again.round is not shown
+    finally:
+        again.close()
