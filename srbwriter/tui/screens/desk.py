@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
+from textual.geometry import Size
 from textual.screen import Screen
 from textual.timer import Timer
 from textual.widgets import Static
@@ -74,6 +75,7 @@ class Desk(Screen[None]):
         self.found = ""  # what was looked for last
         self._round: Round | None = None
         self._shown = -1
+        self._applied_for = Size(0, 0)  # the size of the window that the layout was chosen for
         self._commit_timer: Timer | None = None
         self.autosave = Autosave(session.set_text)
         self._bind()
@@ -89,6 +91,9 @@ class Desk(Screen[None]):
         yield self.key_line
 
     def on_mount(self) -> None:
+        self.screen_layout_refresh_signal.subscribe(  # pyright: ignore[reportUnknownMemberType]
+            self, self._fit, immediate=True
+        )
         self.show_story()
         self.grid.show([None] * self.session.n)
         self.apply_layout()
@@ -351,11 +356,22 @@ class Desk(Screen[None]):
 
     def apply_layout(self) -> None:
         """Arrange story and panes for the layout and the room there is."""
+        self._applied_for = self.size
         layouts.apply(self, self.layout_name)
-        self.call_after_refresh(layouts.centre, self)
+        self._fit()
 
-    def on_resize(self, event: events.Resize) -> None:
-        self.apply_layout()
+    def _fit(self, _: object = None) -> None:
+        """Make everything fit where the last layout put it.
+
+        Called after every one. Resize events are not enough: none comes for a new margin, none to a desk
+        under a dialog, none to a widget that was asked for its size between a change of style and its layout.
+        """
+        if self.size != self._applied_for:
+            self.apply_layout()
+            return
+        layouts.centre(self)
+        self.editor.fit()
+        self.grid.fit()
 
     def leave(self) -> None:
         self.commit()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from textual import events
 from textual.containers import Container
+from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
 
@@ -57,6 +58,7 @@ class BranchGrid(Container):
         self.pages = 1
         self.start_at: int | None = 0  # see BranchPane
         self.current = 0  # index of the branch that commands are about
+        self._room = Size(0, 0)  # what the panes are arranged for
         self._per_page = 1
         self._count = 0
 
@@ -121,6 +123,7 @@ class BranchGrid(Container):
         width, height = self.size
         if not self._count or not width or not height:
             return
+        self._room = self.size
         columns, rows = (1, 1) if self.single else arrange(self._count, width, height)
         if self.column and not self.single:
             columns, rows = 1, max(1, min(self._count, height // MIN_HEIGHT))
@@ -138,8 +141,15 @@ class BranchGrid(Container):
             self.page = page
         self.post_message(self.PageChanged())
 
+    def fit(self) -> None:
+        """Arrange the panes, and wrap what they show, for the room there is now."""
+        if self.size != self._room:
+            self._arrange()
+        for pane in self.shown:
+            pane.fit()
+
     def on_resize(self, event: events.Resize) -> None:
-        self._arrange()
+        self.fit()
 
     def watch_single(self) -> None:
         self._arrange()

@@ -80,6 +80,7 @@ class BranchPane(Widget, can_focus=True):
         self._text = Wrapper()
         self.start_at: int | None = 0  # first line shown at first; None keeps the end in view
         self._top: int | None = 0  # first line shown; None keeps the end in view
+        self._room = Size(0, 0)  # what the lines are wrapped for
         self._head = ""
         self._head_at = 0.0
         self._strips: LRUCache[tuple[int, int, int | None], Strip] = LRUCache(512)
@@ -310,13 +311,21 @@ class BranchPane(Widget, can_focus=True):
         self._strips.clear()
 
     def on_resize(self, event: events.Resize) -> None:
-        size: Size = event.size
+        self.fit()
+
+    def fit(self) -> None:
+        """Wrap the text for the room there is now; nothing is done while that is the same, or none."""
+        size = self.size
+        if not size or size == self._room:
+            return
+        self._room = size
         reading = self._text.lines[self._first].start if self._text.lines and self._top is not None else None
         self._text.resize(size.width - 2 * _PAD)
         self._strips.clear()
         if reading is not None:  # the line being read stays in view at the new width
             self._top = min(self._text.line_of(reading), self._last_top)
         self._set_head(force=True)
+        self.refresh()
 
     # ---- reading
 

@@ -12,6 +12,7 @@ from typing import cast
 from rich.text import Text
 from textual import events
 from textual.document._document import Document
+from textual.geometry import Offset, Size
 from textual.message import Message
 from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditResult, Selection
@@ -64,6 +65,8 @@ class StoryEditor(TextArea):
         self._spelling = False
         self._why_shut, self._said_at = "", -_SAY_AGAIN_SECONDS
         self._quiet = False  # True while the program, not the writer, changes the text
+        self._room = Size(0, 0)  # what the lines are wrapped for
+        self._hidden = False  # True when they may have been wrapped for no room since
 
     @property
     def _lines(self) -> Document:
@@ -142,6 +145,29 @@ class StoryEditor(TextArea):
     def spelling(self, on: bool) -> None:
         self._spelling = on
         self.notify_style_update()  # forgets the lines painted before
+
+    def on_resize(self) -> None:
+        self.fit()
+
+    def fit(self) -> None:
+        """Wrap the story for the room there is now; the cursor stays in view, or else what is being read."""
+        if not self.size or (self._room == self._room_now() and not self._hidden):
+            self._hidden = not self.size
+            return
+        first, wrapped = self.scroll_offset.y, self.wrapped_document
+        row = wrapped.location_to_offset(self.cursor_location).y
+        cursor_seen = not self._room or first <= row < first + self._room.height
+        reading = wrapped.offset_to_location(Offset(0, first))
+        self._rewrap_and_refresh_virtual_size()
+        self._room, self._hidden = self._room_now(), False
+        if cursor_seen:
+            self.scroll_cursor_visible()
+        else:
+            self.scroll_to(y=self.wrapped_document.location_to_offset(reading).y, animate=False)
+        self.refresh()
+
+    def _room_now(self) -> Size:
+        return Size(self.wrap_width, self.scrollable_content_region.height)
 
     def get_line(self, line_index: int) -> Text:
         """A line as it is painted; only lines in view are asked for."""

@@ -1,0 +1,171 @@
+"""What is painted fits where it stands, whatever the window and the layout went through before."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+from textual.widgets import TextArea
+
+from srbwriter.tui.widgets.branch_pane import BranchPane
+from srbwriter.tui.wrap import Wrapper
+from tests.tui.conftest import Bench, OpenBench
+
+PARAGRAPH = "They were made officers. It was Maurel, who had flour, that would not come before the winter."
+STORY = "\n\n".join(f"{number} {PARAGRAPH}" for number in range(12))
+LAST = "The lamp went out."
+SIZES = [(120, 40), (200, 50), (240, 70), (100, 30), (80, 24), (60, 20), (160, 45)]
+TEXT_WIDTH = 76
+
+
+def pane_lines(pane: BranchPane) -> list[str]:
+    return [pane.render_line(y).text.strip() for y in range(1, pane.size.height)]
+
+
+def check_pane(pane: BranchPane) -> None:
+    """The pane paints its text as that is wrapped at the pane's width."""
+    expected = Wrapper(pane.size.width - 2)
+    expected.reset(pane.text)
+    lines = [expected.shown(row).strip() for row in range(len(expected.lines))]
+    lines = lines[pane.first_line :][: pane.size.height - 1]
+    assert pane_lines(pane)[: len(lines)] == lines, f"pane {pane.number} of {pane.size}"
+
+
+def check_editor(bench: Bench) -> None:
+    """The story is as wide as the room or as reads well, in the middle, and wrapped for that."""
+    editor = bench.desk.editor
+    room = editor.outer_size.width
+    assert editor.content_size.width in range(min(room - 4, TEXT_WIDTH), min(room - 4, TEXT_WIDTH) + 2)
+    other = TextArea(editor.text, soft_wrap=True, show_line_numbers=False)
+    other.wrapped_document.wrap(editor.wrap_width, editor.indent_width)
+    painted = editor.wrapped_document
+    lines = range(editor.document.line_count)
+    assert [painted.get_sections(line) for line in lines] == [
+        other.wrapped_document.get_sections(line) for line in lines
+    ]
+    assert editor.virtual_size.height == painted.height
+    visible = [editor.render_line(y).text for y in range(editor.content_size.height)]
+    words = " ".join(" ".join(visible).split())
+    assert words in " ".join(editor.text.split()), "words are cut off between lines"
+
+
+def check(bench: Bench) -> None:
+    if bench.desk.editor.size:
+        check_editor(bench)
+    assert bench.desk.grid.shown
+    for pane in bench.desk.grid.shown:
+        assert pane.size, f"pane {pane.number} has no room"
+        check_pane(pane)
+
+
+def end_in_view(bench: Bench) -> bool:
+    editor = bench.desk.editor
+    return any(LAST in editor.render_line(y).text for y in range(editor.content_size.height))
+
+
+async def resize(bench: Bench, size: tuple[int, int]) -> None:
+    await bench.pilot.resize_terminal(*size)
+    await bench.settle()
+
+
+@pytest.mark.parametrize("sizes", [[(200, 50)], [(240, 70), (120, 40)], [(200, 50), (80, 24), (120, 40)]])
+async def test_the_story_is_wrapped_for_the_window_it_is_in(
+    sizes: list[tuple[int, int]], open_bench: OpenBench
+) -> None:
+    async with open_bench(STORY) as bench:
+        for size in sizes:
+            await resize(bench, size)
+            check(bench)
+
+
+@pytest.mark.parametrize("start", ["below", "right", "column"])
+async def test_the_story_and_its_branches_are_wrapped_for_the_next_layout(
+    start: str, open_bench: OpenBench
+) -> None:
+    async with open_bench(STORY, 8, settings={"interface.layout": start}) as bench:
+        await bench.write(40)
+        await bench.on_panes()
+        check(bench)
+        for _ in range(3):
+            await bench.press("v")
+            check(bench)
+
+
+@pytest.mark.parametrize("command", ["single", "layout"])
+async def test_panes_are_wrapped_anew_though_nobody_tells_them_of_their_size(
+    command: str, open_bench: OpenBench
+) -> None:
+    """Asking a widget for its size between a change of style and the layout makes Textual send no event."""
+    async with open_bench(STORY, 8) as bench:
+        await bench.write(40)
+        await bench.on_panes()
+        for _ in range(2):
+            bench.desk.run(command)
+            for _ in range(50):
+                bench.desk._compositor._full_map_invalidated = True  # as painting a hidden widget does
+                for pane in bench.desk.grid.shown:
+                    assert pane.size.width >= 0
+                await asyncio.sleep(0)
+            await bench.settle()
+            check(bench)
+
+
+async def test_the_end_of_a_reopened_story_is_in_view(open_bench: OpenBench) -> None:
+    async with open_bench(f"{STORY}\n\n{LAST}") as bench:
+        assert end_in_view(bench)
+        for size in ((200, 50), (80, 24), (120, 40)):
+            await resize(bench, size)
+            assert end_in_view(bench), f"at {size}"
+        await bench.press("v")
+        assert end_in_view(bench)
+
+
+async def test_what_is_being_read_stays_in_view(open_bench: OpenBench) -> None:
+    async with open_bench(f"{STORY}\n\n{LAST}") as bench:
+        editor = bench.desk.editor
+        editor.scroll_to(y=3, animate=False)
+        await bench.settle()
+        assert editor.render_line(0).text.strip().startswith("1 They were made")
+        await resize(bench, (80, 30))
+        visible = [editor.render_line(y).text for y in range(editor.content_size.height)]
+        assert any("1 They were made" in line for line in visible) and not end_in_view(bench)
+
+
+async def test_a_window_resized_under_a_dialog(open_bench: OpenBench) -> None:
+    async with open_bench(STORY, 8) as bench:
+        await bench.write(40)
+        bench.desk.run("help")
+        await bench.pilot.pause()
+        await resize(bench, (200, 50))
+        await resize(bench, (60, 20))
+        await bench.pilot.press("escape")
+        await bench.settle()
+        assert len(bench.desk.grid.shown) == 1
+        check(bench)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_everything_fits_after_any_changes(seed: int, open_bench: OpenBench) -> None:
+    choose = random.Random(seed)
+    async with open_bench(STORY, 8) as bench:
+        await bench.write(60)
+        await bench.on_panes()
+        done: list[object] = []
+        for _ in range(10):
+            what = choose.choice(["size", "size", "v", "z", "tokens", "tab"])
+            done.append(what)
+            if what == "size":
+                done.append(size := choose.choice(SIZES))
+                await resize(bench, size)
+            elif what == "tokens":
+                await bench.tokens(1)
+            elif what == "tab":
+                await bench.press("tab", "tab")
+            else:
+                bench.desk.run({"v": "layout", "z": "single"}[what])
+                await bench.settle()
+            try:
+                check(bench)
+            except AssertionError as error:
+                raise AssertionError(f"after {done}: {error}") from error
