@@ -51,9 +51,8 @@ def edit_pick(desk: Desk) -> None:
         elif (current := desk.session.round) is not None and current.branches[index].live:
             desk.session.resume(index)
 
-    desk.bench.push_screen(
-        Sheet(f"Branch {index + 1}", text, "It becomes part of the story as you leave it."), kept
-    )
+    about = "What stands here becomes part of the story when you pick it; the branch itself stays as it is."
+    desk.bench.push_screen(Sheet(f"Branch {index + 1}", text, about, "picks it"), kept)
 
 
 @verb

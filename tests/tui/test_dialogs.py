@@ -1,0 +1,62 @@
+"""Screens above the desk: nothing typed into one is lost, and each is left once."""
+
+from __future__ import annotations
+
+import pytest
+from textual.widgets import TextArea
+
+from srbwriter.story import ROOT
+from srbwriter.tui.screens.confirm import Confirm
+from srbwriter.tui.screens.sheet import Sheet
+from tests.tui.conftest import Bench, OpenBench
+from tests.tui.scenarios.common import opened, started, visible
+
+
+def memory(bench: Bench) -> str | None:
+    return bench.session.story.settings(ROOT).memory
+
+
+async def test_escape_asks_before_it_drops_what_was_typed(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.desk.run("memory")
+        sheet = await opened(bench, Sheet)
+        assert "esc goes back, and asks first" in visible(bench)
+        await bench.press(*"A harbour.", "escape")
+        await opened(bench, Confirm)
+        await bench.press("x", "escape")  # neither is an answer that closes the sheet
+        assert bench.app.screen is sheet
+        assert sheet.query_one(TextArea).text == "A harbour."
+        await bench.press("escape", "s")
+        assert bench.app.screen is bench.desk
+        assert memory(bench) == "A harbour."
+
+
+async def test_what_was_typed_is_dropped_only_on_purpose(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.desk.run("author_note")
+        await bench.press(*"Slowly.", "escape", "d")
+        assert bench.app.screen is bench.desk
+        assert not bench.session.story.settings(ROOT).author_note
+
+
+async def test_escape_leaves_a_sheet_that_was_only_read(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.desk.run("memory")
+        await opened(bench, Sheet)
+        await bench.press("escape")
+        assert bench.app.screen is bench.desk
+        assert not memory(bench)
+
+
+@pytest.mark.parametrize(("answer", "picked"), [("s", True), ("d", False)])
+async def test_an_edited_branch_is_picked_or_left_as_the_writer_says(
+    answer: str, picked: bool, open_bench: OpenBench
+) -> None:
+    async with open_bench() as bench:
+        await started(bench)
+        await bench.press("o")
+        await opened(bench, Sheet)
+        assert "ctrl+s picks it" in visible(bench)
+        await bench.press(*" Indeed.", "escape", answer)
+        assert bench.app.screen is bench.desk
+        assert bench.session.text().endswith(" Indeed.") is picked
