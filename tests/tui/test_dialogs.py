@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from textual.widgets import TextArea
 
-from srbwriter.story import ROOT
+from srbwriter import paths
+from srbwriter.story import ROOT, Story, library
+from srbwriter.tui.prompts import SamplePrompt
 from srbwriter.tui.screens.confirm import Confirm
+from srbwriter.tui.screens.picker import Picker
 from srbwriter.tui.screens.sheet import Sheet
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, started, visible
@@ -60,3 +65,39 @@ async def test_an_edited_branch_is_picked_or_left_as_the_writer_says(
         await bench.press(*" Indeed.", "escape", answer)
         assert bench.app.screen is bench.desk
         assert bench.session.text().endswith(" Indeed.") is picked
+
+
+async def test_enter_takes_an_opening_also_where_there_are_other_stories(
+    open_bench: OpenBench, tmp_path: Path
+) -> None:
+    recent = library.RecentStories(paths.recent_file())
+    for name in ("Garden", "Rain and Harbour"):
+        file = tmp_path / f"{name}.srbw"
+        Story.create(file, name).close()
+        recent.add(file, name, 1.0)
+    async with open_bench("") as bench:
+        picker = await opened(bench, Picker)
+        values = [choice.value for choice in picker._listed]
+        assert isinstance(values[0], SamplePrompt)
+        assert [isinstance(value, Path) for value in values] == sorted(
+            isinstance(value, Path) for value in values
+        )
+        assert "your own stories are last" in visible(bench)
+        await bench.press(*"r")  # many openings, and both stories
+        values = [choice.value for choice in picker._listed]
+        assert isinstance(values[0], SamplePrompt) and isinstance(values[-1], Path)
+        await bench.press("backspace", "enter")
+        assert bench.app.next_story is None
+        assert bench.session.text()
+
+
+async def test_a_story_of_the_writers_own_is_opened_when_it_is_chosen(
+    open_bench: OpenBench, tmp_path: Path
+) -> None:
+    file = tmp_path / "Garden.srbw"
+    Story.create(file, "Zzyzx Garden").close()
+    library.RecentStories(paths.recent_file()).add(file, "Zzyzx Garden", 1.0)
+    async with open_bench("") as bench:
+        await opened(bench, Picker)
+        await bench.press(*"zzyzx", "enter")
+        assert bench.app.next_story == file

@@ -1,4 +1,4 @@
-"""How to begin: sample prompts and the stories written last. One key and branches are being written.
+"""How to begin: sample prompts, and below them the last stories. One key and branches are being written.
 
 Knows prompts and the desk; the story's verbs do the work.
 """
@@ -19,15 +19,18 @@ if TYPE_CHECKING:
 
 
 def choices(instruct: bool, recent: list[tuple[Path, str]]) -> list[Choice]:
-    """Recent stories, then the prompts that suit the model, then the others."""
-    found = [Choice(path, title, "a story of yours", f"{path}") for path, title in recent]
+    """The prompts that suit the model, then the others, and last the writer's own stories.
+
+    A story leaves the one at hand, so it is never what a plain enter takes.
+    """
+    found: list[Choice] = []
     ordered = sorted(prompts.load_all(), key=lambda prompt: (prompt.kind == "instruct") != instruct)
     for prompt in ordered:
         about = f"{prompt.genre}, {prompt.form}"
         if prompt.kind == "instruct":
             about += " · for instruct models"
         found.append(Choice(prompt, prompt.title, about, _preview(prompt)))
-    return found
+    return found + [Choice(path, title, "opens this story of yours", f"{path}") for path, title in recent]
 
 
 def _preview(prompt: SamplePrompt) -> str:
@@ -52,6 +55,8 @@ def offer_openings(desk: Desk) -> None:
             desk.bench.open_story(value)
 
     foot = "enter begins and writes branches at once · esc is an empty page · type to narrow"
+    if recent:
+        foot += " · your own stories are last in the list"
     desk.bench.push_screen(Picker("How shall it begin?", choices(instruct, recent), foot=foot), chosen)
 
 
