@@ -77,13 +77,26 @@ class Branch:
         self.sampling = sampling
         self.stop_rule = stop
         self.seed = seed
-        self.state = BranchState.WAITING
+        self._state = BranchState.WAITING
         self.finish_reason: FinishReason | None = None
         self.stop_text: str | None = None
         self.overlap = 0  # characters of the first id that already end the prompt (token healing)
-        self.started_at = 0.0  # time.monotonic() of the first token, 0 before
-        self.changed_at = 0.0
+        self.started_at = 0.0  # time.monotonic() of the first token and as much later as it rested; 0 before
+        self.changed_at = 0.0  # time.monotonic() of the last token, or of going on after a rest
         self.buffer = Buffer()
+
+    @property
+    def state(self) -> BranchState:
+        """What the branch is doing."""
+        return self._state
+
+    @state.setter
+    def state(self, state: BranchState) -> None:
+        if state is BranchState.WRITING and self._state is not state and self.started_at:
+            rest = time.monotonic() - self.changed_at  # paused, ended or waiting: no time of writing
+            self.started_at += rest
+            self.changed_at += rest
+        self._state = state
 
     @property
     def text(self) -> str:
@@ -105,7 +118,7 @@ class Branch:
 
     @property
     def tokens_per_second(self) -> float:
-        """Mean speed of this take so far; 0.0 before the second token."""
+        """Mean speed of this take while it was being written; 0.0 before the second token."""
         span = self.changed_at - self.started_at
         return (len(self.buffer.ids) - 1) / span if span > 0 else 0.0
 
