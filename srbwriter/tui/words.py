@@ -48,6 +48,11 @@ def state_sign(branch: Branch) -> str:
     return _SIGNS[branch.state]
 
 
+def _number(value: float) -> str:
+    """Two decimals at most; of what is less than one of them, the first digit."""
+    return f"{round(value, 2) or float(f'{value:.1g}'):g}"
+
+
 def sampling_words(branch: Branch, usual: object) -> str:
     """How the branch's sampling differs from the ``usual`` one, for example ``temperature 1.2``."""
     from dataclasses import fields
@@ -57,5 +62,5 @@ def sampling_words(branch: Branch, usual: object) -> str:
         value = getattr(branch.sampling, field.name)
         if field.name != "seed" and value != getattr(usual, field.name):
             name = "temp" if field.name == "temperature" else field.name.replace("_", " ")
-            differences.append(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}")
+            differences.append(f"{name} {_number(value) if isinstance(value, float) else value}")
     return ", ".join(differences)

@@ -8,9 +8,8 @@ reads its branch by cursor and steers nothing: keys go to the commands.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -26,6 +25,7 @@ from srbwriter.engine.generation import Branch, Cursor
 from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.prose import Unit
 from srbwriter.tui import boundaries, thinking
+from srbwriter.tui.widgets.pane_head import Head
 from srbwriter.tui.words import state_sign, state_words
 from srbwriter.tui.wrap import Wrapper
 
@@ -190,33 +190,13 @@ class BranchPane(Widget, can_focus=True):
         if branch is None:
             return f" {name} "
         self._head_state = branch.state
-        left = f" {name} {state_sign(branch)} {state_words(branch)}"
-        tokens = f"{len(branch.buffer.ids)} tok"
-        speed = branch.tokens_per_second if branch.state is BranchState.WRITING else 0.0
         hidden = len(self._text.lines) - self._body - self._first
-        rights = [tokens]
-        if hidden > 0:
-            rights = [f"↓{hidden}", f"↓{hidden} {tokens}"]
-        if speed:
-            rights.append(f"{rights[-1]} {speed:.0f}/s")
-        width = self.size.width - 1
-        for extras, right in self._fits(rights):
-            if cell_len(left) + cell_len(extras) + cell_len(right) + 1 <= width:
-                return f"{set_cell_size(left + extras, width - cell_len(right))}{right}"
-        return set_cell_size(left, max(0, width))
-
-    def _fits(self, rights: list[str]) -> Iterator[tuple[str, str]]:
-        """What may stand beside the state, the fullest first: notes give way, then numbers, then marks."""
-        marks = f" · {self.marks}" if self.marks else ""
-        thoughts = f"thought {self.thoughts.words} words" if self.thoughts.words else ""
-        notes = "".join(f" · {note}" for note in (thoughts, self.note) if note)
-        if notes:
-            yield notes + marks, rights[-1]
-            yield notes + marks, rights[0]
-            yield notes + marks, ""
-        for right in (*reversed(rights), ""):
-            yield marks, right
-        yield "", rights[0]
+        speed = branch.tokens_per_second if branch.state is BranchState.WRITING else 0.0
+        head = Head(
+            name, state_sign(branch), state_words(branch), self.thoughts.words, self.note, self.marks,
+            max(0, hidden), len(branch.buffer.ids), speed,
+        )  # fmt: skip
+        return head.line(self.size.width - 1)
 
     def watch_marks(self) -> None:
         self._set_head(force=True)

@@ -1,0 +1,76 @@
+"""The line above a branch: what the writer set himself stays, and words are shortened before a part goes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from srbwriter.engine.types import Sampling
+from srbwriter.tui.widgets.pane_head import Head
+from srbwriter.tui.words import sampling_words
+from tests.tui.conftest import OpenBench
+
+WRITING = Head("3", "▸", "writing", hidden=4, tokens=262, speed=31.0)
+DONE = Head("3", "■", "done at sentence end", tokens=262)
+
+
+@pytest.mark.parametrize(
+    ("head", "width", "expected"),
+    [
+        (WRITING, 40, " 3 ▸ writing             ↓4 262 tok 31/s"),
+        (WRITING, 28, " 3 ▸ writing ↓4 262 tok 31/s"),
+        (WRITING, 27, " 3 ▸ writing     ↓4 262 tok"),
+        (WRITING._replace(marks="locked"), 28, " 3 ▸ writing · locked ↓4 262"),
+        (WRITING._replace(marks="locked ★"), 28, " 3 ▸ writing · lock ★ ↓4 262"),
+        (WRITING._replace(marks="locked ★ good"), 28, " 3 ▸ writing · lock ★ +   ↓4"),
+        (WRITING._replace(note="temp 0.71", hidden=0), 28, " 3 ▸ writing · temp 0.71 262"),
+        (WRITING._replace(note="temp 0.71, top p 0.9", hidden=0), 28, " 3 ▸ writing · temp 0.71 …  "),
+        (WRITING._replace(note="temp 0.71", marks="locked ★"), 28, " 3 ▸ · temp 0.71 · lock ★   "),
+        (WRITING._replace(note="temp 0.71", marks="locked ★ bad"), 20, " 3 ▸ · lock ★ −     "),
+        (DONE, 28, " 3 ■ sentence end        262"),
+        (DONE._replace(marks="locked ★"), 28, " 3 ■ sentence end · lock ★  "),
+        (DONE._replace(thoughts=8), 28, " 3 ■ · thought 8            "),
+    ],
+)
+def test_what_stands_in_a_line(head: Head, width: int, expected: str) -> None:
+    assert head.line(width) == expected
+
+
+@given(
+    st.sampled_from(["writing", "prompt 62 %", "done at paragraph end", "full length"]),
+    st.sets(st.sampled_from(["locked", "★", "good", "bad"])),
+    st.sampled_from(["", "temp 0.71", "temp 1.2, top p 0.95"]),
+    st.integers(0, 900), st.integers(0, 99999), st.integers(0, 500), st.integers(0, 130),
+)  # fmt: skip
+def test_marks_stay_at_any_width(
+    state: str, marks: set[str], note: str, hidden: int, tokens: int, thoughts: int, width: int
+) -> None:
+    head = Head("12", "▸", state, thoughts, note, " ".join(marks), hidden, tokens, 30.0)
+    line = head.line(width)
+    assert cell_len(line) == width
+    if width >= 24:
+        signs = {"locked": "lock", "good": "+", "bad": "−"}
+        assert all(mark in line or signs.get(mark, mark) in line for mark in marks)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(5 / 7, "temp 0.71"), (1.2, "temp 1.2"), (2.0, "temp 2"), (0.0012, "temp 0.001")]
+)
+async def test_values_are_rounded(value: float, expected: str, open_bench: OpenBench) -> None:
+    async with open_bench(n=1) as bench:
+        await bench.write(2)
+        branch = bench.session.round.branches[0]
+        branch.sampling = Sampling(temperature=value)
+        assert sampling_words(branch, Sampling()) == expected
+
+
+async def test_every_mark_of_a_branch_is_seen_where_eight_share_the_window(open_bench: OpenBench) -> None:
+    async with open_bench("It rained.", 8) as bench:
+        await bench.write(40)
+        await bench.on_panes()
+        await bench.press("l", "greater_than_sign", "b")
+        bench.desk.pump.flush()
+        head = bench.desk.grid.panes[0].head
+        assert "lock" in head and "★" in head and "+" in head
