@@ -5,14 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.widgets import TextArea
 
 from srbwriter import paths
 from srbwriter.story import ROOT, Story, library
 from srbwriter.tui.prompts import SamplePrompt
+from srbwriter.tui.screens.compare import Compare
 from srbwriter.tui.screens.confirm import Confirm
+from srbwriter.tui.screens.help import Help
 from srbwriter.tui.screens.picker import Picker
+from srbwriter.tui.screens.push import leave
 from srbwriter.tui.screens.sheet import Sheet
+from srbwriter.tui.screens.tree import TreeScreen
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, started, visible
 
@@ -101,3 +106,47 @@ async def test_a_story_of_the_writers_own_is_opened_when_it_is_chosen(
         await opened(bench, Picker)
         await bench.press(*"zzyzx", "enter")
         assert bench.app.next_story == file
+
+
+async def test_a_screen_is_left_once_however_quickly_its_keys_come(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await started(bench)
+        await bench.press("1", "f3")
+        screen = await opened(bench, TreeScreen)
+        await bench.press("m", "left")
+        for key in ("d", "escape"):  # both reach the tree before Compare is there to take the second
+            screen.post_message(events.Key(key, None))
+        await opened(bench, Compare)
+        await bench.press("escape")
+        assert bench.app.screen is screen
+        await bench.press("slash", "escape", "escape")
+        assert bench.app.screen is bench.desk
+
+
+async def test_keys_that_come_after_a_screen_was_left_do_nothing(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.desk.run("memory")
+        sheet = await opened(bench, Sheet)
+        bench.desk.run("help")
+        await opened(bench, Help)
+        leave(sheet)
+        assert isinstance(bench.app.screen, Help)
+        await bench.press("escape", "escape")
+        leave(sheet)
+        assert bench.app.screen is bench.desk
+
+
+async def test_the_tree_compares_from_a_row_of_folded_branches(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.session.n = 20
+        await started(bench)
+        await bench.press("1", "f3")
+        screen = await opened(bench, TreeScreen)
+        await bench.press("m")
+        screen.view.go(next(at for at, row in enumerate(screen.view.rows) if row.folded))
+        assert screen.view.row.folded
+        for key in ("d", "escape", "slash", "escape"):
+            screen.post_message(events.Key(key, None))
+        await bench.press("escape", "escape")
+        await bench.press("slash", "escape", "escape")
+        assert bench.app.screen is bench.desk

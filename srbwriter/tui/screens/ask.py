@@ -8,6 +8,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from srbwriter.tui.screens.push import leave
+
 
 class Ask(ModalScreen[str | None]):
     """Dismissed with the answer, or None for escape."""
@@ -30,9 +32,9 @@ class Ask(ModalScreen[str | None]):
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value)
+        leave(self, event.value)
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "escape":
             event.stop()
-            self.dismiss(None)
+            leave(self, None)

@@ -12,6 +12,8 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from srbwriter.tui.screens.push import leave
+
 _WORD = re.compile(r"\s*\S+|\s+$")
 
 
@@ -57,7 +59,7 @@ class Compare(ModalScreen[None]):
     def on_key(self, event: events.Key) -> None:
         if event.key in ("escape", "q"):
             event.stop()
-            self.dismiss()
+            leave(self)
 
 
 def _marked(title: str, pieces: list[tuple[str, bool]]) -> Content:

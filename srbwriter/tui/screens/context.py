@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from srbwriter.tui.screens.push import leave
 from srbwriter.tui.widgets.status_line import bar
 
 if TYPE_CHECKING:
@@ -64,4 +65,4 @@ class ContextView(ModalScreen[None]):
     def on_key(self, event: events.Key) -> None:
         if event.key in ("escape", "q"):
             event.stop()
-            self.dismiss()
+            leave(self)

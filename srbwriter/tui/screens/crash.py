@@ -9,6 +9,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from srbwriter import logs
+from srbwriter.tui.screens.push import leave
 
 
 def words(error: BaseException, report: object) -> str:
@@ -41,4 +42,4 @@ class CrashNote(ModalScreen[None]):
 
     def on_key(self, event: events.Key) -> None:
         event.stop()
-        self.dismiss()
+        leave(self)

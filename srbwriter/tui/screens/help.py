@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from srbwriter.tui.commands import COMMANDS, GROUPS, LEADER, Command
+from srbwriter.tui.screens.push import leave
 from srbwriter.tui.widgets.key_line import key_name
 
 if TYPE_CHECKING:
@@ -87,4 +88,4 @@ class Help(ModalScreen[None]):
     def on_key(self, event: events.Key) -> None:
         if event.key in ("escape", "f1", "q"):
             event.stop()
-            self.dismiss()
+            leave(self)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from textual import events
 from textual.screen import ModalScreen
 
+from srbwriter.tui.screens.push import leave
 from srbwriter.tui.widgets.branch_pane import BranchPane
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
@@ -32,4 +33,4 @@ class Jump(ModalScreen[int | None]):
     def on_key(self, event: events.Key) -> None:
         event.stop()
         pane = self._panes.get(event.key)
-        self.dismiss(None if pane is None else pane.index)
+        leave(self, None if pane is None else pane.index)

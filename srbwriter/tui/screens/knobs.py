@@ -21,7 +21,7 @@ from srbwriter.tui import knobs
 from srbwriter.tui.knobs import KNOBS, Setup
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.picker import Choice, Picker
-from srbwriter.tui.screens.push import push
+from srbwriter.tui.screens.push import leave, push
 
 _KEYS = (
     "← → turn · enter type a value · backspace default · p presets · s keep as preset · "
@@ -130,7 +130,7 @@ class Knobs(ModalScreen[None]):
         knob = self.knob
         if event.key == "escape":
             event.stop()
-            self.dismiss()
+            leave(self)
         elif knob is None:
             return
         elif event.key in ("left", "right"):

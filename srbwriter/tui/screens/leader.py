@@ -14,6 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from srbwriter.tui.commands import COMMANDS
+from srbwriter.tui.screens.push import leave
 from srbwriter.tui.widgets.key_line import key_name
 
 if TYPE_CHECKING:
@@ -47,4 +48,4 @@ class LeaderMenu(ModalScreen[str | None]):
 
     def on_key(self, event: events.Key) -> None:
         event.stop()
-        self.dismiss(None if event.key == "escape" else event.key)
+        leave(self, None if event.key == "escape" else event.key)

@@ -10,6 +10,7 @@ from textual.screen import Screen
 from textual.widgets import Static, TextArea
 
 from srbwriter import paths
+from srbwriter.tui.screens.push import leave
 
 _BYTES = 60_000
 
@@ -48,4 +49,4 @@ class LogView(Screen[None]):
     def on_key(self, event: events.Key) -> None:
         if event.key == "escape":
             event.stop()
-            self.dismiss()
+            leave(self)

@@ -13,10 +13,10 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from srbwriter.story import ROOT, Story
+from srbwriter.story import ROOT, Story, StoryError
 from srbwriter.story.draft import LoreEntry
 from srbwriter.tui.screens.ask import Ask
-from srbwriter.tui.screens.push import push
+from srbwriter.tui.screens.push import leave, push
 from srbwriter.tui.screens.sheet import Sheet
 
 _KEYS = "n new · enter text · k keys · t always told or by key · d delete · space on or off · esc done"
@@ -54,7 +54,10 @@ class Lorebook(ModalScreen[None]):
         return self._story.own_settings(ROOT).lore
 
     def _put(self, entries: list[LoreEntry], at: int) -> None:
-        self._story.put_settings(ROOT, replace(self._story.own_settings(ROOT), lore=entries))
+        try:
+            self._story.put_settings(ROOT, replace(self._story.own_settings(ROOT), lore=entries))
+        except StoryError as error:
+            self.notify(str(error), severity="error", markup=False)
         self._fill(at)
 
     def _fill(self, at: int) -> None:
@@ -73,7 +76,7 @@ class Lorebook(ModalScreen[None]):
         at = self.query_one(OptionList).highlighted
         if event.key == "escape":
             event.stop()
-            self.dismiss()
+            leave(self)
         elif event.key == "n":
             self._new()
         elif at is None or at >= len(self.entries):

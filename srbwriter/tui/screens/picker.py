@@ -18,6 +18,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from srbwriter.tui.screens.push import leave
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -105,13 +107,13 @@ class Picker(ModalScreen[Any]):
 
     @on(OptionList.OptionSelected)
     def _selected(self, event: OptionList.OptionSelected) -> None:
-        self.dismiss(self._listed[event.option_index].value)
+        leave(self, self._listed[event.option_index].value)
 
     @on(Input.Submitted)
     def _submitted(self) -> None:
         at = self._list.highlighted
         if at is not None and at < len(self._listed):
-            self.dismiss(self._listed[at].value)
+            leave(self, self._listed[at].value)
 
     def on_key(self, event: events.Key) -> None:
         moves = {
@@ -122,7 +124,7 @@ class Picker(ModalScreen[Any]):
         }
         if event.key == "escape":
             event.stop()
-            self.dismiss(None)
+            leave(self, None)
         elif event.key in moves and self.query_one(Input).has_focus:
             event.stop()
             getattr(self._list, f"action_{moves[event.key]}")()

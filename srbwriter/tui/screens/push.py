@@ -15,8 +15,12 @@ def push(
     above: Screen[Any], screen: Screen[Result], then: Callable[[Result | None], None] | None = None
 ) -> None:
     """Show ``screen`` above another; ``then`` is told what it was dismissed with."""
-    app = cast("App[None]", above.app)  # pyright: ignore[reportUnknownMemberType]
-    app.push_screen(screen, then)
+    _app(above).push_screen(screen, then)
+
+
+def on_top(screen: Screen[Any]) -> bool:
+    """Whether keys go to ``screen``; Textual's ``is_current`` is also true of one that is seen behind it."""
+    return _app(screen).screen is screen
 
 
 def leave(screen: Screen[Result], result: Result | None = None) -> None:
@@ -25,5 +29,9 @@ def leave(screen: Screen[Result], result: Result | None = None) -> None:
     A key that was pressed quickly can reach a screen that has just opened another above it or has just been
     left. Dismissing it then would take away that other screen, and fail the next time.
     """
-    if screen.is_current:
+    if on_top(screen):
         screen.dismiss(result)
+
+
+def _app(screen: Screen[Any]) -> App[None]:
+    return cast("App[None]", screen.app)  # pyright: ignore[reportUnknownMemberType]

@@ -8,6 +8,8 @@ from textual.containers import VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
+from srbwriter.tui.screens.push import leave
+
 
 def typeset(text: str) -> str:
     """Paragraphs apart by one empty line, whatever stands between them in the story."""
@@ -44,7 +46,7 @@ class Reading(Screen[None]):
         scroll = self.query_one(VerticalScroll)
         if event.key in ("escape", "q"):
             event.stop()
-            self.dismiss()
+            leave(self)
         elif event.key == "space":
             event.stop()
             scroll.scroll_page_down(animate=False)

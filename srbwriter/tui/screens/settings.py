@@ -16,7 +16,7 @@ from srbwriter import paths
 from srbwriter.config import Key
 from srbwriter.config.keys import SECTIONS
 from srbwriter.tui.screens.ask import Ask
-from srbwriter.tui.screens.push import push
+from srbwriter.tui.screens.push import leave, push
 
 if TYPE_CHECKING:
     from srbwriter.tui.app import Workbench
@@ -120,7 +120,7 @@ class SettingsScreen(ModalScreen[None]):
     def on_key(self, event: events.Key) -> None:
         if event.key == "escape":
             event.stop()
-            self.dismiss()
+            leave(self)
 
 
 def _words(value: Any) -> str:

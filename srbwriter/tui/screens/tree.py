@@ -17,7 +17,7 @@ from textual.widgets import Static
 from srbwriter.story import ROOT, NodeId, Story, StoryError
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.compare import Compare
-from srbwriter.tui.screens.push import push
+from srbwriter.tui.screens.push import leave, on_top, push
 from srbwriter.tui.widgets.tree_view import TreeView, marks_words
 
 _KEYS = (
@@ -94,11 +94,11 @@ class TreeScreen(Screen["Way | None"]):
         if self.view.row.folded:
             self.view.fold()
         else:
-            self.dismiss(Way(self.view.row.node, write))
+            leave(self, Way(self.view.row.node, write))
 
     def on_key(self, event: events.Key) -> None:
         actions: dict[str, Callable[[], None]] = {
-            "escape": lambda: self.dismiss(None) and None,
+            "escape": lambda: leave(self),
             "enter": lambda: self._go(write=False),
             "g": lambda: self._go(write=True),
             "space": self.view.fold,
@@ -127,6 +127,11 @@ class TreeScreen(Screen["Way | None"]):
             return
         event.stop()
         event.prevent_default()
+        if on_top(self):  # else it was pressed before the screen that is above now was there
+            self._guarded(act)
+
+    def _guarded(self, act: Callable[[], None]) -> None:
+        """Do something, and say in a line what the story refuses."""
         try:
             act()
         except StoryError as error:
@@ -147,12 +152,12 @@ class TreeScreen(Screen["Way | None"]):
         def answered(text: str | None) -> None:
             if text is None:
                 return
+            marks: dict[str, object] = {field: text}
             if field == "tags":
-                self._mark(tags=[tag.strip() for tag in text.split(",") if tag.strip()])
+                marks["tags"] = [tag.strip() for tag in text.split(",") if tag.strip()]
             elif field == "title":
-                self._mark(title=text, chapter=bool(text))
-            else:
-                self._mark(note=text)
+                marks["chapter"] = bool(text)
+            self._guarded(lambda: self._mark(**marks))
 
         push(self, Ask(question, now), answered)
 

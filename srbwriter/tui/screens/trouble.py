@@ -11,6 +11,7 @@ from textual.widgets import Static
 
 from srbwriter import paths
 from srbwriter.engine.types import Cancelled
+from srbwriter.tui.screens.push import leave
 
 CHOOSE, AGAIN, WITHOUT = "choose", "again", "without"
 
@@ -54,4 +55,4 @@ class ModelTrouble(ModalScreen[str]):
         chosen = {"enter": CHOOSE, "m": CHOOSE, "r": AGAIN, "escape": WITHOUT}.get(event.key)
         if chosen is not None:
             event.stop()
-            self.dismiss(chosen)
+            leave(self, chosen)
