@@ -134,6 +134,18 @@ class Cache:
         while self.tree.idle_cells(self.parked) > most and self.evict(spared=seq):
             pass  # not what was just parked: a prompt above the cap would be read again and again
 
+    def forget(self, ids: Sequence[int], start: int) -> None:
+        """Give back what parked sequences alone hold of ``ids`` from position ``start`` on."""
+        node: Node | None = self.tree.match(ids).node
+        while node is not None and node.end > start:
+            above = node.parent
+            for seq in [seq for seq in node.tips if seq in self.parked]:
+                if self.rewind(seq, start):
+                    self.park(seq)
+                else:
+                    self.drop(seq)
+            node = above
+
     def drop(self, seq: int) -> None:
         """Give ``seq`` and everything that only it holds back."""
         self.memory.remove(seq)

@@ -81,6 +81,9 @@ class Steering:
         self._end(runner, FinishReason.STOPPED)
 
     def kill(self, runner: Runner) -> None:
+        branch = runner.branch
+        if branch.state is BranchState.DONE and branch.finish_reason is not FinishReason.KILLED:
+            self.writer.discard(runner)
         self._end(runner, FinishReason.KILLED)
 
     def _end(self, runner: Runner, reason: FinishReason) -> None:

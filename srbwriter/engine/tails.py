@@ -30,6 +30,10 @@ class Tails:
             while len(self._paths) > self.most:
                 del self._paths[next(iter(self._paths))]
 
+    def remove(self, path: Sequence[int]) -> None:
+        """Nobody will go on from ``path``."""
+        self._paths.pop(tuple(path), None)
+
     def clear(self) -> None:
         self._paths.clear()
 

@@ -259,6 +259,14 @@ class Writer:
         branch.state = BranchState.DONE
         runner.run.events.append(Finished(branch.index, reason, len(branch.buffer.ids), stop_text))
 
+    def discard(self, runner: Runner) -> None:
+        """An ended branch was thrown away: what the cache holds of it alone is given back, its text stays."""
+        branch, path = runner.branch, runner.path
+        self.tails.remove(path)
+        self.cache.forget(path, len(runner.base))
+        branch.finish_reason, branch.stop_text = FinishReason.KILLED, None
+        runner.run.events.append(Finished(branch.index, FinishReason.KILLED, len(branch.buffer.ids)))
+
     def flush(self, runner: Runner) -> None:
         """Publish what was held back; text that typing announced and no token spells yet becomes the tail."""
         held = runner.text.finish()

@@ -21,7 +21,7 @@ IDLE_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Words a writer typed and picked that are still in the text, words the model wrote, seconds of writing."""
+    """Words a writer typed and picked that are still in the text, words the model wrote, seconds spent."""
 
     typed: int = 0
     picked: int = 0

@@ -58,7 +58,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("reroll", _BRANCH, "Re-roll this branch",
             "Write it again from the start with a new seed; the others go on.", "r", hint="re-roll"),
     Command("kill", _BRANCH, "Kill this branch",
-            "End it and give its memory back.", "k", hint="kill", vim="x"),
+            "End it, or one that has ended, and give its memory back.", "k", hint="kill", vim="x"),
     Command("stop", _BRANCH, "Stop this branch", "End it here and keep its text.", "s"),
     Command("pause", _BRANCH, "Pause or resume this branch",
             "Hold the branch still, or let it go on.", "space"),

@@ -79,6 +79,8 @@ class Desk(Screen[None]):
         self._commit_timer: Timer | None = None
         self.autosave = Autosave(session.set_text)
         self._bind()
+        writes = workbench.anywhere(by_id()["generate"])
+        self.grid.hint = f"{writes[0]} writes branches" if writes else ""
 
     def compose(self) -> ComposeResult:
         yield Static(layouts.TOO_SMALL, id="too-small")

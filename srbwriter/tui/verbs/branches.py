@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from srbwriter.engine.types import BranchState
 from srbwriter.tui.verbs import verb
+from srbwriter.tui.words import state_words
 
 if TYPE_CHECKING:
     from srbwriter.tui.screens.desk import Desk
@@ -35,6 +36,10 @@ def kill(desk: Desk) -> None:
 
 @verb
 def stop(desk: Desk) -> None:
+    pane = desk.grid.pane
+    if pane is not None and pane.branch is not None and not pane.branch.live:
+        desk.say(f"Branch {pane.index + 1} has ended already: {state_words(pane.branch)}.")
+        return
     desk.on_branch(desk.session.stop_branch)
 
 

@@ -30,7 +30,11 @@ def type_into(desk: Desk) -> None:
 
     def answered(words: str | None) -> None:
         if words:
-            desk.guarded(lambda: desk.session.append(index, words))
+            desk.guarded(lambda: go_on(words))
+
+    def go_on(words: str) -> None:
+        desk.session.append(index, words)
+        desk.session.extend(index)  # one that still writes goes on anyway
 
     desk.bench.push_screen(Ask(f"Words for branch {index + 1}; it goes on from there"), answered)
 

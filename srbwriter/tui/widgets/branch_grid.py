@@ -57,6 +57,7 @@ class BranchGrid(Container):
         self.page = 0
         self.pages = 1
         self.start_at: int | None = 0  # see BranchPane
+        self.hint = ""  # see BranchPane
         self.current = 0  # index of the branch that commands are about
         self._room = Size(0, 0)  # what the panes are arranged for
         self._per_page = 1
@@ -87,7 +88,7 @@ class BranchGrid(Container):
         """Have at least ``count`` panes."""
         fresh = [BranchPane(index) for index in range(len(self.panes), count)]
         for pane in fresh:
-            pane.start_at = self.start_at
+            pane.start_at, pane.hint = self.start_at, self.hint
         if fresh:
             self.panes.extend(fresh)
             self.mount_all(fresh)

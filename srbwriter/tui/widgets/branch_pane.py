@@ -70,6 +70,7 @@ class BranchPane(Widget, can_focus=True):
     def __init__(self, index: int) -> None:
         super().__init__()
         self.index = index
+        self.hint = ""  # stands where no branch is
         self.number = index + 1
         self.branch: Branch | None = None
         self.take: int | None = None  # characters that a pick takes; None is all of them
@@ -180,16 +181,16 @@ class BranchPane(Widget, can_focus=True):
             self.refresh(Region(0, 0, self.size.width, 1))
 
     def _state_unchanged(self) -> bool:
-        return self.branch is None or self._head_state == self.branch.state
+        return self.branch is None or self._head_state == (self.branch.state, self.branch.finish_reason)
 
-    _head_state: BranchState | None = None
+    _head_state: tuple[BranchState, FinishReason | None] | None = None
 
     def _compose_head(self) -> str:
         branch = self.branch
         name = f"[{self.letter}] {self.number}" if self.letter else str(self.number)
         if branch is None:
             return f" {name} "
-        self._head_state = branch.state
+        self._head_state = branch.state, branch.finish_reason
         hidden = len(self._text.lines) - self._body - self._first
         speed = branch.tokens_per_second if branch.state is BranchState.WRITING else 0.0
         head = Head(
@@ -240,7 +241,7 @@ class BranchPane(Widget, can_focus=True):
         return strip.apply_offsets(-_PAD, row)
 
     def _placeholder(self, width: int) -> Strip:
-        words = ""
+        words = self.hint if self.branch is None else ""
         if self.branch is not None and self.branch.finish_reason is FinishReason.ERROR:
             words = str(self.branch.generation.error or "")
         style = self.get_component_rich_style("pane--note")

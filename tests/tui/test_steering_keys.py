@@ -1,0 +1,84 @@
+"""Keys that steer branches, and what the line at the foot and the panels say, over the real engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from srbwriter.engine.types import BranchState, FinishReason
+from tests.tui.conftest import Bench, OpenBench
+
+
+async def typed(bench: Bench, words: str) -> None:
+    await bench.press("i", *("space" if letter == " " else letter for letter in words), "enter")
+
+
+def finish(bench: Bench) -> None:
+    """Let the branches write to their end."""
+    while any(branch.live for branch in bench.session.round.branches):
+        assert bench.session.engine.process()
+    bench.session.sync()
+    bench.desk.pump.flush()
+
+
+def said(bench: Bench) -> str:
+    """The last toast."""
+    notes = list(bench.app._notifications)
+    return notes[-1].message if notes else ""
+
+
+@pytest.mark.parametrize("ending", ["length", "stopped", "sentence"])
+async def test_typing_into_an_ended_branch_writes_on(open_bench: OpenBench, ending: str) -> None:
+    async with open_bench(n=2) as bench:
+        session = bench.session
+        if ending == "sentence":
+            session.stop = replace(session.stop, max_tokens=60, boundary="sentence")
+        else:
+            session.stop = replace(session.stop, max_tokens=8)
+        await bench.write(4)
+        await bench.on_panes()
+        if ending == "stopped":
+            await bench.press("s")
+        else:
+            finish(bench)
+        branch = session.round.branches[0]
+        before, count = branch.text, len(branch.ids)
+        assert branch.state is BranchState.DONE
+        await typed(bench, " and so")
+        assert branch.live
+        assert branch.text == f"{before} and so"
+        await bench.tokens(4)
+        assert len(branch.ids) > count + 3
+        assert branch.text.startswith(f"{before} and so")
+
+
+async def test_k_clears_a_branch_that_has_ended(open_bench: OpenBench) -> None:
+    async with open_bench(n=2) as bench:
+        session = bench.session
+        await bench.write()
+        finish(bench)
+        await bench.on_panes()
+        branch, cells = session.round.branches[0], session.engine_stats().used_cells
+        text = branch.text
+        assert branch.finish_reason is FinishReason.LENGTH
+        await bench.press("k")
+        assert (branch.finish_reason, branch.text) == (FinishReason.KILLED, text)
+        assert "killed" in bench.desk.grid.panes[0].head
+        assert session.engine_stats().used_cells < cells - 30
+        assert session.story.node(session.round.node_of(0)).text == text
+        await bench.press("e")
+        await bench.tokens(3)
+        assert branch.live and branch.text.startswith(text)
+        await bench.press("s")
+        await bench.press("s")
+        assert "ended already: stopped" in said(bench)
+
+
+async def test_an_empty_pane_says_how_branches_are_written(open_bench: OpenBench) -> None:
+    async with open_bench(n=2) as bench:
+        panes = bench.desk.grid.panes
+        assert "ctrl+n writes branches" in str(panes[0].render_line(1).text)
+        assert not panes[0].render_line(2).text.strip()
+        await bench.write()
+        assert "ctrl+n" not in panes[0].render_line(1).text
