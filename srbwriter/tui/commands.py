@@ -164,7 +164,7 @@ COMMANDS: tuple[Command, ...] = (
 
     Command("jump", _VIEW, "Jump to a branch",
             "Show a letter on each branch; press it to go there.", "apostrophe"),
-    Command("read", _VIEW, "Read mode", "The story as a clean page.", "p", "ctrl+r"),
+    Command("read", _VIEW, "Read mode", "The story as a clean page; again for the desk.", "p", "ctrl+r"),
     Command("theme", _VIEW, "Theme", "Choose colours; they change as you look through them."),
 
     Command("palette", _PROGRAM, "Find a command",

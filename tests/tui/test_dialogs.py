@@ -16,6 +16,7 @@ from srbwriter.tui.screens.confirm import Confirm
 from srbwriter.tui.screens.help import Help
 from srbwriter.tui.screens.picker import Picker
 from srbwriter.tui.screens.push import leave
+from srbwriter.tui.screens.reading import Reading
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.screens.tree import TreeScreen
 from tests.tui.conftest import Bench, OpenBench
@@ -150,3 +151,22 @@ async def test_the_tree_compares_from_a_row_of_folded_branches(open_bench: OpenB
         await bench.press("escape", "escape")
         await bench.press("slash", "escape", "escape")
         assert bench.app.screen is bench.desk
+
+
+@pytest.mark.parametrize("key", ["p", "ctrl+r", "escape", "q"])
+async def test_the_key_that_opens_read_mode_closes_it(key: str, open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.press("ctrl+r")
+        await opened(bench, Reading)
+        assert "esc or p or ^r goes back" in visible(bench)
+        await bench.press(key)
+        assert bench.app.screen is bench.desk
+
+
+async def test_a_key_of_the_writers_own_closes_read_mode_too(open_bench: OpenBench) -> None:
+    async with open_bench(settings={"keys.read": "f7", "keys.help": "f5"}) as bench:
+        for key in ("f7", "f5"):
+            await bench.press(key)
+            assert bench.app.screen is not bench.desk
+            await bench.press(key)
+            assert bench.app.screen is bench.desk

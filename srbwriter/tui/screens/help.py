@@ -86,6 +86,7 @@ class Help(ModalScreen[None]):
         return [*keys, *(key_name(key) for key in self._bench.anywhere(command))]
 
     def on_key(self, event: events.Key) -> None:
-        if event.key in ("escape", "f1", "q"):
+        own = next(command for command in COMMANDS if command.id == "help")
+        if event.key in ("escape", "q", *self._bench.keys(own), *self._bench.anywhere(own)):
             event.stop()
             leave(self)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.command import CommandPalette
 
+from srbwriter.tui.commands import by_id
 from srbwriter.tui.screens.help import Help
 from srbwriter.tui.screens.jump import Jump
 from srbwriter.tui.screens.logview import LogView
@@ -55,7 +56,9 @@ def jump(desk: Desk) -> None:
 
 @verb
 def read(desk: Desk) -> None:
-    desk.bench.push_screen(Reading(desk.editor.whole, desk.bench.text_width))
+    command = by_id()["read"]
+    keys = [*desk.bench.keys(command), *desk.bench.anywhere(command)]
+    desk.bench.push_screen(Reading(desk.editor.whole, desk.bench.text_width, keys))
 
 
 @verb

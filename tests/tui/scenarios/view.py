@@ -146,7 +146,7 @@ async def jump(bench: Bench, _: pytest.MonkeyPatch) -> None:
 async def read(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press("ctrl+r")
     screen = await opened(bench, Reading)
-    assert str(screen.query_one(Static).content) == "It rained."
+    assert str(screen.query_one("#page", Static).content) == "It rained."
 
 
 @scenario
