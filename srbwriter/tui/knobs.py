@@ -7,6 +7,7 @@ brackets, so that a stop text can hold a newline.
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,10 @@ LADDERS: tuple[Parameter, ...] = tuple(
 """Knobs that can be spread across the branches."""
 
 _OFF = "–"
+
+_NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
+_BETWEEN = re.compile(rf"({_NUMBER})(?:\s*(?:\.{{2,3}}|…|[-–—,;]|to)\s*|\s+)({_NUMBER})")
+_BELOW_ZERO = re.compile(rf"({_NUMBER})\s+(-{_NUMBER})")  # a minus that stands at the number is its sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +107,31 @@ def rungs(knob: Parameter, low: float, high: float, n: int) -> list[float]:
     """``n`` values of ``knob`` from ``low`` to ``high``, evenly spread."""
     spread = [low + (high - low) * index / max(1, n - 1) for index in range(n)]
     return [round(value) if knob.kind == "int" else round(value, 4) for value in spread]
+
+
+# ---- the ladder
+
+
+def parse_ladder(knob: Parameter, text: str) -> tuple[float, float] | None:
+    """The first and the last value of a ladder, as in "0.4 … 1.2", "0.4 1.2" or "0.4-1.2"; None for no text.
+
+    Raises InvalidRequest, which says what may be written.
+    """
+    if not (text := text.strip()):
+        return None
+    signed = knob.minimum is None or knob.minimum < 0
+    found = (_BELOW_ZERO.fullmatch(text) if signed else None) or _BETWEEN.fullmatch(text)
+    if found is None:
+        raise InvalidRequest(knob.name, "give two values, such as 0.4 … 1.2")
+    low, high = (parse(knob, part) for part in found.groups())
+    knob.check(low)
+    knob.check(high)
+    return low, high
+
+
+def ladder_words(knob: Parameter, low: float, high: float) -> str:
+    """A ladder as the panel shows it and :func:`parse_ladder` reads it."""
+    return f"{shown(knob, low)} … {shown(knob, high)}"
 
 
 # ---- presets

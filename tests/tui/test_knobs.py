@@ -67,3 +67,25 @@ def test_a_broken_preset_names_itself_or_the_knob(text: str, tmp_path: Path) -> 
     file.write_text(text)
     with pytest.raises(InvalidRequest, match="broken|temperature"):
         knobs.read_preset(file, Setup(Sampling(), Stop()))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["0.4 1.2", "0.4-1.2", "0.4..1.2", "0.4 ... 1.2", "0.4…1.2", "0.4 – 1.2", " 0.4 -  1.2 ", ".4 to 1.2"],
+)
+def test_a_ladder_is_two_values_however_they_are_parted(text: str) -> None:
+    assert knobs.parse_ladder(BY_NAME["temperature"], text) == (0.4, 1.2)
+
+
+def test_a_ladder_that_cannot_be_read_says_how_it_is_written() -> None:
+    temperature, top_k, presence = BY_NAME["temperature"], BY_NAME["top_k"], BY_NAME["presence_penalty"]
+    assert knobs.parse_ladder(temperature, " ") is None
+    assert knobs.parse_ladder(top_k, "10..20") == (10, 20)
+    assert knobs.parse_ladder(presence, "-1 -0.5") == (-1, -0.5)
+    assert knobs.parse_ladder(presence, "-1 … 0.5") == (-1, 0.5)
+    for text in ("0.4", "low high", "0.4 1.2 3", "0.4 … –"):
+        with pytest.raises(InvalidRequest, match=r"0\.4 … 1\.2"):
+            knobs.parse_ladder(temperature, text)
+    with pytest.raises(InvalidRequest):
+        knobs.parse_ladder(temperature, "-1..1")
+    assert knobs.parse_ladder(temperature, knobs.ladder_words(temperature, 0.25, 2)) == (0.25, 2)

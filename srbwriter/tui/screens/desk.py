@@ -75,6 +75,7 @@ class Desk(Screen[None]):
         self.found = ""  # what was looked for last
         self._round: Round | None = None
         self._shown = -1
+        self._usual = session.sampling
         self._applied_for = Size(0, 0)  # the size of the window that the layout was chosen for
         self._commit_timer: Timer | None = None
         self.autosave = Autosave(session.set_text)
@@ -295,6 +296,8 @@ class Desk(Screen[None]):
         current = self.session.round
         count = len(current.branches) if current is not None else 0
         if current is not self._round or count != self._shown:
+            if current is not self._round:
+                self._usual = self.session.sampling  # knobs turned later say nothing of these branches
             self._round, self._shown = current, count
             blank: list[None] = [None] * self.session.n
             self.grid.show(current.branches if current is not None and count else blank)
@@ -341,7 +344,7 @@ class Desk(Screen[None]):
             for pane in self.grid.shown:
                 if pane.index < len(branches):
                     pane.marks = status.marks(self.session, pane.index)
-                    pane.note = sampling_words(branches[pane.index], self.session.sampling)
+                    pane.note = sampling_words(branches[pane.index], self._usual)
         self.strip.show([f"{branch.index + 1}{state_sign(branch)}" for branch in branches], self.grid.current)
         self.strip.set_class(self.grid.pages > 1 and bool(branches), "-needed")
 

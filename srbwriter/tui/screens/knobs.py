@@ -17,20 +17,24 @@ from textual.widgets.option_list import Option
 
 from srbwriter.engine.parameters import Parameter
 from srbwriter.engine.types import InvalidRequest
+from srbwriter.session.ladder import Ladder
 from srbwriter.tui import knobs
 from srbwriter.tui.knobs import KNOBS, Setup
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.picker import Choice, Picker
 from srbwriter.tui.screens.push import leave, push
 
-_KEYS = (
-    "← → turn · enter type a value · backspace default · p presets · s keep as preset · "
-    "l ladder across branches · esc done"
-)
+_KEYS = "← → turn · enter type a value · backspace default · p presets · s keep as preset · "
+_LADDER_KEYS = "l ladder across branches · "
+_END_KEYS = "esc done\n* is not the default"
+_CHANGED = "* "
 
 
 class Knobs(ModalScreen[None]):
-    """``changed`` is called with every new setup, ``spread`` with a knob and a range for a ladder."""
+    """``changed`` is called with every new setup, ``spread`` with a ladder, or None to be without one.
+
+    ``ladder`` is the one that holds now.
+    """
 
     DEFAULT_CSS = """
     Knobs { align: right middle; background: $background 40%; }
@@ -40,6 +44,7 @@ class Knobs(ModalScreen[None]):
     }
     Knobs .title { color: $primary; text-style: bold; height: auto; }
     Knobs OptionList { height: 1fr; border: none; background: $surface; margin: 1 0; }
+    Knobs .ladder { color: $text-accent; height: auto; display: none; }
     Knobs .about { height: 2; color: $foreground; }
     Knobs .foot { color: $text-muted; height: auto; }
     """
@@ -49,19 +54,22 @@ class Knobs(ModalScreen[None]):
         title: str,
         setup: Setup,
         changed: Callable[[Setup], None],
-        spread: Callable[[Parameter, float, float], None] | None = None,
+        spread: Callable[[Ladder | None], None] | None = None,
+        ladder: Ladder | None = None,
     ) -> None:
         super().__init__()
         self._title, self.setup = title, setup
-        self._changed, self._spread = changed, spread
+        self._changed, self._spread, self.ladder = changed, spread, ladder
         self._rows: list[Parameter | None] = []
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(self._title, classes="title", markup=False)
+            yield Static(classes="ladder", markup=False)
             yield OptionList(compact=True)
             yield Static(classes="about", markup=False)
-            yield Static(_KEYS, classes="foot", markup=False)
+            keys = _KEYS + (_LADDER_KEYS if self._spread is not None else "") + _END_KEYS
+            yield Static(keys, classes="foot", markup=False)
 
     def on_mount(self) -> None:
         options: list[Option] = []
@@ -76,6 +84,7 @@ class Knobs(ModalScreen[None]):
         self._list.add_options(options)
         self._list.highlighted = self._rows.index(next(k for k in KNOBS if k.field == "temperature"))
         self._list.focus()
+        self._show_ladder()
 
     @property
     def _list(self) -> OptionList:
@@ -89,11 +98,28 @@ class Knobs(ModalScreen[None]):
 
     def _label(self, knob: Parameter) -> Content:
         value = self.setup.get(knob)
-        same = value == knob.default
+        spread = self._spread_over(knob)
+        same = value == knob.default and not spread
         return Content.assemble(
-            (f"{'  ' if same else '* '}{knob.name:<24}", "$text-muted" if same else "bold"),
-            (knobs.shown(knob, value), "" if same else "bold"),
+            (f"{'  ' if same else _CHANGED}{knob.name:<24}", "$text-muted" if same else "bold"),
+            (f"{spread} across the branches" if spread else knobs.shown(knob, value), "" if same else "bold"),
         )
+
+    def _spread_over(self, knob: Parameter) -> str:
+        """The ladder of ``knob`` in words; empty if it has none."""
+        if self.ladder is None or knob not in knobs.LADDERS or self.ladder[0] != knob.field:
+            return ""
+        return knobs.ladder_words(knob, *self.ladder[1:])
+
+    def _show_ladder(self) -> None:
+        line = self.query_one(".ladder", Static)
+        knob = next((knob for knob in knobs.LADDERS if self._spread_over(knob)), None)
+        line.display = knob is not None
+        if knob is not None:
+            line.update(
+                f"Ladder: {knob.name} {self._spread_over(knob)} from the first new branch to the last. "
+                "Turning it, or backspace on it, removes the ladder."
+            )
 
     @on(OptionList.OptionHighlighted)
     def _highlighted(self) -> None:
@@ -108,6 +134,7 @@ class Knobs(ModalScreen[None]):
 
         def answered(text: str | None) -> None:
             if text is not None:
+                self._level(knob)
                 self._put(knob, text)
 
         question = f"{knob.name} — {knob.help}{_range(knob)}"
@@ -121,10 +148,25 @@ class Knobs(ModalScreen[None]):
 
     def _take(self, setup: Setup) -> None:
         self.setup = setup
+        self._relabel()
+        self._changed(setup)
+
+    def _relabel(self) -> None:
         for index, knob in enumerate(self._rows):
             if knob is not None:
                 self._list.replace_option_prompt_at_index(index, self._label(knob))
-        self._changed(setup)
+        self._show_ladder()
+
+    def _level(self, knob: Parameter) -> None:
+        """One value for all branches again, if a ladder spreads ``knob``."""
+        if self._spread_over(knob):
+            self._climb(None)
+
+    def _climb(self, ladder: Ladder | None) -> None:
+        self.ladder = ladder
+        if self._spread is not None:
+            self._spread(ladder)
+        self._relabel()
 
     def on_key(self, event: events.Key) -> None:
         knob = self.knob
@@ -136,9 +178,11 @@ class Knobs(ModalScreen[None]):
         elif event.key in ("left", "right"):
             event.stop()
             steps = 1 if event.key == "right" else -1
+            self._level(knob)
             self._take(self.setup.put(knob, knobs.stepped(knob, self.setup.get(knob), steps)))
         elif event.key in ("backspace", "delete"):
             event.stop()
+            self._level(knob)
             self._take(self.setup.put(knob, knob.default))
         elif event.key == "p":
             self._pick_preset()
@@ -179,8 +223,10 @@ class Knobs(ModalScreen[None]):
         push(self, Ask("Keep these knobs as a preset of the name"), answered)
 
     def _ladder(self, knob: Parameter) -> None:
-        spread = self._spread
-        if spread is None or knob not in knobs.LADDERS:
+        if self._spread is None:
+            self.notify("A ladder is for all branches: F2 opens their knobs.", markup=False)
+            return
+        if knob not in knobs.LADDERS:
             self.notify(f"{knob.name} cannot be spread across branches.", markup=False)
             return
 
@@ -188,18 +234,20 @@ class Knobs(ModalScreen[None]):
             if text is None:
                 return
             try:
-                low, high = (knobs.parse(knob, part) for part in text.split("…"))
-                knob.check(low)
-                knob.check(high)
-            except (InvalidRequest, ValueError):
-                self.notify("Give two values with … between them.", severity="error", markup=False)
+                ends = knobs.parse_ladder(knob, text)
+            except InvalidRequest as error:
+                self.notify(str(error), severity="error", markup=False)
                 return
-            spread(knob, low, high)
+            if ends is not None:
+                self._climb((knob.field, *ends))
+            else:
+                self._level(knob)
 
         value = self.setup.get(knob)
-        low, high = knobs.stepped(knob, value, -8), knobs.stepped(knob, value, 8)
-        question = f"{knob.name} from the first branch to the last"
-        push(self, Ask(question, f"{knobs.shown(knob, low)} … {knobs.shown(knob, high)}"), answered)
+        ends = knobs.stepped(knob, value, -8), knobs.stepped(knob, value, 8)
+        now = self._spread_over(knob) or knobs.ladder_words(knob, *ends)
+        question = f"{knob.name} from the first branch to the last: two values, or nothing for no ladder"
+        push(self, Ask(question, now), answered)
 
 
 def _range(knob: Parameter) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from srbwriter.engine.parameters import Parameter
+from srbwriter.session.ladder import Ladder
 from srbwriter.story import ROOT
 from srbwriter.tui.knobs import Setup
 from srbwriter.tui.screens.context import ContextView
@@ -24,16 +24,12 @@ def knobs(desk: Desk) -> None:
 
     def changed(setup: Setup) -> None:
         session.sampling, session.stop = setup.sampling, setup.stop
-        if session.ladder is not None:
-            session.ladder = None
 
-    def spread(knob: Parameter, low: float, high: float) -> None:
-        session.ladder = (knob.field, low, high)
-        desk.say(f"{knob.name} goes from {low:g} to {high:g} across the branches from now on.")
+    def spread(ladder: Ladder | None) -> None:
+        session.ladder = ladder
 
-    desk.bench.push_screen(
-        Knobs("Knobs for new branches", Setup(session.sampling, session.stop), changed, spread)
-    )
+    now = Setup(session.sampling, session.stop)
+    desk.bench.push_screen(Knobs("Knobs for new branches", now, changed, spread, session.ladder))
 
 
 @verb
