@@ -33,12 +33,22 @@ def apply(desk: Desk, name: str) -> None:
     """Put the classes for layout ``name`` on the desk."""
     width, height = desk.size
     narrow = width < NARROW or height < SHORT
-    desk.set_class(width < LEAST[0] or height < LEAST[1], "-small")
+    _too_small(desk, width < LEAST[0] or height < LEAST[1])
     desk.set_class(desk.large, "-large")
     for choice in LAYOUTS:
         desk.set_class(choice == name and not narrow, f"-{choice}")
     desk.grid.column = name == "column" and not narrow
     desk.grid.single = narrow or desk.large
+
+
+def _too_small(desk: Desk, small: bool) -> None:
+    """Hide or show everything; what is hidden loses the focus, and has it again when it is back."""
+    was = desk.has_class("-small")
+    if small and not was:
+        desk.focused_before = desk.focused
+    desk.set_class(small, "-small")
+    if was and not small and desk.focused_before is not None:
+        desk.call_after_refresh(desk.focused_before.focus)
 
 
 def centre(desk: Desk) -> None:

@@ -170,3 +170,36 @@ async def test_a_key_of_the_writers_own_closes_read_mode_too(open_bench: OpenBen
             assert bench.app.screen is not bench.desk
             await bench.press(key)
             assert bench.app.screen is bench.desk
+
+
+async def test_the_key_line_is_empty_while_a_dialog_takes_the_keys(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await started(bench)
+        line = bench.desk.key_line
+        assert any(name == "kill" for name, _, _ in line.entries)
+        for command in ("memory", "knobs", "find", "palette"):
+            bench.desk.run(command)
+            await bench.settle()
+            bench.desk.flush_slowly()
+            assert line.entries == [], command
+            await bench.press("escape")
+            assert any(name == "kill" for name, _, _ in line.entries), command
+
+
+@pytest.mark.parametrize("on_branch", [False, True])
+async def test_the_focus_returns_after_a_window_that_was_too_small(
+    on_branch: bool, open_bench: OpenBench
+) -> None:
+    async with open_bench() as bench:
+        await started(bench)
+        if on_branch:
+            await bench.press("right")
+        else:
+            bench.desk.editor.focus()
+        await bench.pilot.pause()
+        before = bench.desk.focused
+        await bench.pilot.resize_terminal(30, 8)
+        await bench.pilot.pause()
+        await bench.pilot.resize_terminal(120, 40)
+        await bench.settle()
+        assert bench.desk.focused is before is not None

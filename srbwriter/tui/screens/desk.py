@@ -17,6 +17,7 @@ from textual.containers import Container, Vertical
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.timer import Timer
+from textual.widget import Widget
 from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
@@ -70,6 +71,7 @@ class Desk(Screen[None]):
         self._told: Exception | None = None  # the model's trouble, once it has been said
         self._counted, self._counted_at = 0, -_COUNT_SECONDS
         self.large = False  # one branch alone
+        self.focused_before: Widget | None = None  # what had the focus before the window became too small
         self.exchange = Exchange(self)
         self._load_watch = status.Watch()
         self.found = ""  # what was looked for last
@@ -169,6 +171,9 @@ class Desk(Screen[None]):
         self.bench.push_screen(LeaderMenu(self.bench), done)
 
     def _show_keys(self) -> None:
+        if self.bench.screen is not self:  # what takes the keys says itself what they do
+            self.key_line.show([])
+            return
         on_branch = isinstance(self.focused, BranchPane)
         entries: list[tuple[str, str, str]] = []
         for command in COMMANDS:
@@ -180,7 +185,10 @@ class Desk(Screen[None]):
                 entries.append((command.id, name, command.hint))
         self.key_line.show(entries)
 
-    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+    @on(events.DescendantFocus)
+    @on(events.ScreenSuspend)
+    @on(events.ScreenResume)
+    def _keys_changed(self) -> None:
         self._show_keys()
 
     # ---- the story
