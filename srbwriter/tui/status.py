@@ -65,18 +65,17 @@ def left(session: Session, load: Watch, work: str = "") -> tuple[str, ...]:
     if (reading := _reading(session)) is not None:
         return (reading,)
     parts = [session.model.name if session.model is not None else "no model"]
-    stats = session.engine_stats()
-    if stats.total_cells:
-        parts.append(f"context {stats.used_cells}/{stats.total_cells}")
     current = session.round
+    generation = current.generation if current is not None else None
+    total = len(generation.prompt_ids) if generation is not None else 0
+    if session.model is not None and total:
+        parts.append(f"context {total}/{session.model.n_ctx}")
     if current is not None:
         speed = sum(branch.tokens_per_second for branch in current.branches if branch.live)
         if speed:
             parts.append(f"{speed:.0f} tok/s")
-        generation = current.generation
-        if generation is not None and generation.prompt_ids:
-            total, cached = len(generation.prompt_ids), generation.cached_tokens
-            parts.append(f"{total} = {cached} kept + {total - cached} read")
+    if generation is not None and total:
+        parts.append(f"{generation.cached_tokens} of {total} tokens from cache")
     return tuple(parts)
 
 

@@ -8,6 +8,9 @@ import pytest
 from textual.widgets import OptionList, Static
 
 from srbwriter.engine.types import BranchState, FinishReason
+from srbwriter.session import Context
+from srbwriter.session.prompting import Part
+from srbwriter.tui.screens.context import ContextView
 from srbwriter.tui.screens.knobs import Knobs
 from tests.tui.conftest import Bench, OpenBench
 
@@ -113,3 +116,31 @@ async def test_the_panel_shows_the_ladder_that_holds_and_drops_it(open_bench: Op
         assert "two values" in said(bench)
         await bench.press("l", "ctrl+u", "enter")
         assert session.ladder is None
+
+
+async def test_the_line_and_the_context_count_the_same_tokens(open_bench: OpenBench) -> None:
+    async with open_bench(text="It rained. ", n=2, size=(160, 40)) as bench:
+        session = bench.session
+        bench.desk.flush_slowly()
+        assert "context" not in bench.desk.status_line.line  # nothing was read yet
+        await bench.write(4)
+        prompt = len(session.round.generation.prompt_ids)
+        bench.desk.flush_slowly()
+        assert f"context {prompt}/2048" in bench.desk.status_line.line
+        assert f"0 of {prompt} tokens from cache" in bench.desk.status_line.line
+        await bench.press("ctrl+n")
+        await bench.tokens(2)
+        bench.desk.flush_slowly()
+        cached = session.round.generation.cached_tokens
+        assert cached
+        assert f"{cached} of {prompt} tokens from cache" in bench.desk.status_line.line
+
+
+def test_neighbours_of_one_source_are_one_row() -> None:
+    parts = [
+        Part("story", "a", 0, False), Part("memory", "m", 3, True), Part("story", "b ", 5, True),
+        Part("story", "c", 6, True), Part("note", "n", 2, True), Part("story", "d", 4, True),
+    ]
+    shown = " ".join(str(ContextView(Context(parts, 20, 100))._budget()).split())
+    for row in ("story 0 tokens does not fit", "story 1 of 2 11 tokens", "note 2 tokens", "story 2 of 2 4 tokens"):
+        assert row in shown

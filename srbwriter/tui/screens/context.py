@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from textual import events
@@ -16,6 +19,7 @@ from srbwriter.tui.widgets.status_line import bar
 
 if TYPE_CHECKING:
     from srbwriter.session import Context
+    from srbwriter.session.prompting import Part
 
 
 class ContextView(ModalScreen[None]):
@@ -48,7 +52,7 @@ class ContextView(ModalScreen[None]):
             ("What the model sees\n", "bold $primary"),
             (f"{bar(share, 40)} {context.used} of {context.total} tokens\n", ""),
         ]
-        for part in context.parts:
+        for part in _rows(context.parts):
             fate = "" if part.fits else "  does not fit"
             parts.append(
                 (f"  {part.source:<16}{part.tokens:>7} tokens{fate}\n", "" if part.fits else "$text-muted")
@@ -57,7 +61,7 @@ class ContextView(ModalScreen[None]):
 
     def _text(self) -> Content:
         parts: list[tuple[str, str]] = []
-        for part in self._seen.parts:
+        for part in _rows(self._seen.parts):
             parts.append((f"\n── {part.source} ──\n", "bold $text-accent"))
             parts.append((part.text, "") if part.fits else (f"⟨{part.text}⟩", "$text-muted"))
         return Content.assemble(*parts)
@@ -66,3 +70,20 @@ class ContextView(ModalScreen[None]):
         if event.key in ("escape", "q"):
             event.stop()
             leave(self)
+
+
+def _rows(parts: list[Part]) -> list[Part]:
+    """Neighbours of one source as one part; sources that still come up more than once are numbered."""
+    joined = [
+        replace(same[0], text="".join(part.text for part in same), tokens=sum(part.tokens for part in same))
+        for same in (list(group) for _, group in groupby(parts, lambda part: (part.source, part.fits)))
+    ]
+    counts = Counter(part.source for part in joined if part.fits)
+    seen = Counter[str]()
+    rows: list[Part] = []
+    for part in joined:
+        if part.fits and counts[part.source] > 1:
+            seen[part.source] += 1
+            part = replace(part, source=f"{part.source} {seen[part.source]} of {counts[part.source]}")
+        rows.append(part)
+    return rows
