@@ -63,8 +63,10 @@ def info(path: Path) -> StoryInfo:
             title = json.loads(db.execute("SELECT json FROM value WHERE key = 'title'").fetchone()[0])
             nodes: int = db.execute("SELECT count(*) FROM node WHERE state < 2").fetchone()[0]
             words = sum((Count.of_edges(*row) for row in db.execute(_LINE)), NOTHING).words
-    except (sqlite3.Error, TypeError, ValueError) as error:
+    except sqlite3.OperationalError as error:  # it cannot be looked into now
         return StoryInfo(path, path.stem, 0, 0, modified, stat.st_size, str(error))
+    except (sqlite3.Error, TypeError, ValueError):
+        return StoryInfo(path, path.stem, 0, 0, modified, stat.st_size, "is damaged")
     return StoryInfo(path, title, words, nodes, modified, stat.st_size)
 
 

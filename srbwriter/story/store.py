@@ -18,7 +18,7 @@ from typing import Any
 
 from srbwriter.story.draft import JsonValue
 from srbwriter.story.tree import Entry
-from srbwriter.story.types import NotAStory, NotSaved, StoryError, TooNew
+from srbwriter.story.types import NotAStory, NotSaved, StoryError, TooNew, counted
 from srbwriter.story.upgrades import VERSION, upgrade
 from srbwriter.story.upgrades.v0001_tree import APPLICATION_ID
 
@@ -132,7 +132,7 @@ class Store:
         if problem != "ok":
             raise DamagedStory(self.path, problem.splitlines()[-1])  # SQLite names its own file first
         if lost:
-            raise DamagedStory(self.path, f"{lost} nodes have lost what they hung on")
+            raise DamagedStory(self.path, f"what they hung on is lost of {counted(lost, 'node')}")
 
     def close(self) -> None:
         self.db.close()

@@ -139,16 +139,20 @@ class Damage:
     other: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        parts = [f"{self.problem}; {self.read} nodes read"]
+        parts = [f"{self.problem}; {counted(self.read, 'node')} read"]
         if self.missing_nodes:
             parts.append(f"nodes lost: {numbers(self.missing_nodes)}")
         if self.missing_text:
-            parts.append(
-                f"text of nodes {numbers(self.missing_text)} lost ({self.missing_characters} characters)"
-            )
+            characters = counted(self.missing_characters, "character")
+            parts.append(f"text of nodes {numbers(self.missing_text)} lost ({characters})")
         if self.displaced:
             parts.append(f"nodes {numbers(self.displaced)} lost their place and hang below the root")
         return "; ".join([*parts, *self.other])
+
+
+def counted(number: int, noun: str) -> str:
+    """``number`` of a thing whose plural ends in s: ``1 word``, ``2 words``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def numbers(ids: Sequence[NodeId], most: int = 20) -> str:

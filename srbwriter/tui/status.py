@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from srbwriter.engine.types import BranchState
+from srbwriter.story.types import counted
 from srbwriter.tui.widgets.status_line import bar
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def left(session: Session, load: Watch, work: str = "") -> tuple[str, ...]:
 def right(session: Session, done_today: int, goal: int) -> tuple[str, ...]:
     """Whether the words are safe, how many there are, and how far today's goal is."""
     today = f"{done_today}/{goal} today" if goal else f"{done_today} today"
-    return (session.save_state, f"{session.words} words", today, f"N {session.n}")
+    return (session.save_state, counted(session.words, "word"), today, f"N {session.n}")
 
 
 def _reading(session: Session) -> str | None:

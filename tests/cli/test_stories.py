@@ -15,6 +15,7 @@ import pytest
 from srbwriter import cli, paths
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.stories.finding import find_story
+from srbwriter.session.opening import open_story
 from srbwriter.story import ROOT, Story, library
 
 FIXTURES = Path(__file__).parent.parent / "story" / "fixtures"
@@ -388,3 +389,28 @@ def test_a_copy_that_is_not_there_is_said(run: Any) -> None:
     for number in ("0", "2"):
         assert "there are 1" in run("backup", "restore", "orchard", number)[2]
     assert "srbwriter backup make" in run("backup", "list", str(make("Other")))[2]
+
+
+def test_a_damaged_story_is_said_in_words_by_list_and_info(run: Any) -> None:
+    file = make()
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 4])
+    code, out, err = run("info", str(file))
+    assert code == Exit.DAMAGED and "words" in out and "is damaged" in err
+    assert run("info", str(file), "--json")[0] == Exit.DAMAGED
+    code, out, err = run("list")
+    assert code == Exit.OK and str(file) in out
+    assert "malformed" not in err and f"{file} is damaged — srbwriter check" in err
+
+
+def test_the_first_story_is_called_as_the_documentation_says(run: Any) -> None:
+    with open_story(None) as story:
+        assert (story.title, story.file.name) == ("First story", "First-story.srbw")
+    assert run("rename", "First story", "The Orchard")[:2] == (
+        Exit.OK, f"{paths.library_dir() / 'The-Orchard.srbw'}\n",
+    )  # fmt: skip
+
+
+def test_one_of_a_thing_is_said_as_one(run: Any, tmp_path: Path) -> None:
+    with Story.create(tmp_path / "a.srbw"):
+        pass
+    assert run("check", str(tmp_path / "a.srbw"))[1].endswith("sound, 1 node\n")

@@ -51,9 +51,11 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _words(file: Path, report: Report) -> str:
+    from srbwriter.story.types import counted
+
     if report.sound:
-        return f"{file}: sound, {report.nodes} nodes"
-    lines = [f"{file}: damaged, {report.nodes} nodes"]
+        return f"{file}: sound, {counted(report.nodes, 'node')}"
+    lines = [f"{file}: damaged, {counted(report.nodes, 'node')}"]
     if report.damage is not None:
         lines.append(f"  {report.damage}")
     lines += [f"  {problem}" for problem in report.problems]

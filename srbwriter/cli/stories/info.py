@@ -28,14 +28,16 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     with Story.open(find_story(arguments.story), readonly=True) as story:
         facts = _facts(story)
+        code = Exit.OK
         if story.damage is not None:
             say(f"{story.file} is damaged: {story.damage}")
+            code = Exit.DAMAGED
     if getattr(arguments, "json", False):
         print(document(facts))
-        return Exit.OK
-    print(plain(str(facts["title"])))
+        return code
+    print(plain(str(facts["title"] or story.file.stem)))
     print(columns([(f"  {name.replace('_', ' ')}", _shown(fact)) for name, fact in facts.items()][1:]))
-    return Exit.OK
+    return code
 
 
 def _facts(story: Story) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 
 from srbwriter.cli.columns import columns, document
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     print(columns(rows, right=(1,)))
     for story in stories:
         if story.problem:
-            say(f"{story.path}: {story.problem} — srbwriter check {story.path} says more")
+            say(f"{story.path} {story.problem} — srbwriter check {shlex.quote(str(story.path))} says more")
     return Exit.OK
 
 

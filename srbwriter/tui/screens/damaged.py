@@ -16,6 +16,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from srbwriter.story import Damage
+from srbwriter.story.types import counted
 from srbwriter.tui.screens.push import leave
 
 RECOVER = "recover"
@@ -79,18 +80,19 @@ def left_words(words: int, damage: Damage) -> str:
     """What can still be read."""
     if not words:
         return "no word of it can be read"
-    passages = "passage" if damage.read == 1 else "passages"
-    return f"{words} {'word' if words == 1 else 'words'} in {damage.read} {passages} of the tree"
+    return f"{counted(words, 'word')} in {counted(damage.read, 'passage')} of the tree"
 
 
 def lost_words(damage: Damage) -> str:
     """What cannot be read any more, as far as that can be known."""
     parts: list[str] = []
     if damage.missing_characters:
-        parts.append(f"{damage.missing_characters} characters in {len(damage.missing_text)} passages")
+        passages = counted(len(damage.missing_text), "passage")
+        parts.append(f"{counted(damage.missing_characters, 'character')} in {passages}")
     if damage.missing_nodes:
-        parts.append(f"{len(damage.missing_nodes)} whole passages")
+        parts.append(counted(len(damage.missing_nodes), "whole passage"))
     if damage.displaced:
-        parts.append(f"the place of {len(damage.displaced)} passages, which hang at the root now")
+        passages = counted(len(damage.displaced), "passage")
+        parts.append(f"the place of {passages}, to be found at the beginning of the tree")
     parts += damage.other
     return "; ".join(parts) or "nothing that can be counted"

@@ -26,5 +26,5 @@ def choose_theme(bench: Workbench) -> None:
         if name is not None:
             bench.preferences.put(options.THEME, name)
 
-    foot = f"your own themes belong into {themes.own_folder()} · enter keeps it · esc goes back"
+    foot = f"your own themes belong in {themes.own_folder()} · enter keeps it · esc goes back"
     bench.push_screen(Picker("Themes", choices, at=before, looked=looked, foot=foot), chosen)

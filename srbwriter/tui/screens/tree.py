@@ -15,6 +15,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from srbwriter.story import ROOT, NodeId, Story, StoryError
+from srbwriter.story.types import counted
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.compare import Compare
 from srbwriter.tui.screens.push import leave, on_top, push
@@ -81,7 +82,7 @@ class TreeScreen(Screen["Way | None"]):
             node.finish_reason,
             marks_words(self.story, node.id),
         ]
-        words = f"{len(node.text.split())} words"
+        words = counted(len(node.text.split()), "word")
         about = " · ".join(fact for fact in [*facts, words] if fact)
         self.query_one("#about", Static).update(about + (f"\n{node.marks.note}" if node.marks.note else ""))
         self.query_one("#text", Static).update(node.text.strip() or "(no words)")

@@ -39,7 +39,7 @@ class ModelTrouble(ModalScreen[str]):
                 Content.assemble(
                     (f"{title}\n\n", "bold $text-error"),
                     f"{self._error}\n\n",
-                    f"Model files (GGUF) belong into {paths.models_dir()}, or name one with --model FILE. "
+                    f"Model files (GGUF) belong in {paths.models_dir()}, or name one with --model FILE. "
                     "Without --model the bundled storyteller is used. You can write and edit without a "
                     "model.\n\n",
                     ("enter", "bold $text-accent"),
