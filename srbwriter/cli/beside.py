@@ -19,7 +19,7 @@ _SECONDS_TO_END = 5.0
 
 
 def server_beside(settings: Settings) -> Beside:
-    """What the terminal app runs beside each session: a server on the session's engine, and a line about it.
+    """What the terminal app runs beside each session: a server on the session's engine, and its address.
 
     Raises Failure when it is entered and the address cannot be used.
     """
@@ -34,7 +34,7 @@ def server_beside(settings: Settings) -> Beside:
         except ServerError as error:
             raise Failure(str(error)) from error
         try:
-            yield f"serving the same model on {handle.url}"
+            yield handle.url
         finally:
             handle.stop(_SECONDS_TO_END)
 

@@ -45,6 +45,7 @@ class Workbench(App[None]):
     OptionList > .option-list--option-highlighted, OptionList:focus > .option-list--option-highlighted {
         background: $primary 30%; color: $foreground; text-style: bold;
     }
+    ToastRack { margin-bottom: 3; }
     VerticalScroll, TextArea { scrollbar-size-vertical: 1; }
     """
 
@@ -53,6 +54,7 @@ class Workbench(App[None]):
         self.session = session
         self.next_story: Path | None = None
         self.next_notes: list[str] = []
+        self.address = ""  # where a server beside the app listens
         self.notes: list[str] = []  # what the writer is told once the screen is up
         self.preferences = Preferences(settings)
         self._own_keys = {

@@ -3,28 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from srbwriter import launch
+from srbwriter import launch, paths
 from srbwriter.config import Settings
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.session import Session
 from srbwriter.tui import terminal
 from srbwriter.tui.app import Workbench
 
+log = logging.getLogger(__name__)
+
 Beside = Callable[[Session], AbstractContextManager[str]]
 """What runs in the same process as long as a session is open, for example a server on its engine.
 
-Entered, it gives a line that tells the writer so.
+Entered, it gives the address that it listens at.
 """
+
+
+def _untold(hints: list[str | None]) -> list[str]:
+    """Those of ``hints`` that no earlier start has given; from now on they are given."""
+    file = paths.state_dir() / "hints.txt"
+    try:
+        told = file.read_text("utf-8").splitlines() if file.exists() else []
+        fresh = [hint for hint in hints if hint is not None and hint not in told]
+        if fresh:
+            paths.write_atomic(file, "\n".join([*told, *fresh, ""]).encode())
+    except (OSError, ValueError) as error:
+        log.warning("cannot tell which hints were given: %s", error)
+        return [hint for hint in hints if hint is not None]
+    return fresh
 
 
 def open_workbench(settings: Settings, story: Path | None, beside: Beside | None = None) -> int:
     """Run the app until the writer leaves; returns the exit code. Raises StoryError."""
-    hint = launch.model_hint(settings)
-    notes = [hint] if hint is not None else []
+    notes = _untold([launch.model_hint(settings)])
     loader: EngineLoader | None = None
     with terminal.restored(), terminal.guarded(), contextlib.ExitStack() as models:
         while True:
@@ -34,7 +50,8 @@ def open_workbench(settings: Settings, story: Path | None, beside: Beside | None
             with contextlib.ExitStack() as running:
                 running.callback(session.close)  # also when the app never came to its own end
                 if beside is not None:
-                    app.notes.append(running.enter_context(beside(session)))
+                    app.address = running.enter_context(beside(session))
+                    app.notes.append(f"serving the same model on {app.address}")
                 app.run()
             if app.next_story is None:
                 return app.return_code or 0

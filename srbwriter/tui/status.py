@@ -80,10 +80,11 @@ def left(session: Session, load: Watch, work: str = "") -> tuple[str, ...]:
     return tuple(parts)
 
 
-def right(session: Session, done_today: int, goal: int) -> tuple[str, ...]:
-    """Whether the words are safe, how many there are, and how far today's goal is."""
+def right(session: Session, done_today: int, goal: int, address: str = "") -> tuple[str, ...]:
+    """Whether the words are safe, where a server listens, how many words, and how far today's goal is."""
     today = f"{done_today}/{goal} today" if goal else f"{done_today} today"
-    return (session.save_state, counted(session.words, "word"), today, f"N {session.n}")
+    parts = session.save_state, address, counted(session.words, "word"), today, f"N {session.n}"
+    return tuple(part for part in parts if part)
 
 
 def _reading(session: Session) -> str | None:

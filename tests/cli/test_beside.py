@@ -47,7 +47,7 @@ def ask(url: str) -> str:
 
 def test_the_same_engine_answers_as_long_as_the_session_runs(session: Session) -> None:
     with server_beside(settings())(session) as line:
-        assert line.startswith("serving the same model on http://127.0.0.1:")
+        assert line.startswith("http://127.0.0.1:")
         before = session.engine_stats()
         assert ask(url_in(line))
         after = session.engine_stats()

@@ -10,6 +10,7 @@ from textual.widgets import OptionList, Static
 from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.session import Context
 from srbwriter.session.prompting import Part
+from srbwriter.tui import start
 from srbwriter.tui.screens.context import ContextView
 from srbwriter.tui.screens.knobs import Knobs
 from tests.tui.conftest import Bench, OpenBench
@@ -142,5 +143,29 @@ def test_neighbours_of_one_source_are_one_row() -> None:
         Part("story", "c", 6, True), Part("note", "n", 2, True), Part("story", "d", 4, True),
     ]
     shown = " ".join(str(ContextView(Context(parts, 20, 100))._budget()).split())
-    for row in ("story 0 tokens does not fit", "story 1 of 2 11 tokens", "note 2 tokens", "story 2 of 2 4 tokens"):
+    rows = "story 0 tokens does not fit", "story 1 of 2 11 tokens", "note 2 tokens", "story 2 of 2 4 tokens"
+    for row in rows:
         assert row in shown
+
+
+async def test_the_line_says_where_a_server_listens(open_bench: OpenBench) -> None:
+    async with open_bench(n=2, size=(80, 24)) as bench:
+        assert "http" not in bench.desk.status_line.line
+        bench.app.address = "http://127.0.0.1:9090"
+        bench.desk.flush_slowly()
+        assert "saved  ·  http://127.0.0.1:9090" in bench.desk.status_line.line
+
+
+async def test_toasts_leave_the_line_at_the_foot_free(open_bench: OpenBench) -> None:
+    async with open_bench(n=2, size=(80, 24), toasts=True) as bench:
+        bench.desk.say("A branch has ended already. " * 4)
+        await bench.pilot.pause()
+        toasts = list(bench.app.screen.query("Toast"))
+        assert toasts
+        assert max(toast.region.bottom for toast in toasts) <= bench.desk.status_line.region.y
+
+
+def test_a_hint_is_given_once() -> None:
+    assert start._untold(["a small model", None]) == ["a small model"]
+    assert start._untold(["a small model"]) == []
+    assert start._untold(["a small model", "another"]) == ["another"]

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_COUNT_SECONDS = 3.0
+_COUNT_SECONDS = 1.0
 _TYPING_SECONDS = 0.4  # this long after the last key the story is told of the writer's words
 
 
@@ -315,7 +315,7 @@ class Desk(Screen[None]):
         self.exchange.watch()
         self.status_line.left = status.left(self.session, self._load_watch, self.exchange.line())
         self.status_line.right = status.right(
-            self.session, self._words_today(), self.bench.preferences[options.GOAL]
+            self.session, self._words_today(), self.bench.preferences[options.GOAL], self.bench.address
         )
         self._show_marks()
         self._show_keys()
