@@ -53,6 +53,7 @@ def _too_small(desk: Desk, small: bool) -> None:
 
 def centre(desk: Desk) -> None:
     """Keep the story's lines as short as reads well, in the middle of its room."""
-    room = desk.editor.outer_size.width  # as the last layout left it: call this after each
+    # As the last layout left it: call this after each. A margin too wide makes it wider than the window.
+    room = min(desk.editor.outer_size.width, desk.size.width)
     spare = max(0, room - 2 * _MARGIN - desk.bench.text_width) // 2
     desk.editor.styles.padding = (1 if desk.size.height > SHORT else 0, _MARGIN + spare)

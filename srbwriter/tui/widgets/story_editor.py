@@ -156,7 +156,8 @@ class StoryEditor(TextArea):
             return
         first, wrapped = self.scroll_offset.y, self.wrapped_document
         row = wrapped.location_to_offset(self.cursor_location).y
-        cursor_seen = not self._room or first <= row < first + self._room.height
+        rows = max(self._room.height, self._room_now().height)  # for more, the first line is up already
+        cursor_seen = not self._room or first <= row < first + rows
         reading = wrapped.offset_to_location(Offset(0, first))
         self._rewrap_and_refresh_virtual_size()
         self._room, self._hidden = self._room_now(), False
