@@ -75,6 +75,7 @@ async def test_nothing_begins_that_could_not_be_kept(overwritten: Path, open_ben
             await bench.pilot.pause()
             assert bench.app.screen is bench.desk, command
         assert bench.session.round is None
+        assert "nodes read" not in said(bench)  # a line, not the whole report
         await bench.press("ctrl+s")
         await opened(bench, DamagedNote)
 
