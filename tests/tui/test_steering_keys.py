@@ -13,6 +13,9 @@ from srbwriter.session.prompting import Part
 from srbwriter.tui import start
 from srbwriter.tui.screens.context import ContextView
 from srbwriter.tui.screens.knobs import Knobs
+from srbwriter.tui.screens.leader import LeaderMenu
+from srbwriter.tui.screens.lorebook import Lorebook
+from srbwriter.tui.screens.sheet import Sheet
 from tests.tui.conftest import Bench, OpenBench
 
 
@@ -169,3 +172,50 @@ def test_a_hint_is_given_once() -> None:
     assert start._untold(["a small model", None]) == ["a small model"]
     assert start._untold(["a small model"]) == []
     assert start._untold(["a small model", "another"]) == ["another"]
+
+
+async def test_a_new_entry_of_the_lorebook_goes_on_to_its_text(open_bench: OpenBench) -> None:
+    async with open_bench(n=2) as bench:
+        await bench.on_panes()
+        await bench.press("O")
+        book = bench.app.screen
+        assert isinstance(book, Lorebook)
+        empty = book.query_one(".empty", Static)
+        assert empty.display and "n makes one" in str(empty.content)
+        await bench.press("n", *"Mara", "enter")
+        assert isinstance(bench.app.screen, Sheet)
+        await bench.press(*"keeps", "ctrl+s")
+        assert not empty.display
+        [entry] = book.entries
+        assert (entry.name, entry.text) == ("Mara", "keeps")
+
+
+async def test_the_leaders_menu_cuts_no_label(open_bench: OpenBench) -> None:
+    async with open_bench(n=2, size=(80, 24)) as bench:
+        await bench.press("ctrl+g")
+        menu = bench.app.screen
+        assert isinstance(menu, LeaderMenu)
+        lines = str(menu.query_one(Static).content).splitlines()
+        shown = "\n".join(lines)
+        for label in ("t knobs of branch", "K knobs", "read on", "take a paragraph less"):
+            assert label in shown
+        assert max(len(line.rstrip()) for line in lines) <= 78
+        assert len(lines) <= 22
+        assert not any(line.rstrip().endswith((" of", " in")) for line in lines)
+
+
+async def test_esc_says_stop_only_where_something_can_be_stopped(open_bench: OpenBench) -> None:
+    async with open_bench(n=2, size=(160, 30)) as bench:
+        def label() -> str:
+            bench.desk.flush_slowly()
+            return next((hint for id, _, hint in bench.desk.key_line.entries if id == "stop_all"), "")
+
+        assert label() == ""
+        await bench.write(3)
+        assert label() == "stop"
+        await bench.on_panes()
+        await bench.press("escape")
+        finish(bench)
+        assert label() == "story"
+        await bench.press("escape")
+        assert label() == ""

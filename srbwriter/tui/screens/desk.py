@@ -180,9 +180,12 @@ class Desk(Screen[None]):
             keys = self.bench.anywhere(command)
             if on_branch:
                 keys = self.bench.keys(command) or keys
-            if command.hint and keys:
+            hint = command.hint
+            if command.id == "stop_all" and not self._busy:  # it steps back then
+                hint = "story" if on_branch else ""
+            if hint and keys:
                 name = "1–9" if command.numbered else key_name(keys[0])
-                entries.append((command.id, name, command.hint))
+                entries.append((command.id, name, hint))
         self.key_line.show(entries)
 
     @on(events.DescendantFocus)
@@ -231,9 +234,13 @@ class Desk(Screen[None]):
             return False
         return not current.branches or any(branch.live for branch in current.branches)
 
+    @property
+    def _busy(self) -> bool:
+        """True while there is something that can be stopped."""
+        return self.writing or self.session.engine_state in ("INIT", "LOADING") or bool(self.exchange.line())
+
     def write(self) -> None:
-        """Write new branches from where the story stands. Raises ReadOnlyStory where none could be kept."""
-        refuse(self.session.story)
+        """Write new branches from where the story stands."""
         self.commit()
         self.session.generate()
         self.flush()

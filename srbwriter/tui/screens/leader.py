@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from srbwriter.tui.commands import COMMANDS
+from srbwriter.tui.commands import COMMANDS, Command
 from srbwriter.tui.screens.push import leave
 from srbwriter.tui.widgets.key_line import key_name
 
 if TYPE_CHECKING:
     from srbwriter.tui.app import Workbench
+
+_GAP = 3  # cells between two entries
 
 
 class LeaderMenu(ModalScreen[str | None]):
@@ -34,18 +37,43 @@ class LeaderMenu(ModalScreen[str | None]):
         self._bench = bench
 
     def compose(self) -> ComposeResult:
-        yield Static(self._menu())
+        yield Static()
 
-    def _menu(self) -> Content:
-        parts: list[tuple[str, str]] = []
+    def on_resize(self, event: events.Resize) -> None:
+        self.query_one(Static).update(_menu(self._entries(), event.size.width - 2))
+
+    def _entries(self) -> list[tuple[str, str]]:
+        """Key and label of every command that has a key here."""
+        entries: list[tuple[str, str]] = []
         for command in COMMANDS:
             keys = self._bench.keys(command)
             if keys:
-                name = "1–9" if command.numbered else key_name(keys[0])
-                label = command.title.lower().replace(" this branch", "").replace(" a branch by number", "")
-                parts += [(f"{name} ", "bold $text-accent"), (f"{label}   ", "")]
-        return Content.assemble(*parts)
+                entries.append(("1–9" if command.numbered else key_name(keys[0]), _label(command)))
+        return entries
 
     def on_key(self, event: events.Key) -> None:
         event.stop()
         leave(self, None if event.key == "escape" else event.key)
+
+
+def _label(command: Command) -> str:
+    """The command's title, shorter: what it is about is plain here."""
+    title = command.title.lower().replace(" of this branch", " of branch")
+    for words in (" in this branch", " this branch", " a branch by number"):
+        title = title.replace(words, "")
+    return title
+
+
+def _menu(entries: list[tuple[str, str]], width: int) -> Content:
+    """The entries one after the other; none is cut by the end of a line."""
+    parts: list[tuple[str, str]] = []
+    room = width
+    for key, label in entries:
+        cells = cell_len(key) + 1 + cell_len(label)
+        if cells > room:
+            parts.append(("\n", ""))
+            room = width
+        parts += [(f"{key} ", "bold $text-accent"), (label, "")]
+        if (room := room - cells - _GAP) > 0:
+            parts.append((" " * _GAP, ""))
+    return Content.assemble(*parts)

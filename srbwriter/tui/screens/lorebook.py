@@ -20,6 +20,10 @@ from srbwriter.tui.screens.push import leave, push
 from srbwriter.tui.screens.sheet import Sheet
 
 _KEYS = "n new · enter text · k keys · t always told or by key · d delete · space on or off · esc done"
+_EMPTY = (
+    "\nNothing is here yet. An entry is told to the model when one of its keys comes up in the story: "
+    "a person, a place, a rule of this world. n makes one."
+)
 
 
 class Lorebook(ModalScreen[None]):
@@ -42,6 +46,7 @@ class Lorebook(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static("Lorebook", classes="title")
+            yield Static(_EMPTY, classes="empty")
             yield OptionList(compact=True)
             yield Static(_KEYS)
 
@@ -64,6 +69,7 @@ class Lorebook(ModalScreen[None]):
         listing = self.query_one(OptionList)
         listing.clear_options()
         listing.add_options([Option(_label(entry)) for entry in self.entries])
+        self.query_one(".empty", Static).display = not self.entries
         if self.entries:
             listing.highlighted = min(at, len(self.entries) - 1)
 
@@ -97,6 +103,7 @@ class Lorebook(ModalScreen[None]):
             if name:
                 entry = LoreEntry(id=uuid.uuid4().hex, name=name, keys=[name])
                 self._put([*self.entries, entry], len(self.entries))
+                self._write(len(self.entries) - 1)
 
         push(self, Ask("Name of the new entry; it is also its first key"), named)
 
@@ -111,7 +118,10 @@ class Lorebook(ModalScreen[None]):
 
     @on(OptionList.OptionSelected)
     def _text(self, event: OptionList.OptionSelected) -> None:
-        at = event.option_index
+        self._write(event.option_index)
+
+    def _write(self, at: int) -> None:
+        """Ask for the text of an entry."""
         entry = self.entries[at]
 
         def kept(text: str | None) -> None:
