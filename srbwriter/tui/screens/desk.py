@@ -31,7 +31,7 @@ from srbwriter.tui.screens.crash import CrashNote
 from srbwriter.tui.screens.leader import LeaderMenu
 from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, ModelTrouble
 from srbwriter.tui.verbs import HANDLERS
-from srbwriter.tui.welcome import receive, refuse
+from srbwriter.tui.welcome import receive
 from srbwriter.tui.widgets.branch_grid import BranchGrid
 from srbwriter.tui.widgets.branch_pane import BranchPane
 from srbwriter.tui.widgets.key_line import KeyLine, key_name

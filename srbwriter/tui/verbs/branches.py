@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from srbwriter.engine.types import BranchState
 from srbwriter.tui.verbs import verb
+from srbwriter.tui.welcome import writes
 from srbwriter.tui.words import state_words
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def rewind(desk: Desk) -> None:
 
 
 @verb
+@writes
 def generate(desk: Desk) -> None:
     desk.write()
 
