@@ -69,8 +69,9 @@ def left(session: Session, load: Watch, work: str = "") -> tuple[str, ...]:
     current = session.round
     generation = current.generation if current is not None else None
     total = len(generation.prompt_ids) if generation is not None else 0
-    if session.model is not None and total:
-        parts.append(f"context {total}/{session.model.n_ctx}")
+    if generation is not None and session.model is not None and total:
+        unfinished = 1 if generation.healed else 0  # a token that the branches spell anew
+        parts.append(f"context {total + unfinished}/{session.model.n_ctx}")
     if current is not None:
         speed = sum(branch.tokens_per_second for branch in current.branches if branch.live)
         if speed:
