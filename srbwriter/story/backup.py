@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from srbwriter.story import library
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.types import NotAStory, NotSaved
 
@@ -66,6 +67,16 @@ def backups(folder: Path) -> list[Backup]:
             stat = path.stat()
             found.append(Backup(path, name, stat.st_mtime, stat.st_size))
     return sorted(found, key=lambda b: (b.at, b.path.name), reverse=True)
+
+
+def folder_of(name: str, folder: Path) -> Path:
+    """Where below ``folder`` the copies of the story file called ``name`` lie, as their titles say."""
+    for below in sorted(folder.iterdir()) if folder.is_dir() else ():
+        for copy in backups(below)[:1]:
+            with contextlib.suppress(NotAStory):
+                if library.file_name(library.info(copy.path).title) == name:
+                    return below
+    return folder / name
 
 
 def restore(backup: Path, target: Path) -> Path:

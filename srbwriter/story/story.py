@@ -364,4 +364,5 @@ class Story(Branches):
 
     def backup_folder(self, folder: Path) -> Path:
         """Where below ``folder`` the copies of this story lie; it stays the same if the file moves."""
-        return folder / str(self._desk.value("uuid", self.file.stem))
+        own = self._desk.value("uuid")  # lost with the worst damage, when copies are wanted most
+        return folder / str(own) if own else backup.folder_of(self.file.stem, folder)

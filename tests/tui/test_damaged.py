@@ -22,8 +22,8 @@ def said(bench: Bench) -> str:
     return "\n".join(str(note.message) for note in bench.app._notifications)  # pyright: ignore
 
 
-def make(file: Path) -> bytes:
-    with Story.create(file, "The Orchard") as story:
+def make(file: Path, title: str = "The Orchard") -> bytes:
+    with Story.create(file, title) as story:
         for number in range(PASSAGES):
             words = f" Passage {number} of the tale. " * 40
             story.visit(story.add(story.current, [words + "\n\n"])[0])
@@ -44,7 +44,7 @@ def overwritten(tmp_path: Path) -> Path:
 @pytest.fixture
 def cut(tmp_path: Path) -> Path:
     file = tmp_path / "story.srbw"
-    data = make(file)
+    data = make(file, "story")
     file.write_bytes(data[: len(data) // 4])
     return file
 
@@ -99,6 +99,7 @@ async def test_a_file_of_which_nothing_is_left_offers_no_openings(cut: Path, ope
     async with open_bench("") as bench:
         await opened(bench, DamagedNote)
         assert "no word of it can be read" in visible(bench)
+        assert "1 known" in visible(bench)  # found by the title, as the file's own mark is lost
         await bench.press("r")
         await opened(bench, DamagedNote)
         await bench.press("escape", *"words")
