@@ -12,6 +12,7 @@ from typing import Any
 from ..types import Cancelled, EngineOptions, ModelError, NativeError
 from .amx import weights_may_be_repacked
 from .library import L, library
+from .vocabulary import check_vocabulary
 
 log = logging.getLogger("srbwriter.engine")
 
@@ -45,6 +46,7 @@ def load(path: Path, options: EngineOptions, on_progress: Progress | None) -> in
     or Cancelled.
     """
     check_file(path)
+    check_vocabulary(path)
     lib = library()
     _init_numa(options.numa)
     params = L.llama_model_default_params()

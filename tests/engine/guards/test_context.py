@@ -251,6 +251,17 @@ _DAMAGE = {
                 data[dice.randrange(4, 4000)] = dice.randrange(256)
             load(bytes(data))
     """,
+    "a token twice": """
+        for first, second in ((b"\\x02\\0\\0\\0\\0\\0\\0\\0he", b"\\x02\\0\\0\\0\\0\\0\\0\\0in"),):
+            assert good.count(first) and good.count(second)
+            path.write_bytes(good.replace(first, second, 1))
+            try:
+                Engine.load(path, EngineOptions(gpu_layers=0, n_ctx=256))
+            except ModelError as error:
+                assert "'in' twice" in str(error), error
+                continue
+            raise SystemExit("not refused")
+    """,
     "tensors of a type that cannot be run": """
         for kind in (24, 25, 27, 28):
             data = bytearray(good)
