@@ -55,14 +55,14 @@ async def until(ready: Callable[[], bool]) -> None:
 
 
 async def write(pilot: Pilot[None], app: Workbench, tokens: int = 60) -> None:
-    """Have branches written until the first has some tokens."""
+    """Have branches written until the first has some tokens, or all have ended."""
     app.desk.run("generate")
     session = app.session
 
     def far_enough() -> bool:
-        return session.round is not None and any(
-            len(branch.buffer.ids) >= tokens for branch in session.round.branches
-        )
+        branches = session.round.branches if session.round is not None else []
+        long = any(len(branch.buffer.ids) >= tokens for branch in branches)
+        return long or (bool(branches) and not any(branch.live for branch in branches))
 
     await until(far_enough)
     app.desk.run("switch")  # no key press: those wait until nothing moves

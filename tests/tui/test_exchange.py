@@ -6,6 +6,8 @@ That both do what they say is among the scenarios of commands.
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.engine.types import BranchState
+from srbwriter.story import aside
 from srbwriter.tui import status
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.help import Help
@@ -134,7 +137,12 @@ async def test_escape_stops_an_import_at_once(open_bench: OpenBench, folder: Pat
         assert "importing" not in bench.desk.status_line.line
 
 
-async def test_escape_stops_an_export_and_leaves_branches_alone(open_bench: OpenBench, folder: Path) -> None:
+async def test_escape_stops_an_export_and_leaves_branches_alone(
+    open_bench: OpenBench, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = subprocess.Popen
+    idle = [sys.executable, "-c", "import time; time.sleep(600)"]  # an export that never ends by itself
+    monkeypatch.setattr(aside.subprocess, "Popen", lambda _, **how: begin(idle, **how))
     async with open_bench() as bench:
         await started(bench)
         await asked(bench, "export", "rain.md")
