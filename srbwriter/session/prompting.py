@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from srbwriter.engine.engine import Engine
 
 CHARS_PER_TOKEN = 12  # text fetched per token of the window; more than any prose needs
+LEAST_TOKENS = 4  # of a branch: who asks for more where the model saw an end wants words all the same
 LEAST_RESERVE, MOST_RESERVE = 32, 1024  # tokens kept free for what will be written
 
 
@@ -39,6 +40,11 @@ class Context:
     reserve: int = 0
     cache_break: int = 0
     problems: list[str] = field(default_factory=list[str])
+
+
+def with_words(stop: Stop) -> Stop:
+    """``stop`` for branches that do not end before they have begun."""
+    return replace(stop, min_tokens=max(stop.min_tokens, min(LEAST_TOKENS, stop.max_tokens or LEAST_TOKENS)))
 
 
 class Prompter:

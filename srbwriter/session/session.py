@@ -30,7 +30,7 @@ from .earlier import earlier
 from .ladder import Ladder, rungs
 from .opening import open_story, token_sizes
 from .past import Past, take
-from .prompting import Context, Prompter
+from .prompting import Context, Prompter, with_words
 from .rounds import Round
 from .scribe import Scribe
 
@@ -201,7 +201,7 @@ class Session:
             return
         self._failure = None
         try:
-            stop = self.stop
+            stop = with_words(self.stop)
             assembly = prompter.assemble(current.parent, stop)
             own = self.story.settings(self.story.current).sampling
             samplings = rungs(self.sampling, own, self.ladder, current.n)

@@ -263,3 +263,12 @@ def test_the_context_is_accounted_for(session: Session) -> None:
     assert account.used == sum(p.tokens for p in account.parts)
     assert account.total == 2048
     assert "".join(p.text for p in account.parts if p.source == "story") == session.text()
+
+
+def test_where_the_model_sees_an_end_branches_have_words_all_the_same(session: Session) -> None:
+    session.set_text(f"{OPENING} They shared it every day.\n\nThe end.")
+    session.stop = Stop(max_tokens=24)
+    current = session.generate()
+    written(session, current)
+    assert all(len(branch.ids) >= 4 for branch in current.branches)
+    assert session.stop.min_tokens == 0
