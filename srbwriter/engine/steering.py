@@ -173,6 +173,7 @@ class Steering:
         self._take_off(runner)
         if live:
             self.writer.flush(runner)
+        self._drop_half_spelt(runner)
         self._settle_tail(runner)
         unspelt = "" if runner.buffer.ids else runner.run.heal_prefix.decode("utf-8", "replace")
         ids = self.model.tokenize_continuation(unspelt + text)
@@ -271,6 +272,15 @@ class Steering:
         runner.hidden = runner.skip = 0
         runner.heal = None
         runner.text.restart(runner.branch.text, len(runner.buffer.ids))
+
+    def _drop_half_spelt(self, runner: Runner) -> None:
+        """Tokens that spell only part of the prompt's end again: typed words begin with all of it."""
+        buffer = runner.buffer
+        if buffer.ids and buffer.ends[-1] < 0:
+            runner.limit -= len(buffer.ids)
+            buffer.ids.clear()
+            buffer.ends.clear()
+            buffer.logprobs.clear()
 
     def _settle_tail(self, runner: Runner) -> None:
         """Text that no token covers becomes tokens, so that the branch can go on from it."""

@@ -279,7 +279,7 @@ class Writer:
             runner.run.events.append(Text(runner.branch.index, held))
         if runner.heal is not None:
             ends = runner.buffer.ends
-            runner.buffer.tail = runner.branch.text[ends[-1] if ends else 0 :]
+            runner.buffer.tail = runner.branch.text[max(ends[-1], 0) if ends else 0 :]
 
     def detach(self, runner: Runner, row: int | None = None, keep: bool = True) -> None:
         """Take the branch off its sequence, which stays in the cache as long as room allows."""

@@ -119,7 +119,7 @@ def test_a_reader_that_leaves_is_no_traceback() -> None:
 
 def test_ctrl_c_ends_with_its_code() -> None:
     process = subprocess.Popen(
-        [*command("Once upon a time,", "-n", "1", "--ignore-eos"), "--max-tokens", "100000"],
+        [*command("Once upon a time,", "-n", "16", "--ignore-eos"), "--max-tokens", "100000"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

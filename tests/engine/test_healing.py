@@ -174,3 +174,27 @@ def test_characters_of_several_bytes_are_healed_whole(engine: Engine) -> None:
     prompt = PROMPT + " caf\u00e9"
     generation = write(engine, prompt)
     assert whole(engine, generation) == prompt + generation.branches[0].text
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_typing_while_the_prompts_end_is_half_spelt_keeps_all_of_it(engine: Engine, stopped: bool) -> None:
+    prompt = "Once upon a time, there was a king"
+
+    def letter_by_letter(logits: Any, view: Any) -> None:
+        letter = " king"[len(view.ids)] if len(view.ids) < 5 else "x"
+        logits[engine.token(letter)] += 1000
+
+    generation = engine.submit(
+        Request(prompt, stop=RULE, sampling=GREEDY, heal=True, logits_callback=letter_by_letter)
+    )
+    branch = generation.branches[0]
+    drive(engine, lambda: branch.ids)
+    assert branch.text == "" and " king".startswith(engine.detokenize(branch.ids)) and len(branch.ids) < 4
+    if stopped:
+        branch.stop()
+    branch.append(" x")
+    drive(engine, lambda: len(branch.text) >= 2)
+    branch.stop()
+    finish(engine, generation)
+    spelt = engine.detokenize([*generation.prompt_ids, *branch.ids]) + branch.buffer.tail
+    assert spelt.lstrip().startswith(prompt + " x")

@@ -136,7 +136,7 @@ class EngineMachine(RuleBasedStateMachine):
         generation = self.engine.submit(
             Request(
                 path, stop=Stop(max_tokens=1), logits_callback=keep, add_bos=False,
-                priority=Priority.FOREGROUND,
+                priority=Priority.FOREGROUND, sampling=seeded(1),  # its token may be evaluated, too
             )
         )
         for _ in range(400):

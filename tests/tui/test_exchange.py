@@ -260,11 +260,12 @@ async def test_a_file_that_cannot_be_read_is_said_and_the_desk_stays(
 async def test_an_imported_story_waits_until_the_writer_is_at_the_desk(
     open_bench: OpenBench, folder: Path
 ) -> None:
-    (folder / "tale.txt").write_text("Once.")
+    os.mkfifo(folder / "tale.txt")  # it ends when somebody writes into it
     async with open_bench() as bench:
         await asked(bench, "import", str(folder / "tale.txt"))
         await bench.press("f1")
         await opened(bench, Help)
+        (folder / "tale.txt").write_text("Once.")
         work = bench.desk.exchange._work
         assert work is not None and work.aside.wait(60)
         bench.desk.pump.flush()
