@@ -210,6 +210,7 @@ RULE = Stop(max_tokens=LENGTH, ignore_eog=True)
 def started(engine: Engine, tokens: int = AT, n: int = 4, stop: Stop = RULE) -> Generation:
     """A request whose branches have all written ``tokens`` tokens, from an empty cache."""
     engine.reset()
-    generation = engine.submit(Request(PROMPT, n=n, sampling=seeded(11), stop=stop))
+    # with this seed no token is so near a tie that another order of cells decides it (half-precision cache)
+    generation = engine.submit(Request(PROMPT, n=n, sampling=seeded(12), stop=stop))
     drive(engine, lambda: all(len(b.ids) >= tokens for b in generation.branches))
     return generation
