@@ -79,11 +79,16 @@ class GrammarConstraint:
     def finished(self) -> bool:
         return self._matcher.is_stopped()
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether it ran into llguidance's limits."""
+        return self._matcher.is_error()
+
     def mask(self, logits: NDArray[np.float32]) -> bool:
-        if self._matcher.is_error():
+        if self.exhausted:
             return False
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
-        if self._matcher.is_error():
+        if self.exhausted:
             return False
         allowed = np.unpackbits(bits, count=self._n_vocab, bitorder="little")
         logits[allowed == 0] = _NEGATIVE_INFINITY
@@ -99,11 +104,6 @@ class GrammarConstraint:
             raise ValueError(f"token {token} breaks the grammar")
         if token not in self._eog:
             self._matcher.consume_token(token)
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether it ran into llguidance's limits."""
-        return self._matcher.is_error()
 
     def fork(self) -> GrammarConstraint:
         return GrammarConstraint(self._matcher.deep_copy(), self._n_vocab, self._eog)
