@@ -2,35 +2,23 @@
 
 Reads until what a list needs is known. That is before the vocabulary in the order in which converters write;
 walking through the tokens would take longer than everything else together (the ``gguf`` package, which
-always does, needs a second for a vocabulary of 128 000). Any bytes may come: lengths are checked against the
-file before they are believed. The format is that of ``ggml/docs/gguf.md``, versions 2 and 3.
+always does, needs a second for a vocabulary of 128 000).
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeAlias, cast
+from typing import BinaryIO, TypeAlias
 
+from srbwriter.gguf import Array, Damaged, Scalar, pairs
 from srbwriter.models.errors import BadModelFile
 
-Value: TypeAlias = "int | float | bool | str | list[int | float | bool]"
+Value: TypeAlias = "Scalar | list[int | float | bool]"
 
-_STRING, _ARRAY = 8, 9
-_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-"""enum gguf_type → code of ``struct``."""
-
-_MOST_KEYS = 1 << 16
-_LONG_TEXT = 1 << 20
-"""Texts up to this many bytes are kept."""
-_MOST_ENTRIES = 1 << 21
-"""No vocabulary has more; a damaged length must not keep anyone waiting."""
 _SHORT_ARRAY = 1 << 12
 """Arrays up to this long are kept: one value for each layer. Longer ones are vocabularies."""
-
-_AGAIN = "the file is damaged or cut short: download it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,105 +56,25 @@ def read_header(path: Path) -> Header:
 def parse_header(file: BinaryIO, size: int, path: Path) -> Header:
     """Read a header from the start of ``file``, of which ``size`` bytes can be had. Raises BadModelFile."""
     try:
-        return _header(_values(_Reader(file, size)))
-    except _Damage as error:
+        return _header(_values(file, size))
+    except Damaged as error:
         raise BadModelFile(path, error.problem, error.cure) from None
 
 
-class _Damage(Exception):
-    def __init__(self, problem: str, cure: str = _AGAIN) -> None:
-        self.problem, self.cure = problem, cure
-        super().__init__(problem)
-
-
-class _Reader:
-    """Little-endian values from a file that may end, or lie, anywhere."""
-
-    def __init__(self, file: BinaryIO, size: int) -> None:
-        self._file, self._left = file, size
-
-    def bytes(self, length: int) -> bytes:
-        if length > self._left:
-            raise _Damage("its header is cut short")
-        data = self._file.read(length)
-        if len(data) != length:
-            raise _Damage("its header is cut short")
-        self._left -= length
-        return data
-
-    def skip(self, length: int) -> None:
-        if length > self._left:
-            raise _Damage("its header is cut short")
-        self._file.seek(length, 1)
-        self._left -= length
-
-    def scalar(self, code: str) -> int | float | bool:
-        return cast("int | float | bool", struct.unpack(f"<{code}", self.bytes(struct.calcsize(code)))[0])
-
-    def length(self, code: str = "Q") -> int:
-        return int(self.scalar(code))
-
-    def text(self) -> str:
-        length = self.length()
-        if length > _LONG_TEXT:
-            self.skip(length)
-            return ""
-        return self.bytes(length).decode("utf-8", "replace")
-
-
-def _values(reader: _Reader) -> dict[str, Value]:
-    """The values of the header, up to the first long array once the shape of the model is known."""
-    if reader.bytes(4) != b"GGUF":
-        raise _Damage("not a GGUF file", "download or convert the model in GGUF format")
-    version = reader.length("I")
-    if version not in (2, 3):
-        raise _Damage(
-            f"GGUF version {version} is not known here", "convert it again, or install a newer srbwriter"
-        )
-    reader.length()  # the number of tensors
-    count = reader.length()
-    if count > _MOST_KEYS:
-        raise _Damage(f"its header claims {count} entries")
+def _values(file: BinaryIO, size: int) -> dict[str, Value]:
+    """The values of the header, up to the vocabulary once the shape of the model is known."""
     values: dict[str, Value] = {}
-    for _ in range(count):
-        key = reader.text()
-        kind = reader.length("I")
-        if kind == _ARRAY:
-            if not _take_array(reader, key, values):
+    for key, value in pairs(file, size):
+        if not isinstance(value, Array):
+            values[key] = value
+            continue
+        if key == "tokenizer.ggml.tokens":
+            values["tokens"] = value.length
+            if _shape_is_known(values):
                 break
-        else:
-            values[key] = _scalar(reader, kind)
+        if not value.holds_texts and value.length <= _SHORT_ARRAY:
+            values[key] = value.numbers()
     return values
-
-
-def _scalar(reader: _Reader, kind: int) -> Value:
-    if kind == _STRING:
-        return reader.text()
-    if kind not in _SCALARS:
-        raise _Damage(f"its header holds a value of the unknown type {kind}")
-    return reader.scalar(_SCALARS[kind])
-
-
-def _take_array(reader: _Reader, key: str, values: dict[str, Value]) -> bool:
-    """Read or skip an array; False if nothing that matters can follow it."""
-    kind, length = reader.length("I"), reader.length()
-    if key == "tokenizer.ggml.tokens":
-        values["tokens"] = length
-        if _shape_is_known(values):
-            return False
-    if length > _MOST_ENTRIES:
-        raise _Damage(f"its header claims a list of {length} entries")
-    if kind == _STRING:
-        for _ in range(length):
-            reader.skip(reader.length())
-    elif kind not in _SCALARS:
-        raise _Damage(f"its header holds an array of the unknown type {kind}")
-    elif length <= _SHORT_ARRAY:
-        code = f"{length}{_SCALARS[kind]}"
-        values[key] = list(struct.unpack(f"<{code}", reader.bytes(struct.calcsize(f"<{code}"))))
-    else:
-        reader.skip(length * struct.calcsize(_SCALARS[kind]))
-    return True
 
 
 def _shape_is_known(values: Mapping[str, Value]) -> bool:
@@ -176,7 +84,7 @@ def _shape_is_known(values: Mapping[str, Value]) -> bool:
 def _header(values: Mapping[str, Value]) -> Header:
     architecture = values.get("general.architecture")
     if not isinstance(architecture, str):
-        raise _Damage("its header does not say what kind of model it is")
+        raise Damaged("its header does not say what kind of model it is")
 
     def number(key: str) -> int:
         found = values.get(f"{architecture}.{key}", 0)
@@ -184,7 +92,7 @@ def _header(values: Mapping[str, Value]) -> Header:
 
     layers = number("block_count")
     if layers > _SHORT_ARRAY:
-        raise _Damage(f"its header claims {layers} layers")
+        raise Damaged(f"its header claims {layers} layers")
     tokens = values.get("tokens", 0)
     name, kind = values.get("general.name", ""), values.get("general.type", "model")
     return Header(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from srbwriter.story import NodeId
-from srbwriter.tui.screens.picker import Choice, Picker
+from srbwriter.tui.screens.picker import Picker
 from srbwriter.tui.verbs import verb
+from srbwriter.tui.verbs.tree import node_choices
 
 if TYPE_CHECKING:
     from srbwriter.tui.screens.desk import Desk
@@ -17,12 +18,8 @@ _MOST = 500  # the newest of what is in the bin
 @verb
 def bin_(desk: Desk) -> None:
     desk.commit()
-    story = desk.session.story
-    choices = [
-        Choice(node.id, " ".join(node.text.split())[:60], preview=node.text.strip())
-        for node in story.nodes(story.bin()[:_MOST])
-        if node.text.strip()
-    ]
+    deleted = node_choices(desk, desk.session.story.bin()[:_MOST])
+    choices = [choice for choice in deleted if choice.preview]
     if not choices:
         desk.say("The bin is empty.")
         return

@@ -34,7 +34,8 @@ def _choose(desk: Desk, title: str, choices: list[Choice], nothing: str) -> None
     desk.bench.push_screen(Picker(title, choices), chosen)
 
 
-def _choices(desk: Desk, nodes: Iterable[NodeId]) -> list[Choice]:
+def node_choices(desk: Desk, nodes: Iterable[NodeId]) -> list[Choice]:
+    """An entry for each of ``nodes``: its first words, its marks, all of its words."""
     story = desk.session.story
     found: list[Choice] = []
     for node in story.nodes(list(nodes)):
@@ -85,7 +86,7 @@ def search(desk: Desk) -> None:
 @verb
 def bookmarks(desk: Desk) -> None:
     nodes = desk.session.story.bookmarks()
-    _choose(desk, "Bookmarks", _choices(desk, nodes), "Nothing is bookmarked yet.")
+    _choose(desk, "Bookmarks", node_choices(desk, nodes), "Nothing is bookmarked yet.")
 
 
 @verb
@@ -93,4 +94,4 @@ def history(desk: Desk) -> None:
     desk.commit()
     story = desk.session.story
     way = [node for node in story.path(desk.session.node) if node != ROOT]
-    _choose(desk, "The way here, newest first", _choices(desk, reversed(way)), "Nothing is written yet.")
+    _choose(desk, "The way here, newest first", node_choices(desk, reversed(way)), "Nothing is written yet.")

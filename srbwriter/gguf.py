@@ -1,0 +1,152 @@
+"""The key-value pairs at the head of a GGUF file, one after the other. Knows the format, no model.
+
+Any bytes may come: lengths are checked against the file before they are believed. A list is read only where
+the caller asks for it, so that nobody walks through a vocabulary whose tokens do not matter. The format is
+that of ``ggml/docs/gguf.md``, versions 2 and 3.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO, TypeAlias, cast
+
+Scalar: TypeAlias = "int | float | bool | str"
+
+_STRING, _ARRAY = 8, 9
+_SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+"""enum gguf_type → code of ``struct``."""
+
+_MOST_KEYS = 1 << 16
+_LONG_TEXT = 1 << 20
+"""Texts up to this many bytes are kept."""
+_MOST_ENTRIES = 1 << 21
+"""No vocabulary has more; a damaged length must not keep anyone waiting."""
+
+_AGAIN = "the file is damaged or cut short: download it again"
+
+
+class Damaged(Exception):
+    """The file is not what it should be: ``problem`` says how, ``cure`` what to do."""
+
+    def __init__(self, problem: str, cure: str = _AGAIN) -> None:
+        self.problem, self.cure = problem, cure
+        super().__init__(problem)
+
+
+class Array:
+    """A list in the file, ``length`` long, not read yet."""
+
+    def __init__(self, reader: _Reader, kind: int, length: int) -> None:
+        self._reader, self._kind, self.length = reader, kind, length
+        self._taken = False
+
+    @property
+    def holds_texts(self) -> bool:
+        return self._kind == _STRING
+
+    def numbers(self) -> list[int | float | bool]:
+        """The numbers or truths it holds. Raises Damaged when they end early."""
+        self._taken = True
+        code = f"<{self.length}{_SCALARS[self._kind]}"
+        return list(struct.unpack(code, self._reader.bytes(struct.calcsize(code))))
+
+    def texts(self) -> Iterator[bytes]:
+        """The texts it holds, as they are spelt in the file. Raises Damaged when they end early."""
+        self._taken = True
+        for _ in range(self.length):
+            yield self._reader.bytes(self._reader.length())
+
+    def pass_by(self) -> None:
+        """Go to what follows, unless it has been read."""
+        if self._taken:
+            return
+        if self.length > _MOST_ENTRIES:
+            raise Damaged(f"its header claims a list of {self.length} entries")
+        if not self.holds_texts:
+            self._reader.skip(self.length * struct.calcsize(_SCALARS[self._kind]))
+            return
+        for _ in range(self.length):
+            self._reader.skip(self._reader.length())
+
+
+def pairs(file: BinaryIO, size: int) -> Iterator[tuple[str, Scalar | Array]]:
+    """The pairs of a header at the start of ``file``, of which ``size`` bytes can be had.
+
+    An ``Array`` can be read until the next pair is asked for. Raises Damaged.
+    """
+    reader = _Reader(file, size)
+    for _ in range(_count(reader)):
+        key, kind = reader.text(), reader.length("I")
+        if kind != _ARRAY:
+            yield key, _scalar(reader, kind)
+            continue
+        array = _array(reader)
+        yield key, array
+        array.pass_by()
+
+
+class _Reader:
+    """Little-endian values from a file that may end, or lie, anywhere."""
+
+    def __init__(self, file: BinaryIO, size: int) -> None:
+        self._file, self._left = file, size
+
+    def bytes(self, length: int) -> bytes:
+        if length > self._left:
+            raise Damaged("its header is cut short")
+        data = self._file.read(length)
+        if len(data) != length:
+            raise Damaged("its header is cut short")
+        self._left -= length
+        return data
+
+    def skip(self, length: int) -> None:
+        if length > self._left:
+            raise Damaged("its header is cut short")
+        self._file.seek(length, 1)
+        self._left -= length
+
+    def scalar(self, code: str) -> int | float | bool:
+        return cast("int | float | bool", struct.unpack(f"<{code}", self.bytes(struct.calcsize(code)))[0])
+
+    def length(self, code: str = "Q") -> int:
+        return int(self.scalar(code))
+
+    def text(self) -> str:
+        length = self.length()
+        if length > _LONG_TEXT:
+            self.skip(length)
+            return ""
+        return self.bytes(length).decode("utf-8", "replace")
+
+
+def _count(reader: _Reader) -> int:
+    """How many pairs follow the opening."""
+    if reader.bytes(4) != b"GGUF":
+        raise Damaged("not a GGUF file", "download or convert the model in GGUF format")
+    version = reader.length("I")
+    if version not in (2, 3):
+        raise Damaged(
+            f"GGUF version {version} is not known here", "convert it again, or install a newer srbwriter"
+        )
+    reader.length()  # the number of tensors
+    count = reader.length()
+    if count > _MOST_KEYS:
+        raise Damaged(f"its header claims {count} entries")
+    return count
+
+
+def _scalar(reader: _Reader, kind: int) -> Scalar:
+    if kind == _STRING:
+        return reader.text()
+    if kind not in _SCALARS:
+        raise Damaged(f"its header holds a value of the unknown type {kind}")
+    return reader.scalar(_SCALARS[kind])
+
+
+def _array(reader: _Reader) -> Array:
+    kind, length = reader.length("I"), reader.length()
+    if kind != _STRING and kind not in _SCALARS:
+        raise Damaged(f"its header holds an array of the unknown type {kind}")
+    return Array(reader, kind, length)
