@@ -25,7 +25,7 @@ from srbwriter.engine.types import (
 from srbwriter.story import NodeId, ReadOnlyStory, Story, StoryError
 from srbwriter.story.context import ContextError
 
-from . import editing, typed
+from . import drafts, editing, typed
 from .earlier import earlier
 from .ladder import Ladder, rungs
 from .opening import open_story, token_sizes
@@ -65,6 +65,7 @@ class Session:
         self._loader = loader
         self._closed = False
         typed.take_up(story)
+        drafts.take_up(story)
         self._recall()
         self._await(loader)
 

@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
+TYPING_SECONDS = 0.4  # this long after the last key the words are handed on
+
 
 class Autosave:
     """Hands texts on, the newest last; an older one never follows a newer one."""

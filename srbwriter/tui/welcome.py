@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srbwriter import paths
+from srbwriter.session.drafts import waiting
 from srbwriter.story import Blocked, ReadOnly, ReadOnlyStory, Story, StoryError, library
 from srbwriter.story.backup import backups
 from srbwriter.tui.screens.damaged import RECOVER, DamagedNote
@@ -24,6 +25,7 @@ def receive(desk: Desk) -> None:
     """Show what the writer has to know or to choose before he begins."""
     why = desk.session.story.read_only
     if why is None:
+        _tell_of_drafts(desk)
         if not desk.session.text().strip():
             desk.run("openings")
         return
@@ -32,6 +34,13 @@ def receive(desk: Desk) -> None:
         tell_damage(desk)
     else:
         desk.say(short(why, desk.session.story.file), error=True)
+
+
+def _tell_of_drafts(desk: Desk) -> None:
+    """Name the sheets on which words of before are waiting; they were open when the program died."""
+    sheets = (sheet.partition(":")[0].replace("_", " ") for sheet in waiting(desk.session.story))
+    if kinds := ", ".join(dict.fromkeys(sheets)):
+        desk.say(f"Words that were not kept yet are still there: {kinds}. Open that to go on.")
 
 
 def short(why: ReadOnly, file: Path) -> str:

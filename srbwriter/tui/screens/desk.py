@@ -23,7 +23,7 @@ from textual.widgets import Static
 from srbwriter.engine.types import EngineError
 from srbwriter.story import NodeId, StoryError
 from srbwriter.tui import layouts, options, status
-from srbwriter.tui.autosave import Autosave
+from srbwriter.tui.autosave import TYPING_SECONDS, Autosave
 from srbwriter.tui.commands import COMMANDS, by_id
 from srbwriter.tui.exchange import Exchange
 from srbwriter.tui.pump import Pump
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _COUNT_SECONDS = 1.0
-_TYPING_SECONDS = 0.4  # this long after the last key the story is told of the writer's words
 
 
 class Desk(Screen[None]):
@@ -200,7 +199,7 @@ class Desk(Screen[None]):
     def _edited(self) -> None:
         if self._commit_timer is not None:
             self._commit_timer.stop()
-        self._commit_timer = self.set_timer(_TYPING_SECONDS, self._autosave)
+        self._commit_timer = self.set_timer(TYPING_SECONDS, self._autosave)
 
     @on(StoryEditor.Undo)
     def _undo(self, event: StoryEditor.Undo) -> None:

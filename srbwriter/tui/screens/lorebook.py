@@ -13,6 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from srbwriter.session.drafts import Draft
 from srbwriter.story import ROOT, Story, StoryError
 from srbwriter.story.draft import LoreEntry
 from srbwriter.tui.screens.ask import Ask
@@ -123,12 +124,15 @@ class Lorebook(ModalScreen[None]):
     def _write(self, at: int) -> None:
         """Ask for the text of an entry."""
         entry = self.entries[at]
+        draft = Draft(self._story, f"lorebook:{entry.id}")
 
         def kept(text: str | None) -> None:
             if text is not None:
                 self._change(at, replace(entry, text=text))
+                draft.drop()
 
-        push(self, Sheet(entry.name, entry.text, f"Told when the story says: {_when(entry)}"), kept)
+        about = f"Told when the story says: {_when(entry)}"
+        push(self, Sheet(entry.name, entry.text, about, draft=draft), kept)
 
 
 def _when(entry: LoreEntry) -> str:

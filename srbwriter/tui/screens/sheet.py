@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from textual import events
+from typing import TYPE_CHECKING
+
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
+from srbwriter.tui.keeper import Keeper
 from srbwriter.tui.screens.confirm import Confirm
 from srbwriter.tui.screens.push import leave, push
+
+if TYPE_CHECKING:
+    from srbwriter.session.drafts import Draft
+
+_LEFT = "These words were here when the program last ended, and have not been kept yet."
 
 
 class Sheet(ModalScreen[str | None]):
@@ -21,6 +29,7 @@ class Sheet(ModalScreen[str | None]):
         text: what it is now.
         about: what it is for, in a line.
         keeps: what ctrl+s does with it, in words that follow the key.
+        draft: where the words are safe while the sheet is open. Whoever takes the text drops it then.
     """
 
     BINDINGS = [Binding("ctrl+s", "keep", "keep", priority=True)]
@@ -34,16 +43,23 @@ class Sheet(ModalScreen[str | None]):
     Sheet TextArea { height: 1fr; border: none; background: $background; margin: 1 0; }
     """
 
-    def __init__(self, title: str, text: str = "", about: str = "", keeps: str = "keeps it") -> None:
+    def __init__(
+        self, title: str, text: str = "", about: str = "", keeps: str = "keeps it", draft: Draft | None = None
+    ) -> None:
         super().__init__()
         self._title, self._text, self._about, self._keeps = title, text, about, keeps
+        self._left = draft.words if draft is not None else None
+        self._keeper = Keeper(self, draft)
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(self._title, classes="title", markup=False)
             if self._about:
                 yield Static(self._about, classes="about", markup=False)
-            yield TextArea(self._text, soft_wrap=True, show_line_numbers=False)
+            if self._left is not None:
+                yield Static(_LEFT, classes="about", markup=False)
+            words = self._text if self._left is None else self._left
+            yield TextArea(words, soft_wrap=True, show_line_numbers=False)
             yield Static(
                 f"ctrl+s {self._keeps} · esc goes back, and asks first if you changed something",
                 classes="about", markup=False,
@@ -54,14 +70,26 @@ class Sheet(ModalScreen[str | None]):
         area.move_cursor(area.document.end)
         area.focus()
 
+    def on_unmount(self) -> None:
+        self._keeper.interrupted()
+
+    @on(TextArea.Changed)
+    def _typed(self, event: TextArea.Changed) -> None:
+        self._keeper.typed(event.text_area.text)
+
     def action_keep(self) -> None:
+        self._keeper.end(drop=False)
         leave(self, self.query_one(TextArea).text)
+
+    def _drop(self) -> None:
+        self._keeper.end(drop=True)
+        leave(self)
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "escape":
             event.stop()
             if self.query_one(TextArea).text == self._text:
-                leave(self)
+                self._drop()
             else:
                 self._ask()
 
@@ -70,7 +98,7 @@ class Sheet(ModalScreen[str | None]):
             if key == "s":
                 self.action_keep()
             elif key == "d":
-                leave(self)
+                self._drop()
 
         answers = {"s": self._keeps, "d": "drops what you changed", "escape": "goes on writing"}
         push(self, Confirm(f"{self._title}: you changed the text.", answers), answered)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from srbwriter.session.drafts import Draft
 from srbwriter.session.ladder import Ladder
 from srbwriter.story import ROOT
 from srbwriter.tui.knobs import Setup
@@ -51,31 +52,30 @@ def branch_knobs(desk: Desk) -> None:
 @verb
 @writes
 def memory(desk: Desk) -> None:
-    story = desk.session.story
-    now = story.settings(ROOT).memory or ""
-
-    def kept(text: str | None) -> None:
-        if text is not None:
-            desk.guarded(lambda: story.put_settings(ROOT, replace(story.own_settings(ROOT), memory=text)))
-
-    desk.bench.push_screen(Sheet("Memory", now, "The model is told this before the story."), kept)
+    _tell(desk, "memory", "Memory", "The model is told this before the story.")
 
 
 @verb
 @writes
 def author_note(desk: Desk) -> None:
+    _tell(desk, "author_note", "Author's note", "The model is told this near the end of the story.")
+
+
+def _tell(desk: Desk, setting: str, title: str, about: str) -> None:
+    """Show the sheet of a text that the model is told beside the story."""
     story = desk.session.story
-    now = story.settings(ROOT).author_note or ""
+    draft = Draft(story, setting)
+
+    def put(text: str) -> None:
+        story.put_settings(ROOT, replace(story.own_settings(ROOT), **{setting: text}))
+        draft.drop()
 
     def kept(text: str | None) -> None:
         if text is not None:
-            desk.guarded(
-                lambda: story.put_settings(ROOT, replace(story.own_settings(ROOT), author_note=text))
-            )
+            desk.guarded(lambda: put(text))
 
-    desk.bench.push_screen(
-        Sheet("Author's note", now, "The model is told this near the end of the story."), kept
-    )
+    now = getattr(story.settings(ROOT), setting) or ""
+    desk.bench.push_screen(Sheet(title, now, about, draft=draft), kept)
 
 
 @verb

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from srbwriter.tui import clipboard
+from srbwriter.session.drafts import Draft
+from srbwriter.story import NodeId
+from srbwriter.tui import clipboard, status
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.compare import Compare
 from srbwriter.tui.screens.picker import Choice, Picker
@@ -27,6 +29,7 @@ def type_into(desk: Desk) -> None:
         desk.say("There is no branch here yet.")
         return
     index = pane.index
+    draft = _draft(desk, status.node_of(desk.session, index))
 
     def answered(words: str | None) -> None:
         if words:
@@ -34,9 +37,20 @@ def type_into(desk: Desk) -> None:
 
     def go_on(words: str) -> None:
         desk.session.append(index, words)
+        draft.drop()
         desk.session.extend(index)  # one that still writes goes on anyway
 
-    desk.bench.push_screen(Ask(f"Words for branch {index + 1}; it goes on from there"), answered)
+    desk.bench.push_screen(
+        Ask(f"Words for branch {index + 1}; it goes on from there", draft=draft), answered
+    )
+
+
+def _draft(desk: Desk, node: NodeId | None) -> Draft:
+    """Where words for a branch are safe while they are typed: below ``node``, or beside the branch."""
+    session = desk.session
+    if node is None:
+        node = session.round.parent if session.round is not None else session.node
+    return Draft.below(session.story, node)
 
 
 @verb
@@ -49,14 +63,22 @@ def edit_pick(desk: Desk) -> None:
     if pane.branch.live:
         desk.session.pause(index)
 
+    draft = _draft(desk, None)
+
+    def take(edited: str) -> None:
+        before = desk.session.node
+        desk.pick(index, text=edited)
+        if desk.session.node != before:  # the branch may be gone by now
+            draft.drop()
+
     def kept(edited: str | None) -> None:
         if edited is not None:
-            desk.guarded(lambda: desk.pick(index, text=edited))
+            desk.guarded(lambda: take(edited))
         elif (current := desk.session.round) is not None and current.branches[index].live:
             desk.session.resume(index)
 
     about = "What stands here becomes part of the story when you pick it; the branch itself stays as it is."
-    desk.bench.push_screen(Sheet(f"Branch {index + 1}", text, about, "picks it"), kept)
+    desk.bench.push_screen(Sheet(f"Branch {index + 1}", text, about, "picks it", draft), kept)
 
 
 @verb

@@ -1,0 +1,114 @@
+"""What is typed on a sheet or into a question is on the disk before it is closed."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from textual.widgets import Input, TextArea
+
+from srbwriter.session.drafts import DRAFTS, Draft, take_up, waiting
+from srbwriter.story import ROOT, Story
+from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.sheet import Sheet
+from srbwriter.tui.welcome import receive
+from tests.tui.conftest import Bench, OpenBench
+from tests.tui.scenarios.common import opened, started, visible
+
+
+async def kept(bench: Bench) -> dict[str, str]:
+    """The drafts on the disk, once the pause after the last key is over."""
+    story = bench.session.story
+    while not story.value(DRAFTS):
+        await bench.pilot.pause(0.05)
+    for thread in threading.enumerate():
+        if thread.name == "autosave":
+            thread.join(10)
+    return dict(story.value(DRAFTS))
+
+
+async def test_a_sheet_is_safe_while_it_is_open(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.desk.run("memory")
+        await opened(bench, Sheet)
+        await bench.press(*"A harbour.")
+        assert await kept(bench) == {"memory": "A harbour."}
+        await bench.press("ctrl+s")
+        assert bench.app.screen is bench.desk
+        assert bench.session.story.settings(ROOT).memory == "A harbour."
+        assert waiting(bench.session.story) == []
+
+
+async def test_what_is_dropped_on_purpose_does_not_come_back(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.desk.run("author_note")
+        await opened(bench, Sheet)
+        await bench.press(*"Slowly.")
+        await kept(bench)
+        await bench.press("escape", "d")
+        assert bench.app.screen is bench.desk
+        assert waiting(bench.session.story) == []
+
+
+async def test_words_typed_a_moment_before_the_end_are_kept_too(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        story = bench.session.story
+        bench.desk.run("memory")
+        await opened(bench, Sheet)
+        await bench.press("A")
+    with Story.open(story.file, readonly=True) as again:
+        assert again.value(DRAFTS) == {"memory": "A"}
+
+
+async def test_the_words_are_on_the_sheet_again(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        Draft(bench.session.story, "memory").keep("A harbour, and")
+        bench.desk.run("memory")
+        sheet = await opened(bench, Sheet)
+        assert sheet.query_one(TextArea).text == "A harbour, and"
+        assert "when the program last ended" in visible(bench)
+        await bench.press(*" a quay.", "escape", "s")
+        assert bench.session.story.settings(ROOT).memory == "A harbour, and a quay."
+        assert waiting(bench.session.story) == []
+
+
+async def test_the_writer_is_told_where_words_are_waiting(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_bench() as bench:
+        said: list[str] = []
+        monkeypatch.setattr(bench.desk, "say", said.append)
+        receive(bench.desk)
+        assert said == []
+        Draft(bench.session.story, "author_note").keep("Slowly.")
+        Draft(bench.session.story, "lorebook:1").keep("Red.")
+        receive(bench.desk)
+        assert len(said) == 1 and "author note, lorebook" in said[0]
+
+
+@pytest.mark.parametrize("key", ["o", "i"])
+async def test_words_for_a_branch_become_part_of_the_tree(key: str, open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await started(bench)
+        await bench.press(key)
+        screen = await opened(bench, Sheet if key == "o" else Ask)
+        await bench.press(*" Indeed.")
+        words = screen.query_one(TextArea).text if key == "o" else screen.query_one(Input).value
+        [(place, draft)] = (await kept(bench)).items()
+        assert draft == words
+    with Story.open(bench.session.story.file) as story:
+        take_up(story)  # as the next start does
+        node = int(place.removeprefix("below:"))
+        assert [story.node(n).text for n in story.children(node)].count(words) == 1
+
+
+async def test_an_edited_branch_that_is_picked_leaves_no_draft(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await started(bench)
+        await bench.press("o")
+        await opened(bench, Sheet)
+        await bench.press(*" Indeed.")
+        await kept(bench)
+        await bench.press("ctrl+s")
+        assert bench.session.text().endswith(" Indeed.")
+        assert waiting(bench.session.story) == []
