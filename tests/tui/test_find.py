@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import re
 
-from srbwriter.tui.screens.find import FindBar, places
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srbwriter.tui.finder import Finder
+from srbwriter.tui.screens.find import FindBar
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, visible
 
@@ -58,7 +63,35 @@ async def test_a_place_far_off_in_a_long_story_is_brought_into_view(open_bench: 
 @pytest.mark.parametrize(
     ("text", "words", "found"),
     [("Straße STRASSE straße", "straße", [(0, 6), (15, 21)]), ("İİ ab", "ab", [(3, 5)]),
-     ("a.b axb", "a.b", [(0, 3)]), ("aaa", "aa", [(0, 2)]), ("abc", "", [])],
+     ("a.b axb", "a.b", [(0, 3)]), ("aaa", "aa", [(0, 2)]), ("abc", "", []), ("abc", "d", [])],
 )  # fmt: skip
 def test_places_are_those_of_the_text_as_it_is(text: str, words: str, found: list[tuple[int, int]]) -> None:
-    assert places(text, words) == found
+    assert forwards(Finder(text), words) == found
+
+
+@given(st.text("aAbİß .\n", max_size=60), st.text("aAbİß.", min_size=1, max_size=2))
+def test_both_ways_round_meet_every_place(text: str, words: str) -> None:
+    finder = Finder(text)
+    found = forwards(finder, words)
+    assert [text[start:end].lower() for start, end in found] == [words.lower()] * len(found)
+    assert found == [m.span() for m in re.finditer(re.escape(words), text, re.IGNORECASE)]
+    if len(set(words.lower())) > 1:  # places that overlap are others from behind
+        back: list[tuple[int, int]] = []
+        place = finder.before(len(text))
+        while place is not None and place not in back:
+            back.append(place)
+            place = finder.before(place[0])
+        assert back == found[::-1]
+
+
+def forwards(finder: Finder, words: str) -> list[tuple[int, int]]:
+    """Every place of ``words``, each with its number, until the first one comes again."""
+    count = finder.look(words)
+    found: list[tuple[int, int]] = []
+    place = finder.after(0)
+    while place is not None and place not in found:
+        found.append(place)
+        assert finder.number(place[0]) == len(found)
+        place = finder.after(place[1])
+    assert count == len(found)
+    return found

@@ -6,8 +6,6 @@ selects in it; changes no word.
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left
 from collections.abc import Callable
 
 from textual import events, on
@@ -17,17 +15,11 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from srbwriter.tui.finder import Finder
 from srbwriter.tui.screens.push import leave
 from srbwriter.tui.widgets.story_editor import StoryEditor
 
 _KEYS = "enter next · shift+enter or ↑ previous · esc closes"
-
-
-def places(text: str, words: str) -> list[tuple[int, int]]:
-    """(first character, character after its last) of each place of ``words`` in ``text``; case is ignored."""
-    if not words:
-        return []
-    return [match.span() for match in re.finditer(re.escape(words), text, re.IGNORECASE)]
 
 
 class FindBar(ModalScreen[None]):
@@ -49,10 +41,10 @@ class FindBar(ModalScreen[None]):
     def __init__(self, editor: StoryEditor, words: str, looked: Callable[[str], None]) -> None:
         super().__init__()
         self._editor, self._first, self._looked = editor, words, looked
-        self._text = editor.whole
-        self._places: list[tuple[int, int]] = []
+        self._finder = Finder(editor.whole)
+        self._many = 0  # places
         self._words = ""
-        self._at: int | None = None  # the place that is shown
+        self._at: tuple[int, int] | None = None  # the place that is shown
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -75,36 +67,34 @@ class FindBar(ModalScreen[None]):
     def action_go(self, step: int) -> None:
         """Show the next place from where the cursor is, or the one before; round at either end."""
         self._look(self.query_one(Input).value)
-        if not self._places:
-            self._say()
-            return
-        self._looked(self._words)
-        if self._at is None:
-            # From the cursor on: the place it stands on counts, the one it stands behind does not.
-            at = bisect_left(self._places, (self._editor.place, 0))
-            self._at = (at if step > 0 else at - 1) % len(self._places)
-        else:
-            self._at = (self._at + step) % len(self._places)
-        self._editor.mark(*self._places[self._at])
+        place = self._next(step)
+        if place is not None:
+            self._looked(self._words)
+            self._at = place
+            self._editor.mark(*place)
         self._say()
+
+    def _next(self, step: int) -> tuple[int, int] | None:
+        """From the cursor on at first: the place it stands on counts, the one it stands behind does not."""
+        start, end = self._at or (self._editor.place, self._editor.place)
+        return self._finder.after(end) if step > 0 else self._finder.before(start)
 
     def _look(self, words: str) -> None:
         if words == self._words:
             return
         self._words, self._at = words, None
-        self._places = places(self._text, words)
+        self._many = self._finder.look(words)
         self._say()
 
     def _say(self) -> None:
-        many = len(self._places)
         if not self._words:
             said = ""
-        elif not many:
+        elif not self._many:
             said = "not in the story"
         elif self._at is None:
-            said = f"{many} found"
+            said = f"{self._many} found"
         else:
-            said = f"{self._at + 1} of {many}"
+            said = f"{self._finder.number(self._at[0])} of {self._many}"
         self.query_one("#found", Static).update(said)
 
     def on_key(self, event: events.Key) -> None:
