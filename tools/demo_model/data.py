@@ -208,20 +208,11 @@ class Mixture:
         for register, packer in zip(self.registers, self.packers, strict=True):
             packer.restore(state[register.name])
 
-    def batch(
-        self, step: int, rows: int, noise: float = 0.0
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Inputs and targets, `rows` × `length`; targets are `IGNORED` after a block's content.
-
-        `noise` is the share of inputs that become some other token of the batch, which keeps a model that
-        sees the same text many times from knowing it by heart ("unigram noising": Xie et al. 2017,
-        arXiv:1703.02573).
-        """
+    def batch(self, step: int, rows: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Inputs and targets, `rows` × `length`; targets are `IGNORED` after a block's content."""
         rng = np.random.default_rng([self.seed, step, self.length])
         chosen = rng.choice(len(self.packers), rows, p=self.weights)
         blocks = np.stack([self.packers[i].take() for i in chosen]).astype(np.int64)
         inputs, targets = blocks[:, :-1].copy(), blocks[:, 1:]
         inputs[inputs == IGNORED] = 0
-        if noise:
-            inputs = np.where(rng.random(inputs.shape) < noise, rng.permuted(inputs), inputs)
         return inputs, targets

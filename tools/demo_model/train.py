@@ -90,9 +90,7 @@ class Trainer:
         mixture = self.short
         if self.long is not None and self.step % self.args.long_every == self.args.long_every - 1:
             mixture = self.long
-        # Less with the rate, none in the end: the last steps are taken on the text as it is.
-        noise = self.args.noise * self.schedule.factor(self.step)
-        inputs, targets = mixture.batch(self.step, max(1, self.args.tokens // mixture.length), noise)
+        inputs, targets = mixture.batch(self.step, max(1, self.args.tokens // mixture.length))
         return torch.from_numpy(inputs).to(self.device), torch.from_numpy(targets).to(self.device)
 
     def heed_finish(self) -> None:
@@ -226,7 +224,6 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--adam-lr", type=float, default=0.0015)
     p.add_argument("--weight-decay", type=float, default=0.02)
     p.add_argument("--dropout", type=float, default=0.0, help="of what each half of a layer adds")
-    p.add_argument("--noise", type=float, default=0.0, help="share of inputs that are some other token")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     p.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
