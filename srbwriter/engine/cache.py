@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .holdings import Holdings
 from .prefix import Match, Node, PrefixTree
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ class Memory(Protocol):
     cells: int
     sequences: int
 
-    def copy(self, source: int, target: int, start: int, end: int) -> None: ...
+    def copy(self, source: int, target: int, start: int = -1, end: int = -1) -> None: ...
     def remove(self, seq: int, start: int = -1, end: int = -1) -> None: ...
     def clear(self) -> None: ...
 
@@ -50,6 +51,7 @@ class Cache:
         self.memory = memory
         self.tree = PrefixTree(logits_rows)
         self.partial = partial
+        self._holdings = Holdings()  # kept where the memory cannot be cut; the tree counts the others' cells
         self.parked: set[int] = set()
         self.pins: dict[str, tuple[int, ...]] = {}
         self._free = list(range(memory.sequences - 1, -1, -1))
@@ -60,9 +62,14 @@ class Cache:
         return self.memory.sequences - len(self._free)
 
     @property
+    def used_cells(self) -> int:
+        """Cells that are not free."""
+        return self.tree.cells if self.partial else self._holdings.cells
+
+    @property
     def live_cells(self) -> int:
         """Cells that running sequences hold; all others can be had."""
-        return self.tree.cells - self.tree.idle_cells(self.parked)
+        return self.used_cells - self._idle_cells()
 
     # ---- leases
 
@@ -82,26 +89,27 @@ class Cache:
         if not self._free:
             self._guard(found)
             if not self.free_sequence(self._covering(found)):
-                return None
+                last = self._claim(found)  # an anchor is kept for others while there are ids
+                return None if last is None else Lease(last, found.length)
             found = self._find(ids, limit)  # the tree may have changed under it
         seq = self._free.pop()
-        source = self.tree.fork(seq, found)
-        if source is not None:
-            self.memory.copy(source, seq, 0, found.length)
+        self._fork(seq, found)
         return Lease(seq, found.length)
 
     def has_room_for(self, ids: Sequence[int], limit: int) -> bool:
         """Whether a lease and one token more would take nothing from any parked prefix."""
-        if self.tree.cells >= self.memory.cells:
+        if self.used_cells >= self.memory.cells:
             return False
         found = self._find(ids, limit)
         return bool(self._free) or (self.partial and self._claimable(found) is not None)
 
     def advance(self, seqs: Sequence[int], tokens: Sequence[int]) -> None:
-        """``tokens`` have been decoded for ``seqs``. Cells evaluated twice are given back."""
-        for merge in self.tree.advance(seqs, tokens):
-            if not self.partial:
-                continue  # such a memory has no cells to share
+        """``tokens`` have been decoded for ``seqs``. Cells evaluated twice are given back if they can be."""
+        merges = self.tree.advance(seqs, tokens)
+        if not self.partial:
+            self._holdings.grow(seqs, len(tokens))
+            return
+        for merge in merges:
             for seq in seqs:
                 self.memory.remove(seq, merge.start, merge.end)
                 self.memory.copy(merge.source, seq, merge.start, merge.end)
@@ -124,14 +132,14 @@ class Cache:
 
     def park(self, seq: int) -> None:
         """Nobody runs ``seq`` now; keep what only it holds until room is needed."""
-        if self.tree.tip[seq] is self.tree.root or (self.partial and self.tree.redundant(seq)):
+        if self._redundant(seq):
             self.drop(seq)
             return
         self.parked.add(seq)
         self.tree.touch(seq)
         path = self.tree.tip[seq].end
         most = min(self._parked_cap, path + max(path, PARKED_SPARE))
-        while self.tree.idle_cells(self.parked) > most and self.evict(spared=seq):
+        while self._idle_cells() > most and self.evict(spared=seq):
             pass  # not what was just parked: a prompt above the cap would be read again and again
 
     def forget(self, ids: Sequence[int], start: int) -> None:
@@ -150,6 +158,8 @@ class Cache:
         """Give ``seq`` and everything that only it holds back."""
         self.memory.remove(seq)
         self.tree.release(seq)
+        if not self.partial:
+            self._holdings.release(seq)
         self.parked.discard(seq)
         self._free.append(seq)
 
@@ -157,6 +167,7 @@ class Cache:
         """Forget everything; no sequence may be live."""
         self.memory.clear()
         self.tree.clear()
+        self._holdings.clear()
         self.parked.clear()
         self._free = list(range(self.memory.sequences - 1, -1, -1))
 
@@ -164,7 +175,7 @@ class Cache:
 
     def make_room(self, cells: int) -> bool:
         """Evict until ``cells`` more fit."""
-        while self.tree.cells + cells > self.memory.cells:
+        while self.used_cells + cells > self.memory.cells:
             if not self.evict():
                 return False
         return True
@@ -196,6 +207,18 @@ class Cache:
     def _find(self, ids: Sequence[int], limit: int | None) -> Match:
         return self.tree.match(ids, limit) if self.partial else self.tree.anchored(ids, limit)
 
+    def _fork(self, seq: int, found: Match) -> None:
+        """Make ``seq`` a new sequence that ends at a match."""
+        source = self.tree.fork(seq, found)
+        if self.partial:
+            if source is not None:
+                self.memory.copy(source, seq, 0, found.length)
+            return
+        anchor = source if found.length else None  # every sequence passes the root, none needs to end there
+        self._holdings.fork(anchor, seq)
+        if anchor is not None:
+            self.memory.copy(anchor, seq)
+
     def _claim(self, found: Match) -> int | None:
         """A parked sequence that ends exactly at the match can be run as it is."""
         seq = self._claimable(found)
@@ -211,12 +234,23 @@ class Cache:
 
     def _covering(self, found: Match) -> tuple[int, ...]:
         """One sequence that must survive for the match to stay resident."""
-        live = next((s for s in found.node.seqs if s not in self.parked), None)
-        return () if live is not None else tuple(found.node.seqs)[:1]
+        holders = found.node.seqs if self.partial else found.node.tips
+        live = next((s for s in holders if s not in self.parked), None)
+        return () if live is not None else tuple(holders)[:1]
 
     def _guard(self, found: Match) -> None:
         for seq in self._covering(found):
             self.tree.touch(seq)
+
+    def _redundant(self, seq: int) -> bool:
+        """Whether nothing would be lost with a sequence that is not run any more."""
+        if self.partial:
+            return self.tree.redundant(seq)
+        node = self.tree.tip[seq]
+        return node is self.tree.root or any(other in self.parked for other in node.tips - {seq})
+
+    def _idle_cells(self) -> int:
+        return (self.tree if self.partial else self._holdings).idle_cells(self.parked)
 
     def _pinned(self) -> list[Node]:
         return [self.tree.match(ids).node for ids in self.pins.values()]

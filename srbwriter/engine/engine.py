@@ -290,7 +290,7 @@ class Engine:
             prompt_rows=counters.prompt_rows, branch_rows=counters.branch_rows,
             generated_tokens=scheduler.writer.generated, decodes=counters.decodes,
             prompt_seconds=counters.prompt_seconds, decode_seconds=counters.decode_seconds,
-            used_cells=cache.tree.cells, total_cells=self._context.cells,
+            used_cells=cache.used_cells, total_cells=self._context.cells,
             used_sequences=cache.used_sequences, total_sequences=self._context.sequences,
             logits_rows=cache.tree.stored_rows, live_branches=scheduler.lanes.branch_count,
             waiting_requests=sum(1 for r in runs if not r.running),

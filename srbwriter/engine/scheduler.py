@@ -111,7 +111,7 @@ class Scheduler:
             needed = len(plan.rows) + plan.prompt_rows
             if self.cache.make_room(needed):
                 break
-            free = self.context.cells - self.cache.tree.cells - len(plan.rows)
+            free = self.context.cells - self.cache.used_cells - len(plan.rows)
             if plan.fed and free >= 1 and chunk > 1:
                 chunk = min(chunk // 2, free)
             elif not lanes.relieve():

@@ -58,7 +58,7 @@ class Tails:
         """Whether only the last token is missing, and there is room for it beside ``more`` others."""
         before, cache = len(path) - 1, self.cache
         return (
-            cache.tree.cells + more < cache.memory.cells
+            cache.used_cells + more < cache.memory.cells
             and cache.logits_after(path) is None
             and cache.resident(path, before) == before
             and cache.has_room_for(path, before)

@@ -290,7 +290,9 @@ class Writer:
         length = len(runner.path) if keep else len(runner.base)
         evaluated = self.cache.tree.tip[seq].end
         if length < evaluated:
-            self.cache.rewind(seq, length)
+            if not self.cache.rewind(seq, length) and not keep:
+                self.cache.drop(seq)
+                return
         elif length == evaluated and row is not None:
             self.cache.store_logits(seq, self.context.logits(row))
         self.cache.park(seq)

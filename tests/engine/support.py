@@ -192,6 +192,14 @@ def exact_model() -> Path:
     return path
 
 
+@cache
+def toy_model(make: Callable[[Path], Path]) -> Path:
+    """One of ``toy_models``; its options should ask for a cache in 32 bits, so that bounds can be narrow."""
+    path = Path(tempfile.mkdtemp(prefix="srbwriter-test-")) / "toy.gguf"
+    atexit.register(shutil.rmtree, path.parent, ignore_errors=True)
+    return make(path)
+
+
 @contextmanager
 def exact_engine(n_ctx: int = 2048, max_branches: int = 8) -> Iterator[Engine]:
     """The exact model, to be stepped: writes the same ids whatever else is in the batch."""

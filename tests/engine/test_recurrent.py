@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,22 +13,27 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineOptions, FinishReason, Request, Stop, TokenRun
 
-from .recurrent_model import make_mamba
-from .support import Reference, assert_same_logits, decoded_rows, drive, finish, forcing, runs_of, seeded
+from .support import (
+    Reference,
+    assert_same_logits,
+    decoded_rows,
+    drive,
+    finish,
+    forcing,
+    runs_of,
+    seeded,
+    toy_model,
+)
+from .toy_models import make_mamba
 
 PROMPT = "Once upon a time"
 RULE = Stop(max_tokens=10, ignore_eog=True)
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_mamba(tmp_path_factory.mktemp("models") / "mamba.gguf")
-
-
 @pytest.fixture
-def engine(model: Path) -> Iterator[Engine]:
+def engine() -> Iterator[Engine]:
     options = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=8)
-    with Engine.load(model, options, thread=False) as loaded:
+    with Engine.load(toy_model(make_mamba), options, thread=False) as loaded:
         yield loaded
 
 
@@ -97,9 +101,9 @@ def test_what_cannot_be_cut_is_read_again_and_right(engine: Engine) -> None:
         reference.close()
 
 
-def test_more_branches_than_sequences_take_turns(model: Path) -> None:
+def test_more_branches_than_sequences_take_turns() -> None:
     options = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=12, max_sequences=4)
-    with Engine.load(model, options, thread=False) as engine:
+    with Engine.load(toy_model(make_mamba), options, thread=False) as engine:
         requests = [
             engine.submit(Request(f"Tale {k}", n=6, stop=RULE, sampling=seeded(k))) for k in range(3)
         ]

@@ -4,9 +4,15 @@ The caller drives the engine (``thread=False``), so that every interleaving is o
 chose. After every run of steps the native cache is compared with the prefix tree, and now and then
 a resident path is evaluated afresh and must give the same logits. The tolerance allows for keys and
 values in 16 bits, met in another order; a wrong, missing or doubled cell moves logits by units.
+The toy models, whose memories have rules of their own, compute in 32 bits.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
@@ -17,34 +23,41 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import EngineOptions, FinishReason, Priority, Request, Stop, TokenRun
 
-from .support import Reference, assert_same_logits, exact_model, seeded
+from .support import Reference, assert_same_logits, exact_model, seeded, toy_model
+from .toy_models import make_gemma, make_jamba, make_mamba
 
 PROMPTS = (
     "Once upon a time,", "Once upon a time, there was a fox.", "The king",
     "Tom and Lily went to the park. " * 6, "Ben had a red ball. He was glad. " * 22,
 )
 WORDS = st.sampled_from(["", " and", " The rain fell.", "\n", " x", ' "Oh!"'])
-_shared: dict[str, object] = {}
+SMALL: dict[str, Any] = {"n_ctx": 256, "flash_attn": "on"}
+TOY: dict[str, Any] = {"n_ctx": 512, "flash_attn": "off", "cache_type_k": "f32", "cache_type_v": "f32"}
 
 
-def shared() -> tuple[Engine, Reference]:
+@cache
+def shared(model: Path, toy: bool) -> tuple[Engine, Reference]:
     """One small engine for all examples (each begins by resetting it); loading is not what is tested."""
-    if not _shared:
-        options = EngineOptions(
-            n_ctx=256, gpu_layers=0, seed=3, threads=1, max_branches=6, max_sequences=10, flash_attn="on",
-            logits_rows=5,
-        )
-        engine = Engine.load(exact_model(), options, thread=False)
-        engine._scheduler.budget.size = lambda writing, abortable: 24  # type: ignore[method-assign]
-        # what it learns from the clock would make a life differ from its replay
-        _shared.update(engine=engine, reference=Reference(engine, cells=256))
-    return _shared["engine"], _shared["reference"]  # type: ignore[return-value]
+    options = EngineOptions(
+        gpu_layers=0, seed=3, threads=1, max_branches=6, max_sequences=10, logits_rows=5,
+        **(TOY if toy else SMALL),
+    )  # fmt: skip
+    engine = Engine.load(model, options, thread=False)
+    engine._scheduler.budget.size = lambda writing, abortable: 24  # type: ignore[method-assign]
+    # what it learns from the clock would make a life differ from its replay
+    return engine, Reference(engine, cells=engine.n_ctx)
 
 
 class EngineMachine(RuleBasedStateMachine):
+    make: Callable[[Path], Path] | None = None  # makes a toy
+    longest = 10_000  # letters of a prompt
+    most = 5e-2  # that logits may differ
+
     def __init__(self) -> None:
         super().__init__()
-        self.engine, self.reference = shared()
+        make = type(self).make
+        model = exact_model() if make is None else toy_model(make)
+        self.engine, self.reference = shared(model, make is not None)
         self.engine.reset()
         self.steps(2)
         self.generations: list[Generation] = []
@@ -70,7 +83,8 @@ class EngineMachine(RuleBasedStateMachine):
         self, prompt, n, tokens, seed, boundary, priority, strings, heal, overflow, temperature
     ) -> None:
         request = Request(
-            prompt, n=n, sampling=seeded(seed, temperature=temperature, repeat_penalty=1.1),
+            prompt[: self.longest], n=n,
+            sampling=seeded(seed, temperature=temperature, repeat_penalty=1.1),
             stop=Stop(max_tokens=tokens, boundary=boundary, strings=strings),
             heal=heal, overflow=overflow, priority=priority,
         )
@@ -82,7 +96,7 @@ class EngineMachine(RuleBasedStateMachine):
         branch = self.branch(data)
         keep = data.draw(st.integers(0, len(branch.ids)))
         runs = (TokenRun("", branch.generation.prompt_ids), TokenRun("", branch.ids[:keep]), TokenRun(typed))
-        if len(branch.generation.prompt_ids) + keep < 200:
+        if len(branch.generation.prompt_ids) + keep < self.engine.n_ctx * 4 // 5:
             request = Request(runs, n=n, stop=Stop(max_tokens=12), sampling=seeded(keep))
             self.generations.append(self.engine.submit(request))
 
@@ -123,7 +137,7 @@ class EngineMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def resident_paths_hold_what_a_fresh_evaluation_gives(self, data: st.DataObject) -> None:
         cache = self.engine._cache
-        parked = sorted(s for s in cache.parked if cache.tree.tip[s].end < 250)
+        parked = sorted(s for s in cache.parked if cache.tree.tip[s].end < self.engine.n_ctx - 6)
         if not parked:
             return
         seq = data.draw(st.sampled_from(parked))
@@ -144,7 +158,7 @@ class EngineMachine(RuleBasedStateMachine):
             if generation.done:
                 break
         if found:
-            assert_same_logits(found[0], self.reference.logits(path)[0], most=5e-2)
+            assert_same_logits(found[0], self.reference.logits(path)[0], most=self.most)
 
     @rule()
     def everything_ends(self) -> None:
@@ -165,7 +179,7 @@ class EngineMachine(RuleBasedStateMachine):
     def cache_and_tree_agree(self) -> None:
         cache, context = self.engine._cache, self.engine._context
         tree = cache.tree
-        assert tree.cells <= context.cells
+        assert tree.cells <= cache.used_cells <= context.cells
         for seq in range(context.sequences):
             node = tree.tip.get(seq)
             assert context.last_position(seq) + 1 == (0 if node is None else node.end)
@@ -193,8 +207,30 @@ class EngineMachine(RuleBasedStateMachine):
         assert all(g.done for g in self.generations)
 
 
+class ToyMachine(EngineMachine):
+    longest, most = 400, 1e-2  # most letters are tokens
+
+
+class SlidingMachine(ToyMachine):
+    make = staticmethod(make_gemma)
+
+
+class HybridMachine(ToyMachine):
+    make = staticmethod(make_jamba)
+
+
+class RecurrentMachine(ToyMachine):
+    make = staticmethod(make_mamba)
+
+
 TestEngine = EngineMachine.TestCase
+TestSliding = SlidingMachine.TestCase
+TestHybrid = HybridMachine.TestCase
+TestRecurrent = RecurrentMachine.TestCase
 TestEngine.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target),
+)
+TestSliding.settings = TestHybrid.settings = TestRecurrent.settings = settings(
+    TestEngine.settings, max_examples=40
 )

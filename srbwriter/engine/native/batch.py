@@ -13,11 +13,17 @@ from .library import L
 
 
 class Batch:
-    """Rows of one ``llama_decode``. ``width`` is the most sequence ids that one row can carry."""
+    """Rows of one ``llama_decode``.
 
-    def __init__(self, capacity: int, width: int) -> None:
+    A sequence goes by the ids ``seq + offset`` for each of ``offsets``; one row can carry those of
+    ``most`` sequences.
+    """
+
+    def __init__(self, capacity: int, offsets: Sequence[int], most: int) -> None:
         self.capacity = capacity
         self.size = 0
+        self._offsets = offsets
+        width = most * len(offsets)
         self._token = np.zeros(capacity, np.int32)
         self._pos = np.zeros(capacity, np.int32)
         self._n_seq = np.ones(capacity, np.int32)
@@ -43,8 +49,7 @@ class Batch:
         start, end = self.size, self.size + len(tokens)
         self._token[start:end] = tokens
         self._pos[start:end] = positions
-        self._seq[start:end, 0] = seqs
-        self._n_seq[start:end] = 1
+        self._belong(start, end, seqs)
         self._output[start:end] = 1
         self.size = end
 
@@ -55,8 +60,9 @@ class Batch:
         """
         if not seqs:
             raise ValueError("a row belongs to at least one sequence")
-        self._seq[row, : len(seqs)] = seqs
-        self._n_seq[row] = len(seqs)
+        ids = [seq + offset for offset in self._offsets for seq in seqs]
+        self._seq[row, : len(ids)] = ids
+        self._n_seq[row] = len(ids)
 
     def add_run(self, tokens: Sequence[int], position: int, seq: int, outputs: bool | int) -> int:
         """Consecutive tokens of one sequence; returns the index of the last row.
@@ -66,13 +72,19 @@ class Batch:
         start, end = self.size, self.size + len(tokens)
         self._token[start:end] = tokens
         self._pos[start:end] = np.arange(position, position + len(tokens), dtype=np.int32)
-        self._seq[start:end, 0] = seq
-        self._n_seq[start:end] = 1
+        self._belong(start, end, seq)
         self._output[start:end] = outputs is True
         if outputs is not True and outputs > 0:
             self._output[end - outputs : end] = 1
         self.size = end
         return end - 1
+
+    def _belong(self, start: int, end: int, seqs: Sequence[int] | int) -> None:
+        """Rows [start, end) are those of one sequence each."""
+        for column, offset in enumerate(self._offsets):
+            self._seq[start:end, column] = seqs
+            self._seq[start:end, column] += offset
+        self._n_seq[start:end] = len(self._offsets)
 
     def take(self) -> Any:
         """The native struct, sized for the rows added."""

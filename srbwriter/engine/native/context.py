@@ -46,14 +46,16 @@ class Context:
             )
         lib = library()
         self._lib = lib
-        self.sequences = min(sequences, MAX_SEQUENCES)
-        batch = max(batch, self.sequences, 1)
+        ids = 2 if slides(model) else 1  # of each sequence
+        self.sequences = min(sequences, MAX_SEQUENCES // ids)
+        self._offsets = tuple(range(0, ids * self.sequences, self.sequences))
+        batch = max(batch, ids * self.sequences, 1)
         params = L.llama_context_default_params()
         params.n_ctx = -(-cells // _PADDING) * _PADDING
-        params.n_seq_max = self.sequences
+        params.n_seq_max = ids * self.sequences
         params.n_batch = batch
         params.n_ubatch = min(max(ubatch, 1), batch)
-        params.n_outputs_max = self.sequences
+        params.n_outputs_max = params.n_seq_max
         params.n_threads = threads
         params.n_threads_batch = threads_batch
         params.flash_attn_type = _FLASH[flash_attention(options)]
@@ -75,7 +77,7 @@ class Context:
         self.max_rows = int(lib.llama_n_batch(self.pointer))
         self.max_outputs = self.sequences
         self.n_vocab = int(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model)))
-        self.batch = Batch(self.max_rows, self.sequences)
+        self.batch = Batch(self.max_rows, self._offsets, self.sequences)
         self._abort_flag = C.create_string_buffer(b"\0\0", 2)
 
     # ---- decoding
@@ -98,18 +100,24 @@ class Context:
 
     # ---- sequences
 
-    def copy(self, source: int, target: int, start: int, end: int) -> None:
-        """Let ``target`` share cells [start, end) of ``source``; nothing is computed or copied."""
+    def copy(self, source: int, target: int, start: int = -1, end: int = -1) -> None:
+        """Let ``target`` share cells [start, end) of ``source``, all of them by default.
+
+        Nothing is computed or copied. A memory that cannot be cut takes a whole sequence only, and
+        some end the process over anything else.
+        """
         self._check(source)
         self._check(target)
-        if end > start:
-            self._lib.llama_memory_seq_cp(self.memory, source, target, start, end)
+        if end > start or end < 0:
+            for offset in self._offsets:
+                self._lib.llama_memory_seq_cp(self.memory, source + offset, target + offset, start, end)
 
     def remove(self, seq: int, start: int = -1, end: int = -1) -> None:
         """Drop positions [start, end), all of them by default. Raises NativeError if refused."""
         self._check(seq)
-        if not self._lib.llama_memory_seq_rm(self.memory, seq, start, end):
-            raise NativeError("llama_memory_seq_rm", f"sequence {seq}, {start} to {end}")
+        for offset in self._offsets:
+            if not self._lib.llama_memory_seq_rm(self.memory, seq + offset, start, end):
+                raise NativeError("llama_memory_seq_rm", f"sequence {seq}, {start} to {end}")
 
     def last_position(self, seq: int) -> int:
         """Highest evaluated position of ``seq``, -1 when it is empty."""
@@ -180,6 +188,18 @@ def _hyperthreads() -> bool:
             return file.read().strip() == "1"
     except OSError:
         return False
+
+
+def slides(model: int) -> bool:
+    """Whether sequences need two ids each: layers of the model see the last tokens only.
+
+    For new tokens llama.cpp takes such a layer's cells that lie outside the window of the one
+    sequence that holds them, even while others are empty. That sequence then has a hole: going back
+    to before it, or forking there, gives wrong logits and no error. A cell that two sequences hold
+    is never taken, so every row belongs to its sequence and to that sequence's twin. A memory that
+    cannot be cut is resumed at its end only, where such cells are not seen any more.
+    """
+    return library().llama_model_n_swa(model) > 0 and not any(recurrent(model))
 
 
 def recurrent(model: int) -> tuple[bool, bool]:

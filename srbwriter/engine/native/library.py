@@ -35,8 +35,8 @@ LONG = (
 
 SHORT = (
     "llama_model_get_vocab llama_model_n_ctx_train llama_model_n_embd llama_model_is_recurrent "
-    "llama_model_is_hybrid llama_model_n_params llama_model_size llama_model_chat_template "
-    "llama_model_desc llama_model_meta_count llama_model_meta_key_by_index "
+    "llama_model_is_hybrid llama_model_n_swa llama_model_n_params llama_model_size "
+    "llama_model_chat_template llama_model_desc llama_model_meta_count llama_model_meta_key_by_index "
     "llama_model_meta_val_str_by_index llama_vocab_n_tokens llama_vocab_is_eog llama_vocab_bos "
     "llama_vocab_eos llama_vocab_eot llama_vocab_get_add_bos llama_vocab_fim_pre llama_vocab_fim_suf "
     "llama_vocab_fim_mid llama_token_to_piece llama_vocab_get_suppress_tokens llama_supports_gpu_offload "
@@ -52,8 +52,9 @@ SHORT = (
 ).split()
 
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}  # enum ggml_log_level
-_HARMLESS = ("possible training context overflow",)
-"""Warnings about what is done on purpose: the cache has more cells than any one branch may use."""
+_HARMLESS = ("possible training context overflow", "using full-size SWA cache")
+"""Warnings about what is done on purpose: the cache has more cells than any one branch may use, and
+sliding layers keep all of them, so that a branch can go back."""
 _partial = ""
 _last_level = logging.INFO
 

@@ -1,0 +1,209 @@
+"""Makes tiny models of random weights whose memories obey other rules than plain attention's.
+
+The container is GGUF version 3, https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+WIDTH, INNER, STATE, KERNEL, RANK = 32, 64, 8, 4, 4
+HEADS, KV_HEADS, HEAD = 2, 1, 16
+FEED = 48
+SLIDING_WINDOW = 16  # tokens that a sliding layer of the Gemma looks back, its own included
+CONTEXT = 1024
+
+
+def _letter(character: str) -> str:
+    """The visible letter that byte-pair vocabularies write a character of ASCII as."""
+    byte = ord(character)
+    return chr(289 if byte == 127 else byte + 256 * (byte < 33))
+
+
+_WORDS = "a and bird door fox had he her his in it king little not of old on rain said she so the to was"
+_TEXTS = [
+    *(chr(byte) for byte in range(128)),
+    *(" " + word for word in _WORDS.split()), *(" " + word.title() for word in _WORDS.split()),
+    ". ", ".", "!", "? ", "\n", ", ", '"',
+]  # fmt: skip
+_TOKENS = ["<end>", *dict.fromkeys("".join(map(_letter, text)) for text in _TEXTS)]
+_ALIGNMENT = 32
+_U32, _I32, _F32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9  # enum gguf_type
+
+Tensors: TypeAlias = dict[str, NDArray[np.float32]]
+Metadata: TypeAlias = list[tuple[str, int, Any]]
+Layer: TypeAlias = "Callable[[str, np.random.Generator], Tensors]"
+
+
+def make_mamba(path: Path, seed: int = 1) -> Path:
+    """A memory of one state a sequence, which cannot be cut. The same seed gives the same file."""
+    metadata = _common("mamba", layers=2) + _ssm("mamba")
+    metadata += [("mamba.feed_forward_length", _U32, 0), ("mamba.attention.head_count", _U32, 0)]
+    return _make(path, metadata, [_mamba_layer] * 2, seed)
+
+
+def make_jamba(path: Path, seed: int = 1) -> Path:
+    """A hybrid memory: cells for the attention layers, and one state a sequence for the others."""
+    layers: list[Layer] = [_jamba_mamba, _jamba_attention, _jamba_mamba, _jamba_attention]
+    heads = [KV_HEADS if layer is _jamba_attention else 0 for layer in layers]
+    metadata = _common("jamba", layers=len(layers)) + _ssm("jamba")
+    metadata += [
+        ("jamba.feed_forward_length", _U32, FEED),
+        ("jamba.attention.head_count", _U32, HEADS),
+        ("jamba.attention.head_count_kv", _ARRAY, (_I32, heads)),
+    ]
+    return _make(path, metadata, layers, seed)
+
+
+def make_gemma(path: Path, seed: int = 1) -> Path:
+    """A memory of two caches: every other layer sees the last ``SLIDING_WINDOW`` tokens only."""
+    metadata = _common("gemma3", layers=4)
+    metadata += [
+        ("gemma3.feed_forward_length", _U32, FEED),
+        ("gemma3.attention.head_count", _U32, HEADS),
+        ("gemma3.attention.head_count_kv", _U32, KV_HEADS),
+        ("gemma3.attention.key_length", _U32, HEAD),
+        ("gemma3.attention.value_length", _U32, HEAD),
+        ("gemma3.attention.sliding_window", _U32, SLIDING_WINDOW),
+        ("gemma3.attention.sliding_window_pattern", _U32, 2),
+    ]
+    return _make(path, metadata, [_gemma_layer] * 4, seed)
+
+
+# ---- metadata
+
+
+def _common(architecture: str, layers: int) -> Metadata:
+    """What every model says of itself; its vocabulary is ASCII, some words, and an end."""
+    return [
+        ("general.architecture", _STRING, architecture),
+        ("general.name", _STRING, f"random {architecture}"),
+        (f"{architecture}.context_length", _U32, CONTEXT),
+        (f"{architecture}.embedding_length", _U32, WIDTH),
+        (f"{architecture}.block_count", _U32, layers),
+        (f"{architecture}.attention.layer_norm_rms_epsilon", _F32, 1e-5),
+        ("tokenizer.ggml.model", _STRING, "gpt2"),
+        ("tokenizer.ggml.pre", _STRING, "gpt-2"),
+        ("tokenizer.ggml.tokens", _ARRAY, (_STRING, _TOKENS)),
+        ("tokenizer.ggml.token_type", _ARRAY, (_I32, [3] + [1] * (len(_TOKENS) - 1))),
+        ("tokenizer.ggml.merges", _ARRAY, (_STRING, ["a b"])),
+        ("tokenizer.ggml.bos_token_id", _U32, 0),
+        ("tokenizer.ggml.eos_token_id", _U32, 0),
+        ("tokenizer.ggml.add_bos_token", _BOOL, True),
+    ]
+
+
+def _ssm(architecture: str) -> Metadata:
+    return [
+        (f"{architecture}.ssm.conv_kernel", _U32, KERNEL),
+        (f"{architecture}.ssm.inner_size", _U32, INNER),
+        (f"{architecture}.ssm.state_size", _U32, STATE),
+        (f"{architecture}.ssm.time_step_rank", _U32, RANK),
+    ]
+
+
+# ---- layers
+
+
+def _random(rng: np.random.Generator, *shape: int) -> NDArray[np.float32]:
+    return (rng.normal(0.0, 1.0, shape) / shape[-1] ** 0.5).astype(np.float32)
+
+
+def _mamba_layer(block: str, rng: np.random.Generator) -> Tensors:
+    return {
+        f"{block}attn_norm.weight": np.ones(WIDTH, np.float32),
+        f"{block}ssm_in.weight": _random(rng, 2 * INNER, WIDTH),
+        f"{block}ssm_conv1d.weight": _random(rng, INNER, KERNEL),
+        f"{block}ssm_conv1d.bias": np.zeros(INNER, np.float32),
+        f"{block}ssm_x.weight": _random(rng, RANK + 2 * STATE, INNER),
+        f"{block}ssm_dt.weight": _random(rng, INNER, RANK),
+        f"{block}ssm_dt.bias": np.full(INNER, -1.0, np.float32),
+        f"{block}ssm_a": -np.tile(np.arange(1, STATE + 1, dtype=np.float32), (INNER, 1)) / np.float32(8),
+        f"{block}ssm_d": np.ones(INNER, np.float32),
+        f"{block}ssm_out.weight": _random(rng, WIDTH, INNER),
+    }
+
+
+def _jamba_mamba(block: str, rng: np.random.Generator) -> Tensors:
+    norms = {"ssm_dt_norm": RANK, "ssm_b_norm": STATE, "ssm_c_norm": STATE}
+    ones = {f"{block}{name}.weight": np.ones(size, np.float32) for name, size in norms.items()}
+    return _mamba_layer(block, rng) | ones | _feed_forward(block, rng)
+
+
+def _jamba_attention(block: str, rng: np.random.Generator) -> Tensors:
+    return _attention(block, rng) | _feed_forward(block, rng)
+
+
+def _gemma_layer(block: str, rng: np.random.Generator) -> Tensors:
+    norms = {"post_attention_norm": WIDTH, "post_ffw_norm": WIDTH, "attn_q_norm": HEAD, "attn_k_norm": HEAD}
+    ones = {f"{block}{name}.weight": np.ones(size, np.float32) for name, size in norms.items()}
+    return _attention(block, rng) | ones | _feed_forward(block, rng)
+
+
+def _attention(block: str, rng: np.random.Generator) -> Tensors:
+    return {
+        f"{block}attn_norm.weight": np.ones(WIDTH, np.float32),
+        f"{block}attn_q.weight": _random(rng, HEADS * HEAD, WIDTH) * 2,  # so that it is no mere average
+        f"{block}attn_k.weight": _random(rng, KV_HEADS * HEAD, WIDTH) * 2,
+        f"{block}attn_v.weight": _random(rng, KV_HEADS * HEAD, WIDTH),
+        f"{block}attn_output.weight": _random(rng, WIDTH, HEADS * HEAD),
+    }
+
+
+def _feed_forward(block: str, rng: np.random.Generator) -> Tensors:
+    return {
+        f"{block}ffn_norm.weight": np.ones(WIDTH, np.float32),
+        f"{block}ffn_gate.weight": _random(rng, FEED, WIDTH),
+        f"{block}ffn_up.weight": _random(rng, FEED, WIDTH),
+        f"{block}ffn_down.weight": _random(rng, WIDTH, FEED),
+    }
+
+
+# ---- the container
+
+
+def _make(path: Path, metadata: Metadata, layers: list[Layer], seed: int) -> Path:
+    rng = np.random.default_rng(seed)
+    tensors: Tensors = {
+        "token_embd.weight": _random(rng, len(_TOKENS), WIDTH) * 4,
+        "output_norm.weight": np.ones(WIDTH, np.float32),
+        "output.weight": _random(rng, len(_TOKENS), WIDTH) * 4,
+    }
+    for index, layer in enumerate(layers):
+        tensors |= layer(f"blk.{index}.", rng)
+    _write(path, metadata, tensors)
+    return path
+
+
+def _write(path: Path, metadata: Metadata, tensors: Tensors) -> None:
+    out = bytearray(struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(metadata)))
+    for key, kind, value in metadata:
+        out += _string(key) + struct.pack("<I", kind) + _value(kind, value)
+    data = bytearray()
+    for name, tensor in tensors.items():
+        shape = tensor.shape[::-1]  # fastest dimension first
+        out += _string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, len(data))
+        data += tensor.tobytes()
+        data += b"\0" * (-len(data) % _ALIGNMENT)
+    out += b"\0" * (-len(out) % _ALIGNMENT)
+    path.write_bytes(bytes(out + data))
+
+
+def _value(kind: int, value: Any) -> bytes:
+    if kind == _STRING:
+        return _string(value)
+    if kind == _ARRAY:
+        inner, items = value
+        return struct.pack("<IQ", inner, len(items)) + b"".join(_value(inner, item) for item in items)
+    return struct.pack({_U32: "<I", _I32: "<i", _F32: "<f", _BOOL: "<?"}[kind], value)
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
