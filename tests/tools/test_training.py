@@ -17,7 +17,7 @@ pytest.importorskip("tqdm")
 
 from tokenizers import Tokenizer  # noqa: E402
 
-from tools.demo_model import data, export, gguf_io, growth, optim, prepare, quantise, train  # noqa: E402
+from tools.demo_model import average, data, export, gguf_io, growth, optim, prepare, quantise, train  # noqa: E402
 from tools.demo_model.model import Block, Config, Llama, chunked_attention  # noqa: E402
 from tools.demo_model.runtime import open_model  # noqa: E402
 from tools.demo_model.tokenizer import END, FIM, from_vocabulary, sample_texts, train_tokenizer  # noqa: E402
@@ -249,3 +249,28 @@ def test_dropout_rests_outside_training() -> None:
     assert not torch.equal(block(x, cos, sin), block(x, cos, sin))
     block.eval()
     assert torch.equal(block(x, cos, sin), block(x, cos, sin))
+
+
+def test_kept_weights_and_a_file_become_their_mean(work: Path, tmp_path: Path, tokenizer: Tokenizer) -> None:
+    (tmp_path / "text").symlink_to(work / "text")
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    runner = train.Trainer(options(tmp_path, "--steps", "6", "--keep-every", "3"))
+    runner.run()
+    kept = sorted((tmp_path / "kept").iterdir())
+    assert [path.name for path in kept] == ["000003.pt", "000006.pt"]
+    file = tmp_path / "last.gguf"
+    export.write(file, runner.model, tmp_path)
+    mean = average.mean_model([*kept, file], [1, 1, 2]).state_dict()
+    first = average.load(kept[0]).state_dict()
+    for name, last in runner.model.state_dict().items():
+        torch.testing.assert_close(mean[name], (first[name] + 3 * last) / 4, atol=1e-3, rtol=1e-3)
+
+
+def test_models_of_different_shape_have_no_mean(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    files = [tmp_path / "one.gguf", tmp_path / "two.gguf"]
+    for file, shape in zip(files, (SMALL, replace(SMALL, layers=1)), strict=True):
+        gguf_io.write_model(file, Llama(shape), tokenizer, export.GENERAL)
+    with pytest.raises(ValueError, match=r"two\.gguf has another shape"):
+        average.mean_model(files, [1, 1])
+    with pytest.raises(ValueError, match="as many shares"):
+        average.mean_model(files, [1])

@@ -32,16 +32,19 @@ def load_checkpoint(path: Path) -> Llama:
     return model
 
 
+def write(file: Path, model: Llama, out: Path) -> None:
+    """Write `model` with the vocabulary of the working folder `out`, and say how large it is."""
+    tokenizer = Tokenizer.from_file(str(out / "tokenizer.json"))
+    write_model(file, model, tokenizer, GENERAL | {"size_label": f"{model.count() / 1e6:.1f}M"})
+    print(f"{file}: {model.count():,} parameters, {file.stat().st_size:,} bytes")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write a checkpoint as float16 GGUF.")
     parser.add_argument("--out", type=Path, required=True, help="working folder")
     parser.add_argument("--file", type=Path, required=True, help="GGUF file to write")
     args = parser.parse_args()
-    model = load_checkpoint(args.out / "checkpoint.pt")
-    tokenizer = Tokenizer.from_file(str(args.out / "tokenizer.json"))
-    general = GENERAL | {"size_label": f"{model.count() / 1e6:.1f}M"}
-    write_model(args.file, model, tokenizer, general)
-    print(f"{args.file}: {model.count():,} parameters, {args.file.stat().st_size:,} bytes")
+    write(args.file, load_checkpoint(args.out / "checkpoint.pt"), args.out)
 
 
 if __name__ == "__main__":

@@ -41,9 +41,9 @@ class Register:
 
 #: Simple stories, short tales (fairy tales, fables, picture books) and long books, in order of matching.
 REGISTERS = (
-    Register("simple", "tinystories", 1 << 40, 0.60, renamed=5),
-    Register("tales", "", 40_000, 0.25),
-    Register("books", "", 1 << 40, 0.15),
+    Register("simple", "tinystories", 1 << 40, 0.68, renamed=5),
+    Register("tales", "", 40_000, 0.22),
+    Register("books", "", 1 << 40, 0.10),
 )
 
 

@@ -66,6 +66,13 @@ class Trainer:
         torch.save(state, partial)
         partial.replace(self.checkpoint)
 
+    def keep(self) -> None:
+        """Put the weights of this step aside, for `average`."""
+        folder = self.out / "kept"
+        folder.mkdir(exist_ok=True)
+        state = {"config": self.model.config.to_dict(), "model": self.model.state_dict()}
+        torch.save(state, folder / f"{self.step:06}.pt")
+
     def resume(self) -> None:
         """Take up the checkpoint of the working folder, if there is one."""
         if not self.checkpoint.exists():
@@ -168,6 +175,8 @@ class Trainer:
                 mean, recent = sum(recent) / len(recent), []
                 bar.set_postfix(loss=f"{mean:.3f}", lr=f"{self.schedule.factor(self.step):.2f}")
                 self.note(loss=mean, lr=self.schedule.factor(self.step))
+            if self.args.keep_every and self.step % self.args.keep_every == 0:
+                self.keep()
             if self.step % self.args.eval_every == 0 or self.step == self.schedule.total:
                 self.note(**self.evaluate())
             if time.monotonic() - saved > self.args.save_seconds or self.step == self.schedule.total:
@@ -228,6 +237,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     p.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
     p.add_argument("--eval-every", type=int, default=250, help="steps")
+    p.add_argument("--keep-every", type=int, default=0, help="steps; for `average`; 0: none are kept")
     p.add_argument("--save-seconds", type=float, default=180)
     return p
 
