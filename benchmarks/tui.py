@@ -101,7 +101,8 @@ class Child:
 
 def stand_in(report: Path, panes: int) -> None:
     """The app over branches that a thread writes at a fixed rate; leaves processor times in ``report``."""
-    from srbwriter.config import Settings, Table, keys
+    from srbwriter.cli.table import every_key
+    from srbwriter.config import Settings
     from srbwriter.config.settings import Setting
     from srbwriter.tui import terminal
     from srbwriter.tui.app import Workbench
@@ -122,7 +123,7 @@ def stand_in(report: Path, panes: int) -> None:
         threading.Thread(target=write, daemon=True).start()
     with terminal.restored(), terminal.guarded():
         # Following the end is the dearest: every pane is painted for every word.
-        settings = Settings(Table(keys.KEYS), {"interface.panes": Setting("end", "flag")})
+        settings = Settings(every_key(), {"interface.panes": Setting("end", "flag")})
         Workbench(session, settings).run()  # type: ignore[arg-type]
 
 

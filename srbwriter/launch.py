@@ -65,6 +65,11 @@ def _configurable() -> list[Parameter]:
     ]
 
 
+def key_name(parameter: Parameter) -> str:
+    """Name of the setting that says what ``parameter`` is, whether or not there is such a row."""
+    return f"{_SECTIONS.get(parameter.record, '')}.{parameter.name}"
+
+
 def _kind(parameter: Parameter) -> Kind[Any]:
     if parameter.field == "samplers":
         return NAMES  # one flag for the whole order, as llama-server takes it

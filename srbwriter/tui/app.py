@@ -19,6 +19,7 @@ from textual.theme import Theme
 
 from srbwriter import logs, paths
 from srbwriter.config import Settings
+from srbwriter.session.remembered import RememberedKnobs
 from srbwriter.story import library
 from srbwriter.tui import options, spelling, themes
 from srbwriter.tui.commands import COMMANDS, Command, anywhere_of, keys_of
@@ -57,6 +58,8 @@ class Workbench(App[None]):
         self.address = ""  # where a server beside the app listens
         self.notes: list[str] = []  # what the writer is told once the screen is up
         self.preferences = Preferences(settings)
+        self.knobs = RememberedKnobs(session, settings)
+        self.knobs.recall()
         self._own_keys = {
             row.name.removeprefix("keys."): self.preferences[row] for row in options.OWN_KEYS
         }

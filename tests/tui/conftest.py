@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from srbwriter.config import Settings, Table, keys
+from srbwriter.cli.table import every_key
+from srbwriter.config import Settings
 from srbwriter.config.settings import Setting
 from srbwriter.tui.app import Workbench
 from srbwriter.tui.screens.desk import Desk
@@ -90,7 +91,7 @@ def open_bench(tmp_path: Path) -> OpenBench:
         else:
             session = SteppedSession(tmp_path, text, n)
         found = {name: Setting(value, "flag") for name, value in (settings or {}).items()}
-        app = Workbench(session, Settings(Table(keys.KEYS), found))  # type: ignore[arg-type]
+        app = Workbench(session, Settings(every_key(), found))  # type: ignore[arg-type]
         async with app.run_test(size=size, notifications=toasts) as pilot:
             await pilot.pause()
             yield Bench(app, pilot, session)

@@ -12,6 +12,9 @@ from srbwriter.engine.parameters import validate
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
 from srbwriter.tui import knobs
 from srbwriter.tui.knobs import KNOBS, Setup
+from srbwriter.tui.screens.knobs import Knobs as KnobsScreen
+from tests.tui.conftest import OpenBench
+from tests.tui.scenarios.common import opened
 
 BY_NAME = {knob.name: knob for knob in KNOBS}
 
@@ -89,3 +92,14 @@ def test_a_ladder_that_cannot_be_read_says_how_it_is_written() -> None:
     with pytest.raises(InvalidRequest):
         knobs.parse_ladder(temperature, "-1..1")
     assert knobs.parse_ladder(temperature, knobs.ladder_words(temperature, 0.25, 2)) == (0.25, 2)
+
+
+async def test_knobs_come_back_with_the_story(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.desk.run("knobs")
+        await opened(bench, KnobsScreen)
+        await bench.press("right", "escape")
+        turned = bench.session.sampling, bench.session.stop
+        assert turned != (Sampling(), Stop(max_tokens=64))
+    async with open_bench() as bench:
+        assert (bench.session.sampling, bench.session.stop) == turned

@@ -64,6 +64,7 @@ def _begin(desk: Desk, prompt: SamplePrompt) -> None:
     session = desk.session
     desk.commit()
     session.sampling = replace(session.sampling, **prompt.sampling)
+    desk.bench.knobs.keep()
     if prompt.memory:
         own = session.story.own_settings(ROOT)
         session.story.put_settings(ROOT, replace(own, memory=prompt.memory))

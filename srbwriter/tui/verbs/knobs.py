@@ -29,8 +29,11 @@ def knobs(desk: Desk) -> None:
     def spread(ladder: Ladder | None) -> None:
         session.ladder = ladder
 
+    def closed(_: None) -> None:
+        desk.guarded(desk.bench.knobs.keep)
+
     now = Setup(session.sampling, session.stop)
-    desk.bench.push_screen(Knobs("Knobs for new branches", now, changed, spread, session.ladder))
+    desk.bench.push_screen(Knobs("Knobs for new branches", now, changed, spread, session.ladder), closed)
 
 
 @verb
