@@ -39,7 +39,7 @@ class Array:
 
     def __init__(self, reader: _Reader, kind: int, length: int) -> None:
         self._reader, self._kind, self.length = reader, kind, length
-        self._taken = False
+        self._left = length  # entries
 
     @property
     def holds_texts(self) -> bool:
@@ -47,27 +47,30 @@ class Array:
 
     def numbers(self) -> list[int | float | bool]:
         """The numbers or truths it holds. Raises Damaged when they end early."""
-        self._taken = True
+        self._check()
+        self._left = 0
         code = f"<{self.length}{_SCALARS[self._kind]}"
         return list(struct.unpack(code, self._reader.bytes(struct.calcsize(code))))
 
     def texts(self) -> Iterator[bytes]:
         """The texts it holds, as they are spelt in the file. Raises Damaged when they end early."""
-        self._taken = True
-        for _ in range(self.length):
+        self._check()
+        while self._left:
+            self._left -= 1
             yield self._reader.bytes(self._reader.length())
 
     def pass_by(self) -> None:
-        """Go to what follows, unless it has been read."""
-        if self._taken:
+        """Go to what follows, whatever has been read."""
+        if not self.holds_texts:
+            self._reader.skip(self._left * struct.calcsize(_SCALARS[self._kind]))
             return
+        self._check()
+        for _ in range(self._left):
+            self._reader.skip(self._reader.length())
+
+    def _check(self) -> None:
         if self.length > _MOST_ENTRIES:
             raise Damaged(f"its header claims a list of {self.length} entries")
-        if not self.holds_texts:
-            self._reader.skip(self.length * struct.calcsize(_SCALARS[self._kind]))
-            return
-        for _ in range(self.length):
-            self._reader.skip(self._reader.length())
 
 
 def pairs(file: BinaryIO, size: int) -> Iterator[tuple[str, Scalar | Array]]:

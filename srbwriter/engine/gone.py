@@ -5,11 +5,11 @@ The parameters there are stand in :mod:`srbwriter.engine.parameters`; no name is
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
+from .parameters import is_number
 from .types import InvalidRequest
 
 _KOBOLD_ORDER: Mapping[int, tuple[str, ...]] = {
@@ -82,7 +82,7 @@ def _number(values: Mapping[str, Any], *names: str) -> float | None:
     for name in names:
         value = values.get(name)
         if value is not None:
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            if not is_number(value):
                 raise InvalidRequest(name, "expected a number")
             return float(value)
     return None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from .types import InvalidRequest, Priority, Request, Sampling, Stop
 
@@ -121,12 +121,20 @@ _KIND_WORDS: dict[Kind, str] = {
 }
 
 
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether ``value`` is a finite number that a float can hold; truths are none."""
+    try:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer beyond every float
+        return False
+
+
 def _is_kind(kind: Kind, value: Any) -> bool:
     match kind:
         case "int":
             return isinstance(value, int) and not isinstance(value, bool)
         case "float":
-            return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+            return is_number(value)
         case "bool":
             return isinstance(value, bool)
         case "text":

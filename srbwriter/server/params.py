@@ -15,7 +15,7 @@ from typing import Any, TypedDict, cast
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.gone import replace_gone
-from srbwriter.engine.parameters import MAX_BREAKERS, PARAMETERS, Parameter, sampler_order
+from srbwriter.engine.parameters import MAX_BREAKERS, PARAMETERS, Parameter, is_number, sampler_order
 from srbwriter.engine.types import InvalidRequest, Overflow, Sampling, Stop
 
 from .body import SEED_LIMIT, Body, is_integer
@@ -206,7 +206,7 @@ def _pair(item: Any) -> tuple[Any, Any]:
 def _bias(value: Any) -> float:
     if value is False or value is None:
         return -math.inf
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+    if is_number(value):
         return float(value)
     raise bad("logit_bias", "Field 'logit_bias': expected pairs of a token and a number or false")
 

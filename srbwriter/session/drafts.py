@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 from typing import cast
 
-from srbwriter.story import NodeId, Story
+from srbwriter.story import NodeId, Story, StoryError
 from srbwriter.story.draft import JsonValue
+
+from .typed import give_place
 
 log = logging.getLogger(__name__)
 
 DRAFTS = "drafts"
 """The story value that holds them: sheet → words."""
 
-_BELOW = "below:"
+_BELOW = "below"
 
 
 class Draft:
@@ -23,22 +25,28 @@ class Draft:
         self._story, self._sheet = story, sheet
 
     @classmethod
-    def below(cls, story: Story, node: NodeId) -> Draft:
-        """Words for the story itself: should nobody close the sheet, they become a node below ``node``."""
-        return cls(story, f"{_BELOW}{node}")
+    def below(cls, story: Story, node: NodeId, branch: int) -> Draft:
+        """Words for the story itself, typed for ``branch``.
+
+        Should nobody close the sheet, they become a node below ``node`` at the next start.
+        """
+        return cls(story, f"{_BELOW}:{node}:{branch}")
 
     @property
     def words(self) -> str | None:
         """What was on the sheet when the program died; None if it was closed as it should be."""
-        words = _all(self._story).get(self._sheet)
+        words = None if _place(self._sheet) else _all(self._story).get(self._sheet)
         return words if isinstance(words, str) else None
 
     def keep(self, words: str) -> None:
         """Put ``words`` on the disk. Raises StoryError when the story cannot be written."""
-        self._story.put_value(DRAFTS, {**_all(self._story), self._sheet: words})
+        if _place(self._sheet) and not words.strip():
+            self.drop()
+        else:
+            self._story.put_value(DRAFTS, {**_all(self._story), self._sheet: words})
 
     def drop(self) -> None:
-        """The sheet has been closed; its words are kept elsewhere, or not wanted."""
+        """The sheet has been closed; its words are kept elsewhere, or not wanted. Raises StoryError."""
         left = _all(self._story)
         if left.pop(self._sheet, None) is not None:
             self._story.put_value(DRAFTS, left)
@@ -46,20 +54,27 @@ class Draft:
 
 def waiting(story: Story) -> list[str]:
     """The sheets that have words of before on them."""
-    return list(_all(story))
+    return [sheet for sheet in _all(story) if not _place(sheet)]
 
 
-def take_up(story: Story) -> None:
-    """After a crash: words that were meant for the story become nodes of it."""
-    for sheet, words in _all(story).items():
-        if story.read_only is not None or not sheet.startswith(_BELOW):
+def take_up(story: Story) -> int:
+    """After a crash: words that were meant for the story become nodes of it. Says how many."""
+    count = 0
+    for sheet, words in _all(story).items() if story.read_only is None else ():
+        if (place := _place(sheet)) is None:
             continue
-        node = sheet.removeprefix(_BELOW)
-        if node.isdecimal() and story.is_living(int(node)) and isinstance(words, str):
-            story.add(int(node), [words], "writer")
-        else:
-            log.warning("words without a place: %r", words)
-        Draft(story, sheet).drop()
+        try:
+            count += give_place(story, place, words)
+            Draft(story, sheet).drop()
+        except StoryError as error:  # they stay where they are until the next start
+            log.warning("words of before cannot be put into the story yet: %s", error)
+    return count
+
+
+def _place(sheet: str) -> str | None:
+    """The node that a sheet's words belong below, as it is written; None if they are no part of the story."""
+    kind, _, rest = sheet.partition(":")
+    return rest.partition(":")[0] if kind == _BELOW else None
 
 
 def _all(story: Story) -> dict[str, JsonValue]:

@@ -18,7 +18,7 @@ Ladder = tuple[str, float, float]
 def rungs(sampling: Sampling, own: JsonObject, ladder: Ladder | None, n: int) -> tuple[Sampling, ...]:
     """One for each of ``n`` branches. What ``own`` says by the names of Sampling's fields goes first."""
     known = {f.name for f in fields(Sampling)}
-    base = replace(sampling, **{k: _as_field(v) for k, v in own.items() if k in known})
+    base = replace(sampling, **{k: as_field(v) for k, v in own.items() if k in known})
     seeds = [None] * n if base.seed is None else [base.seed + i for i in range(n)]
     if ladder is None:
         return tuple(replace(base, seed=seed) for seed in seeds)
@@ -31,6 +31,6 @@ def rungs(sampling: Sampling, own: JsonObject, ladder: Ladder | None, n: int) ->
     )
 
 
-def _as_field(value: Any) -> Any:
-    """A JSON value as Sampling has it."""
-    return tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+def as_field(value: Any) -> Any:
+    """A JSON value as the engine's records have it: what is a list there is a tuple here."""
+    return tuple(as_field(each) for each in cast("list[Any]", value)) if isinstance(value, list) else value

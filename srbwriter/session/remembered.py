@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from srbwriter import launch
 from srbwriter.config import Settings
-from srbwriter.engine.parameters import PARAMETERS, Parameter
+from srbwriter.engine.parameters import PARAMETERS
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
-from srbwriter.story.draft import JsonObject
+from srbwriter.story.draft import JsonObject, JsonValue
+
+from .ladder import as_field
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
@@ -20,6 +22,7 @@ log = logging.getLogger(__name__)
 TURNED = "knobs"
 """The story value that holds them: of each record the fields that differ from the settings; the ladder."""
 
+_NOTHING: dict[str, Any] = {"sampling": {}, "stop": {}, "ladder": None}
 _Record = TypeVar("_Record", Sampling, Stop)
 
 
@@ -37,49 +40,57 @@ class RememberedKnobs:
         if session.story.read_only is not None:
             return
         turned = {
-            "sampling": _difference(session.sampling, self._sampling),
-            "stop": _difference(session.stop, self._stop),
+            "sampling": self._difference("sampling", session.sampling, self._sampling),
+            "stop": self._difference("stop", session.stop, self._stop),
             "ladder": session.ladder,
         }
-        session.story.put_value(TURNED, turned)
+        if turned != _NOTHING or self._kept():
+            session.story.put_value(TURNED, turned)
 
     def recall(self) -> None:
         """Turn the knobs back to where they were; what this start was told in words of its own stays."""
-        kept = self._session.story.value(TURNED)
-        if not isinstance(kept, dict):
-            return
-        turned = cast(JsonObject, kept)
-        self._session.sampling = self._turned(self._session.sampling, "sampling", turned)
-        self._session.stop = self._turned(self._session.stop, "stop", turned)
-        match turned.get("ladder"):
-            case [str(name), float() | int() as low, float() | int() as high] if _knob("sampling", name):
-                self._session.ladder = (name, float(low), float(high))
+        session, kept = self._session, self._kept()
+        session.sampling = self._turned(session.sampling, "sampling", kept)
+        session.stop = self._turned(session.stop, "stop", kept)
+        match kept.get("ladder"):
+            case [str(field), int() | float() as low, int() | float() as high] if field != "seed":
+                if self._may_turn("sampling", field, low) and self._may_turn("sampling", field, high):
+                    session.ladder = (field, low, high)
             case _:
                 pass
 
-    def _turned(self, record: _Record, name: str, turned: JsonObject) -> _Record:
-        kept = turned.get(name)
-        for field, value in cast(JsonObject, kept).items() if isinstance(kept, dict) else ():
-            knob = _knob(name, field)
-            if knob is None or launch.key_name(knob) in self._said:
-                continue
-            try:
-                knob.check(_as_field(value))
-                record = replace(record, **{field: _as_field(value)})
-            except InvalidRequest as error:
-                log.warning("a knob of the story is not turned: %s", error)
+    def _kept(self) -> JsonObject:
+        return _mapping(self._session.story.value(TURNED))
+
+    def _turned(self, record: _Record, name: str, kept: JsonObject) -> _Record:
+        for field, value in _mapping(kept.get(name)).items():
+            if self._may_turn(name, field, as_field(value)):
+                record = replace(record, **{field: as_field(value)})
         return record
 
+    def _may_turn(self, record: str, field: str, value: Any) -> bool:
+        """Whether there is such a knob, it takes ``value``, and this start was not told where it stands."""
+        knob = next((p for p in PARAMETERS if p.record == record and p.field == field), None)
+        if knob is None or launch.key_name(knob) in self._said:
+            return False
+        try:
+            knob.check(value)
+        except InvalidRequest as error:
+            log.warning("a knob of the story is not turned: %s", error)
+            return False
+        return True
 
-def _difference(record: Sampling | Stop, usual: Sampling | Stop) -> dict[str, Any]:
-    values = {field.name: getattr(record, field.name) for field in fields(record)}
-    return {name: value for name, value in values.items() if value != getattr(usual, name)}
+    def _difference(self, name: str, record: Sampling | Stop, usual: Sampling | Stop) -> dict[str, Any]:
+        """The fields that were turned; what only this start was told leaves what was kept before."""
+        before, turned = _mapping(self._kept().get(name)), dict[str, Any]()
+        for knob in (p for p in PARAMETERS if p.record == name):
+            value = getattr(record, knob.field)
+            if value != getattr(usual, knob.field):
+                turned[knob.field] = value
+            elif launch.key_name(knob) in self._said and knob.field in before:
+                turned[knob.field] = before[knob.field]
+        return turned
 
 
-def _knob(record: str, field: str) -> Parameter | None:
-    return next((p for p in PARAMETERS if p.record == record and p.field == field), None)
-
-
-def _as_field(value: Any) -> Any:
-    """A JSON value as the records have it: what is a list there is a tuple here."""
-    return tuple(_as_field(each) for each in cast("list[Any]", value)) if isinstance(value, list) else value
+def _mapping(value: JsonValue) -> JsonObject:
+    return cast(JsonObject, value) if isinstance(value, dict) else {}

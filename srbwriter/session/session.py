@@ -64,8 +64,7 @@ class Session:
         self._cancelled: Cancelled | None = None
         self._loader = loader
         self._closed = False
-        typed.take_up(story)
-        drafts.take_up(story)
+        self.rescued = typed.take_up(story) + drafts.take_up(story)
         self._recall()
         self._await(loader)
 

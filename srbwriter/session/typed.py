@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import cast
 
-from srbwriter.story import NodeId, Story
+from srbwriter.story import NodeId, Story, StoryError
 from srbwriter.story.draft import JsonValue
 
 log = logging.getLogger(__name__)
@@ -25,18 +25,35 @@ def forget(story: Story) -> None:
         story.put_value(TYPING, [])
 
 
-def take_up(story: Story) -> None:
-    """After a crash: words typed into a branch become a node below it."""
+def take_up(story: Story) -> int:
+    """After a crash: words typed into a branch become a node below it. Says how many."""
     waiting = _waiting(story)
     if story.read_only is not None or not waiting:
-        return
-    for entry in waiting:
-        match entry:
-            case [int(node), str(text)] if story.is_living(node):
-                story.add(node, [text], "writer")
-            case _:
-                log.warning("typed words without a place: %r", entry)
-    story.put_value(TYPING, [])
+        return 0
+    count = 0
+    try:
+        for entry in waiting:
+            match entry:
+                case [int(node), words]:
+                    count += give_place(story, str(node), words)
+                case _:
+                    log.warning("typed words without a place: %r", entry)
+        story.put_value(TYPING, [])
+    except StoryError as error:  # they stay where they are until the next start
+        log.warning("words of before cannot be put into the story yet: %s", error)
+    return count
+
+
+def give_place(story: Story, place: str, words: JsonValue) -> bool:
+    """Make ``words`` a node below ``place``, both as a file has them; False if they are no words of a place.
+
+    Raises StoryError when the story cannot be written.
+    """
+    if not (place.isdecimal() and story.is_living(int(place)) and isinstance(words, str) and words.strip()):
+        log.warning("words without a place: %r", words)
+        return False
+    story.add(int(place), [words], "writer")
+    return True
 
 
 def _waiting(story: Story) -> list[JsonValue]:

@@ -193,6 +193,7 @@ class Workbench(App[None]):
 
     def _end(self, number: int) -> None:
         self.desk.commit()
+        self.desk.guarded(self.knobs.keep)
         self.exit(return_code=128 + number)
 
     def _fatal_error(self) -> None:

@@ -37,5 +37,6 @@ class Finder:
 
 
 def _lowered(text: str) -> str:
-    """``text`` in small letters, each where it was: only this capital becomes two characters."""
-    return text.replace("İ", "i").lower()
+    """``text`` in small letters, each where it was; two that change with their place have one form."""
+    small = text.replace("İ", "i").lower()  # of all capitals only that one becomes two characters
+    return small.replace("ς", "σ").replace("ſ", "s")

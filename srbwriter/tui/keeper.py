@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from textual.screen import Screen
@@ -18,17 +19,17 @@ log = logging.getLogger(__name__)
 
 
 class Keeper:
-    """Puts the words of ``screen`` on the disk a moment after the last key, if there is a draft for them."""
+    """Puts the words of ``screen`` on the disk a moment after the last key; ``words`` are there at first."""
 
-    def __init__(self, screen: Screen[Any], draft: Draft | None) -> None:
-        self._screen, self._draft = screen, draft
-        self._autosave = Autosave(draft.keep) if draft is not None else None
+    def __init__(self, screen: Screen[Any], draft: Draft, words: str) -> None:
+        self._screen, self._draft, self._words = screen, draft, words
+        self._autosave = Autosave(draft.keep)
         self._timer: Timer | None = None
-        self._words = ""
+        self._ended = False
 
     def typed(self, words: str) -> None:
         """``words`` are on the screen now."""
-        if self._autosave is None:
+        if self._ended or words == self._words:  # a screen hears of its last keys when it has been closed
             return
         self._words = words
         if self._timer is not None:
@@ -37,25 +38,28 @@ class Keeper:
 
     def _pause(self) -> None:
         self._timer = None
-        if self._autosave is not None:
-            self._autosave.later(self._words)
+        self._autosave.later(self._words)
 
-    def end(self, drop: bool) -> None:
-        """The screen is closed by the writer; ``drop``: nobody wants the words any more."""
+    def end(self) -> None:
+        """The writer has closed the screen: its words are kept elsewhere, or nobody wants them."""
+        self._ended = True
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
-        if self._autosave is not None:
-            self._autosave.settle()
-        if drop and self._draft is not None:
-            self._draft.drop()
+        self._autosave.settle()
+        _tried(self._draft.drop)
 
     def interrupted(self) -> None:
-        """The program ends: the last words are kept, unless the screen was closed before."""
-        if self._timer is None or self._autosave is None:
+        """The program ends, perhaps with the screen open: the last words are kept first."""
+        if self._timer is None:
+            self._autosave.settle()
             return
         self._timer = None
-        try:
-            self._autosave.now(self._words)
-        except StoryError as error:
-            log.warning("words on a sheet could not be kept: %s", error)
+        _tried(lambda: self._autosave.now(self._words))
+
+
+def _tried(act: Callable[[], object]) -> None:
+    try:
+        act()
+    except StoryError as error:
+        log.warning("the words of a sheet could not be kept: %s", error)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from srbwriter.session import Session
     from srbwriter.story import NodeId
 
+_COUNT_SECONDS = 1.0
 _TELLING_SECONDS = 1.0  # before that, no estimate is worth a word
 
 
@@ -103,10 +104,19 @@ def _reading(session: Session) -> str | None:
     return progress("reading the story", done / total, left)
 
 
-def words_today(session: Session) -> int:
-    """Words that became part of the story today: typed and picked ones."""
-    today = session.story.today()
-    return today.typed + today.picked
+class WordsToday:
+    """Words that became part of the story today, typed and picked ones; read from the disk now and then."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._words, self._at = 0, -_COUNT_SECONDS
+
+    def count(self) -> int:
+        now = time.monotonic()
+        if now - self._at > _COUNT_SECONDS:
+            today = self._session.story.today()
+            self._words, self._at = today.typed + today.picked, now
+        return self._words
 
 
 def node_of(session: Session, index: int) -> NodeId | None:

@@ -37,7 +37,9 @@ def receive(desk: Desk) -> None:
 
 
 def _tell_of_drafts(desk: Desk) -> None:
-    """Name the sheets on which words of before are waiting; they were open when the program died."""
+    """Say where words are that were being typed when the program died: on their sheets, or in the tree."""
+    if desk.session.rescued:
+        desk.say("Words you were typing for a branch when the program ended are in the tree now.")
     sheets = (sheet.partition(":")[0].replace("_", " ") for sheet in waiting(desk.session.story))
     if kinds := ", ".join(dict.fromkeys(sheets)):
         desk.say(f"Words that were not kept yet are still there: {kinds}. Open that to go on.")

@@ -31,9 +31,11 @@ def test_words_are_there_until_they_are_dropped(story: Story) -> None:
 
 def test_words_for_the_story_become_a_node(story: Story) -> None:
     node = story.append("It rained.", ROOT)
-    Draft.below(story, node).keep(" All night.")
+    Draft.below(story, node, 2).keep(" All night.")
+    Draft.below(story, node, 3).keep(" \n")
     Draft(story, "memory").keep("A harbour.")
-    take_up(story)
+    assert Draft.below(story, node, 2).words is None  # nothing to go on with: they will be in the tree
+    assert take_up(story) == 1
     assert [story.text(child) for child in story.children(node)] == ["It rained. All night."]
     assert waiting(story) == ["memory"]
 

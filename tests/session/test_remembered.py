@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,6 +70,42 @@ def test_what_is_said_at_the_start_goes_first(story: Story) -> None:
     session, knobs = opened(story, settings(sampling__temperature=0.6, generation__max_tokens=33))
     knobs.recall()
     assert (session.sampling.temperature, session.sampling.min_p, session.stop.max_tokens) == (0.6, 0.2, 33)
+
+
+def test_a_ladder_gives_way_to_what_is_said_at_the_start(story: Story) -> None:
+    session, knobs = opened(story)
+    session.ladder = ("temperature", 0.4, 1.2)
+    knobs.keep()
+    session, knobs = opened(story, settings(sampling__temperature=0.7))
+    knobs.recall()
+    assert session.ladder is None
+    session, knobs = opened(story, settings(sampling__min_p=0.7))
+    knobs.recall()
+    assert session.ladder == ("temperature", 0.4, 1.2)
+
+
+def test_what_one_start_is_told_does_not_undo_what_was_turned(story: Story) -> None:
+    session, knobs = opened(story)
+    session.sampling = Sampling(temperature=1.3)
+    knobs.keep()
+    session, knobs = opened(story, settings(sampling__temperature=0.6))
+    knobs.recall()
+    session.sampling = replace(session.sampling, min_p=0.2)
+    knobs.keep()
+    session, knobs = opened(story)
+    knobs.recall()
+    assert (session.sampling.temperature, session.sampling.min_p) == (1.3, 0.2)
+
+
+@pytest.mark.parametrize(
+    "ladder",
+    [["seed", 1, 2], ["temperature", -5, 1], ["min_p", 10**400, 1], ["samplers", 1, 2], ["x", 1, 2]],
+)
+def test_a_ladder_that_no_knob_takes_is_left_out(story: Story, ladder: list[Any]) -> None:
+    story.put_value(TURNED, {"ladder": ladder})
+    session, knobs = opened(story)
+    knobs.recall()
+    assert session.ladder is None
 
 
 @given(

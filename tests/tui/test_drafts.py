@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 
 import pytest
+from textual import events
 from textual.widgets import Input, TextArea
 
 from srbwriter.session.drafts import DRAFTS, Draft, take_up, waiting
-from srbwriter.story import ROOT, Story
-from srbwriter.tui.screens.ask import Ask
+from srbwriter.story import ROOT, Story, StoryError
+from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.welcome import receive
 from tests.tui.conftest import Bench, OpenBench
@@ -91,14 +92,14 @@ async def test_words_for_a_branch_become_part_of_the_tree(key: str, open_bench: 
     async with open_bench() as bench:
         await started(bench)
         await bench.press(key)
-        screen = await opened(bench, Sheet if key == "o" else Ask)
+        screen = await opened(bench, Sheet if key == "o" else AskWords)
         await bench.press(*" Indeed.")
         words = screen.query_one(TextArea).text if key == "o" else screen.query_one(Input).value
         [(place, draft)] = (await kept(bench)).items()
         assert draft == words
     with Story.open(bench.session.story.file) as story:
         take_up(story)  # as the next start does
-        node = int(place.removeprefix("below:"))
+        node = int(place.split(":")[1])
         assert [story.node(n).text for n in story.children(node)].count(words) == 1
 
 
@@ -112,3 +113,85 @@ async def test_an_edited_branch_that_is_picked_leaves_no_draft(open_bench: OpenB
         await bench.press("ctrl+s")
         assert bench.session.text().endswith(" Indeed.")
         assert waiting(bench.session.story) == []
+
+
+async def test_a_sheet_whose_words_are_refused_stays_open(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_bench() as bench:
+        story = bench.session.story
+        bench.desk.run("memory")
+        sheet = await opened(bench, Sheet)
+        await bench.press(*"Slowly.")
+        await kept(bench)
+        with monkeypatch.context() as full:
+            full.setattr(story, "put_settings", refuse)
+            full.setattr(story, "put_value", refuse)
+            await bench.press("ctrl+s")
+            assert bench.app.screen is sheet
+            await bench.press(*" And")
+            await bench.press("escape", "s")
+            assert bench.app.screen is sheet
+        await bench.press("ctrl+s")
+        assert story.settings(ROOT).memory == "Slowly. And"
+        assert waiting(story) == []
+
+
+async def test_a_draft_that_cannot_be_dropped_ends_nothing(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_bench() as bench:
+        bench.desk.run("memory")
+        await opened(bench, Sheet)
+        await bench.press(*"Slowly.")
+        await kept(bench)
+        monkeypatch.setattr(bench.session.story, "put_value", refuse)
+        await bench.press("escape", "d")
+        assert bench.app.screen is bench.desk
+
+
+async def test_an_edited_branch_that_cannot_be_picked_stays_on_its_sheet(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_bench() as bench:
+        await started(bench)
+        await bench.press("o")
+        sheet = await opened(bench, Sheet)
+        await bench.press(*" Indeed.")
+        with monkeypatch.context() as full:
+            full.setattr(bench.session, "pick", refuse)
+            await bench.press("ctrl+s")
+            assert bench.app.screen is sheet
+        monkeypatch.setattr(bench.session, "generate", refuse)  # the pick is one thing, what follows another
+        await bench.press("ctrl+s")
+        assert bench.app.screen is bench.desk
+        assert bench.session.text().endswith(" Indeed.")
+        assert not bench.session.story.value(DRAFTS)
+
+
+async def test_the_key_that_keeps_waits_behind_what_was_typed(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.desk.run("memory")
+        await opened(bench, Sheet)
+        for key in (*"Slow", "ctrl+s"):  # as they come over a network: all at once
+            bench.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        while bench.app.screen is not bench.desk:
+            await bench.pilot.pause()
+        assert bench.session.story.settings(ROOT).memory == "Slow"
+        assert waiting(bench.session.story) == []
+
+
+async def test_words_taken_back_do_not_come_again(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await started(bench)
+        await bench.press("i")
+        await opened(bench, AskWords)
+        await bench.press(*"no")
+        await kept(bench)
+        await bench.press("backspace", "backspace", "enter")
+        assert bench.app.screen is bench.desk
+        assert not bench.session.story.value(DRAFTS)
+
+
+def refuse(*given: object, **named: object) -> None:
+    raise StoryError("the disk is full")

@@ -63,7 +63,8 @@ async def test_a_place_far_off_in_a_long_story_is_brought_into_view(open_bench: 
 @pytest.mark.parametrize(
     ("text", "words", "found"),
     [("Straße STRASSE straße", "straße", [(0, 6), (15, 21)]), ("İİ ab", "ab", [(3, 5)]),
-     ("a.b axb", "a.b", [(0, 3)]), ("aaa", "aa", [(0, 2)]), ("abc", "", []), ("abc", "d", [])],
+     ("a.b axb", "a.b", [(0, 3)]), ("ΟΔΟΣΑ οδος", "ΟΔΟΣ", [(0, 4), (6, 10)]), ("Waſſer", "ss", [(2, 4)]),
+      ("aaa", "aa", [(0, 2)]), ("abc", "", []), ("abc", "d", [])],
 )  # fmt: skip
 def test_places_are_those_of_the_text_as_it_is(text: str, words: str, found: list[tuple[int, int]]) -> None:
     assert forwards(Finder(text), words) == found

@@ -62,16 +62,14 @@ class Trainer:
             "data": [m.state for m in self.mixtures()],
             "step": self.step,
         }
-        partial = self.checkpoint.with_suffix(".partial")
-        torch.save(state, partial)
-        partial.replace(self.checkpoint)
+        save_whole(state, self.checkpoint)
 
     def keep(self) -> None:
         """Put the weights of this step aside, for `average`."""
         folder = self.out / "kept"
         folder.mkdir(exist_ok=True)
         state = {"config": self.model.config.to_dict(), "model": self.model.state_dict()}
-        torch.save(state, folder / f"{self.step:06}.pt")
+        save_whole(state, folder / f"{self.step:06}.pt")
 
     def resume(self) -> None:
         """Take up the checkpoint of the working folder, if there is one."""
@@ -183,6 +181,13 @@ class Trainer:
                 self.save()
                 saved = time.monotonic()
         bar.close()
+
+
+def save_whole(state: dict[str, object], path: Path) -> None:
+    """Write a file that is there whole or not at all."""
+    partial = path.with_suffix(".partial")
+    torch.save(state, partial)
+    partial.replace(path)
 
 
 def clip(optimisers: list[Optimizer]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from textual import events, on
@@ -11,17 +12,14 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from srbwriter.tui.keeper import Keeper
-from srbwriter.tui.screens.push import leave
+from srbwriter.tui.screens.push import leave, on_top
 
 if TYPE_CHECKING:
     from srbwriter.session.drafts import Draft
 
 
 class Ask(ModalScreen[str | None]):
-    """Dismissed with the answer, or None for escape.
-
-    With a ``draft`` the words are safe while the question is open. Whoever takes the answer drops it then.
-    """
+    """Dismissed with the answer, or None for escape."""
 
     DEFAULT_CSS = """
     Ask { align: center bottom; background: $background 0%; }
@@ -30,11 +28,8 @@ class Ask(ModalScreen[str | None]):
     Ask Input { background: $background; }
     """
 
-    def __init__(
-        self, question: str, answer: str = "", select: bool = False, draft: Draft | None = None
-    ) -> None:
+    def __init__(self, question: str, answer: str = "", select: bool = False) -> None:
         super().__init__()
-        self._keeper = Keeper(self, draft)
         self._question, self._answer, self._select = question, answer, select
 
     def compose(self) -> ComposeResult:
@@ -42,21 +37,38 @@ class Ask(ModalScreen[str | None]):
             yield Static(self._question, markup=False)
             yield Input(self._answer, compact=True, select_on_focus=self._select)
 
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        self._close(event.value)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "escape":
+            event.stop()
+            self._close(None)
+
+    def _close(self, answer: str | None) -> None:
+        leave(self, answer)
+
+
+class AskWords(Ask):
+    """Asks for words of the story, which ``draft`` keeps safe meanwhile.
+
+    ``take`` does with them what they are for; where it says False, the question stays open.
+    """
+
+    def __init__(self, question: str, take: Callable[[str], bool], draft: Draft) -> None:
+        super().__init__(question)
+        self._take = take
+        self._keeper = Keeper(self, draft, "")
+
     def on_unmount(self) -> None:
         self._keeper.interrupted()
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        if event.value != self._answer:
-            self._keeper.typed(event.value)
+        self._keeper.typed(event.value)
 
-    @on(Input.Submitted)
-    def _submitted(self, event: Input.Submitted) -> None:
-        self._keeper.end(drop=False)
-        leave(self, event.value)
-
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "escape":
-            event.stop()
-            self._keeper.end(drop=True)
-            leave(self, None)
+    def _close(self, answer: str | None) -> None:
+        if on_top(self) and (answer is None or self._take(answer)):
+            self._keeper.end()
+            leave(self, answer)

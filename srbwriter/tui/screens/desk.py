@@ -7,7 +7,6 @@ session to the panes. What keys do stands in ``srbwriter.tui.verbs``.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_COUNT_SECONDS = 1.0
 
 
 class Desk(Screen[None]):
@@ -68,7 +66,7 @@ class Desk(Screen[None]):
         self.pump = Pump(self, workbench.preferences[options.FPS])
         self.layout_name = workbench.preferences[options.LAYOUT]
         self._told: Exception | None = None  # the model's trouble, once it has been said
-        self._counted, self._counted_at = 0, -_COUNT_SECONDS
+        self._today = status.WordsToday(session)
         self.large = False  # one branch alone
         self.focused_before: Widget | None = None  # what had the focus before the window became too small
         self.exchange = Exchange(self)
@@ -143,10 +141,12 @@ class Desk(Screen[None]):
         else:
             self.guarded(lambda: handler(self))
 
-    def guarded(self, act: Callable[[], object]) -> None:
-        """Do something, and say in a line what the engine, the story or the system refuse."""
+    def guarded(self, act: Callable[[], object]) -> bool:
+        """Do something, and say in a line what engine, story or system refuse; False if they do."""
+        done = False
         try:
             act()
+            done = True
         except (EngineError, StoryError, ValueError, OSError) as error:
             log.warning("refused: %s", error)
             self.say(str(error), error=True)
@@ -155,6 +155,7 @@ class Desk(Screen[None]):
             self.bench.push_screen(CrashNote(error))
         self.pump.wake()
         self._show_keys()
+        return done
 
     @on(KeyLine.Pressed)
     def _key_pressed(self, event: KeyLine.Pressed) -> None:
@@ -322,19 +323,12 @@ class Desk(Screen[None]):
         self.exchange.watch()
         self.status_line.left = status.left(self.session, self._load_watch, self.exchange.line())
         self.status_line.right = status.right(
-            self.session, self._words_today(), self.bench.preferences[options.GOAL], self.bench.address
+            self.session, self._today.count(), self.bench.preferences[options.GOAL], self.bench.address
         )
         self._show_marks()
         self._show_keys()
         self._watch_model()
         self.bench.show_title(self.session.title, self.writing)
-
-    def _words_today(self) -> int:
-        """Counted now and then: it is read from the disk."""
-        now = time.monotonic()
-        if now - self._counted_at > _COUNT_SECONDS:
-            self._counted, self._counted_at = status.words_today(self.session), now
-        return self._counted
 
     def _watch_model(self) -> None:
         """Say once what is wrong with a model that cannot be loaded."""

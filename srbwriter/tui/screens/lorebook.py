@@ -59,12 +59,15 @@ class Lorebook(ModalScreen[None]):
     def entries(self) -> list[LoreEntry]:
         return self._story.own_settings(ROOT).lore
 
-    def _put(self, entries: list[LoreEntry], at: int) -> None:
+    def _put(self, entries: list[LoreEntry], at: int) -> bool:
+        """Keep ``entries``; False if that is refused."""
         try:
             self._story.put_settings(ROOT, replace(self._story.own_settings(ROOT), lore=entries))
         except StoryError as error:
             self.notify(str(error), severity="error", markup=False)
+            return False
         self._fill(at)
+        return True
 
     def _fill(self, at: int) -> None:
         listing = self.query_one(OptionList)
@@ -74,10 +77,15 @@ class Lorebook(ModalScreen[None]):
         if self.entries:
             listing.highlighted = min(at, len(self.entries) - 1)
 
-    def _change(self, at: int, entry: LoreEntry | None) -> None:
+    def _change(self, at: int, entry: LoreEntry | None) -> bool:
         entries = self.entries
         entries[at : at + 1] = [] if entry is None else [entry]
-        self._put(entries, at)
+        return self._put(entries, at)
+
+    def _delete(self, at: int) -> None:
+        draft = self._draft(self.entries[at])
+        if self._change(at, None):
+            draft.drop()
 
     def on_key(self, event: events.Key) -> None:
         at = self.query_one(OptionList).highlighted
@@ -97,14 +105,14 @@ class Lorebook(ModalScreen[None]):
             event.prevent_default()
             self._change(at, replace(self.entries[at], enabled=not self.entries[at].enabled))
         elif event.key == "d":
-            self._change(at, None)
+            self._delete(at)
 
     def _new(self) -> None:
         def named(name: str | None) -> None:
             if name:
                 entry = LoreEntry(id=uuid.uuid4().hex, name=name, keys=[name])
-                self._put([*self.entries, entry], len(self.entries))
-                self._write(len(self.entries) - 1)
+                if self._put([*self.entries, entry], len(self.entries)):
+                    self._write(len(self.entries) - 1)
 
         push(self, Ask("Name of the new entry; it is also its first key"), named)
 
@@ -124,15 +132,15 @@ class Lorebook(ModalScreen[None]):
     def _write(self, at: int) -> None:
         """Ask for the text of an entry."""
         entry = self.entries[at]
-        draft = Draft(self._story, f"lorebook:{entry.id}")
 
-        def kept(text: str | None) -> None:
-            if text is not None:
-                self._change(at, replace(entry, text=text))
-                draft.drop()
+        def take(text: str) -> bool:
+            return self._change(at, replace(entry, text=text))
 
         about = f"Told when the story says: {_when(entry)}"
-        push(self, Sheet(entry.name, entry.text, about, draft=draft), kept)
+        push(self, Sheet(entry.name, entry.text, about, take, self._draft(entry)))
+
+    def _draft(self, entry: LoreEntry) -> Draft:
+        return Draft(self._story, f"lorebook:{entry.id}")
 
 
 def _when(entry: LoreEntry) -> str:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
 from srbwriter.tui.keeper import Keeper
 from srbwriter.tui.screens.confirm import Confirm
-from srbwriter.tui.screens.push import leave, push
+from srbwriter.tui.screens.push import leave, on_top, push
 
 if TYPE_CHECKING:
     from srbwriter.session.drafts import Draft
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 _LEFT = "These words were here when the program last ended, and have not been kept yet."
 
 
-class Sheet(ModalScreen[str | None]):
-    """Dismissed with the text for ctrl+s, or None for escape; what was changed is never dropped unasked.
+class Sheet(ModalScreen[bool]):
+    """Dismissed with whether the text was taken; what was changed is never dropped unasked.
 
     Args:
         title: what the text is.
         text: what it is now.
         about: what it is for, in a line.
-        keeps: what ctrl+s does with it, in words that follow the key.
-        draft: where the words are safe while the sheet is open. Whoever takes the text drops it then.
+        take: does with the text what ctrl+s is for. Where it says False, the sheet stays open.
+        keeps: that, in words that follow the key.
+        draft: where the words are safe while the sheet is open.
     """
 
-    BINDINGS = [Binding("ctrl+s", "keep", "keep", priority=True)]
     DEFAULT_CSS = """
     Sheet { align: center middle; background: $background 60%; }
     Sheet Vertical {
@@ -44,18 +44,18 @@ class Sheet(ModalScreen[str | None]):
     """
 
     def __init__(
-        self, title: str, text: str = "", about: str = "", keeps: str = "keeps it", draft: Draft | None = None
+        self, title: str, text: str, about: str, take: Callable[[str], bool], draft: Draft,
+        keeps: str = "keeps it",
     ) -> None:
         super().__init__()
-        self._title, self._text, self._about, self._keeps = title, text, about, keeps
-        self._left = draft.words if draft is not None else None
-        self._keeper = Keeper(self, draft)
+        self._title, self._text, self._about, self._take, self._keeps = title, text, about, take, keeps
+        self._left = draft.words
+        self._keeper = Keeper(self, draft, text if self._left is None else self._left)
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(self._title, classes="title", markup=False)
-            if self._about:
-                yield Static(self._about, classes="about", markup=False)
+            yield Static(self._about, classes="about", markup=False)
             if self._left is not None:
                 yield Static(_LEFT, classes="about", markup=False)
             words = self._text if self._left is None else self._left
@@ -77,28 +77,33 @@ class Sheet(ModalScreen[str | None]):
     def _typed(self, event: TextArea.Changed) -> None:
         self._keeper.typed(event.text_area.text)
 
-    def action_keep(self) -> None:
-        self._keeper.end(drop=False)
-        leave(self, self.query_one(TextArea).text)
-
-    def _drop(self) -> None:
-        self._keeper.end(drop=True)
-        leave(self)
-
     def on_key(self, event: events.Key) -> None:
-        if event.key == "escape":
+        """Both keys wait in line behind what was typed before them; a priority binding would not."""
+        if event.key == "ctrl+s":
+            event.stop()
+            self._keep()
+        elif event.key == "escape":
             event.stop()
             if self.query_one(TextArea).text == self._text:
-                self._drop()
+                self._close(taken=False)
             else:
                 self._ask()
+
+    def _keep(self) -> None:
+        if on_top(self) and self._take(self.query_one(TextArea).text):
+            self._close(taken=True)
+
+    def _close(self, taken: bool) -> None:
+        if on_top(self):
+            self._keeper.end()
+            leave(self, taken)
 
     def _ask(self) -> None:
         def answered(key: str | None) -> None:
             if key == "s":
-                self.action_keep()
+                self._keep()
             elif key == "d":
-                self._drop()
+                self._close(taken=False)
 
         answers = {"s": self._keeps, "d": "drops what you changed", "escape": "goes on writing"}
         push(self, Confirm(f"{self._title}: you changed the text.", answers), answered)

@@ -67,18 +67,13 @@ def author_note(desk: Desk) -> None:
 def _tell(desk: Desk, setting: str, title: str, about: str) -> None:
     """Show the sheet of a text that the model is told beside the story."""
     story = desk.session.story
-    draft = Draft(story, setting)
 
-    def put(text: str) -> None:
-        story.put_settings(ROOT, replace(story.own_settings(ROOT), **{setting: text}))
-        draft.drop()
-
-    def kept(text: str | None) -> None:
-        if text is not None:
-            desk.guarded(lambda: put(text))
+    def take(text: str) -> bool:
+        settings = replace(story.own_settings(ROOT), **{setting: text})
+        return desk.guarded(lambda: story.put_settings(ROOT, settings))
 
     now = getattr(story.settings(ROOT), setting) or ""
-    desk.bench.push_screen(Sheet(title, now, about, draft=draft), kept)
+    desk.bench.push_screen(Sheet(title, now, about, take, Draft(story, setting)))
 
 
 @verb

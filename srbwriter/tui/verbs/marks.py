@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from srbwriter.session.drafts import Draft
 from srbwriter.story import NodeId
 from srbwriter.tui import clipboard, status
-from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.compare import Compare
 from srbwriter.tui.screens.picker import Choice, Picker
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.verbs import verb
+from srbwriter.tui.welcome import writes
 
 if TYPE_CHECKING:
     from srbwriter.tui.screens.desk import Desk
@@ -23,37 +24,37 @@ def lock(desk: Desk) -> None:
 
 
 @verb
+@writes
 def type_into(desk: Desk) -> None:
     pane = desk.grid.pane
     if pane is None or pane.branch is None:
         desk.say("There is no branch here yet.")
         return
     index = pane.index
-    draft = _draft(desk, status.node_of(desk.session, index))
 
-    def answered(words: str | None) -> None:
-        if words:
-            desk.guarded(lambda: go_on(words))
+    def take(words: str) -> bool:
+        if not words:
+            return True
+        taken = desk.guarded(lambda: desk.session.append(index, words))
+        if taken:
+            desk.guarded(lambda: desk.session.extend(index))  # one that still writes goes on anyway
+        return taken
 
-    def go_on(words: str) -> None:
-        desk.session.append(index, words)
-        draft.drop()
-        desk.session.extend(index)  # one that still writes goes on anyway
-
-    desk.bench.push_screen(
-        Ask(f"Words for branch {index + 1}; it goes on from there", draft=draft), answered
-    )
+    node = status.node_of(desk.session, index)
+    question = f"Words for branch {index + 1}; it goes on from there"
+    desk.bench.push_screen(AskWords(question, take, _draft(desk, index, node)))
 
 
-def _draft(desk: Desk, node: NodeId | None) -> Draft:
-    """Where words for a branch are safe while they are typed: below ``node``, or beside the branch."""
+def _draft(desk: Desk, index: int, node: NodeId | None = None) -> Draft:
+    """Where words for branch ``index`` are safe meanwhile: below ``node``, or beside the branch."""
     session = desk.session
     if node is None:
         node = session.round.parent if session.round is not None else session.node
-    return Draft.below(session.story, node)
+    return Draft.below(session.story, node, index)
 
 
 @verb
+@writes
 def edit_pick(desk: Desk) -> None:
     pane = desk.grid.pane
     if pane is None or pane.branch is None or not pane.branch.text:
@@ -63,22 +64,19 @@ def edit_pick(desk: Desk) -> None:
     if pane.branch.live:
         desk.session.pause(index)
 
-    draft = _draft(desk, None)
-
-    def take(edited: str) -> None:
+    def take(edited: str) -> bool:
         before = desk.session.node
-        desk.pick(index, text=edited)
-        if desk.session.node != before:  # the branch may be gone by now
-            draft.drop()
+        desk.guarded(lambda: desk.pick(index, text=edited))
+        return desk.session.node != before  # also where only the branches that follow are refused
 
-    def kept(edited: str | None) -> None:
-        if edited is not None:
-            desk.guarded(lambda: take(edited))
-        elif (current := desk.session.round) is not None and current.branches[index].live:
+    def closed(picked: bool | None) -> None:
+        current = desk.session.round
+        if not picked and current is not None and current.branches[index].live:
             desk.session.resume(index)
 
     about = "What stands here becomes part of the story when you pick it; the branch itself stays as it is."
-    desk.bench.push_screen(Sheet(f"Branch {index + 1}", text, about, "picks it", draft), kept)
+    sheet = Sheet(f"Branch {index + 1}", text, about, take, _draft(desk, index), "picks it")
+    desk.bench.push_screen(sheet, closed)
 
 
 @verb
