@@ -266,6 +266,13 @@ def test_kept_weights_and_a_file_become_their_mean(work: Path, tmp_path: Path, t
         torch.testing.assert_close(mean[name], (first[name] + 3 * last) / 4, atol=1e-3, rtol=1e-3)
 
 
+def test_a_calibrated_model_says_the_same_less_surely() -> None:
+    model, ids = trained(), tokens(1, 20)
+    before = model(ids).detach()
+    average.calibrate(model, 1.25)
+    torch.testing.assert_close(model(ids), before / 1.25)
+
+
 def test_models_of_different_shape_have_no_mean(tmp_path: Path, tokenizer: Tokenizer) -> None:
     files = [tmp_path / "one.gguf", tmp_path / "two.gguf"]
     for file, shape in zip(files, (SMALL, replace(SMALL, layers=1)), strict=True):

@@ -45,14 +45,26 @@ def mean_model(paths: Sequence[Path], shares: Sequence[float]) -> Llama:
     return mean
 
 
+@torch.no_grad()
+def calibrate(model: Llama, temperature: float) -> None:
+    """Divide the logits by `temperature`, above 1 for a model that is too sure.
+
+    Guo et al. 2017, arXiv:1706.04599.
+    """
+    model.norm.weight.div_(temperature)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write the mean of several models as float16 GGUF.")
     parser.add_argument("file", type=Path, help="GGUF file to write")
     parser.add_argument("models", type=Path, nargs="+", help="GGUF files and checkpoints")
     parser.add_argument("--shares", type=float, nargs="+", help="one for each model; all alike by default")
+    parser.add_argument("--temperature", type=float, default=1.0, help="divides the logits for good")
     parser.add_argument("--out", type=Path, required=True, help="working folder with tokenizer.json")
     args = parser.parse_args()
-    write(args.file, mean_model(args.models, args.shares or [1.0] * len(args.models)), args.out)
+    model = mean_model(args.models, args.shares or [1.0] * len(args.models))
+    calibrate(model, args.temperature)
+    write(args.file, model, args.out)
 
 
 if __name__ == "__main__":
