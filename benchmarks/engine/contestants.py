@@ -115,7 +115,7 @@ class BareLoop:
         self.context = L.llama_init_from_model(engine.model.pointer, params)
         assert self.context, "no room for a second context"
         self.memory = L.llama_get_memory(self.context)
-        self.batch = Batch(UBATCH, 1)
+        self.batch = Batch(UBATCH, (0,), 1)
 
     def write(self, n: int, seed: int) -> Score:
         self._evaluate_prompt()
