@@ -226,14 +226,28 @@ def judge(path: Path, log_path: Path) -> dict[str, Any]:
 
 
 def _missing(story: Story, promised: set[str]) -> set[str]:
-    """Which of ``promised`` stand nowhere in the tree; a word that a pick cut stands in two nodes."""
+    """Which of ``promised`` stand nowhere in the tree.
+
+    A word that a pick or a split cut stands in two nodes, and words may have been added to the first since.
+    """
     nodes = [entry.id for entry in list(story._desk.tree)]
     found = {word for node in nodes for word in re.findall(r"[a-z]+\d+(?:x\d+)?", story.node(node).text)}
     absent = promised - found
     if not absent:
         return absent
     whole = " ".join(story.text(node) for node in nodes)
-    return {word for word in absent if word not in whole}
+    return {word for word in absent if word not in whole and not _parted(story, word, nodes)}
+
+
+def _parted(story: Story, word: str, nodes: list[int]) -> bool:
+    """Whether ``word`` was cut between two nodes, and the first has been written on since."""
+    for node in nodes:
+        if (above := story.parent(node)) is None:
+            continue
+        text, before = story.node(node).text, story.node(above).text
+        if any(text.startswith(word[at:]) and f"{word[:at]} " in before for at in range(1, len(word))):
+            return True
+    return False
 
 
 def run(folder: Path, instants: int, lie: bool) -> dict[str, Any]:
