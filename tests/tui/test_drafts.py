@@ -112,7 +112,7 @@ async def test_an_edited_branch_that_is_picked_leaves_no_draft(open_bench: OpenB
         await kept(bench)
         await bench.press("ctrl+s")
         assert bench.session.text().endswith(" Indeed.")
-        assert waiting(bench.session.story) == []
+        assert not bench.session.story.value(DRAFTS)
 
 
 async def test_a_sheet_whose_words_are_refused_stays_open(
