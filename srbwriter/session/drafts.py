@@ -23,6 +23,7 @@ class Draft:
 
     def __init__(self, story: Story, sheet: str) -> None:
         self._story, self._sheet = story, sheet
+        self._for_story = _place(sheet) is not None
 
     @classmethod
     def below(cls, story: Story, node: NodeId, branch: int) -> Draft:
@@ -35,12 +36,12 @@ class Draft:
     @property
     def words(self) -> str | None:
         """What was on the sheet when the program died; None if it was closed as it should be."""
-        words = None if _place(self._sheet) else _all(self._story).get(self._sheet)
+        words = None if self._for_story else _all(self._story).get(self._sheet)
         return words if isinstance(words, str) else None
 
     def keep(self, words: str) -> None:
         """Put ``words`` on the disk. Raises StoryError when the story cannot be written."""
-        if _place(self._sheet) and not words.strip():
+        if self._for_story and not words.strip():
             self.drop()
         else:
             self._story.put_value(DRAFTS, {**_all(self._story), self._sheet: words})
@@ -54,7 +55,7 @@ class Draft:
 
 def waiting(story: Story) -> list[str]:
     """The sheets that have words of before on them."""
-    return [sheet for sheet in _all(story) if not _place(sheet)]
+    return [sheet for sheet in _all(story) if _place(sheet) is None]
 
 
 def take_up(story: Story) -> int:

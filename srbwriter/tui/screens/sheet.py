@@ -49,17 +49,18 @@ class Sheet(ModalScreen[bool]):
     ) -> None:
         super().__init__()
         self._title, self._text, self._about, self._take, self._keeps = title, text, about, take, keeps
-        self._left = draft.words
-        self._keeper = Keeper(self, draft, text if self._left is None else self._left)
+        left = draft.words
+        self._interrupted = left is not None
+        self._first = text if left is None else left
+        self._keeper = Keeper(self, draft, self._first)
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(self._title, classes="title", markup=False)
             yield Static(self._about, classes="about", markup=False)
-            if self._left is not None:
+            if self._interrupted:
                 yield Static(_LEFT, classes="about", markup=False)
-            words = self._text if self._left is None else self._left
-            yield TextArea(words, soft_wrap=True, show_line_numbers=False)
+            yield TextArea(self._first, soft_wrap=True, show_line_numbers=False)
             yield Static(
                 f"ctrl+s {self._keeps} · esc goes back, and asks first if you changed something",
                 classes="about", markup=False,
