@@ -17,7 +17,19 @@ pytest.importorskip("tqdm")
 
 from tokenizers import Tokenizer  # noqa: E402
 
-from tools.demo_model import average, data, export, gguf_io, growth, optim, prepare, quantise, train  # noqa: E402
+from srbwriter.demo import bundled_model  # noqa: E402
+from tools.demo_model import (  # noqa: E402
+    average,
+    data,
+    export,
+    gguf_io,
+    growth,
+    optim,
+    prepare,
+    quantise,
+    repeats,
+    train,
+)
 from tools.demo_model.model import Block, Config, Llama, chunked_attention  # noqa: E402
 from tools.demo_model.runtime import open_model  # noqa: E402
 from tools.demo_model.tokenizer import END, FIM, from_vocabulary, sample_texts, train_tokenizer  # noqa: E402
@@ -281,3 +293,60 @@ def test_models_of_different_shape_have_no_mean(tmp_path: Path, tokenizer: Token
         average.mean_model(files, [1, 1])
     with pytest.raises(ValueError, match="as many shares"):
         average.mean_model(files, [1])
+
+
+def test_what_goes_on_a_run_that_stood_before_is_marked() -> None:
+    ids = [1, 2, 3, 4, 1, 2, 3, 4, 5, 2, 3, 4, 5]
+    assert [i for i, mark in enumerate(repeats.repeated(ids, 0, run=3)) if mark] == [6, 7, 11, 12]
+    assert [i for i, mark in enumerate(repeats.repeated(ids, 7, run=3)) if mark] == [7, 11, 12]
+    assert not any(repeats.repeated(ids[:6], 0, run=3))
+
+
+def test_openings_are_beginnings_of_documents(work: Path) -> None:
+    prompts = repeats.openings(work / "text", 40, seed=1)
+    known = [t for name in ("simple", "tales") for t in prepare.documents(work / "text" / f"{name}.txt")]
+    assert len(prompts) == 40
+    assert all(any(document.startswith(prompt) for document in known) for prompt in prompts)
+    assert prompts == repeats.openings(work / "text", 40, seed=1)
+    assert prompts != repeats.openings(work / "text", 40, seed=2)
+
+
+def test_samples_are_written_on_by_the_bundled_model() -> None:
+    samples = list(repeats.write_on(bundled_model(), ["Once upon a time,", "The king"], seed=1))
+    assert [sample.prompt for sample in samples] == ["Once upon a time,"] * 8 + ["The king"] * 8
+    assert len({sample.text for sample in samples}) == 16
+
+
+@pytest.fixture
+def circling(work: Path, tmp_path: Path, tokenizer: Tokenizer) -> Path:
+    """A working folder with a sample that repeats itself."""
+    (tmp_path / "text").symlink_to(work / "text")
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    text = " The a went out, and the a came home." * 3
+    (tmp_path / repeats.FILE).write_text(json.dumps({"prompt": PROSE[0], "text": text}) + "\n")
+    return tmp_path
+
+
+def test_what_is_unlearned_is_what_would_be_said(circling: Path, tokenizer: Tokenizer) -> None:
+    inputs, targets = repeats.Repeats(circling / repeats.FILE, tokenizer, 64, seed=1).batch(0, 4)
+    assert (targets >= 0).sum() > 10
+    counted = targets[:, :-1] >= 0
+    np.testing.assert_array_equal(inputs[:, 1:][counted], targets[:, :-1][counted])
+
+
+def test_a_model_unlearns_to_repeat_itself_and_still_learns(circling: Path, tokenizer: Tokenizer) -> None:
+    runs = [train.Trainer(options(circling, "--steps", "60", "--repeats", weight)) for weight in "01"]
+    rows = repeats.Repeats(circling / repeats.FILE, tokenizer, 64, seed=1).batch(0, 4)
+    inputs, targets = (torch.from_numpy(part) for part in rows)
+    for runner in runs:
+        for _ in range(60):
+            runner.train_step()
+    without, unlearned = (runner.model.unlikelihood(inputs, targets).item() for runner in runs)
+    assert unlearned < without / 2
+    before, after = (runner.evaluate()["simple-dev"] for runner in runs)
+    assert after < before + 0.2
+
+
+def test_nothing_to_unlearn_costs_nothing() -> None:
+    model, ids = trained(), tokens(1, 20)
+    assert model.unlikelihood(ids, torch.full_like(ids, data.IGNORED)).item() == 0

@@ -175,6 +175,16 @@ class Llama(nn.Module):
         """Mean cross-entropy in nats; targets of -100 are not counted."""
         return self.loss_of(self.hidden(tokens), targets)
 
+    def unlikelihood(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """Mean of −ln(1 − p) in nats over the targets, which are better not said; -100 are not counted.
+
+        Welleck et al. 2020, arXiv:1908.04319.
+        """
+        counted = targets >= 0
+        logits = self.head(self.norm(self.hidden(tokens)[counted])).float()
+        said = logits.log_softmax(-1).gather(-1, targets[counted][:, None]).exp()
+        return -torch.log1p(-said.clamp(max=0.9999)).sum() / max(1, len(said))
+
     def compile_parts(self) -> None:
         """Compile one layer, shared by all, and the loss: a fraction of the whole graph's compile time."""
         for block in self.blocks:

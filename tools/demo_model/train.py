@@ -28,6 +28,10 @@ from tools.demo_model.gguf_io import read_model
 from tools.demo_model.growth import grow
 from tools.demo_model.model import Config, Llama
 from tools.demo_model.optim import Schedule, make_optimisers
+from tools.demo_model.repeats import FILE, Repeats
+
+#: Rows of samples in a step that unlearns repeats.
+REPEATS_ROWS = 4
 
 
 class Trainer:
@@ -46,6 +50,9 @@ class Trainer:
         text = self.out / "text"
         self.short = Mixture(text, self.tokenizer, args.block, args.seed)
         self.long = Mixture(text, self.tokenizer, args.context, args.seed) if args.long_every else None
+        self.repeats = (
+            Repeats(self.out / FILE, self.tokenizer, args.block, args.seed) if args.repeats else None
+        )
         self.step = 0
         self.log = self.out / "log.jsonl"
 
@@ -123,12 +130,24 @@ class Trainer:
                 loss = self.model.loss(part, wanted) * (len(part) / len(inputs))
             loss.backward()
             total += loss.item()
+        self.unlearn_repeats()
         clip(self.optimisers)
         for optimiser in self.optimisers:
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
         self.step += 1
         return total
+
+    def unlearn_repeats(self) -> None:
+        """Add to the gradient that of a few samples in which the model repeated itself."""
+        if self.repeats is None:
+            return
+        inputs, targets = self.repeats.batch(self.step, REPEATS_ROWS)
+        with self.autocast():
+            loss = self.model.unlikelihood(
+                torch.from_numpy(inputs).to(self.device), torch.from_numpy(targets).to(self.device)
+            )
+        (self.args.repeats * loss).backward()
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
@@ -238,6 +257,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--adam-lr", type=float, default=0.0015)
     p.add_argument("--weight-decay", type=float, default=0.02)
     p.add_argument("--dropout", type=float, default=0.0, help="of what each half of a layer adds")
+    p.add_argument("--repeats", type=float, default=0.0, help="weight of unlearning what `repeats` found")
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     p.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
