@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 # How long an example takes says something about the machine, not about the program.
 settings.register_profile("srbwriter", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("srbwriter")
+
+# A shell's background job ignores ctrl+c, and so would every program that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

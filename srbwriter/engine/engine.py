@@ -155,12 +155,10 @@ class Engine:
             raise EngineClosed("this engine has a thread of its own; load it with thread=False to step it")
         self._check_open()
         self._refuse_reentry()
+        self._wake.clear()  # before the step, so that what comes in while it runs is not slept over
         if self._step():
             return True
-        if timeout:
-            self._wake.wait(timeout)
-        self._wake.clear()
-        return self._step()
+        return bool(timeout) and self._wake.wait(timeout) and self._step()
 
     def call(self, function: Callable[[], Any], timeout: float | None = 30.0) -> Any:
         """Run ``function`` between two steps and return its result (raise its error)."""

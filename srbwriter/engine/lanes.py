@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 
 from .cache import Cache
-from .runner import Run, Runner, Track
+from .runner import Run, Runner, Track, waiting
 from .types import BranchState, EngineError, FinishReason
 from .writing import Writer
 
@@ -25,6 +25,11 @@ class Lanes:
     @property
     def busy(self) -> bool:
         return bool(self.writing or self.feeding)
+
+    @property
+    def left_waiting(self) -> bool:
+        """Whether the last one that ran made room for one that waits, which nobody has let in yet."""
+        return not self.busy and any(waiting(runner) for run in self.runs for runner in run.runners)
 
     @property
     def branch_count(self) -> int:

@@ -83,7 +83,7 @@ class Scheduler:
         if plan.rows or plan.fed:
             self._decode(plan)
         self.publish()
-        if plan.rows or plan.fed or self.commands:
+        if plan.rows or plan.fed or self.commands or self.lanes.left_waiting:
             return True
         return self._tidy()
 

@@ -48,11 +48,14 @@ def decoded_rows(engine: Engine) -> Iterator[list[int]]:
 
 
 def drive(engine: Engine, until: Callable[[], object], most: int = 3000) -> int:
-    """Step an engine loaded with ``thread=False`` until something holds; how many steps that took."""
+    """Step an engine loaded with ``thread=False`` until something holds; how many steps that took.
+
+    One that has nothing to do sleeps until the next command, so then it has to hold.
+    """
     for steps in range(most + 1):
         if until():
             return steps
-        engine.process()
+        assert engine.process() or until(), "the engine fell asleep before its time"
     raise AssertionError(f"not within {most} steps")
 
 

@@ -71,6 +71,15 @@ def test_a_text_that_fills_the_window_ends_in_words() -> None:
         assert lengths(generation) == [256 - 200 + 1]
 
 
+@pytest.mark.parametrize("n", [2, 5])
+def test_when_one_has_filled_the_window_the_next_goes_on(n: int) -> None:
+    with stepped(n_ctx=128, max_branches=8) as engine:
+        generation = ask(engine, long_prompt(engine, 60), n=n, tokens=None)
+        finish(engine, generation)
+        assert lengths(generation) == [128 - 60 + 1] * n
+        assert {b.finish_reason for b in generation.branches} == {FinishReason.CONTEXT}
+
+
 def test_sequences_run_out_before_cells_do() -> None:
     with stepped(max_branches=4, max_sequences=4) as engine:
         requests = [ask(engine, f"Tale {k}: once", n=3, tokens=6) for k in range(5)]
