@@ -11,7 +11,9 @@ from textual.widgets import Input, TextArea
 from srbwriter.session.drafts import DRAFTS, Draft, take_up, waiting
 from srbwriter.story import ROOT, Story, StoryError
 from srbwriter.tui.screens.ask import AskWords
+from srbwriter.tui.screens.lorebook import Lorebook
 from srbwriter.tui.screens.sheet import Sheet
+from srbwriter.tui.screens.tree import TreeScreen
 from srbwriter.tui.welcome import receive
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, started, visible
@@ -195,3 +197,64 @@ async def test_words_taken_back_do_not_come_again(open_bench: OpenBench) -> None
 
 def refuse(*given: object, **named: object) -> None:
     raise StoryError("the disk is full")
+
+
+@pytest.mark.parametrize(("key", "field"), [("n", "note"), ("t", "title"), ("number_sign", "tags")])
+async def test_what_is_said_of_a_node_is_safe_while_it_is_typed(
+    key: str, field: str, open_bench: OpenBench
+) -> None:
+    async with open_bench() as bench:
+        await started(bench)
+        node = bench.session.node
+        bench.desk.run("tree")
+        tree = await opened(bench, TreeScreen)
+        await bench.press(key)
+        await opened(bench, AskWords)
+        await bench.press(*"quay")
+        assert await kept(bench) == {f"{field} of node {node}": "quay"}
+        await bench.press("enter")
+        assert bench.app.screen is tree
+        assert waiting(bench.session.story) == []
+        marks = bench.session.story.marks(node)
+        assert {"note": marks.note, "title": marks.title, "tags": ",".join(marks.tags)}[field] == "quay"
+
+
+async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await started(bench)
+        story, node = bench.session.story, bench.session.node
+        story.mark(node, note="old")
+        Draft(story, f"note of node {node}").keep("A quay")
+        bench.desk.run("tree")
+        tree = await opened(bench, TreeScreen)
+        await bench.press("n")
+        asked = await opened(bench, AskWords)
+        assert asked.query_one(Input).value == "A quay"
+        assert "when the program last ended" in visible(bench)
+        await bench.press("escape")
+        assert bench.app.screen is tree
+        assert story.marks(node).note == "old"
+        assert waiting(story) == []
+
+
+async def test_a_lorebook_entry_is_safe_while_its_name_and_keys_are_typed(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        story = bench.session.story
+        bench.desk.run("lore")
+        lorebook = await opened(bench, Lorebook)
+        await bench.press("n")
+        await opened(bench, AskWords)
+        await bench.press(*"Maren")
+        assert await kept(bench) == {"lorebook:new": "Maren"}
+        await bench.press("enter")
+        await opened(bench, Sheet)
+        await bench.press("escape")
+        [entry] = story.own_settings(ROOT).lore
+        await bench.press("k")
+        await opened(bench, AskWords)
+        await bench.press(*", boat")
+        assert await kept(bench) == {f"lorebook:keys of {entry.id}": "Maren, boat"}
+        await bench.press("enter")
+        assert bench.app.screen is lorebook
+        assert story.own_settings(ROOT).lore[0].keys == ["Maren", "boat"]
+        assert waiting(story) == []

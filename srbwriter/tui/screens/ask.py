@@ -17,6 +17,8 @@ from srbwriter.tui.screens.push import leave, on_top
 if TYPE_CHECKING:
     from srbwriter.session.drafts import Draft
 
+LEFT = "These words were here when the program last ended, and have not been kept yet."
+
 
 class Ask(ModalScreen[str | None]):
     """Dismissed with the answer, or None for escape."""
@@ -51,15 +53,18 @@ class Ask(ModalScreen[str | None]):
 
 
 class AskWords(Ask):
-    """Asks for words of the story, which ``draft`` keeps safe meanwhile.
+    """Asks for words of the writer's, which ``draft`` keeps safe meanwhile.
 
-    ``take`` does with them what they are for; where it says False, the question stays open.
+    ``take`` does with them what they are for; where it says False, the question stays open. ``answer`` is
+    what they are now, unless the program ended while they were being typed.
     """
 
-    def __init__(self, question: str, take: Callable[[str], bool], draft: Draft) -> None:
-        super().__init__(question)
+    def __init__(self, question: str, take: Callable[[str], bool], draft: Draft, answer: str = "") -> None:
+        if (left := draft.words) is not None:
+            question, answer = f"{question}\n{LEFT}", left
+        super().__init__(question, answer)
         self._take = take
-        self._keeper = Keeper(self, draft, "")
+        self._keeper = Keeper(self, draft, self._answer)
 
     def on_unmount(self) -> None:
         self._keeper.interrupted()

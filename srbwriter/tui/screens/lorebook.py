@@ -16,7 +16,7 @@ from textual.widgets.option_list import Option
 from srbwriter.session.drafts import Draft
 from srbwriter.story import ROOT, Story, StoryError
 from srbwriter.story.draft import LoreEntry
-from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.push import leave, push
 from srbwriter.tui.screens.sheet import Sheet
 
@@ -108,22 +108,28 @@ class Lorebook(ModalScreen[None]):
             self._delete(at)
 
     def _new(self) -> None:
+        def take(name: str) -> bool:
+            if not name:
+                return True
+            entry = LoreEntry(id=uuid.uuid4().hex, name=name, keys=[name])
+            return self._put([*self.entries, entry], len(self.entries))
+
         def named(name: str | None) -> None:
             if name:
-                entry = LoreEntry(id=uuid.uuid4().hex, name=name, keys=[name])
-                if self._put([*self.entries, entry], len(self.entries)):
-                    self._write(len(self.entries) - 1)
+                self._write(len(self.entries) - 1)
 
-        push(self, Ask("Name of the new entry; it is also its first key"), named)
+        draft = Draft(self._story, "lorebook:new")
+        push(self, AskWords("Name of the new entry; it is also its first key", take, draft), named)
 
     def _keys(self, at: int) -> None:
         entry = self.entries[at]
 
-        def given(keys: str | None) -> None:
-            if keys is not None:
-                self._change(at, replace(entry, keys=[key.strip() for key in keys.split(",") if key.strip()]))
+        def take(keys: str) -> bool:
+            given = [key.strip() for key in keys.split(",") if key.strip()]
+            return self._change(at, replace(entry, keys=given))
 
-        push(self, Ask("Keys, with commas between them", ", ".join(entry.keys)), given)
+        draft = Draft(self._story, f"lorebook:keys of {entry.id}")
+        push(self, AskWords("Keys, with commas between them", take, draft, ", ".join(entry.keys)))
 
     @on(OptionList.OptionSelected)
     def _text(self, event: OptionList.OptionSelected) -> None:

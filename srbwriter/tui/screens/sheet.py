@@ -12,13 +12,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
 from srbwriter.tui.keeper import Keeper
+from srbwriter.tui.screens.ask import LEFT
 from srbwriter.tui.screens.confirm import Confirm
 from srbwriter.tui.screens.push import leave, on_top, push
 
 if TYPE_CHECKING:
     from srbwriter.session.drafts import Draft
-
-_LEFT = "These words were here when the program last ended, and have not been kept yet."
 
 
 class Sheet(ModalScreen[bool]):
@@ -59,7 +58,7 @@ class Sheet(ModalScreen[bool]):
             yield Static(self._title, classes="title", markup=False)
             yield Static(self._about, classes="about", markup=False)
             if self._interrupted:
-                yield Static(_LEFT, classes="about", markup=False)
+                yield Static(LEFT, classes="about", markup=False)
             yield TextArea(self._first, soft_wrap=True, show_line_numbers=False)
             yield Static(
                 f"ctrl+s {self._keeps} · esc goes back, and asks first if you changed something",

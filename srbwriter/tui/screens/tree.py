@@ -14,11 +14,13 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
+from srbwriter.session.drafts import Draft
 from srbwriter.story import ROOT, NodeId, Story, StoryError
 from srbwriter.story.types import counted
-from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.compare import Compare
 from srbwriter.tui.screens.push import leave, on_top, push
+from srbwriter.tui.welcome import refuse
 from srbwriter.tui.widgets.tree_view import TreeView, marks_words
 
 _KEYS = (
@@ -131,12 +133,14 @@ class TreeScreen(Screen["Way | None"]):
         if on_top(self):  # else it was pressed before the screen that is above now was there
             self._guarded(act)
 
-    def _guarded(self, act: Callable[[], None]) -> None:
+    def _guarded(self, act: Callable[[], None]) -> bool:
         """Do something, and say in a line what the story refuses."""
         try:
             act()
         except StoryError as error:
             self.notify(str(error), severity="error", markup=False)
+            return False
+        return True
 
     # ---- marks
 
@@ -150,17 +154,21 @@ class TreeScreen(Screen["Way | None"]):
             self.view.build(node)
 
     def _ask(self, question: str, field: str, now: str) -> None:
-        def answered(text: str | None) -> None:
-            if text is None:
-                return
+        node = self.view.row.node
+        if node == ROOT or self.view.row.folded:
+            return
+        refuse(self.story)
+
+        def take(text: str) -> bool:
             marks: dict[str, object] = {field: text}
             if field == "tags":
                 marks["tags"] = [tag.strip() for tag in text.split(",") if tag.strip()]
             elif field == "title":
                 marks["chapter"] = bool(text)
-            self._guarded(lambda: self._mark(**marks))
+            return self._guarded(lambda: self._mark(**marks))
 
-        push(self, Ask(question, now), answered)
+        draft = Draft(self.story, f"{field} of node {node}")
+        push(self, AskWords(question, take, draft, now))
 
     def _toggle_read(self) -> None:
         node = self.view.row.node
