@@ -23,7 +23,7 @@ _TAKES: dict[str, tuple[tuple[type, ...], ...]] = {
     "reroll": (_SEED, _SAMPLING, _STOP),
     "extend": ((int, Stop, NoneType),),
     "rewind": ((int, NoneType),) * 4,
-    "append": ((str,),),
+    "append": ((str,), (bool,)),
     "set_sampling": ((Sampling,),),
     "set_stop": ((Stop,),),
     "add_branch": ((int,), _SAMPLING, _STOP),
@@ -53,7 +53,7 @@ def check_request(request: Request, model: SamplerModel, max_branches: int) -> N
 def check_command(command: Command, model: SamplerModel, max_branches: int) -> None:
     """Raises InvalidRequest for a verb that cannot be carried out."""
     for kinds, value in zip(_TAKES.get(command.verb, ()), command.args, strict=False):
-        if not isinstance(value, kinds) or isinstance(value, bool):
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise InvalidRequest(command.verb, f"it cannot take {value!r}")
         if isinstance(value, Sampling):
             check_sampling(value, model)

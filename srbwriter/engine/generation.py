@@ -167,9 +167,12 @@ class Branch:
             raise InvalidRequest("rewind", "give exactly one of tokens, chars and sentences")
         self._post("rewind", tokens, chars, sentences, seed)
 
-    def append(self, text: str) -> None:
-        """Write ``text`` into the branch as if the model had; it goes on from there."""
-        self._post("append", text)
+    def append(self, text: str, go_on: bool = False) -> None:
+        """Write ``text`` into the branch as if the model had; if it writes, it goes on from there.
+
+        One that has ended stays so, unless it is to ``go_on``: then it writes as much as after `extend`.
+        """
+        self._post("append", text, go_on)
 
     def set_sampling(self, sampling: Sampling) -> None:
         """Sample the next tokens differently; an unset seed keeps the branch's own."""

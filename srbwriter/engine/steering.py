@@ -165,16 +165,18 @@ class Steering:
             rest = runner.run.heal_prefix.decode("utf-8", "replace") + rest
         runner.cut(chars, self.model.tokenize_continuation(rest) if rest else ())
 
-    def append(self, runner: Runner, text: str) -> None:
+    def append(self, runner: Runner, text: str, go_on: bool) -> None:
         branch = runner.branch
         if not text:
             return
-        live = branch.live
+        live = branch.live or go_on
         self._take_off(runner)
-        if live:
+        if branch.live:
             self.writer.flush(runner)
         self._drop_half_spelt(runner)
         self._settle_tail(runner)
+        if live and not branch.live:
+            runner.set_stop(branch.stop_rule, branch.stop_rule.max_tokens)
         unspelt = "" if runner.buffer.ids else runner.run.heal_prefix.decode("utf-8", "replace")
         ids = self.model.tokenize_continuation(unspelt + text)
         if unspelt:

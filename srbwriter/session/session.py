@@ -256,14 +256,14 @@ class Session:
         self._branch(index).rewind(sentences=sentences)
 
     def append(self, index: int, text: str) -> None:
-        """Type into a branch while it runs. The words are on the disk when this returns."""
+        """Type into a branch; it goes on from there. The words are on the disk when this returns."""
         branch = self._branch(index)
         with self._lock:
             assert self.round is not None
             self.round.keep()
             typed.note(self.story, self.round.node_of(index), text)
             self._scribe.when_kept(lambda: typed.forget(self.story))
-            branch.append(text)
+            branch.append(text, go_on=True)
 
     def set_sampling(self, index: int, sampling: Sampling) -> None:
         self._branch(index).set_sampling(sampling)

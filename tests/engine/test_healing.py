@@ -131,6 +131,30 @@ def test_typing_into_a_running_branch_heals_what_was_typed(engine: Engine) -> No
     assert whole(engine, generation) == PROMPT + branch.text
 
 
+def test_typing_into_an_ended_branch_that_is_to_go_on_heals_what_was_typed(engine: Engine) -> None:
+    generation = write(engine, PROMPT, stop=RULE)
+    branch = generation.branches[0]
+    before, count = branch.text, len(branch.ids)
+    branch.append(" Suddenly the dra", go_on=True)
+    finish(engine, generation)
+    assert branch.text.startswith(before + " Suddenly the dra")
+    assert branch.text != before + " Suddenly the dra"
+    assert whole(engine, generation) == PROMPT + branch.text
+    typed = engine.tokenize(" Suddenly the dra")
+    assert len(branch.ids) == count + len(typed) - 1 + RULE.max_tokens  # the last typed one is spelt anew
+    assert typed[-1] not in branch.ids[count:]
+
+
+def test_an_ended_branch_that_is_not_to_go_on_keeps_what_was_typed(engine: Engine) -> None:
+    generation = write(engine, PROMPT, stop=RULE)
+    branch = generation.branches[0]
+    before = branch.text
+    branch.append(" Suddenly the dra")
+    finish(engine, generation)
+    assert branch.text == before + " Suddenly the dra"
+    assert whole(engine, generation) == PROMPT + branch.text
+
+
 @pytest.mark.parametrize(
     "pieces", [(" a", " b"), (" The rain fell.", " and"), (" th", "e ki", "ng"), ("x", "\n", "y")]
 )

@@ -317,7 +317,9 @@ class FakeEngine:
                 self._begin(branch)
                 return [Cut(branch.index, 0, 0)]
             case "append":
-                (text,) = command.args
+                text, go_on = command.args
+                if go_on and not branch.live:
+                    self._begin(branch)
                 branch.buffer.pieces.append(text)
                 branch.buffer.ids.extend(self.tokenize(text))
                 return [Text(branch.index, text, tuple(self.tokenize(text)))]

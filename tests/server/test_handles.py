@@ -113,6 +113,9 @@ def test_extend_append_and_rewind(client: httpx.Client, engine: FakeEngine) -> N
     assert client.post(branch + "/append", json={"text": " It sat"}).status_code == 202
     assert text_of(follow(client, path), 0) == " there was a cat. It sat"
     assert client.get(branch).json()["text"].startswith(" there was a cat. It sat")
+    assert client.post(branch + "/append", json={"text": " and", "go_on": True}).status_code == 202
+    assert len(text_of(follow(client, path), 0)) > len(" there was a cat. It sat and")
+    assert client.post(branch + "/append", json={"text": " a", "go_on": "perhaps"}).status_code == 400
     assert client.post(branch + "/rewind", json={"chars": 3}).status_code == 202
     follow(client, path)
     assert client.post(branch + "/extend", json={"max_tokens": 3}).status_code == 202

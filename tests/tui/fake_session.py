@@ -226,6 +226,7 @@ class FakeSession:
 
     def append(self, i: int, text: str) -> None:
         self._b(i).append(text)
+        self._b(i).extend()
 
     def set_sampling(self, i: int, sampling: Sampling) -> None:
         self._b(i).set_sampling(sampling)

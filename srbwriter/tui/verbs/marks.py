@@ -33,12 +33,7 @@ def type_into(desk: Desk) -> None:
     index = pane.index
 
     def take(words: str) -> bool:
-        if not words:
-            return True
-        taken = desk.guarded(lambda: desk.session.append(index, words))
-        if taken:
-            desk.guarded(lambda: desk.session.extend(index))  # one that still writes goes on anyway
-        return taken
+        return not words or desk.guarded(lambda: desk.session.append(index, words))
 
     node = status.node_of(desk.session, index)
     question = f"Words for branch {index + 1}; it goes on from there"

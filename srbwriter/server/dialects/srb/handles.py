@@ -146,7 +146,7 @@ def _append(branch: Branch, body: Body, call: Call) -> None:
     text = body.text("text")
     if not text:
         raise bad("text", "Field 'text': missing")
-    branch.append(text)
+    branch.append(text, body.flag("go_on"))
 
 
 VERBS: dict[str, Callable[[Branch, Body, Call], None]] = {
