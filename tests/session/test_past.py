@@ -141,6 +141,8 @@ class Wanderings(RuleBasedStateMachine):
     def pick(self, index: int, part: bool) -> None:
         current = self.session.round
         assert current is not None
+        if index >= len(current.branches):  # the rest of a pick stands here alone
+            return
         before, shown = self.session.text(), current.branches[index].text
         if part:
             shown = shown[: max(1, len(shown) // 2)]
