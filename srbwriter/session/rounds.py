@@ -164,15 +164,17 @@ class Round:
         slot.ids, slot.chars = last, end
 
     def _interject(self, slot: Slot, words: str) -> None:
-        if slot.finished:
-            self._go_on(slot)
-        typed = self.story.interject(slot.name, words)
+        if slot.finished:  # what is written after them, if anything, begins a node of its own then
+            [typed] = self.story.add(slot.nodes[-1][0], [words], "writer")
+        else:
+            typed = self.story.interject(slot.name, words)
         slot.nodes.append((typed, slot.chars))
         slot.chars += len(words)
         slot.typed += 1
         while slot.ids < len(slot.buffer.ends) and slot.buffer.ends[slot.ids] <= slot.chars:
             slot.ids += 1
-        slot.nodes.append((self.story.target(slot.name), slot.chars))
+        if not slot.finished:
+            slot.nodes.append((self.story.target(slot.name), slot.chars))
 
     def _new_take(self, slot: Slot) -> None:
         """The branch was cut: the old take stays in the story, the new one begins with what is kept."""

@@ -125,6 +125,24 @@ def test_typed_words_in_a_branch_are_the_writers(session: Session) -> None:
     assert [n.author for n in path if n.text == " And so it was."] == ["writer"]
 
 
+def test_words_typed_into_an_ended_branch_stand_between_what_the_model_wrote(session: Session) -> None:
+    current = begun(session)
+    written(session, current)
+    before = current.branches[0].text
+    session.append(0, " Suddenly the dra")
+    written(session, current)
+    shown = current.branches[0].text
+    session.pick(0)
+    assert session.text() == OPENING + shown
+    path = [session.story.node(n) for n in session.story.path(session.node)]
+    assert [(n.author, n.text) for n in path[-3:]] == [
+        ("model", before),
+        ("writer", " Suddenly the dra"),
+        ("model", shown.removeprefix(before + " Suddenly the dra")),
+    ]
+    assert path[-1].text
+
+
 def test_typed_words_survive_a_crash_before_the_branch_took_them(file: Path, session: Session) -> None:
     current = begun(session)
     node = current.node_of(2)

@@ -31,6 +31,7 @@ def type_into(desk: Desk) -> None:
         desk.say("There is no branch here yet.")
         return
     index = pane.index
+    pane.follow()  # the words go to the end, so that is what the writer has to see
 
     def take(words: str) -> bool:
         return not words or desk.guarded(lambda: desk.session.append(index, words))

@@ -11,7 +11,7 @@ from srbwriter.tui.screens.knobs import Knobs
 from srbwriter.tui.screens.picker import Picker
 from srbwriter.tui.screens.sheet import Sheet
 from tests.tui.conftest import Bench
-from tests.tui.scenarios.common import answer, head, opened, scenario, started
+from tests.tui.scenarios.common import answer, head, long_branch, opened, scenario, started
 
 
 @scenario
@@ -99,9 +99,11 @@ async def rewind(bench: Bench, _: pytest.MonkeyPatch) -> None:
 
 @scenario
 async def type_into(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await started(bench)
-    others = bench.texts()[1]
+    await long_branch(bench)
+    others, pane = bench.texts()[1], bench.desk.grid.panes[0]
+    assert pane.first_line == 0
     await bench.press("i")
+    assert pane.following and pane.first_line > 0
     await answer(bench, " and then she")
     assert bench.texts()[0].endswith(" and then she")
     assert bench.texts()[1] == others

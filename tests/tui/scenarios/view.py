@@ -15,7 +15,7 @@ from srbwriter.tui.screens.picker import Picker
 from srbwriter.tui.screens.reading import Reading
 from srbwriter.tui.screens.settings import SettingsScreen
 from tests.tui.conftest import Bench
-from tests.tui.scenarios.common import answer, head, opened, scenario, started, visible
+from tests.tui.scenarios.common import answer, head, long_branch, opened, scenario, started, visible
 
 
 @scenario
@@ -59,11 +59,6 @@ async def up(bench: Bench, _: pytest.MonkeyPatch) -> None:
 async def down(bench: Bench, _: pytest.MonkeyPatch) -> None:
     bench.session.n = 8
     assert await moved(bench, "down") > 1
-
-
-async def long_branch(bench: Bench) -> None:
-    bench.session.stop = type(bench.session.stop)(max_tokens=None, ignore_eog=True)
-    await started(bench, 300)
 
 
 @scenario
