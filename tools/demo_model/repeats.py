@@ -33,8 +33,6 @@ FILE = "repeats.jsonl"
 #: Sets of documents whose openings are written on, and how many of ten from each.
 OPENINGS = (("simple", 7), ("tales", 3))
 OPENING_WORDS = (3, 25)
-#: Prompts that are written on at a time, each in `BRANCHES` branches.
-AT_ONCE = 8
 #: A token is unlearned where it ends a run of so many that stood in the sample before.
 RUN = 6
 
@@ -68,18 +66,16 @@ def opening(document: str, words: int) -> str:
 
 
 def write_on(model: Path, prompts: list[str], seed: int) -> Iterator[Sample]:
-    """Eight branches of each prompt, sampled as `evaluate` samples them."""
-    engine = Engine.load(model, EngineOptions(n_ctx=16384, max_branches=AT_ONCE * BRANCHES, seed=seed))
-    asked = {"n": BRANCHES, "sampling": Sampling(**SAMPLING), "stop": Stop(max_tokens=LENGTH)}
+    """Eight branches of each prompt, sampled as `evaluate` samples them.
+
+    One prompt at a time: every row attends to the cells of all, so that more at once are slower.
+    """
+    engine = Engine.load(model, EngineOptions(n_ctx=4096, max_branches=BRANCHES, seed=seed))
+    sampling, stop = Sampling(**SAMPLING), Stop(max_tokens=LENGTH)
     try:
-        for start in tqdm(range(0, len(prompts), AT_ONCE), unit="batch"):
-            running = [
-                (prompt, engine.submit(Request(prompt, **asked)))
-                for prompt in prompts[start : start + AT_ONCE]
-            ]
-            for prompt, generation in running:
-                generation.wait()
-                yield from (Sample(prompt, branch.text) for branch in generation.branches)
+        for prompt in tqdm(prompts, unit="prompt"):
+            for text in engine.submit(Request(prompt, BRANCHES, sampling, stop)).result():
+                yield Sample(prompt, text)
             engine.reset()
     finally:
         engine.close()

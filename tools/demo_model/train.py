@@ -53,6 +53,7 @@ class Trainer:
         self.repeats = (
             Repeats(self.out / FILE, self.tokenizer, args.block, args.seed) if args.repeats else None
         )
+        self.unlearned = 0.0
         self.step = 0
         self.log = self.out / "log.jsonl"
 
@@ -130,7 +131,7 @@ class Trainer:
                 loss = self.model.loss(part, wanted) * (len(part) / len(inputs))
             loss.backward()
             total += loss.item()
-        self.unlearn_repeats()
+        self.unlearned = self.unlearn_repeats()
         clip(self.optimisers)
         for optimiser in self.optimisers:
             optimiser.step()
@@ -138,16 +139,17 @@ class Trainer:
         self.step += 1
         return total
 
-    def unlearn_repeats(self) -> None:
-        """Add to the gradient that of a few samples in which the model repeated itself."""
+    def unlearn_repeats(self) -> float:
+        """Add to the gradient that of a few samples in which the model repeated itself; their loss."""
         if self.repeats is None:
-            return
+            return 0.0
         inputs, targets = self.repeats.batch(self.step, REPEATS_ROWS)
         with self.autocast():
             loss = self.model.unlikelihood(
                 torch.from_numpy(inputs).to(self.device), torch.from_numpy(targets).to(self.device)
             )
         (self.args.repeats * loss).backward()
+        return loss.item()
 
     @torch.no_grad()
     def evaluate(self) -> dict[str, float]:
@@ -191,7 +193,7 @@ class Trainer:
             if self.step % 20 == 0:
                 mean, recent = sum(recent) / len(recent), []
                 bar.set_postfix(loss=f"{mean:.3f}", lr=f"{self.schedule.factor(self.step):.2f}")
-                self.note(loss=mean, lr=self.schedule.factor(self.step))
+                self.note(loss=mean, lr=self.schedule.factor(self.step), repeats=self.unlearned)
             if self.args.keep_every and self.step % self.args.keep_every == 0:
                 self.keep()
             if self.step % self.args.eval_every == 0 or self.step == self.schedule.total:
