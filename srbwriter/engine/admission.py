@@ -85,7 +85,7 @@ class Admission:
 
     def _ended_before_it_began(self, runner: Runner) -> bool:
         """Whether there is nothing to write: the window is full, or no token was asked for."""
-        if len(runner.path) + 1 > self.window and not self.steering.make_window(runner):
+        if len(runner.path) > self.window and not self.steering.make_window(runner):
             self.writer.finish(runner, FinishReason.CONTEXT, None)
             return True
         ids = runner.run.ids

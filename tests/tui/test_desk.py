@@ -53,7 +53,7 @@ async def test_branches_started_while_the_model_loads_appear_when_it_has(open_be
 
 async def test_a_pane_stays_where_the_reader_is(open_bench: OpenBench) -> None:
     async with open_bench(n=4) as bench:
-        bench.session.stop = bench.session.stop.__class__(max_tokens=None)
+        bench.session.stop = bench.session.stop.__class__(max_tokens=None, ignore_eog=True)
         await bench.write(200)
         await bench.on_panes()
         pane = bench.desk.grid.pane
