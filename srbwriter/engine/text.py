@@ -138,8 +138,10 @@ class BranchText:
 
     def finish(self) -> str:
         """The branch ended without a hit: what was held back, a broken character as U+FFFD."""
-        rest, self._held = self._held + self._flush(), ""
+        broken = self._flush()
+        rest, self._held = self._held + broken, ""
         if self._scanner is not None:
+            self._scanner.feed(broken)
             self._scanner.mark()
         return rest
 

@@ -204,7 +204,8 @@ class Desk:
 
         ``spare`` is that sibling from an earlier time, or 0. Returns it.
         """
-        children = [c for c in children if self.tree[c].state != State.ABSORBED]
+        # What is absorbed and has children is such a sibling itself; all that hangs below it is in the bin.
+        children = [c for c in children if self.tree[c].state != State.ABSORBED or self.tree.all_children(c)]
         if not children:
             return spare
         entry, body = self.tree[node], self.body(node)

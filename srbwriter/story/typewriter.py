@@ -35,6 +35,7 @@ class _Unit:
     action: int
     node: NodeId
     before: str
+    later: NodeId  # nodes from this number on came after it began
     last: float
 
 
@@ -97,7 +98,7 @@ class Typewriter:
             node = self._desk.add(parent, plain(text, "writer"), "writer")
             self._desk.ledger.begin(node)
             self._created(action, node)
-        self._unit = _Unit(action.id, node, "", self._clock())
+        self._unit = _Unit(action.id, node, "", self._desk.tree.next_id, self._clock())
         return node
 
     def _fork(self, node: NodeId, text: str) -> NodeId:
@@ -111,7 +112,7 @@ class Typewriter:
             desk.tree.put(desk.tree[fork]._replace(flags=entry.flags))
             desk.ledger.carry(desk.tree, [node], fork)
             self._created(action, fork)
-        self._unit = _Unit(action.id, fork, "", self._clock())
+        self._unit = _Unit(action.id, fork, "", self._desk.tree.next_id, self._clock())
         return fork
 
     def _created(self, action: Action, node: NodeId) -> None:
@@ -133,7 +134,7 @@ class Typewriter:
                 step = self._step(node, text)
             action.run(self._desk, step)
             action.became = node
-        self._unit = _Unit(action.id, node, before, self._clock())
+        self._unit = _Unit(action.id, node, before, self._desk.tree.next_id, self._clock())
         return node
 
     def _step(self, node: NodeId, text: str) -> Respell:
@@ -162,6 +163,8 @@ class Typewriter:
             return False
         if self._clock() - unit.last > PAUSE_SECONDS:
             return False
+        if any(child >= unit.later for child in self._desk.tree.all_children(node)):
+            return False  # what was begun below it since needs the words as they are now
         now = self._desk.body(node).text
         start = same_start(now, text)
         end = len(now) - same_end(now, text, min(len(now), len(text)) - start)

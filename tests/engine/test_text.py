@@ -210,6 +210,17 @@ def test_nothing_is_taken_back_whatever_happens(acts: list[int | str | Stop], st
     assert branch.decoded == len(out)
 
 
+def test_a_boundary_after_a_character_that_stayed_broken_is_where_it_is() -> None:
+    branch = BranchText(Pieces([b"\xe4", b" end.", b" And"]), Stop(boundary="sentence"))
+    out = branch.feed(0)[0] + branch.finish()
+    for token in (1, 2):
+        piece, hit = branch.feed(token)
+        out += piece
+    assert hit is not None
+    assert out == "\ufffd end."
+    assert hit.keep == len(out)
+
+
 @given(split(), st.lists(st.sampled_from(FRAGMENTS)).map("".join), stops)
 def test_no_rule_cuts_into_what_a_restart_kept(tokens: list[bytes], text: str, stop: Stop) -> None:
     branch = BranchText(Pieces(tokens), stop)

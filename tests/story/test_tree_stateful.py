@@ -380,3 +380,17 @@ TestOverwriting = Overwriting.TestCase
 TestWriting.settings = TestOverwriting.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+def test_a_branch_in_the_bin_is_parked_with_the_rest() -> None:
+    story = Writing()
+    story.some_branches()
+    story.duplicate(pick=0, deep=False)
+    story.merge(pick=1)
+    story.append(pick=0, text="a")
+    story.split(pick=176, at=1)
+    story.fork(pick=0, text="a")
+    story.undo(times=2)
+    story.restore(pick=0)
+    story.back_and_forth(times=3)
+    story.teardown()

@@ -33,6 +33,21 @@ def test_typing_at_the_root_makes_a_child(story: Story) -> None:
     assert (story.parent(node), story.node(node).author, story.current) == (ROOT, "writer", node)
 
 
+def test_branches_begun_amid_typing_stay_below_what_is_typed(story: Story, clock: Clock) -> None:
+    node = story.append("The cat")
+    story.append(" sat.", story.append("!", node))
+    story.edit(node, "The dog")
+    [branch] = story.begin_branches(node, 1)
+    story.stream(branch, " ran.")
+    story.finish(branch, "length")
+    clock.now += 0.1
+    story.edit(node, "The dogs")
+    assert story.parent(branch) == node
+    assert story.text(branch) == "The dogs ran."
+    story.undo()
+    assert story.text(branch) == "The dog ran."
+
+
 def test_keystrokes_of_one_sentence_are_one_action(story: Story, clock: Clock) -> None:
     for key in "It rained. Then":
         clock.now += 0.1
