@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from srbwriter.engine import Engine
+from srbwriter.engine.native.amx import weights_may_be_repacked
 
 from .contestants import Score
 from .setting import Setting, story_ids
@@ -124,6 +125,7 @@ def _common(setting: Setting) -> list[str]:
     return [
         "-m", str(setting.model), "-c", str(setting.cells), "-b", "512", "-ub", "512", "-ngl", "0",
         "-t", threads, "-tb", threads, "-fa", "on" if setting.flash else "off",
+        *([] if weights_may_be_repacked() else ["--no-repack"]),  # as the engine has them
     ]  # fmt: skip
 
 
