@@ -169,26 +169,26 @@ class Steering:
         branch = runner.branch
         if not text:
             return
-        live = branch.live or go_on
+        goes_on = branch.live or go_on
         self._take_off(runner)
         if branch.live:
             self.writer.flush(runner)
         self._drop_half_spelt(runner)
         self._settle_tail(runner)
-        if live and not branch.live:
+        if go_on and not branch.live:
             runner.set_stop(branch.stop_rule, branch.stop_rule.max_tokens)
         unspelt = "" if runner.buffer.ids else runner.run.heal_prefix.decode("utf-8", "replace")
         ids = self.model.tokenize_continuation(unspelt + text)
         if unspelt:
             branch.overlap = len(unspelt)
-        prefix = last_token_prefix(self.model, ids, text) if live and runner.run.request.heal else b""
+        prefix = last_token_prefix(self.model, ids, text) if goes_on and runner.run.request.heal else b""
         if prefix:
             ids = ids[:-1]
         begun = prefix.decode("utf-8", "replace")
         self._typed(runner, text, ids, len(begun))
         if prefix:
             self.writer.heal(runner, prefix)
-        if live:
+        if goes_on:
             self._revive(runner)
 
     def _typed(self, runner: Runner, text: str, ids: list[int], begun: int) -> None:

@@ -101,6 +101,7 @@ def rewound_sentence(branch: Branch, before: Before) -> None:
     assert branch.text.startswith(before.text[:kept])
     assert branch.buffer.revision == before.revision + 1
     assert len(branch.ids) <= len(before.ids)  # the sentence may have been a word long, and another has come
+    assert branch.ids[:-1] == before.ids[: len(branch.ids) - 1]
 
 
 def appended(branch: Branch, before: Before) -> None:

@@ -6,7 +6,7 @@ run of eight words is kept, and training lowers the probability of the tokens th
 (unlikelihood on sequences, Welleck et al. 2020, arXiv:1908.04319) while it goes on learning from stories.
 
     python -m tools.demo_model.repeats MODEL.gguf --out WORK
-    python -m tools.demo_model.train --out WORK … --repeats 1
+    python -m tools.demo_model.train --out WORK … --repeats 0.5
 """
 
 from __future__ import annotations
@@ -70,15 +70,12 @@ def write_on(model: Path, prompts: list[str], seed: int) -> Iterator[Sample]:
 
     One prompt at a time: every row attends to the cells of all, so that more at once are slower.
     """
-    engine = Engine.load(model, EngineOptions(n_ctx=4096, max_branches=BRANCHES, seed=seed))
     sampling, stop = Sampling(**SAMPLING), Stop(max_tokens=LENGTH)
-    try:
+    with Engine.load(model, EngineOptions(n_ctx=4096, max_branches=BRANCHES, seed=seed)) as engine:
         for prompt in tqdm(prompts, unit="prompt"):
             for text in engine.submit(Request(prompt, BRANCHES, sampling, stop)).result():
                 yield Sample(prompt, text)
             engine.reset()
-    finally:
-        engine.close()
 
 
 def repeated(ids: list[int], first: int, run: int = RUN) -> list[bool]:
