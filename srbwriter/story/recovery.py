@@ -24,7 +24,7 @@ _MOST = 2**31  # ids above this are noise from a bad page
 Row = tuple[Any, ...]
 
 
-def salvage(path: Path, problem: str) -> tuple[Store, Damage]:
+def recover(path: Path, problem: str) -> tuple[Store, Damage]:
     """A private, read-only story with everything that could be read, and what could not.
 
     Raises NotAStory if nothing about the file looks like a story.
