@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from srbwriter.story.migrations import APPLICATION_ID
 from srbwriter.story.store import MAGIC, Body, Store, copy_aside
 from srbwriter.story.tree import VISITED, Entry
 from srbwriter.story.types import ROOT, Damage, NodeId, NotAStory, State, numbers
-from srbwriter.story.upgrades.v0001_tree import APPLICATION_ID
 from srbwriter.story.words import count
 
 _SCHEMA = b"CREATE TABLE node"
