@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from srbwriter.story import draft as d
 from srbwriter.story.desk import Desk
+from srbwriter.story.migrations import gaps_in
 from srbwriter.story.reader import Reader
 from srbwriter.story.runs import Runs, plain, tidy
 from srbwriter.story.store import Body
@@ -155,6 +156,7 @@ def fill(desk: Desk, draft: d.StoryDraft, progress: Progress = untold) -> None:
         desk.put_value("title", draft.title)
         desk.put_value("current", desk.tree.nearest_living(numbers[draft.current_id]))
         desk.put_value("own_root", own_root)
+        desk.put_value("gaps", gaps_in([ROOT, *taken.values()]))
         fields = {key: getattr(draft, key) for key in _STORY}
         desk.put_value("draft", {**fields, "meta": draft.meta})
 

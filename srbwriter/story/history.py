@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from srbwriter.story.changes import Change, dump, load
+from srbwriter.story.migrations import row_sum
+from srbwriter.story.store import ACTION
+from srbwriter.story.types import Refused
 
 if TYPE_CHECKING:
     from srbwriter.story.desk import Desk
@@ -80,24 +83,24 @@ class History:
 
     def save(self, action: Action) -> None:
         """Write ``action``, inside a transaction."""
-        self._desk.store.db.execute(
-            "INSERT OR REPLACE INTO action (id, parent, verb, node, at, was, became, typed, picked, "
-            "touched, changes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                action.id, action.parent, action.verb, action.node, action.at, action.was, action.became,
-                action.typed, action.picked, action.touched, dump(action.changes),
-            ),
+        row = (
+            action.id, action.parent, action.verb, action.node, action.at, action.was, action.became,
+            action.typed, action.picked, action.touched, dump(action.changes),
         )  # fmt: skip
+        self._desk.store.db.execute(
+            f"INSERT OR REPLACE INTO action ({ACTION}, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, row_sum(*row)),
+        )
 
     def get(self, number: int) -> Action | None:
-        """An action by number."""
+        """An action by number. Raises Refused if it is not as it was written."""
         with self._desk.store.reading() as db:
-            row = db.execute(
-                "SELECT id, parent, verb, node, at, was, became, typed, picked, touched, changes "
-                "FROM action WHERE id = ?",
-                (number,),
-            ).fetchone()
-        return None if row is None else Action(*row[:10], changes=load(row[10]))
+            row = db.execute(f"SELECT {ACTION}, sum FROM action WHERE id = ?", (number,)).fetchone()
+            if row is None:
+                return None
+            if row_sum(*row[:-1]) != row[-1]:
+                raise Refused("the file does not hold any more what was done there")
+            return Action(*row[:10], changes=load(row[10]))
 
     def futures(self) -> list[int]:
         """The actions that :meth:`redo` could do now, the one that was done last first."""
