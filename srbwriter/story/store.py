@@ -101,6 +101,7 @@ class Store:
             store = cls(path, db, writable=False)
             with in_words(path):
                 store.version = version_of(db, path)
+                db.execute("BEGIN")  # all that is seen is of one moment, though somebody may be writing
             yield store
 
     @classmethod
@@ -158,8 +159,8 @@ class Store:
 
     def checkpoint(self) -> bool:
         """Fold the log into the file as far as readers allow; whether nothing is in the log alone now."""
-        with self.reading() as db:
-            busy, there, done = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        with self._in_words():
+            busy, there, done = self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return not busy and there == done
 
     @contextmanager
