@@ -43,9 +43,17 @@ class Cursor:
         place = ".".join(step for step in reversed(steps) if step)
         return place if len(place) <= LONGEST_PLACE else "…" + place[-LONGEST_PLACE:]
 
+    @property
+    def everything(self) -> JsonObject:
+        """The object as it is, with the fields that were read and those that were not."""
+        return self._value
+
+    def place_of(self, key: str | None = None) -> str:
+        """The way to a member, or to the object itself."""
+        return ".".join(filter(None, [self.place, key])) or "the top level"
+
     def error(self, expected: str, key: str | None = None) -> FormatError:
-        place = ".".join(filter(None, [self.place, key]))
-        return FormatError(self.file, place or "the top level", expected)
+        return FormatError(self.file, self.place_of(key), expected)
 
     def raw(self, key: str) -> Any:
         """The value as it is, ``None`` when missing."""
@@ -59,6 +67,12 @@ class Cursor:
     def peek(self, key: str) -> Any:
         """The value as it is, left among the unread."""
         return self._value.get(key)
+
+    def put_back(self, key: str, value: Any) -> None:
+        """Count the field as unread again, with what of it nobody has read; an empty object is none."""
+        if value:
+            self._value = {**self._value, key: value}
+            self._taken.discard(key)
 
     def need_text(self, key: str) -> str:
         value = self.raw(key)
@@ -103,6 +117,11 @@ class Cursor:
     def object(self, key: str) -> Cursor | None:
         return self.need_object(key) if self._is(key, dict) else None
 
+    def inner(self, key: str) -> Cursor:
+        """An object that stays among the unread as a whole; an empty one if it is missing or wrong."""
+        value = self._value.get(key)
+        return Cursor(value if isinstance(value, dict) else {}, self.file, key, self)
+
     def text(self, key: str, default: str = "") -> str:
         return self.raw(key) if self._is(key, str) else default
 
@@ -140,7 +159,12 @@ class Cursor:
 
 
 def line_cursors(document: Document) -> list[Cursor]:
-    """A cursor on the object in each line; a document that is one object counts as its only line."""
+    """A cursor on the object in each line; a document that is one object counts as its only line.
+
+    Raises :class:`FormatError` for a line that is none.
+    """
+    if document.damaged:
+        raise document.damaged[0].error
     if document.kind == "json":
         return [Cursor(document.value, document.name, "line 1")]
     pairs = zip(document.lines, document.value, strict=True)

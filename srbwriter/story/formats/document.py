@@ -1,4 +1,4 @@
-"""The bytes of a file, opened once: a picture, JSON, JSON lines or text.
+"""The bytes of a file, opened once: a picture, an archive, JSON, JSON lines or text.
 
 This is all that detection looks at.  It knows no story format.
 """
@@ -16,9 +16,10 @@ import ijson
 from srbwriter.story.draft import as_list, as_object
 from srbwriter.story.formats.errors import FormatError
 
-Kind = Literal["png", "json", "jsonl", "text"]
+Kind = Literal["png", "zip", "json", "jsonl", "text"]
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+ZIP_SIGNATURE = b"PK\x03\x04"
 
 _TEXT_EXPECTED = "a text in UTF-8, JSON, or a PNG card"
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
@@ -28,10 +29,20 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
+class DamagedLine:
+    """A line of a file of JSON lines that cannot be parsed."""
+
+    number: int
+    text: str
+    error: FormatError
+
+
+@dataclass(frozen=True, slots=True)
 class Document:
     """An opened file.
 
     ``value`` is the parsed JSON; for ``jsonl`` it is the list of parsed lines, numbered in ``lines``.
+    ``damaged`` are the lines that are no JSON, by number, with the error of each.
     """
 
     name: str
@@ -40,6 +51,7 @@ class Document:
     text: str = ""
     value: Any = None
     lines: tuple[int, ...] = ()
+    damaged: tuple[DamagedLine, ...] = ()
 
     @property
     def keys(self) -> frozenset[str]:
@@ -56,12 +68,15 @@ def open_document(data: bytes, name: str) -> Document:
     """Find out what kind of file the bytes are.  Raises :class:`FormatError` if they are none of ours."""
     if data.startswith(PNG_SIGNATURE):
         return Document(name, data, "png")
+    if data.startswith(ZIP_SIGNATURE):
+        return Document(name, data, "zip")
     text = _decode(data, name)
     if not _LOOKS_LIKE_JSON.match(text):
         return Document(name, data, "text", text)
     lines = _json_lines(text, name)
     if lines is not None:
-        return Document(name, data, "jsonl", text, list(lines.values()), tuple(lines))
+        values, damaged = lines
+        return Document(name, data, "jsonl", text, list(values.values()), tuple(values), tuple(damaged))
     return Document(name, data, "json", text, parse_json(text, name))
 
 
@@ -96,8 +111,8 @@ def _decode(data: bytes, name: str) -> str:
     return text
 
 
-def _json_lines(text: str, name: str) -> dict[int, Any] | None:
-    """The lines as values, by number, if the first of several is JSON of its own, else ``None``."""
+def _json_lines(text: str, name: str) -> tuple[dict[int, Any], list[DamagedLine]] | None:
+    """The lines as values, by number, and those that are no JSON; ``None`` unless the first of several is."""
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if len(lines) < 2 or not lines[0][1].rstrip().endswith("}"):
         return None
@@ -105,7 +120,14 @@ def _json_lines(text: str, name: str) -> dict[int, Any] | None:
         json.loads(lines[0][1])
     except (ValueError, RecursionError):
         return None
-    return {number: parse_json(line, name, f"line {number}") for number, line in lines}
+    values: dict[int, Any] = {}
+    damaged: list[DamagedLine] = []
+    for number, line in lines:
+        try:
+            values[number] = parse_json(line, name, f"line {number}")
+        except FormatError as error:
+            damaged.append(DamagedLine(number, line, error))
+    return values, damaged
 
 
 def _parse_deep(text: str, name: str, place: str) -> Any:
