@@ -28,10 +28,21 @@ EXPECTED = {
     "kobold_share.json": "kobold",
     "kobold_united.json": "kobold-united",
     "sillytavern.jsonl": "sillytavern",
+    "sillytavern_group.jsonl": "sillytavern",
     "worldinfo.json": "worldinfo",
+    "lorebook_v3.json": "worldinfo",
     "card.json": "card",
+    "card_v1.json": "card",
+    "card_v3.json": "card",
     "novelai.story": "novelai",
+    "novelai_document.story": "novelai",
+    "novelai.scenario": "novelai-scenario",
     "novelai.lorebook": "novelai-lorebook",
+    "aidungeon_cards.json": "aidungeon-cards",
+    "aidungeon_worldinfo.json": "aidungeon-cards",
+    "aidungeon_adventure.json": "aidungeon",
+    "aidungeon_adventures.json": "aidungeon",
+    "aidungeon_scenario.json": "aidungeon",
     "logitloom.json": "logitloom",
     "basemode.json": "basemode-loom",
     "story.md": "markdown",
@@ -94,7 +105,7 @@ def test_the_bin_is_not_exported(name: str) -> None:
     ("data", "place", "expected"),
     [
         (b'{"a": 1,\n "b": }', "line 2, column 7", "JSON"),
-        (b'{"chat_metadata": {}}\n{"mes": ', "line 2, line 1, column 9", "JSON"),
+        (b'{"id": "a", "text": "", "parent_id": null}\n{"id": ', "line 2, line 1, column 8", "JSON"),
         (b"\xff\xfa\x00text\x80", "byte", "UTF-8"),
         (b"text \x80", "byte 5", "UTF-8"),
         (b"GIF89a\x00\x00", "character 6", "UTF-8"),
@@ -163,7 +174,7 @@ JSON = st.recursive(
 def test_a_damaged_example_is_read_or_refused_but_nothing_else(data: st.DataObject) -> None:
     """Any one value of any example replaced by anything: a draft that holds together, or a FormatError."""
     file = data.draw(
-        st.sampled_from(sorted(name for name in EXPECTED if name.endswith(("json", "story", "book"))))
+        st.sampled_from(sorted(name for name in EXPECTED if name.endswith(("json", "story", "scenario", "book"))))
     )
     value = json.loads((FIXTURES / file).read_text("utf-8"))
     here = value

@@ -52,7 +52,7 @@ def _is_card(value: Any) -> bool:
 def matches_adventure(document: Document) -> bool:
     if document.kind != "json":
         return False
-    value = document.value
+    value: Any = document.value
     return any(map(_is_adventure, as_list(value) or [_unwrapped(value)[0]]))
 
 
@@ -61,7 +61,7 @@ def _is_adventure(value: Any) -> bool:
     has_cards = any(isinstance(fields.get(key), list) for key in _CARDS)
     if any(_is_action(action) for key in _ACTIONS for action in as_list(fields.get(key))):
         return has_cards or bool({"memory", "authorsNote", "publicId", "shortId"} & fields.keys())
-    return has_cards and isinstance(fields.get("prompt"), str)
+    return has_cards and bool({"prompt", "publicId", "shortId"} & fields.keys())
 
 
 def _is_action(value: Any) -> bool:
@@ -93,7 +93,7 @@ def read_adventure(document: Document) -> StoryDraft:
     left_out = LeftOut()
     grower = Grower()
     draft = grower.draft()
-    if isinstance(document.value, list):
+    if as_list(document.value):
         whole = Cursor({"adventures": document.value}, document.name)
         for adventure in left_out.members(whole, "adventures", lambda cursor, _: cursor):
             top = grower.add(grower.root, DraftNode(""))
@@ -167,9 +167,7 @@ def _action(cursor: Cursor, _: str) -> DraftNode:
 
 def _card(cursor: Cursor, index: str) -> LoreEntry:
     """A story card, or an entry of world info; the note for its author stands in for an empty text."""
-    text = cursor.text("value") or cursor.text("entry")
-    if not text and not {"value", "entry"} & cursor.everything.keys():
-        raise cursor.error("a text", "value")
+    text = cursor.need_text("entry" if "entry" in cursor.everything else "value")
     description = cursor.peek("description")
     entry = LoreEntry(
         id=cursor.ident("id") or f"card-{index}",

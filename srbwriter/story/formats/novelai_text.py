@@ -65,13 +65,29 @@ def from_blocks(story: Cursor, left_out: LeftOut) -> StoryText:
     found = StoryText(TakeTree(joined(fragments)))
     blocks = as_list(story.peek("datablocks"))
     current = story.peek("currentBlock")
-    history = {
-        index: Change[list[Span], int](_previous(block), partial(_with_block, block))
+    history: dict[int, Change[list[Span], int]] = {
+        index: Change(_previous(block), partial(_with_block, block))
         for index, block in enumerate(map(as_object, blocks))
     }
     if type(current) is int and current in history:
-        found.lost = lay_in(found.tree, history, current, [], joined)
+        found.lost = lay_in(found.tree, history, current, [], _Blocks)
     return found
+
+
+class _Blocks:
+    """How the state of a story of blocks is read."""
+
+    @staticmethod
+    def text(state: list[Span]) -> str:
+        return text_of(state)
+
+    @staticmethod
+    def end(state: list[Span], length: int) -> str:
+        return text_of(state)[-length:]
+
+    @staticmethod
+    def rest(state: list[Span], at: int) -> list[Span]:
+        return cut(state, at)[1]
 
 
 def _fragment(fragment: Cursor) -> Span:
@@ -121,15 +137,56 @@ class _State:
     sections: dict[_Id, _Section]
 
 
+class _Sections:
+    """How the state of a document is read."""
+
+    @staticmethod
+    def text(state: _State) -> str:
+        return PARAGRAPH.join(state.sections[here].text for here in state.order)
+
+    @staticmethod
+    def end(state: _State, length: int) -> str:
+        pieces: list[str] = []
+        missing = length
+        for here in reversed(state.order):
+            if missing <= 0:
+                break
+            pieces.append(state.sections[here].text)
+            missing -= len(pieces[-1]) + len(PARAGRAPH)
+        return PARAGRAPH.join(reversed(pieces))[-length:]
+
+    @staticmethod
+    def rest(state: _State, at: int) -> list[Span]:
+        """What stands between two paragraphs belongs to the one that follows."""
+        spans: list[Span] = []
+        for index, here in enumerate(state.order):
+            section = state.sections[here]
+            length = len(section.text) + (len(PARAGRAPH) if index else 0)
+            if at >= length:
+                at -= length
+                continue
+            whole: list[Span] = [(PARAGRAPH, _first_author(section, spans))] if index else []
+            whole.extend(section.spans)
+            spans.extend(cut(whole, at)[1] if at else whole)
+            at = 0
+        return joined(spans)
+
+
+def _first_author(section: _Section, before: Sequence[Span]) -> Author:
+    for _, author in (*section.spans[:1], *before[-1:]):
+        return author
+    return "imported"
+
+
 def from_document(packed: str, left_out: LeftOut) -> StoryText:
     """The story in a packed document.  Raises :class:`PackedError` if it cannot be read."""
     document = _unpacked(packed)
     history = _history(document)
     current = _id(as_object(document.get("history")).get("current"))
     live = _with_dirty(_live(document, left_out), document, history, current)
-    found = StoryText(TakeTree(_spans_of(live)))
+    found = StoryText(TakeTree(_Sections.rest(live, 0)))
     if current in history:
-        found.lost = lay_in(found.tree, history, current, _State([], {}), _spans_of)
+        found.lost = lay_in(found.tree, history, current, _State([], {}), _Sections)
     return found
 
 
@@ -178,7 +235,9 @@ def _with_dirty(
         return live
     try:
         last = _replayed(history, current)
-        has_them = _text_in(last) != _text_in(live) and _text_in(_changed(dirty, last)) == _text_in(live)
+        has_them = _Sections.text(last) != _Sections.text(live) and _Sections.text(
+            _changed(dirty, last)
+        ) == _Sections.text(live)
     except ValueError:
         has_them = False
     return live if has_them else changed
@@ -226,10 +285,10 @@ def _changed(changes: Mapping[Any, Any], state: _State) -> _State:
             case _:
                 raise ValueError(f"a step that is known, of a section that is there: {key}")
     _place(order, created)
-    return _State(
-        [here for here in order if here not in removed],
-        {here: section for here, section in sections.items() if here not in removed},
-    )
+    if removed:
+        order = [here for here in order if here not in removed]
+        sections = {here: section for here, section in sections.items() if here not in removed}
+    return _State(order, sections)
 
 
 def _place(order: list[_Id], created: list[tuple[_Id, Any]]) -> None:
@@ -272,17 +331,17 @@ def _origin(stretch: JsonObject) -> _Origin:
 
 
 def _made(text: str, origins: Sequence[_Origin]) -> _Section:
-    units = _units(text)
+    sound = mend(text)
     spans: list[Span] = []
     at = 0
     for position, length, data in sorted(origins):
-        start, end = max(position, at), min(position + length, len(units) // 2)
+        start, end = max(_characters(sound, position), at), _characters(sound, position + length)
         if start < end:
-            spans.append((_text(units[2 * at : 2 * start]), "imported"))
-            spans.append((_text(units[2 * start : 2 * end]), _SECTION_AUTHORS.get(data, "imported")))
+            spans.append((sound[at:start], "imported"))
+            spans.append((sound[start:end], _SECTION_AUTHORS.get(data, "imported")))
             at = end
-    spans.append((_text(units[2 * at :]), "imported"))
-    return _Section(mend(text), tuple(origins), tuple(joined(spans)))
+    spans.append((sound[at:], "imported"))
+    return _Section(sound, tuple(origins), tuple(joined(spans)))
 
 
 def _updated(section: _Section, diff: JsonObject) -> _Section:
@@ -318,19 +377,6 @@ def _patched(text: str, parts: Sequence[Any]) -> str:
     return _text(b"".join([*pieces, units[at:]]))
 
 
-def _spans_of(state: _State) -> list[Span]:
-    spans: list[Span] = []
-    for index, here in enumerate(state.order):
-        if index:
-            spans.append((PARAGRAPH, spans[-1][1] if spans else "imported"))
-        spans.extend(state.sections[here].spans)
-    return joined(spans)
-
-
-def _text_in(state: _State) -> str:
-    return PARAGRAPH.join(state.sections[here].text for here in state.order)
-
-
 def _id(value: Any) -> _Id | None:
     """The id of a section or point: JavaScript packs large whole numbers as floats."""
     if isinstance(value, float) and value.is_integer():
@@ -352,5 +398,7 @@ def _text(units: bytes) -> str:
 
 
 def _characters(text: str, units: int) -> int:
-    """How many characters that many UTF-16 units at the beginning are."""
-    return len(_units(text)[: 2 * units].decode("utf-16-le", "replace"))
+    """How many characters that many UTF-16 units at the beginning are; one that is cut in half is one."""
+    if text.isascii():
+        return max(0, min(units, len(text)))
+    return len(_units(text)[: 2 * max(0, units)].decode("utf-16-le", "replace"))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from functools import partial
+from itertools import groupby
+from typing import Generic, Protocol, TypeVar
 
 from srbwriter.story.draft import Author, DraftNode, DraftRun
 from srbwriter.story.formats.build import Grower
@@ -22,6 +24,10 @@ MOST_BRANCH_TEXT = 50_000_000
 MOST_REPLAYED_TEXT = 5_000_000_000
 """Characters that may be looked at to lay in all takes."""
 
+LONGEST_COPY = 2_000
+"""Characters that a take may repeat behind its last change: one that was changed far above was an edit that
+was undone, and would only be the whole rest of the story once more."""
+
 _LONGEST_WORD = 100
 
 
@@ -33,14 +39,10 @@ class _Piece:
     above: _Piece | None
     created: float | None = None
     below: list[_Piece] = field(default_factory=list["_Piece"])
+    text: str = field(init=False)
 
-    @property
-    def text(self) -> str:
-        return text_of(self.spans)
-
-    @property
-    def length(self) -> int:
-        return sum(len(text) for text, _ in self.spans)
+    def __post_init__(self) -> None:
+        self.text = text_of(self.spans)
 
 
 class TakeTree:
@@ -49,18 +51,26 @@ class TakeTree:
     def __init__(self, story: Sequence[Span]) -> None:
         self._root = _Piece([], None)
         self._ends = [self._chain(self._root, story, None)]
+        self._story = text_of(story)
         self._branch_text = 0
         self._replayed = 0
 
-    def add(self, spans: Sequence[Span], leaves: int, at: int, created: float | None = None) -> int | None:
+    def add(
+        self,
+        text: str,
+        rest: Callable[[int], Sequence[Span]],
+        leaves: int,
+        at: int,
+        created: float | None = None,
+    ) -> int | None:
         """Lay in a take that left take ``leaves`` behind its first ``at`` characters, -1 if nobody knows.
 
-        Where the two do not agree as far as that, because the text before was changed since, it leaves the
-        path that agrees with it longest.  Returns the take's own number, or ``None`` if there is no room.
+        ``rest`` gives what is behind so many characters of its text.  Where the two do not agree as far as
+        ``at``, because the text before was changed since, it leaves the path that agrees with it longest.
+        Returns the take's own number, or ``None`` if there is no room.
         """
-        text = text_of(spans)
         path = self._path(self._ends[leaves])
-        other = "".join(piece.text for piece in path)
+        other = "".join(piece.text for piece in path) if leaves else self._story
         self._replayed += len(text) + len(other)
         if other.startswith(text):
             shared = len(text)
@@ -72,12 +82,13 @@ class TakeTree:
             self._ends.append(path[-1])
             return len(self._ends) - 1
         parting = at if 0 <= at <= shared else _word_start(text, shared)
-        self._branch_text += len(text) - parting
-        if self._branch_text > MOST_BRANCH_TEXT or self._replayed > MOST_REPLAYED_TEXT:
+        branch_text = self._branch_text + len(text) - parting
+        if branch_text > MOST_BRANCH_TEXT or self._replayed > MOST_REPLAYED_TEXT:
             return None
-        fork, rest = self._fork(path, parting), cut(spans, parting)[1]
+        self._branch_text = branch_text
+        fork = self._fork(path, parting)
         twin = next((piece for piece in fork.below if not piece.below and piece.text == text[parting:]), None)
-        self._ends.append(twin or self._chain(fork, rest, created))
+        self._ends.append(twin or self._chain(fork, rest(parting), created))
         return len(self._ends) - 1
 
     def _longest(self, text: str) -> tuple[list[_Piece], int]:
@@ -85,14 +96,14 @@ class TakeTree:
         path, at = [self._root], 0
         while True:
             agreeing = [
-                (_common(text[at : at + piece.length], piece.text), piece) for piece in path[-1].below
+                (_common(text[at : at + len(piece.text)], piece.text), piece) for piece in path[-1].below
             ]
             length, best = max(agreeing, key=lambda pair: pair[0], default=(0, None))
             if best is None or length == 0:
                 return path, at
             path.append(best)
             at += length
-            if length < best.length or at == len(text):
+            if length < len(best.text) or at == len(text):
                 return path, at
 
     def grow(self) -> tuple[Grower, DraftNode]:
@@ -123,11 +134,11 @@ class TakeTree:
     def _fork(self, path: list[_Piece], at: int) -> _Piece:
         """The piece that ends after ``at`` characters of a path; the piece there is divided if need be."""
         for piece in path:
-            if at == piece.length:
+            if at == len(piece.text):
                 return piece
-            if at < piece.length:
+            if at < len(piece.text):
                 return self._divide(piece, at)
-            at -= piece.length
+            at -= len(piece.text)
         return path[-1]
 
     def _divide(self, piece: _Piece, at: int) -> _Piece:
@@ -137,12 +148,29 @@ class TakeTree:
         upper = _Piece(first, piece.above, piece.created, [piece])
         siblings = piece.above.below
         siblings[siblings.index(piece)] = upper
-        piece.spans, piece.above = rest, upper
+        piece.spans, piece.text, piece.above = rest, text_of(rest), upper
         return upper
 
 
 State = TypeVar("State")
+State_contra = TypeVar("State_contra", contravariant=True)
 Key = TypeVar("Key", bound=Hashable)
+
+
+class Reading(Protocol[State_contra]):
+    """How to read a state."""
+
+    def text(self, state: State_contra, /) -> str:
+        """The whole text."""
+        ...
+
+    def end(self, state: State_contra, length: int, /) -> str:
+        """The last characters of the text, as many as there are."""
+        ...
+
+    def rest(self, state: State_contra, at: int, /) -> Sequence[Span]:
+        """What is behind the first ``at`` characters."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +190,7 @@ def lay_in(
     history: Mapping[Key, Change[State, Key]],
     current: Key,
     start: State,
-    spans_of: Callable[[State], Sequence[Span]],
+    reading: Reading[State],
 ) -> int:
     """Lay every end of a history into the tree, whose story is the state at ``current``.
 
@@ -189,10 +217,10 @@ def lay_in(
         seen += 1
         below = sorted(children.get(key, []), key=lambda child: child not in way)
         if not below:
-            lost += not taken.lay(tree, state, spans_of, history[key].created)
+            lost += not taken.lay(tree, state, reading, history[key].created)
             continue
         heirs = [taken] if key != current else []  # what follows the story's end, undone, is another take
-        length = sum(len(text) for text, _ in spans_of(state)) if len(below) > len(heirs) else 0
+        length = len(reading.text(state)) if len(below) > len(heirs) else 0
         heirs += [_Taken(state, left=taken, at=length) for _ in below[len(heirs) :]]
         waiting.extend(reversed([(child, state, heir) for child, heir in zip(below, heirs, strict=True)]))
     return len(history) - seen + lost
@@ -209,20 +237,19 @@ class _Taken(Generic[State]):
         self._at = at
         self._number = number
 
-    def lay(
-        self,
-        tree: TakeTree,
-        state: State,
-        spans_of: Callable[[State], Sequence[Span]],
-        created: float | None,
-    ) -> bool:
-        """Whether there was room for it.  A take that changed nothing since it left needs none."""
+    def lay(self, tree: TakeTree, state: State, reading: Reading[State], created: float | None) -> bool:
+        """Whether there was room for it.  A take that wrote nothing since it left needs none."""
         if self._number is not None or state == self._began:
             return True
+        before, after = (reading.end(one, LONGEST_COPY) for one in (self._began, state))
+        if before == after and len(after) == LONGEST_COPY:
+            return True
+        text = reading.text(state)
         left, at = self._left, self._at
         while left is not None and left._number is None:
             left, at = left._left, min(at, left._at)
-        self._number = tree.add(spans_of(state), (left and left._number) or 0, at, created)
+        leaves = (left and left._number) or 0
+        self._number = tree.add(text, partial(reading.rest, state), leaves, at, created)
         return self._number is not None
 
 
@@ -241,13 +268,15 @@ def text_of(spans: Iterable[Span]) -> str:
 
 def joined(spans: Iterable[Span]) -> list[Span]:
     """The spans without empty ones, and neighbours of one author as one."""
+    filled = (span for span in spans if span[0])
     found: list[Span] = []
-    for text, author in spans:
-        if found and found[-1][1] == author:
-            found[-1] = (found[-1][0] + text, author)
-        elif text:
-            found.append((text, author))
+    for author, group in groupby(filled, key=_author_of):
+        found.append((text_of(group), author))
     return found
+
+
+def _author_of(span: Span) -> Author:
+    return span[1]
 
 
 def _groups(spans: Iterable[Span]) -> list[list[Span]]:
@@ -302,9 +331,11 @@ def _common(one: str, other: str) -> int:
 
 def _word_start(text: str, at: int) -> int:
     """The start of the word that ``at`` is in, so that takes do not part inside it."""
-    if at in (0, len(text)):
+    if at == len(text):
         return at
-    for start in range(at, max(at - _LONGEST_WORD, 0), -1):
-        if text[start - 1].isspace():
-            return start
-    return at
+    start = at
+    while start and not text[start - 1].isspace():
+        start -= 1
+        if at - start > _LONGEST_WORD:
+            return at
+    return start
