@@ -143,7 +143,7 @@ def test_what_a_newer_story_says_around_its_text() -> None:
     )
 
 
-@pytest.mark.parametrize("document", ["k8Q=", "!", "", base64.b64encode(pack({"a": 1})).decode(), 7])
+@pytest.mark.parametrize("document", ["k8Q=", "!", "§", "", base64.b64encode(pack({"a": 1})).decode(), 7])
 def test_a_document_that_cannot_be_read_costs_the_text_only(document: Any) -> None:
     value = changed(fixture_json("novelai_document.story"), document, "content", "document")
     draft = read_json(value)

@@ -12,7 +12,6 @@ the tests of Aedial/novelai-api, and its writer of data blocks.
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -192,9 +191,10 @@ def from_document(packed: str, left_out: LeftOut) -> StoryText:
 
 def _unpacked(packed: str) -> dict[Any, Any]:
     try:
-        document = unpack(base64.b64decode("".join(packed.split()), validate=True))
-    except binascii.Error as error:
+        raw = base64.b64decode("".join(packed.split()), validate=True)
+    except ValueError as error:
         raise PackedError(f"base64 ({error})") from error
+    document = unpack(raw)
     if not isinstance(document, dict) or not {"sections", "order"} <= cast(dict[Any, Any], document).keys():
         raise PackedError("sections, and their order")
     return cast(dict[Any, Any], document)
