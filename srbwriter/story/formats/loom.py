@@ -51,12 +51,11 @@ _SOURCES = {"model": "AI", "edited": "mixed", "writer": "prompt", "imported": "p
 
 def matches(document: Document) -> bool:
     fields = document.object
+    items = [as_object(item) for item in as_list(document.value)]
     if document.kind == "jsonl":
-        return any(
-            "id" in line and _PARENT_KEYS & set(line) for line in map(as_object, as_list(document.value))
-        )
-    if document.kind == "json" and isinstance(document.value, list):
-        return any(_is_node(as_object(item)) for item in as_list(document.value))
+        return any({"id", "text"} & set(line) and _PARENT_KEYS & set(line) for line in items)
+    if items:
+        return any(_is_node(item) for item in items)
     return isinstance(fields.get("root"), dict) and _is_node(as_object(fields["root"])) or _is_node(fields)
 
 

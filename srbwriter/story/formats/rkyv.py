@@ -45,7 +45,7 @@ class Archive:
 
     def bytes(self, at: int, length: int) -> bytes:
         if not 0 <= at <= at + length <= len(self._data):
-            raise self.error(at, f"{length} bytes of a weave; the file is damaged or cut off")
+            raise self.error(max(at, 0), f"{length} bytes of a weave; the file is damaged or cut off")
         return self._data[at : at + length]
 
     def number(self, at: int, size: int, *, signed: bool = False) -> int:

@@ -12,8 +12,9 @@ import binascii
 import codecs
 import re
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import yaml
 
@@ -55,6 +56,8 @@ _FRONT_MATTER = re.compile(r"\A---\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|\Z)", re.DOTA
 _PLAIN, _COMPRESSED = "TapestryLoomWeave", "TapestryLoomWeaveCompressed"
 _KEY = re.compile(rf"^{_PLAIN}(?:Compressed)?:", re.MULTILINE)
 _SCRIPT = re.compile(r'("(?:[^"\\]|\\.)*")|new (?:Map|Set)\(|\)|\bundefined\b', re.DOTALL)
+_Read = TypeVar("_Read")
+
 _LARGEST = 1 << 28
 """Bytes that a compressed weave may come to."""
 
@@ -87,19 +90,29 @@ class _Item:
 def _weave(archive: Archive, document: Document) -> tuple[JsonObject, list[_Item]]:
     """``DependentWeave``: nodes, roots, the active one, bookmarks, the way to the active one, metadata."""
     at = len(archive) - _ROOT_BYTES
+    faults = document.faults
     items: list[_Item] = []
     for entry in archive.table_entries(at, _ENTRY_BYTES):
-        try:
-            items.append(_weave_node(archive, entry + _ID_BYTES))
-        except FormatError as error:
-            document.faults.append(Fault(error.place, f"left out a node; expected {error.expected}"))
+        if item := _or_told(faults, "a node", _weave_node, archive, entry + _ID_BYTES):
+            items.append(item)
     weave: JsonObject = {
-        "roots": _ids(archive, at + 12),
-        "active": _optional_id(archive, at + 32),
-        "bookmarks": _ids(archive, at + 64),
-        "metadata": _pairs(archive, at + 88),
+        "roots": _or_told(faults, "the order of the roots", _ids, archive, at + 12),
+        "active": _or_told(faults, "the active node", _optional_id, archive, at + 32),
+        "bookmarks": _or_told(faults, "the bookmarks", _ids, archive, at + 64),
+        "metadata": _or_told(faults, "the metadata", _pairs, archive, at + 88),
     }
     return weave, sorted(items, key=lambda item: item.about["id"])
+
+
+def _or_told(
+    faults: list[Fault], what: str, read: Callable[[Archive, int], _Read], archive: Archive, at: int
+) -> _Read | None:
+    """What is at a place of the archive, or nothing, which is told."""
+    try:
+        return read(archive, at)
+    except FormatError as error:
+        faults.append(Fault(error.place, f"left out {what}; expected {error.expected}"))
+        return None
 
 
 def _weave_node(archive: Archive, at: int) -> _Item:
@@ -184,8 +197,9 @@ def _node(cursor: Cursor, active: str | None, bookmarks: list[str]) -> DraftNode
     node_id = cursor.ident("id") or ""
     parent_id = cursor.ident("parent")
     cursor.skip("parent", "children")  # the parents say the same
-    if cursor.peek("active") == (node_id == active):
-        cursor.skip("active")
+    for key, said in (("active", node_id == active), ("bookmarked", node_id in bookmarks)):
+        if cursor.peek(key) == said:
+            cursor.skip(key)  # the weave says the same
     about, model = cursor.object("metadata"), cursor.object("model")
     generation = None
     if model is not None:
@@ -196,7 +210,7 @@ def _node(cursor: Cursor, active: str | None, bookmarks: list[str]) -> DraftNode
         parent_id,
         author="writer" if model is None else "model",
         generation=generation,
-        marks=Marks(bookmark=cursor.flag("bookmarked") or node_id in bookmarks),
+        marks=Marks(bookmark=node_id in bookmarks or cursor.peek("bookmarked") is True),
         created=_ulid_time(node_id),
     )
     inner = {
@@ -265,8 +279,10 @@ def _decompressed(text: str, document: Document) -> str:
     try:
         inflate = zlib.decompressobj()
         data = inflate.decompress(base64.b64decode(text, validate=True), _LARGEST)
-        if inflate.unconsumed_tail:
-            raise ValueError(f"more than {_LARGEST} bytes")
+        if not inflate.eof:
+            raise ValueError(
+                "it is cut off" if not inflate.unconsumed_tail else f"more than {_LARGEST} bytes"
+            )
         return data.decode("utf-8")
     except (binascii.Error, zlib.error, ValueError) as error:
         raise FormatError(document.name, _COMPRESSED, f"a compressed weave in base64 ({error})") from error
@@ -286,6 +302,7 @@ def _of_plugin(weave: Cursor) -> tuple[JsonObject, list[_Item]]:
         content, model = cursor.peek("content"), cursor.peek("model")
         about: JsonObject = {
             "id": cursor.ident("identifier") or key,
+            **({"key": key} if cursor.peek("identifier") != key else {}),
             "parent": cursor.ident("parentNode"),
             "children": as_list(children.get(key)),
         }
