@@ -21,8 +21,10 @@ def told(draft: StoryDraft, *words: str) -> bool:
 
 
 def is_left_out(draft: StoryDraft, place: str, value: Any = NOTHING) -> bool:
-    """Whether the writer is told of ``place``, and the value that was there is kept."""
-    return told(draft, place) and (value is NOTHING or _holds(draft.meta.get("foreign"), value))
+    """Whether the writer is told of ``place``, and the value that was there, if any, is kept."""
+    return told(draft, place) and (
+        value is NOTHING or value is None or _holds(draft.meta.get("foreign"), value)
+    )
 
 
 def _holds(here: Any, value: Any) -> bool:

@@ -23,8 +23,7 @@ from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import Grower, read_time, with_foreign
 from srbwriter.story.formats.cursor import Cursor
 from srbwriter.story.formats.document import Document
-from srbwriter.story.formats.lenient import LeftOut, add_lore
-from srbwriter.story.formats.novelai import tell_placeholders
+from srbwriter.story.formats.lore import add_lore, each, tell_placeholders
 from srbwriter.story.formats.worldentry import keys_of
 
 NAME = "aidungeon"
@@ -80,54 +79,52 @@ def _unwrapped(value: Any) -> tuple[Any, JsonObject]:
     return value, {}
 
 
+def _listed(document: Document, key: str) -> Cursor:
+    """A file that is a list, as if the list were a field."""
+    return Cursor({key: document.value}, document.name, faults=document.faults)
+
+
 def read_cards(document: Document) -> StoryDraft:
     draft = Grower().draft()
-    left_out = LeftOut()
-    add_lore(draft, left_out.members(Cursor({"cards": document.value}, document.name), "cards", _card))
-    left_out.tell(draft, CARDS_NAME)
+    add_lore(draft, each(_listed(document, "cards"), "cards", _card))
     return draft
 
 
 def read_adventure(document: Document) -> StoryDraft:
     """One adventure is the story; of several, each is a branch with its own memory, note and lorebook."""
-    left_out = LeftOut()
     grower = Grower()
     draft = grower.draft()
     if as_list(document.value):
-        whole = Cursor({"adventures": document.value}, document.name)
-        for adventure in left_out.members(whole, "adventures", lambda cursor, _: cursor):
+        for adventure in _listed(document, "adventures").good_objects("adventures"):
             top = grower.add(grower.root, DraftNode(""))
             top.marks.title = _one_line(adventure.text("title"))
-            end = _grow(draft, grower, top, adventure, left_out)
+            end = _grow(draft, grower, top, adventure)
             with_foreign(top, NAME, adventure.rest())
             draft.current_id = end.id if draft.current_id == grower.root.id else draft.current_id
     else:
         value, around = _unwrapped(document.value)
-        adventure = Cursor(value, document.name)
+        adventure = Cursor(value, document.name, faults=document.faults)
         draft.title = adventure.text("title")
         draft.created = _time(adventure, "createdAt")
         grower.root.marks.note = adventure.text("description")
-        draft.current_id = _grow(draft, grower, grower.root, adventure, left_out).id
+        draft.current_id = _grow(draft, grower, grower.root, adventure).id
         keep_foreign(draft.meta, NAME, {**around, **adventure.rest()})
     tell_placeholders(draft)
-    left_out.tell(draft, NAME)
     return draft
 
 
-def _grow(
-    draft: StoryDraft, grower: Grower, top: DraftNode, adventure: Cursor, left_out: LeftOut
-) -> DraftNode:
+def _grow(draft: StoryDraft, grower: Grower, top: DraftNode, adventure: Cursor) -> DraftNode:
     """Everything of an adventure or scenario below ``top``; returns the end of its story."""
-    _settle(draft, top, adventure, left_out)
+    _settle(draft, top, adventure)
     here = top
     if prompt := adventure.text("prompt"):
         here = grower.add(top, DraftNode("", text=prompt, author="writer"))
-    for option in left_out.members(adventure, "options", lambda cursor, _: cursor):
+    for option in adventure.good_objects("options"):
         start = grower.add(top, DraftNode("", text=option.text("prompt"), author="writer"))
         start.marks.title = _one_line(option.text("title"))
-        _settle(draft, start, option, left_out)
+        _settle(draft, start, option)
         with_foreign(start, NAME, option.rest())
-    actions = [node for key in _ACTIONS for node in left_out.members(adventure, key, _action)]
+    actions = [node for key in _ACTIONS for node in each(adventure, key, _action)]
     if len(actions) > 1 and (actions[0].created or 0) > (actions[-1].created or 0):
         actions.reverse()  # the newest first, as the program's interface gives them if it is asked to
     way = [here]
@@ -136,7 +133,7 @@ def _grow(
         if not node.marks.deleted and UNDONE_TAG not in node.marks.tags:
             here = node
             way.append(node)
-    for node in left_out.members(adventure, "undoneWindow", _action):
+    for node in each(adventure, "undoneWindow", _action):
         node.marks.tags = [UNDONE_TAG]
         grower.add(_before(way, node), node)
     return here
@@ -148,12 +145,12 @@ def _before(way: list[DraftNode], node: DraftNode) -> DraftNode:
     return earlier[-1] if earlier else way[0]
 
 
-def _settle(draft: StoryDraft, node: DraftNode, above: Cursor, left_out: LeftOut) -> None:
+def _settle(draft: StoryDraft, node: DraftNode, above: Cursor) -> None:
     """Memory, author's note and cards."""
     node.settings.memory = above.text("memory") or None
     node.settings.author_note = above.text("authorsNote") or None
     for key in _CARDS:
-        add_lore(draft, left_out.members(above, key, _card), node)
+        add_lore(draft, each(above, key, _card), node)
 
 
 def _action(cursor: Cursor, _: str) -> DraftNode:
@@ -167,7 +164,7 @@ def _action(cursor: Cursor, _: str) -> DraftNode:
 
 def _card(cursor: Cursor, index: str) -> LoreEntry:
     """A story card, or an entry of world info; the note for its author stands in for an empty text."""
-    text = cursor.need_text("entry" if "entry" in cursor.everything else "value")
+    text = cursor.need_text("entry" if "entry" in cursor.all() else "value")
     description = cursor.peek("description")
     entry = LoreEntry(
         id=cursor.ident("id") or f"card-{index}",

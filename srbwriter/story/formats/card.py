@@ -18,7 +18,6 @@ from srbwriter.story.formats.build import Grower, notice, read_time
 from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.document import Document, parse_json
 from srbwriter.story.formats.errors import FormatError
-from srbwriter.story.formats.lenient import LeftOut
 from srbwriter.story.formats.pngtext import text_chunks, unwrapped
 from srbwriter.story.formats.worldinfo import read_book
 
@@ -65,30 +64,28 @@ def read(document: Document) -> StoryDraft:
             whole = top(document)
     nested = whole.peek("spec") is not None
     card = whole.need_object("data") if nested else whole
-    left_out = LeftOut()
-    draft = _draft(card, left_out)
+    draft = _draft(card)
     for words in notices:
         notice(draft, words)
     fields = {**whole.rest(), "data": card.rest()} if nested else card.rest()
     keep_foreign(draft.meta, NAME, {**fields, **kept})
-    left_out.tell(draft, NAME)
     return draft
 
 
-def _draft(card: Cursor, left_out: LeftOut) -> StoryDraft:
+def _draft(card: Cursor) -> StoryDraft:
     name = card.text("name")
     nickname = card.peek("nickname")
     named = _naming(nickname if isinstance(nickname, str) and nickname else name)
     grower = Grower()
-    for text in [*_first(card, left_out), *left_out.texts(card, "alternate_greetings")]:
+    for text in [_first(card), *card.good_texts("alternate_greetings")]:
         if text:
             grower.add(grower.root, DraftNode("", text=named(text)))
     current = grower.nodes[1] if len(grower.nodes) > 1 else None
-    for text in left_out.texts(card, "group_only_greetings"):
+    for text in filter(None, card.good_texts("group_only_greetings")):
         grower.add(grower.root, DraftNode("", text=named(text))).marks.tags = [GROUP_TAG]
     draft = grower.draft(current, name)
     _describe(draft, card, named)
-    _add_book(draft, card, left_out, named)
+    _add_book(draft, card, named)
     idle = [words for field, words in _IDLE.items() if card.peek(field)]
     if idle:
         notice(draft, f"Kept with the story but not used: the card's {', '.join(idle)}.")
@@ -100,13 +97,8 @@ def _naming(name: str) -> _Named:
     return lambda text: _NAME_MACRO.sub(lambda _: name, text) if name else text
 
 
-def _first(card: Cursor, left_out: LeftOut) -> list[str]:
-    first = card.raw("first_mes")
-    if isinstance(first, str):
-        return [first]
-    if first is not None:
-        left_out.add(card.place_of("first_mes"), first, "expected a text")
-    return []
+def _first(card: Cursor) -> str:
+    return "" if card.peek("first_mes") is None else card.good_text("first_mes")
 
 
 def _describe(draft: StoryDraft, card: Cursor, named: _Named) -> None:
@@ -128,17 +120,15 @@ def _is_tag(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip()) and "\n" not in value
 
 
-def _add_book(draft: StoryDraft, card: Cursor, left_out: LeftOut, named: _Named) -> None:
+def _add_book(draft: StoryDraft, card: Cursor, named: _Named) -> None:
     """The character's lorebook; what it says beside its entries goes back among the unread."""
-    value = card.peek("character_book")
-    if value is None:
+    if card.peek("character_book") is None:
         return
-    try:
-        book = card.need_object("character_book")
-    except FormatError as error:
-        left_out.add_error(error.place, value, error)
+    book = card.object("character_book")
+    if book is None:
+        card.tell("left out; expected an object", "character_book")
         return
-    read_book(draft, book, left_out, "card")
+    read_book(draft, book, "card")
     for entry in draft.root.settings.lore:
         entry.text = named(entry.text)
     card.put_back("character_book", book.rest())
@@ -155,7 +145,7 @@ def _from_png(document: Document, kept: JsonObject, notices: list[str]) -> Curso
         try:
             place = f"text chunk {keyword}"
             value = parse_json(unwrapped(texts[keyword], document.name, place), document.name, place)
-            cards[keyword] = Cursor(value, document.name)
+            cards[keyword] = Cursor(value, document.name, faults=document.faults)
         except FormatError as error:
             errors[keyword] = error
             kept[keyword] = texts[keyword].decode("utf-8", "replace")
@@ -193,7 +183,8 @@ def _from_archive(document: Document, kept: JsonObject) -> Cursor:
             kept["files"] = [name for name in archive.namelist() if name != _ARCHIVED]
     except (zipfile.BadZipFile, UnicodeDecodeError, RuntimeError, NotImplementedError) as error:
         raise FormatError(document.name, _ARCHIVED, f"a card that can be unpacked ({error})") from error
-    return Cursor(parse_json(text, document.name, _ARCHIVED), document.name)
+    value = parse_json(text, document.name, _ARCHIVED)
+    return Cursor(value, document.name, faults=document.faults)
 
 
 FORMAT = Format(NAME, "Character card (JSON, PNG or .charx)", ".json", matches, read)

@@ -1,4 +1,4 @@
-"""The bytes of a file, opened once: a picture, an archive, JSON, JSON lines or text.
+"""The bytes of a file, opened once: a picture, an archive, a weave, JSON, JSON lines or text.
 
 This is all that detection looks at.  It knows no story format.
 """
@@ -8,18 +8,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 import ijson
 
 from srbwriter.story.draft import as_list, as_object
-from srbwriter.story.formats.errors import FormatError
+from srbwriter.story.formats.errors import Fault, FormatError
 
-Kind = Literal["png", "zip", "json", "jsonl", "text"]
+Kind = Literal["png", "zip", "tapestry", "json", "jsonl", "text"]
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 ZIP_SIGNATURE = b"PK\x03\x04"
+TAPESTRY_SIGNATURE = b"VersionedTapestryWeave__"
 
 _TEXT_EXPECTED = "a text in UTF-8, JSON, or a PNG card"
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
@@ -29,20 +30,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class DamagedLine:
-    """A line of a file of JSON lines that cannot be parsed."""
-
-    number: int
-    text: str
-    error: FormatError
-
-
-@dataclass(frozen=True, slots=True)
 class Document:
     """An opened file.
 
     ``value`` is the parsed JSON; for ``jsonl`` it is the list of parsed lines, numbered in ``lines``.
-    ``damaged`` are the lines that are no JSON, by number, with the error of each.
+    ``faults`` grows while the file is opened and read: what had to be left out, and was not the whole.
     """
 
     name: str
@@ -51,7 +43,7 @@ class Document:
     text: str = ""
     value: Any = None
     lines: tuple[int, ...] = ()
-    damaged: tuple[DamagedLine, ...] = ()
+    faults: list[Fault] = field(default_factory=list[Fault], compare=False)
 
     @property
     def keys(self) -> frozenset[str]:
@@ -70,13 +62,15 @@ def open_document(data: bytes, name: str) -> Document:
         return Document(name, data, "png")
     if data.startswith(ZIP_SIGNATURE):
         return Document(name, data, "zip")
+    if data.startswith(TAPESTRY_SIGNATURE):
+        return Document(name, data, "tapestry")
     text = _decode(data, name)
     if not _LOOKS_LIKE_JSON.match(text):
         return Document(name, data, "text", text)
-    lines = _json_lines(text, name)
+    faults: list[Fault] = []
+    lines = _json_lines(text, name, faults)
     if lines is not None:
-        values, damaged = lines
-        return Document(name, data, "jsonl", text, list(values.values()), tuple(values), tuple(damaged))
+        return Document(name, data, "jsonl", text, list(lines.values()), tuple(lines), faults)
     return Document(name, data, "json", text, parse_json(text, name))
 
 
@@ -111,8 +105,11 @@ def _decode(data: bytes, name: str) -> str:
     return text
 
 
-def _json_lines(text: str, name: str) -> tuple[dict[int, Any], list[DamagedLine]] | None:
-    """The lines as values, by number, and those that are no JSON; ``None`` unless the first of several is."""
+def _json_lines(text: str, name: str, faults: list[Fault]) -> dict[int, Any] | None:
+    """The lines as values, by number, if the first of several is JSON of its own, else ``None``.
+
+    A later line that is none, such as one cut off where a program was killed, is left out.
+    """
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if len(lines) < 2 or not lines[0][1].rstrip().endswith("}"):
         return None
@@ -121,13 +118,12 @@ def _json_lines(text: str, name: str) -> tuple[dict[int, Any], list[DamagedLine]
     except (ValueError, RecursionError):
         return None
     values: dict[int, Any] = {}
-    damaged: list[DamagedLine] = []
     for number, line in lines:
         try:
             values[number] = parse_json(line, name, f"line {number}")
         except FormatError as error:
-            damaged.append(DamagedLine(number, line, error))
-    return values, damaged
+            faults.append(Fault(error.place, f"left out; it is not {error.expected}", line))
+    return values
 
 
 def _parse_deep(text: str, name: str, place: str) -> Any:

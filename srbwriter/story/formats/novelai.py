@@ -5,7 +5,6 @@ The text itself, with its retries, is read in :mod:`novelai_text`.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from srbwriter.story.draft import (
@@ -21,8 +20,7 @@ from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import Grower, notice, read_time
 from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.document import Document
-from srbwriter.story.formats.errors import FormatError
-from srbwriter.story.formats.lenient import LeftOut, add_lore
+from srbwriter.story.formats.lore import add_lore, each, tell_placeholders
 from srbwriter.story.formats.novelai_text import StoryText, from_blocks, from_document
 from srbwriter.story.formats.packed import PackedError
 
@@ -35,8 +33,6 @@ _ENCODED = (
     "The text of this NovelAI story is in an encoded block that cannot be read here ({reason}); everything"
     " else was imported. Export the story as plain text in NovelAI and import that for the text."
 )
-_PLACEHOLDER = re.compile(r"[$%]\{[^{}\n]+\}")
-_MOST_PLACEHOLDERS = 5
 
 
 def matches_story(document: Document) -> bool:
@@ -56,36 +52,32 @@ def read_story(document: Document) -> StoryDraft:
     if whole.integer("storyContainerVersion") != CONTAINER_VERSION:
         raise whole.error(f"{CONTAINER_VERSION}, the only version known", "storyContainerVersion")
     content = whole.need_object("content")
-    left_out = LeftOut()
-    draft, rest = _text(content, left_out)
-    if (about := _object(whole, "metadata", left_out)) is not None:
+    draft, rest = _text(content)
+    if (about := _object(whole, "metadata")) is not None:
         draft.title = about.text("title")
         draft.created = _time(about, "createdAt")
         draft.modified = _time(about, "lastUpdatedAt")
         _describe(draft, about)
         keep_foreign(draft.meta, f"{NAME}-metadata", about.rest())
-    _add_context(draft, content, left_out)
-    _add_lorebook(draft, content, left_out)
+    _add_context(draft, content)
+    _add_lorebook(draft, content)
     keep_foreign(draft.meta, NAME, {**whole.rest(), **content.rest(), **rest})
-    left_out.tell(draft, NAME)
     return draft
 
 
 def read_scenario(document: Document) -> StoryDraft:
     """A story to begin from: its prompt is the text, in which places to fill in stand as they are."""
     whole = top(document)
-    left_out = LeftOut()
     grower = Grower()
     prompt = whole.text("prompt")
     end = grower.add(grower.root, DraftNode("", text=prompt, author="writer")) if prompt else None
     draft = grower.draft(end, whole.text("title"))
     draft.byline = whole.text("author")
     _describe(draft, whole)
-    _add_context(draft, whole, left_out)
-    _add_lorebook(draft, whole, left_out)
+    _add_context(draft, whole)
+    _add_lorebook(draft, whole)
     tell_placeholders(draft)
     keep_foreign(draft.meta, SCENARIO_NAME, whole.rest())
-    left_out.tell(draft, SCENARIO_NAME)
     return draft
 
 
@@ -94,33 +86,31 @@ def read_lorebook(document: Document) -> StoryDraft:
     if not isinstance(whole.peek("entries"), list):
         raise whole.error("a list", "entries")
     draft = Grower().draft()
-    left_out = LeftOut()
-    _read_entries(draft, whole, left_out)
+    _read_entries(draft, whole)
     keep_foreign(draft.meta, LOREBOOK_NAME, whole.rest())
-    left_out.tell(draft, LOREBOOK_NAME)
     return draft
 
 
-def _text(content: Cursor, left_out: LeftOut) -> tuple[StoryDraft, JsonObject]:
+def _text(content: Cursor) -> tuple[StoryDraft, JsonObject]:
     """The draft with the story's text, and what of the text's fields is to be kept."""
-    packed, rest = content.peek("document"), {}
+    packed, plain = content.peek("document"), content.peek("story")
+    if packed is None and plain is None:
+        raise content.error("a story, or a document", "story")
     text: StoryText | None = None
     reason = "it is empty"
     if isinstance(packed, str) and packed:
         try:
-            text = from_document(packed, left_out)
+            text = from_document(packed, content)
         except PackedError as error:
             reason = f"expected {error}"
-    story = _object(content, "story", left_out) if content.peek("story") is not None else None
+    story = _object(content, "story")
     if text is None and story is not None:
-        text = from_blocks(story, left_out)
-    if story is not None and (fields := story.rest()):
-        rest = {"story": fields}
+        text = from_blocks(story)
+    rest: JsonObject = {"story": story.rest()} if story is not None and story.rest() else {}
     if text is None:
-        if packed is None and story is None and not left_out:
-            raise content.error("a story, or a document", "story")
         draft = Grower().draft()
-        notice(draft, _ENCODED.format(reason=reason))
+        if packed is not None:
+            notice(draft, _ENCODED.format(reason=reason))
         return draft, rest
     grower, end = text.tree.grow()
     draft = grower.draft(end)
@@ -132,15 +122,12 @@ def _text(content: Cursor, left_out: LeftOut) -> tuple[StoryDraft, JsonObject]:
     return draft, rest
 
 
-def _object(above: Cursor, key: str, left_out: LeftOut) -> Cursor | None:
-    """An object that may be missing; anything else in its place is left out."""
-    if above.peek(key) is None:
-        return None
-    try:
-        return above.need_object(key)
-    except FormatError as error:
-        left_out.add_error(above.place_of(key), above.raw(key), error)
-        return None
+def _object(above: Cursor, key: str) -> Cursor | None:
+    """An object that may be missing; anything else in its place is told, and stays among the unread."""
+    found = above.object(key)
+    if found is None and above.peek(key) is not None:
+        above.tell("left out; expected an object", key)
+    return found
 
 
 def _time(about: Cursor, key: str) -> float | None:
@@ -159,9 +146,9 @@ def _describe(draft: StoryDraft, about: Cursor) -> None:
         about.skip(*(["tags"] if tags else []))
 
 
-def _add_context(draft: StoryDraft, above: Cursor, left_out: LeftOut) -> None:
+def _add_context(draft: StoryDraft, above: Cursor) -> None:
     """Memory comes first, the author's note second; how they are inserted, and more parts, are kept."""
-    parts = left_out.members(above, "context", lambda part, index: (index, part))
+    parts = above.good_members("context")
     settings = draft.root.settings
     rest: list[JsonObject] = []
     for index, part in parts:
@@ -181,21 +168,18 @@ def _inserted(part: Cursor, config: Cursor) -> str:
     return f"{prefix if prefix.strip() else ''}{text}{suffix if suffix.strip() else ''}" if text else ""
 
 
-def _add_lorebook(draft: StoryDraft, above: Cursor, left_out: LeftOut) -> None:
-    lorebook = _object(above, "lorebook", left_out)
+def _add_lorebook(draft: StoryDraft, above: Cursor) -> None:
+    lorebook = _object(above, "lorebook")
     if lorebook is not None:
-        _read_entries(draft, lorebook, left_out)
+        _read_entries(draft, lorebook)
         above.put_back("lorebook", lorebook.rest())
 
 
-def _read_entries(draft: StoryDraft, lorebook: Cursor, left_out: LeftOut) -> None:
+def _read_entries(draft: StoryDraft, lorebook: Cursor) -> None:
     """The entries; those of a category that is switched off are off, too."""
     categories = [as_object(category) for category in as_list(lorebook.peek("categories"))]
     off = {category["id"] for category in categories if category.get("enabled") is False and "id" in category}
-    entries = left_out.members(
-        lorebook, "entries", lambda entry, index: _entry(entry, f"novelai-{index}", off)
-    )
-    add_lore(draft, entries)
+    add_lore(draft, each(lorebook, "entries", lambda entry, place: _entry(entry, f"novelai-{place}", off)))
 
 
 def _entry(cursor: Cursor, entry_id: str, off: set[Any]) -> LoreEntry:
@@ -226,17 +210,6 @@ def _depth(config: Cursor) -> int | None:
     """Lines from the end; there -1 is the very end, and positions from 0 count from the top."""
     position = config.integer("insertionPosition")
     return -position - 1 if position is not None and position < 0 else None
-
-
-def tell_placeholders(draft: StoryDraft) -> None:
-    """Tell of places to fill in, ``${name}``, which stand in the texts of a scenario as they are."""
-    settings = draft.root.settings
-    texts = [*(node.text for node in draft.nodes), settings.memory or "", settings.author_note or ""]
-    texts += [entry.text for entry in settings.lore]
-    found = list(dict.fromkeys(place for text in texts for place in _PLACEHOLDER.findall(text)))
-    if found:
-        shown = ", ".join(found[:_MOST_PLACEHOLDERS]) + (", …" if len(found) > _MOST_PLACEHOLDERS else "")
-        notice(draft, f"This scenario has places to fill in, which stand in the text as they are: {shown}")
 
 
 STORY = Format(NAME, "NovelAI story", ".story", matches_story, read_story)

@@ -21,7 +21,7 @@ from srbwriter.story.draft import Author, JsonObject, as_list, as_object
 from srbwriter.story.formats.build import read_time
 from srbwriter.story.formats.cursor import Cursor
 from srbwriter.story.formats.document import mend
-from srbwriter.story.formats.lenient import LeftOut
+from srbwriter.story.formats.lore import each
 from srbwriter.story.formats.packed import PackedError, unpack
 from srbwriter.story.formats.takes import Change, Span, TakeTree, cut, joined, lay_in, text_of
 
@@ -53,9 +53,9 @@ class StoryText:
 # --- data blocks
 
 
-def from_blocks(story: Cursor, left_out: LeftOut) -> StoryText:
+def from_blocks(story: Cursor) -> StoryText:
     """The fragments are the story; the data blocks its history."""
-    fragments: list[Span] = left_out.members(story, "fragments", lambda fragment, _: _fragment(fragment))
+    fragments: list[Span] = each(story, "fragments", lambda fragment, _: _fragment(fragment))
     text = story.peek("text")
     if isinstance(text, str):
         story.skip("text")
@@ -177,12 +177,15 @@ def _first_author(section: _Section, before: Sequence[Span]) -> Author:
     return "imported"
 
 
-def from_document(packed: str, left_out: LeftOut) -> StoryText:
-    """The story in a packed document.  Raises :class:`PackedError` if it cannot be read."""
+def from_document(packed: str, content: Cursor) -> StoryText:
+    """The story in a packed document; ``content`` is told of what in it is no text.
+
+    Raises :class:`PackedError` if it cannot be read.
+    """
     document = _unpacked(packed)
     history = _history(document)
     current = _id(as_object(document.get("history")).get("current"))
-    live = _with_dirty(_live(document, left_out), document, history, current)
+    live = _with_dirty(_live(document, content), document, history, current)
     found = StoryText(TakeTree(_Sections.rest(live, 0)))
     if current in history:
         found.lost = lay_in(found.tree, history, current, _State([], {}), _Sections)
@@ -200,7 +203,7 @@ def _unpacked(packed: str) -> dict[Any, Any]:
     return cast(dict[Any, Any], document)
 
 
-def _live(document: dict[Any, Any], left_out: LeftOut) -> _State:
+def _live(document: dict[Any, Any], content: Cursor) -> _State:
     """The sections as they stand in the document; those that are in no order come last."""
     sections: dict[_Id, _Section] = {}
     pictures = 0
@@ -209,11 +212,11 @@ def _live(document: dict[Any, Any], left_out: LeftOut) -> _State:
         if here is not None and isinstance(fields.get("text"), str):
             sections[here] = _section(fields)
         elif fields.get("type") == _TEXT_SECTION or not fields:
-            left_out.remark(f"Paragraph {key} of the document has no text and was left out.")
+            content.tell(f"paragraph {key} has no text and is left out", "document")
         else:
             pictures += 1
     if pictures:
-        left_out.remark(f"{pictures} parts of the document are no text; they are kept with the story.")
+        content.tell(f"{pictures} of its parts are no text and are not read", "document")
     ids = map(_id, as_list(document["order"]))
     order = [here for here in ids if here is not None and here in sections]
     return _State(list(dict.fromkeys([*order, *sections])), sections)

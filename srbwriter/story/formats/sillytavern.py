@@ -6,7 +6,6 @@ The facts are from the program itself: how it saves chats and swipes, and reads 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -23,10 +22,9 @@ from srbwriter.story.draft import (
 )
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import Grower, notice, read_time, with_foreign
-from srbwriter.story.formats.cursor import Cursor
+from srbwriter.story.formats.cursor import Cursor, line_cursors
 from srbwriter.story.formats.document import Document
 from srbwriter.story.formats.errors import FormatError
-from srbwriter.story.formats.lenient import LeftOut
 
 NAME = "sillytavern"
 
@@ -60,26 +58,22 @@ def matches(document: Document) -> bool:
 
 
 def read(document: Document) -> StoryDraft:
-    left_out = LeftOut()
-    for line in document.damaged:
-        left_out.add(f"line {line.number}", line.text, f"expected {line.error.expected}")
-    cursors = list(_lines(document, left_out))
-    head = cursors.pop(0) if cursors and cursors[0].peek("mes") is None and _is_head(cursors[0]) else None
+    cursors = line_cursors(document)
+    head = cursors.pop(0) if cursors[0].peek("mes") is None and _is_head(cursors[0]) else None
     chat = _Chat()
     for cursor in cursors:
         try:
-            chat.add(_message(cursor, left_out))
+            chat.add(_message(cursor))
         except FormatError as error:
-            left_out.add_error(cursor.place, cursor.everything, error)
+            cursor.leave_out(error)
     draft = chat.grower.draft(chat.end)
     if head is not None:
         _describe(draft, head)
     draft.title = draft.title or ", ".join(chat.characters[:_MOST_NAMES])
     draft.byline = draft.byline or chat.person
     if chat.hidden:
-        words = "message" if chat.hidden == 1 else "messages"
-        notice(draft, f"{chat.hidden} hidden {words} stand beside the story, with the tag {HIDDEN_TAG!r}.")
-    left_out.tell(draft, NAME)
+        words = "message stands" if chat.hidden == 1 else "messages stand"
+        notice(draft, f"{chat.hidden} hidden {words} beside the story, with the tag {HIDDEN_TAG!r}.")
     return draft
 
 
@@ -176,17 +170,6 @@ def _tags(speaker: str) -> list[str]:
     return [name] if name else []
 
 
-def _lines(document: Document, left_out: LeftOut) -> Iterable[Cursor]:
-    pairs = (
-        [(1, document.value)] if document.kind == "json" else zip(document.lines, document.value, strict=True)
-    )
-    for number, value in pairs:
-        try:
-            yield Cursor(value, document.name, f"line {number}")
-        except FormatError as error:
-            left_out.add_error(f"line {number}", value, error)
-
-
 def _is_head(cursor: Cursor) -> bool:
     return any(cursor.peek(key) is not None for key in ("chat_metadata", "user_name", "character_name"))
 
@@ -200,7 +183,7 @@ def _describe(draft: StoryDraft, head: Cursor) -> None:
     about = head.inner("chat_metadata")
     draft.root.settings.author_note = about.text("note_prompt") or None
     draft.root.settings.author_note_depth = about.integer("note_depth")
-    if head.peek("chat_metadata") == about.everything:
+    if head.peek("chat_metadata") == about.all():
         head.skip("chat_metadata")
         head.put_back("chat_metadata", about.rest())
     keep_foreign(draft.meta, NAME, head.rest())
@@ -210,14 +193,14 @@ def _name(head: Cursor, key: str) -> str:
     return "" if head.peek(key) == _UNUSED else head.text(key)
 
 
-def _message(cursor: Cursor, left_out: LeftOut) -> _Message:
+def _message(cursor: Cursor) -> _Message:
     mes = cursor.peek("mes")
     text = _plain(mes)
     if text is None:
         raise cursor.error("a text", "mes")
     if isinstance(mes, str):
         cursor.skip("mes")
-    takes, shown = _takes(cursor, text, left_out)
+    takes, shown = _takes(cursor, text)
     speaker = cursor.peek("name")
     return _Message(
         takes,
@@ -235,12 +218,12 @@ def _plain(value: Any) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _takes(cursor: Cursor, text: str, left_out: LeftOut) -> tuple[list[_Take], int]:
+def _takes(cursor: Cursor, text: str) -> tuple[list[_Take], int]:
     """All takes of a message, and which of them was shown: the message itself has the last word.
 
     A message that says something else than its swipe was edited; both are kept.
     """
-    own = _Take(text, created=read_date(cursor.peek("send_date")), model=_model(cursor.everything))
+    own = _Take(text, created=read_date(cursor.peek("send_date")), model=_model(cursor.all()))
     if own.created is not None:
         cursor.skip("send_date")
     infos = as_list(cursor.peek("swipe_info"))
@@ -250,7 +233,7 @@ def _takes(cursor: Cursor, text: str, left_out: LeftOut) -> tuple[list[_Take], i
     for index, value in enumerate(as_list(cursor.peek("swipes"))):
         swipe = _plain(value)
         if swipe is None:
-            left_out.add(cursor.place_of(f"swipes[{index}]"), value, "expected a text")
+            cursor.tell("left out; expected a text", f"swipes[{index}]", value)
             continue
         if type(swipe_id) is int and swipe_id == index:
             cursor.skip("swipe_id")

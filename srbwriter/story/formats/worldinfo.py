@@ -9,7 +9,7 @@ from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import Grower
 from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.document import Document
-from srbwriter.story.formats.lenient import LeftOut, add_lore
+from srbwriter.story.formats.lore import add_lore, each
 from srbwriter.story.formats.worldentry import card_entry, tavern_entry
 
 NAME = "worldinfo"
@@ -38,26 +38,21 @@ def read(document: Document) -> StoryDraft:
     nested = document.object.get("spec") == BOOK_SPEC
     book = whole.need_object("data") if nested else whole
     draft = Grower().draft()
-    left_out = LeftOut()
-    read_book(draft, book, left_out, "world")
+    read_book(draft, book, "world")
     draft.title = book.text("name")
     keep_foreign(draft.meta, NAME, {**whole.rest(), "data": book.rest()} if nested else whole.rest())
-    left_out.tell(draft, NAME)
     return draft
 
 
-def read_book(draft: StoryDraft, book: Cursor, left_out: LeftOut, prefix: str) -> None:
+def read_book(draft: StoryDraft, book: Cursor, prefix: str) -> None:
     """Add the entries of a book to the lore; those without an id are numbered after ``prefix``."""
     budget = book.peek("token_budget")
     if type(budget) is int and budget > 0:
         draft.root.settings.lore_budget = book.integer("token_budget")
     if isinstance(book.peek("entries"), dict):
-        entries = left_out.members(book, "entries", tavern_entry)
+        add_lore(draft, each(book, "entries", tavern_entry))
     else:
-        entries = left_out.members(
-            book, "entries", lambda cursor, index: card_entry(cursor, f"{prefix}-{index}")
-        )
-    add_lore(draft, entries)
+        add_lore(draft, each(book, "entries", lambda entry, place: card_entry(entry, f"{prefix}-{place}")))
 
 
 FORMAT = Format(NAME, "SillyTavern world info, character lorebook", ".json", matches, read)
