@@ -160,7 +160,7 @@ class Cursor:
     def good_text(self, key: str) -> str:
         """The text; one that is missing, or is none, is told and empty.  It stays in the rest."""
         if not self._is(key, str):
-            self.tell("expected a text; it is left empty", key)
+            self.tell("expected a text; it is left empty", key, self._value.get(key))
         return self.text(key)
 
     def object(self, key: str) -> Cursor | None:
