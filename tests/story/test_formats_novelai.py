@@ -103,6 +103,20 @@ def test_a_block_that_does_not_fit_costs_what_follows_it() -> None:
         assert ways(draft) == {"The ferry was late. Very late. I waited."}
 
 
+def test_blocks_may_say_by_what_they_removed_how_far_they_reach() -> None:
+    value = fixture_json("novelai.story")
+    expected = ways(load("novelai.story"))
+    blocks = value["content"]["story"]["datablocks"]
+    for block in blocks:
+        block["endIndex"] = block["startIndex"] + len(block["dataFragment"]["data"])
+    assert ways(read_json(value)) == expected
+    for block in blocks:
+        del block["endIndex"], block["removedFragments"]
+    assert ways(read_json(value)) == {way for way in expected if "boat" not in way} | {
+        "The boatferry was late. Very late. I waited."
+    }
+
+
 def test_a_document_made_by_the_library_has_its_retries_as_branches() -> None:
     draft = load("novelai_document.story")
     lamps = "Write of a ferry.\nThe ferry was late.\n“It is always late,” said Ada 🏮, and the lamps came on."

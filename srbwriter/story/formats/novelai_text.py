@@ -12,7 +12,7 @@ the tests of Aedial/novelai-api, and its writer of data blocks.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
@@ -23,7 +23,7 @@ from srbwriter.story.formats.cursor import Cursor
 from srbwriter.story.formats.document import mend
 from srbwriter.story.formats.lore import each
 from srbwriter.story.formats.packed import PackedError, unpack
-from srbwriter.story.formats.takes import Change, Span, TakeTree, cut, joined, lay_in, text_of
+from srbwriter.story.formats.takes import Change, Span, TakeTree, cut, joined, lay_in, state_at, text_of
 
 AUTHORS: dict[str, Author] = {"prompt": "writer", "user": "writer", "edit": "edited", "ai": "model"}
 """Who wrote a fragment, by its ``origin``."""
@@ -62,31 +62,75 @@ def from_blocks(story: Cursor) -> StoryText:
         if text and text_of(fragments) != text:
             fragments = [(text, "imported")]
     found = StoryText(TakeTree(joined(fragments)))
-    blocks = as_list(story.peek("datablocks"))
+    blocks = [as_object(block) for block in as_list(story.peek("datablocks"))]
     current = story.peek("currentBlock")
-    history: dict[int, Change[list[Span], int]] = {
-        index: Change(_previous(block), partial(_with_block, block))
-        for index, block in enumerate(map(as_object, blocks))
-    }
-    if type(current) is int and current in history:
-        found.lost = lay_in(found.tree, history, current, [], _Blocks)
+    if type(current) is int and 0 <= current < len(blocks):
+        history = _block_history(blocks, current, text_of(fragments))
+        found.lost = lay_in(found.tree, history, current, _Written([], 0), _Blocks)
     return found
+
+
+def _block_history(blocks: Sequence[JsonObject], current: int, story: str) -> dict[int, _BlockChange]:
+    """The history in that reading of its blocks which gives the story; else in the first."""
+    histories = [
+        {
+            index: Change(_previous(block), partial(_with_block, block, end))
+            for index, block in enumerate(blocks)
+        }
+        for end in (_stated_end, _end_of_removed)
+    ]
+    for history in histories:
+        try:
+            if text_of(state_at(history, current, _Written([], 0)).spans) == story:
+                return history
+        except ValueError:
+            continue
+    return histories[0]
+
+
+def _stated_end(block: JsonObject) -> Any:
+    return block.get("endIndex", block.get("startIndex"))
+
+
+def _end_of_removed(block: JsonObject) -> Any:
+    """Where the stretch ends by what is said to have been removed."""
+    start = block.get("startIndex")
+    removed = [as_object(fragment).get("data") for fragment in as_list(block.get("removedFragments"))]
+    return _number(start) + sum(len(_units(data)) // 2 for data in removed if isinstance(data, str))
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """A state of a story of blocks, and how long it is in UTF-16 units."""
+
+    spans: list[Span]
+    units: int
+
+
+_BlockChange = Change[_Written, int]
 
 
 class _Blocks:
     """How the state of a story of blocks is read."""
 
     @staticmethod
-    def text(state: list[Span]) -> str:
-        return text_of(state)
+    def text(state: _Written) -> str:
+        return text_of(state.spans)
 
     @staticmethod
-    def end(state: list[Span], length: int) -> str:
-        return text_of(state)[-length:]
+    def end(state: _Written, length: int) -> str:
+        pieces: list[str] = []
+        missing = length
+        for text, _ in reversed(state.spans):
+            if missing <= 0:
+                break
+            pieces.append(text)
+            missing -= len(text)
+        return "".join(reversed(pieces))[-length:]
 
     @staticmethod
-    def rest(state: list[Span], at: int) -> list[Span]:
-        return cut(state, at)[1]
+    def rest(state: _Written, at: int) -> list[Span]:
+        return cut(state.spans, at)[1]
 
 
 def _fragment(fragment: Cursor) -> Span:
@@ -99,23 +143,22 @@ def _previous(block: JsonObject) -> int | None:
     return previous if type(previous) is int and previous >= 0 else None
 
 
-def _with_block(block: JsonObject, spans: list[Span]) -> list[Span]:
+def _with_block(block: JsonObject, end_of: Callable[[JsonObject], Any], state: _Written) -> _Written:
+    """The text with a stretch replaced.  Raises :class:`ValueError` for a stretch that is not in it."""
     fragment = as_object(block.get("dataFragment"))
-    data, start, end = fragment.get("data"), block.get("startIndex"), block.get("endIndex")
+    data, start, end = fragment.get("data"), block.get("startIndex"), end_of(block)
     if not isinstance(data, str) or type(start) is not int or type(end) is not int:
         raise ValueError("a data block")
-    origin = fragment.get("origin", block.get("origin"))
-    return _spliced(spans, start, end, (data, AUTHORS.get(str(origin), "imported")))
-
-
-def _spliced(spans: Sequence[Span], start: int, end: int, new: Span) -> list[Span]:
-    """The text with a stretch replaced.  Raises :class:`ValueError` for a stretch that is not in it."""
-    text = text_of(spans)
-    if not 0 <= start <= end <= len(_units(text)) // 2:
+    if not 0 <= start <= end <= state.units:
         raise ValueError(f"a stretch of the text before, not {start} to {end}")
-    before, _ = cut(spans, _characters(text, start))
-    _, after = cut(spans, _characters(text, end))
-    return joined([*before, new, *after])
+    new: Span = (data, AUTHORS.get(str(fragment.get("origin", block.get("origin"))), "imported"))
+    units = state.units - (end - start) + len(_units(data)) // 2
+    if start == state.units:
+        return _Written([*state.spans, new], units)
+    text = text_of(state.spans)
+    before, _ = cut(state.spans, _characters(text, start))
+    _, after = cut(state.spans, _characters(text, end))
+    return _Written([*before, new, *after], units)
 
 
 # --- documents
@@ -237,24 +280,13 @@ def _with_dirty(
     except ValueError:
         return live
     try:
-        last = _replayed(history, current)
+        last = state_at(history, current, _State([], {}))
         has_them = _Sections.text(last) != _Sections.text(live) and _Sections.text(
             _changed(dirty, last)
         ) == _Sections.text(live)
     except ValueError:
         has_them = False
     return live if has_them else changed
-
-
-def _replayed(history: Mapping[_Id, Change[_State, _Id]], current: _Id | None) -> _State:
-    way: list[_Id] = []
-    while current is not None and current in history and len(way) <= len(history):
-        way.append(current)
-        current = history[current].parent
-    state = _State([], {})
-    for here in reversed(way):
-        state = history[here].apply(state)
-    return state
 
 
 def _history(document: dict[Any, Any]) -> dict[_Id, Change[_State, _Id]]:

@@ -253,6 +253,18 @@ class _Taken(Generic[State]):
         return self._number is not None
 
 
+def state_at(history: Mapping[Key, Change[State, Key]], point: Key | None, start: State) -> State:
+    """The state at one point of a history.  Raises :class:`ValueError` where a change does not fit."""
+    way: list[Key] = []
+    while point is not None and point in history and len(way) <= len(history):
+        way.append(point)
+        point = history[point].parent
+    state = start
+    for here in reversed(way):
+        state = history[here].apply(state)
+    return state
+
+
 def _way(history: Mapping[Key, Change[State, Key]], current: Key) -> set[Key]:
     way: set[Key] = set()
     here: Key | None = current
@@ -308,12 +320,14 @@ def cut(spans: Iterable[Span], at: int) -> tuple[list[Span], list[Span]]:
     first: list[Span] = []
     rest: list[Span] = []
     for text, author in spans:
-        head, tail = text[: max(at, 0)], text[max(at, 0) :]
+        if at >= len(text):
+            first.append((text, author))
+        elif at <= 0:
+            rest.append((text, author))
+        else:
+            first.append((text[:at], author))
+            rest.append((text[at:], author))
         at -= len(text)
-        if head:
-            first.append((head, author))
-        if tail:
-            rest.append((tail, author))
     return first, rest
 
 
