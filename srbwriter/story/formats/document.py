@@ -1,4 +1,4 @@
-"""The bytes of a file, opened once: a picture, a weave, JSON, JSON lines or text.
+"""The bytes of a file, opened once: a picture, an archive, a weave, JSON, JSON lines or text.
 
 This is all that detection looks at.  It knows no story format.
 """
@@ -16,9 +16,10 @@ import ijson
 from srbwriter.story.draft import as_list, as_object
 from srbwriter.story.formats.errors import Fault, FormatError
 
-Kind = Literal["png", "tapestry", "json", "jsonl", "text"]
+Kind = Literal["png", "zip", "tapestry", "json", "jsonl", "text"]
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+ZIP_SIGNATURE = b"PK\x03\x04"
 TAPESTRY_SIGNATURE = b"VersionedTapestryWeave__"
 
 _TEXT_EXPECTED = "a text in UTF-8, JSON, or a PNG card"
@@ -59,6 +60,8 @@ def open_document(data: bytes, name: str) -> Document:
     """Find out what kind of file the bytes are.  Raises :class:`FormatError` if they are none of ours."""
     if data.startswith(PNG_SIGNATURE):
         return Document(name, data, "png")
+    if data.startswith(ZIP_SIGNATURE):
+        return Document(name, data, "zip")
     if data.startswith(TAPESTRY_SIGNATURE):
         return Document(name, data, "tapestry")
     text = _decode(data, name)
