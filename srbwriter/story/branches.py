@@ -70,7 +70,7 @@ class Branches(Reader):
             if desk.tree[parent].state == State.ABSORBED:
                 raise Refused(f"node {parent} is part of another node now")
             if desk.written_at(parent) is not None:
-                raise Refused(f"node {parent} is still being written — finish it, or pick a part of it, first")
+                raise Refused(f"node {parent} is still being written — finish it, or pick a part of it")
             bodies = [Body(recipe=desk.recipe(model, each[i]), seed=numbers[i]) for i in range(n)]
             names = [desk.add(parent, (), "model", body=body, visited=False) for body in bodies]
             desk.ledger.wait(names)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srbwriter import paths
-from srbwriter.session.drafts import waiting
+from srbwriter.session.typing import sheets_left
 from srbwriter.story import Blocked, ReadOnly, ReadOnlyStory, Story, StoryError, library
 from srbwriter.story.backup import backups
 from srbwriter.tui.screens.damaged import RECOVER, DamagedNote
@@ -40,7 +40,7 @@ def _tell_of_drafts(desk: Desk) -> None:
     """Say where words are that were being typed when the program died: on their sheets, or in the tree."""
     if desk.session.rescued:
         desk.say("Words you were typing for a branch when the program ended are in the tree now.")
-    sheets = (sheet.partition(":")[0].replace("_", " ") for sheet in waiting(desk.session.story))
+    sheets = (sheet.partition(":")[0].replace("_", " ") for sheet in sheets_left(desk.session.story))
     if kinds := ", ".join(dict.fromkeys(sheets)):
         desk.say(f"Words that were not kept yet are still there: {kinds}. Open that to go on.")
 
