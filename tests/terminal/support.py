@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from srbwriter.story import Story
-from tests.terminal.terminal import CTRL_G, Key, Terminal
+from tests.terminal.terminal import TAB, Key, Terminal
 
 Result = TypeVar("Result")
 
@@ -20,8 +20,10 @@ FULL = os.environ.get("TERMINAL_TESTS") == "full"
 
 OPENING = "It rained. "
 
-_WORDS = """the a lamp river keeper went down to see what had come in with fog and all boats lay still
-under their tarpaulins she counted them twice nobody answered bell rang once far out over black water""".split()
+_WORDS = (
+    "the a lamp river keeper went down to see what had come in with fog and all boats lay still under their "
+    "tarpaulins she counted them twice nobody answered bell rang once far out over black water"
+).split()
 
 
 def make_story(folder: Path, text: str = OPENING) -> Path:
@@ -106,8 +108,7 @@ def two_at_once(acts: Sequence[Callable[[], Result]]) -> list[Result]:
         return [future.result() for future in [pool.submit(act) for act in acts]]
 
 
-def on_branch(terminal: Terminal, key: bytes) -> None:
-    """A key that acts as if a branch had the focus."""
-    terminal.press(CTRL_G)
-    terminal.wait_for("M memory")
-    terminal.press(key)
+def to_branches(terminal: Terminal) -> None:
+    """Give a branch the focus: plain keys are commands then."""
+    terminal.press(TAB)
+    terminal.wait_for("1–9")

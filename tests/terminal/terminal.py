@@ -21,6 +21,7 @@ from pathlib import Path
 import pyte
 
 import srbwriter
+from srbwriter.demo import bundled_model
 
 PATIENCE = 40.0  # seconds for one thing to happen on a busy machine
 COLUMNS, LINES = 120, 40
@@ -30,6 +31,16 @@ CTRL_C, CTRL_F, CTRL_G, CTRL_N, CTRL_Q, CTRL_S, CTRL_Y, CTRL_Z = (bytes([ord(c) 
 ESC, TAB, ENTER, BACKSPACE = b"\x1b", b"\t", b"\r", b"\x7f"
 F3, F4 = b"\x1bOR", b"\x1bOS"
 LEFT, RIGHT = b"\x1b[D", b"\x1b[C"
+
+# A model that is named needs no hint at how to use another, which would lie over the screen for seconds.
+_CONFIG = """
+[model]
+path = '{model}'
+threads = 1
+
+[generation]
+n = 2
+"""
 
 # Makes the terminal on descriptor 0 the one whose signals the program gets, and becomes the program.
 _TAKE_TERMINAL = (
@@ -69,6 +80,9 @@ class Terminal:
         self._reader: threading.Thread | None = None
         self.log = bytearray()  # all that the program ever sent
         self._clear()
+        config = folder / "config" / "srbwriter" / "config.toml"
+        config.parent.mkdir(parents=True)
+        config.write_text(_CONFIG.format(model=bundled_model()), "utf-8")
 
     def _clear(self) -> None:
         self._screen = pyte.Screen(COLUMNS, LINES)
@@ -104,7 +118,6 @@ class Terminal:
     def start(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> None:
         """Run ``srbwriter ARGUMENTS``; what was typed before is forgotten."""
         self.close()
-        self.folder.mkdir(parents=True, exist_ok=True)
         self.typed = []
         self._clear()
         master, terminal = os.openpty()
@@ -239,6 +252,10 @@ class Terminal:
             if due > until:
                 return
             self._key(character)
+
+    def rest(self, seconds: float) -> None:
+        """No key for a while, as a part of the rhythm."""
+        _sleep_until(time.monotonic() + seconds)
 
     def _key(self, character: str) -> None:
         self.typed.append(Key(character, time.monotonic()))

@@ -1,6 +1,6 @@
 """Somebody types without a pause and the program is killed: what is older than a moment is on the disk.
 
-Each place where words can be typed has its way to begin and its way to find, after a new start, what was kept.
+Each place where words are typed has its way to begin, and its way to find what was kept after a new start.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tests.terminal.support import (
     loss,
     make_story,
     node_texts,
-    on_branch,
     report,
     steady,
     text_of,
+    to_branches,
     two_at_once,
     words_from,
 )
-from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, ENTER, F3, TAB, Terminal
+from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, ENTER, F3, Terminal
 
 BOUND = 1.3
 """No character that is older than this (seconds) is ever lost."""
@@ -44,7 +44,7 @@ Kept = Callable[[Terminal, Path], str]
 
 
 def start(terminal: Terminal, file: Path) -> None:
-    terminal.start(file, "--n", "2", "--max-tokens", "1000", "--threads", "1")
+    terminal.start(file, "--max-tokens", "1000")
     terminal.wait_for(OPENING.strip())
 
 
@@ -70,7 +70,8 @@ def kept_in_story(terminal: Terminal, file: Path) -> str:
 
 
 def into_sheet(terminal: Terminal) -> None:
-    on_branch(terminal, b"M")
+    to_branches(terminal)
+    terminal.press(b"M")
     terminal.wait_for("ctrl+s keeps it")
 
 
@@ -112,8 +113,7 @@ def kept_in_note(terminal: Terminal, file: Path) -> str:
 def into_branch(terminal: Terminal) -> None:
     terminal.press(CTRL_N)
     terminal.wait(lambda screen: "▸" in screen or "writing" in screen, "branches")
-    terminal.press(TAB)
-    terminal.wait_for("pick")
+    to_branches(terminal)
     terminal.press(b"i")
     terminal.wait_for("Words for branch")
 
