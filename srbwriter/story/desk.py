@@ -17,9 +17,8 @@ from dataclasses import replace
 from threading import RLock
 
 from srbwriter.story.draft import Author, JsonValue
-from srbwriter.story.ledger import Ledger
+from srbwriter.story.progress import Sitting
 from srbwriter.story.runs import Runs, decode, encode, text_of
-from srbwriter.story.stats import Sitting
 from srbwriter.story.store import Body, Store
 from srbwriter.story.tree import SETTINGS, VISITED, Entry, Tree
 from srbwriter.story.types import ROOT, NodeId, NoSuchNode, ReadOnly, ReadOnlyStory, State, TokenSizes
@@ -46,14 +45,12 @@ class Desk:
         self._bodies: OrderedDict[NodeId, Body] = OrderedDict()
         self._cached = 0
         self.sitting = Sitting(store)
-        self.ledger = Ledger(store, self.sitting.today)
         self.load()
 
     def load(self) -> None:
         """Read the index again."""
         self.tree = Tree(self.store.entries())
         self.recipes = self.store.recipes()
-        self.ledger.forget()
         self.values: dict[str, JsonValue] = {}
         self.values["current"] = self.tree.nearest_living(int(self.store.value("current", ROOT)))
         self._forget()
@@ -76,7 +73,6 @@ class Desk:
             self.tree.revert()
             self.values = kept
             self.after_commit.clear()
-            self.ledger.forget()
             self._forget()
             raise
         self.tree.settle()
@@ -225,7 +221,6 @@ class Desk:
         )
         self.write(spare, runs, replace(body, name=None))
         self.move(children, spare)
-        self.ledger.copy(node, spare)
         return spare
 
     def unpark(self, node: NodeId, spare: NodeId) -> None:
@@ -256,17 +251,9 @@ class Desk:
         """The end of the text of ``old`` is the end of ``new`` now: streams follow once it is saved."""
         self.after_commit.append(lambda: self.follow(old, new))
 
-    def progress(self) -> tuple[int, int]:
-        """Write down the words of today, inside a transaction; returns (typed, picked) of what is new."""
-        typed, picked = self.ledger.count(self.tree, self.current)
-        added = self.sitting.added(typed, picked)
-        self.after_commit.append(self.sitting.record(*added, 0))
-        return added
-
-    def moved(self) -> None:
-        """The current node is another one, inside a transaction: other words may be those of today."""
-        if self.sitting.added(*self.ledger.count(self.tree, self.current)) != (0, 0):
-            self.progress()
+    def written(self, typed: int, picked: int, at: float) -> None:
+        """Count words of an action that was done at ``at``, inside a transaction."""
+        self.after_commit.append(self.sitting.record(typed, picked, 0, at))
 
     def generated(self, words: int) -> None:
         """Count words of the model, inside a transaction."""

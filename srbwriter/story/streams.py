@@ -107,7 +107,6 @@ class Streams:
                 )
                 for i in range(n)
             ]
-            desk.ledger.wait(names)
         self._live.update((name, Stream(name, name, vocab)) for name in names)
         return names
 
@@ -157,7 +156,6 @@ class Streams:
             body = replace(desk.body(name), finish="", settings=None, meta=None, name=None)
             new = desk.add(first.parent, runs, "model", body=body, place=first.place, visited=False)
             desk.put_body(stream.node, replace(desk.body(stream.node), finish="replaced"))
-            desk.ledger.wait([new])
         del self._live[name]
         self._live[new] = Stream(new, new, stream.vocab)
         return new
@@ -169,9 +167,8 @@ class Streams:
         desk.put_body(stream.node, replace(old, finish="interrupted"))
         typed = desk.add(stream.node, plain(text, "writer"), "writer")
         action.changes.append(SetEntry(typed, {"state": State.BINNED}, {"state": State.LIVING}))
-        desk.ledger.begin(typed)
+        action.typed = desk.tree.count(typed).words - desk.tree.count(stream.node).words
         target = desk.add(typed, (), "model", body=Body(recipe=old.recipe, seed=old.seed), visited=False)
-        desk.ledger.wait([target])
         desk.moved_on(stream.node, target)
         return typed
 

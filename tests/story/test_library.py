@@ -9,7 +9,7 @@ import pytest
 from srbwriter.story import NotAStory, NotSaved, Story, backup
 from srbwriter.story.check import check
 from srbwriter.story.library import RecentStories, free_path, info, move, stories
-from srbwriter.story.stats import IDLE_SECONDS, Progress
+from srbwriter.story.progress import IDLE_SECONDS, Progress
 from tests.story.branches import generated
 
 DAY = 86_400.0

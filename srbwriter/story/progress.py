@@ -1,7 +1,8 @@
 """Words by day, by author and by sitting. Idle time does not count as writing.
 
-Words are net: what is undone is taken off again. Which words are of a day says
-:mod:`srbwriter.story.ledger`. Knows the tables of progress, not verbs.
+A plain count: every action says how many words it typed and how many it picked, and they count for the day
+on which it was done. Undoing it takes them off that day again, doing it once more puts them back. What an
+import brought counts for no day, nor does a take that nobody picked.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ IDLE_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Words a writer typed and picked that are still in the text, words the model wrote, seconds spent."""
+    """Words typed and picked, less those cut (so below 0 after much cutting); words the model wrote; seconds
+    spent."""
 
     typed: int = 0
     picked: int = 0
@@ -30,8 +32,8 @@ class Progress:
 
     @property
     def words(self) -> int:
-        """Words the story grew by."""
-        return self.typed + self.picked
+        """Words the story grew by, at least 0."""
+        return max(0, self.typed + self.picked)
 
     def __add__(self, other: Progress) -> Progress:
         return Progress(
@@ -51,42 +53,59 @@ class Sitting:
         self.began = self._last = clock()
         self.progress = Progress()
 
-    def today(self) -> str:
-        """The writer's calendar day, ISO 8601."""
-        return day_of(self._clock())
+    def now(self) -> float:
+        """Unix seconds by the writer's clock."""
+        return self._clock()
 
-    def added(self, typed: int, picked: int) -> tuple[int, int]:
-        """What ``typed`` and ``picked``, the words of today, are beyond those written down so far."""
-        with self._store.reading() as db:
-            row = db.execute("SELECT typed, picked FROM progress WHERE day = ?", (self.today(),)).fetchone()
-        return (typed, picked) if row is None else (typed - row[0], picked - row[1])
+    def record(self, typed: int, picked: int, generated: int, at: float | None = None) -> Callable[[], None]:
+        """Write down more words, for the day of ``at`` (now), and the time spent, in a transaction.
 
-    def record(self, typed: int, picked: int, generated: int) -> Callable[[], None]:
-        """Write down more words, inside a transaction. Call the result once that is committed."""
+        Call the result once that is committed.
+        """
         now = self._clock()
         gap = max(0.0, now - self._last)
-        more = Progress(typed, picked, generated, gap if gap <= IDLE_SECONDS else 0.0)
-        total = self.progress + more
-        row = self._write(now, more, total)
+        words = Progress(typed, picked, generated)
+        spent = Progress(seconds=gap if gap <= IDLE_SECONDS else 0.0)
+        total = self.progress + words + spent
+        self._add(now if at is None else at, words)
+        self._add(now, spent)
+        row = self._log(now, total)
 
         def committed() -> None:
             self._row, self._last, self.progress = row, now, total
 
         return committed
 
-    def _write(self, now: float, more: Progress, total: Progress) -> int:
-        db = self._store.db
-        db.execute(
+    def _add(self, at: float, more: Progress) -> None:
+        self._store.db.execute(
             "INSERT INTO progress VALUES (?, ?, ?, ?, ?) ON CONFLICT (day) DO UPDATE SET "
             "typed = typed + excluded.typed, picked = picked + excluded.picked, "
             "generated = generated + excluded.generated, seconds = seconds + excluded.seconds",
-            (day_of(now), more.typed, more.picked, more.generated, more.seconds),
+            (day_of(at), more.typed, more.picked, more.generated, more.seconds),
         )
-        made = db.execute(
+
+    def _log(self, now: float, total: Progress) -> int:
+        made = self._store.db.execute(
             "INSERT OR REPLACE INTO sitting VALUES (?, ?, ?, ?, ?, ?, ?)",
             (self._row, self.began, now, total.seconds, total.typed, total.picked, total.generated),
         )
         return self._row or made.lastrowid or 1
+
+
+def taken(tree: Tree, was: NodeId, node: NodeId) -> int:
+    """The model's words that going on from ``was`` to ``node`` brings onto the path.
+
+    What a person typed among them was counted when it was typed.
+    """
+    before = set(tree.upward(was))
+    fresh: list[NodeId] = []
+    shared = node
+    for shared in tree.upward(node):
+        if shared in before:
+            break
+        fresh.append(shared)
+    others = sum(tree[n].words for n in fresh if tree[n].author not in ("model", "edited"))
+    return max(0, tree.count(node).words - tree.count(shared).words - others)
 
 
 def day_of(now: float) -> str:
