@@ -60,7 +60,7 @@ class History:
             yield action
             self._desk.put_value("head", action.id)
             self._desk.put_value("current", action.became)
-            self._desk.written(action.typed, action.picked, action.at)
+            self._desk.sitting.record(action.typed, action.picked, 0, action.at)
             self._touch(action)
 
     def _blank(self, verb: str, node: NodeId) -> Action:
@@ -114,7 +114,7 @@ class History:
                 change.undo(self._desk)
             action.became = self._desk.current
             self._arrive(action, action.parent, action.was)
-            self._desk.written(-action.typed, -action.picked, action.at)
+            self._desk.sitting.record(-action.typed, -action.picked, 0, action.at)
         return action
 
     def redo(self, number: int | None = None) -> Action | None:
@@ -130,7 +130,7 @@ class History:
                 change.do(self._desk)
             action.was = self._desk.current
             self._arrive(action, action.id, action.became)
-            self._desk.written(action.typed, action.picked, action.at)
+            self._desk.sitting.record(action.typed, action.picked, 0, action.at)
         return action
 
     def _arrive(self, action: Action, head: int, current: NodeId) -> None:

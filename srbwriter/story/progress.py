@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from srbwriter.story.draft import Author
 from srbwriter.story.store import Store
@@ -44,37 +45,54 @@ class Progress:
         )
 
 
+class _Log(NamedTuple):
+    """The row of a sitting: its number (None before it has one), when it was last written to, and its sum."""
+
+    row: int | None
+    last: float
+    progress: Progress
+
+
 class Sitting:
     """From opening a story to closing it."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock
-        self._row: int | None = None
-        self.began = self._last = clock()
-        self.progress = Progress()
+        self.began = clock()
+        self._log = self._saved = _Log(None, self.began, Progress())
+
+    @property
+    def progress(self) -> Progress:
+        """What is on the disk."""
+        return self._saved.progress
 
     def now(self) -> float:
         """Unix seconds by the writer's clock."""
         return self._clock()
 
-    def record(self, typed: int, picked: int, generated: int, at: float | None = None) -> Callable[[], None]:
-        """Write down more words, for the day of ``at`` (now), and the time spent, in a transaction.
-
-        Call the result once that is committed.
-        """
+    def record(self, typed: int, picked: int, generated: int, at: float | None = None) -> None:
+        """Write down more words, for the day of ``at`` (now), and the time spent, inside a transaction."""
+        row, last, total = self._log
         now = self._clock()
-        gap = max(0.0, now - self._last)
+        gap = max(0.0, now - last)
         words = Progress(typed, picked, generated)
         spent = Progress(seconds=gap if gap <= IDLE_SECONDS else 0.0)
-        total = self.progress + words + spent
+        total = total + words + spent
         self._add(now if at is None else at, words)
         self._add(now, spent)
-        row = self._log(now, total)
+        made = self._store.db.execute(
+            "INSERT OR REPLACE INTO sitting VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (row, self.began, now, total.seconds, total.typed, total.picked, total.generated),
+        )
+        self._log = _Log(row or made.lastrowid, now, total)
 
-        def committed() -> None:
-            self._row, self._last, self.progress = row, now, total
+    def settle(self) -> None:
+        """The transaction is on the disk."""
+        self._saved = self._log
 
-        return committed
+    def revert(self) -> None:
+        """The transaction came to nothing."""
+        self._log = self._saved
 
     def _add(self, at: float, more: Progress) -> None:
         self._store.db.execute(
@@ -83,13 +101,6 @@ class Sitting:
             "generated = generated + excluded.generated, seconds = seconds + excluded.seconds",
             (day_of(at), more.typed, more.picked, more.generated, more.seconds),
         )
-
-    def _log(self, now: float, total: Progress) -> int:
-        made = self._store.db.execute(
-            "INSERT OR REPLACE INTO sitting VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (self._row, self.began, now, total.seconds, total.typed, total.picked, total.generated),
-        )
-        return self._row or made.lastrowid or 1
 
 
 def taken(tree: Tree, was: NodeId, node: NodeId) -> int:

@@ -16,7 +16,6 @@ from srbwriter.story.desk import Desk
 from srbwriter.story.history import Action, History
 from srbwriter.story.runs import change, encode, plain
 from srbwriter.story.store import Body
-from srbwriter.story.streams import Streams
 from srbwriter.story.types import ROOT, NodeId, NoSuchNode, Refused, State
 
 PAUSE_SECONDS = 2.0
@@ -46,11 +45,11 @@ class Typewriter:
         self,
         desk: Desk,
         history: History,
-        streams: Streams,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._desk, self._history, self._streams, self._clock = desk, history, streams, clock
+        self._desk, self._history, self._clock = desk, history, clock
         self._unit: _Unit | None = None
+        desk.on_revert.append(self.stop)  # the number of an action that came to nothing is given again
 
     def stop(self) -> None:
         """Whatever is typed next is an action of its own."""
@@ -70,7 +69,7 @@ class Typewriter:
         self._writable(node)
         if node == ROOT:
             return self._new(node, text) if text else node
-        if self._streams.of(node) is not None:
+        if self._desk.written_at(node) is not None:
             raise Refused(f"node {node} is still being written — stop it first, or type at its end")
         if text == self._desk.body(node).text:
             return node
@@ -91,7 +90,7 @@ class Typewriter:
     # -- the three ways ----------------------------------------------------------------------------
 
     def _new(self, parent: NodeId, text: str) -> NodeId:
-        if self._streams.of(parent) is not None:
+        if self._desk.written_at(parent) is not None:
             raise Refused(f"node {parent} is still being written — type into it with interject, or stop it")
         with self._history.action("type", parent) as action:
             node = self._desk.add(parent, plain(text, "writer"), "writer")
@@ -200,6 +199,6 @@ class Typewriter:
             desk.put_value("current", unit.node)
             typed = self._words(unit.node) - words
             action.typed += typed
-            desk.written(typed, 0, action.at)
+            desk.sitting.record(typed, 0, 0, action.at)
             history.save(action)
         unit.last = self._clock()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
-TYPING_SECONDS = 0.4  # this long after the last key the words are handed on
+TYPING_SECONDS = 0.4  # this long after the oldest key that waits the words are handed on
 
 
 class Autosave:

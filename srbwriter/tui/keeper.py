@@ -32,9 +32,8 @@ class Keeper:
         if self._ended or words == self._words:  # a screen hears of its last keys when it has been closed
             return
         self._words = words
-        if self._timer is not None:
-            self._timer.stop()
-        self._timer = self._screen.set_timer(TYPING_SECONDS, self._pause)
+        if self._timer is None:  # counted from the oldest key
+            self._timer = self._screen.set_timer(TYPING_SECONDS, self._pause)
 
     def _pause(self) -> None:
         self._timer = None

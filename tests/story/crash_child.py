@@ -125,7 +125,6 @@ def work(path: Path, log: int, fault: Fault, seed: int, lie: bool, steps: int) -
             for branch in branches:
                 pending += (new := words(8, "g"))
                 story.stream(branch, " " + " ".join(new), list(range(8)))
-            story.flush()
         elif verb == "pick" and branches:
             length = len(story.node(story.target(branches[0])).text)
             story.pick(story.target(branches[0]), rng.randint(1, length))

@@ -132,6 +132,20 @@ def test_an_edit_of_a_take_keeps_what_it_counted(story: Story) -> None:
     assert sum(today(story)) == 4
 
 
+def test_verbs_of_one_transaction_all_count_or_none_does(story: Story) -> None:
+    with story.together():
+        story.append("one two")
+        [take] = generated(story, story.current, " three")
+        story.pick(take)
+    with pytest.raises(RuntimeError), story.together():
+        story.append(" four")
+        raise RuntimeError
+    story.append(" five")
+    assert today(story) == (3, 1)
+    assert story.sitting.words == 4
+    assert [kept.words for _, _, kept in story.sittings()] == [4]
+
+
 class Days(RuleBasedStateMachine):
     """A day of writing on a story of yesterday: the day's words are those by which its text grew.
 

@@ -198,9 +198,8 @@ class Desk(Screen[None]):
 
     @on(StoryEditor.Edited)
     def _edited(self) -> None:
-        if self._commit_timer is not None:
-            self._commit_timer.stop()
-        self._commit_timer = self.set_timer(TYPING_SECONDS, self._autosave)
+        if self._commit_timer is None:  # counted from the oldest key: who types on without a pause is saved too
+            self._commit_timer = self.set_timer(TYPING_SECONDS, self._autosave)
 
     @on(StoryEditor.Undo)
     def _undo(self, event: StoryEditor.Undo) -> None:
