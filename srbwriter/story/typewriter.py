@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from srbwriter.story.alike import same_end, same_start
+from srbwriter.story.diff import same_end, same_start
 from srbwriter.story.changes import Respell, SetEntry, pack
 from srbwriter.story.desk import Desk
 from srbwriter.story.history import Action, History
