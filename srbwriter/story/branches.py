@@ -73,7 +73,6 @@ class Branches(Reader):
                 raise Refused(f"node {parent} is still being written — finish it, or pick a part of it")
             bodies = [Body(recipe=desk.recipe(model, each[i]), seed=numbers[i]) for i in range(n)]
             names = [desk.add(parent, (), "model", body=body, visited=False) for body in bodies]
-            desk.ledger.wait(names)
             desk.live.update((name, Written(name, vocab)) for name in names)
             return names
 
@@ -124,7 +123,6 @@ class Branches(Reader):
             body = replace(desk.body(branch), finish="", settings=None, meta=None, name=None)
             new = desk.add(first.parent, runs, "model", body=body, place=first.place, visited=False)
             desk.put_body(written.node, replace(desk.body(written.node), finish="replaced"))
-            desk.ledger.wait([new])
             del desk.live[branch]
             desk.live[new] = Written(new, written.vocab)
             return new
@@ -138,9 +136,8 @@ class Branches(Reader):
             desk.put_body(end, replace(old, finish="interrupted"))
             typed = desk.add(end, plain(well_formed(text), "writer"), "writer")
             action.changes.append(SetEntry(typed, {"state": State.BINNED}, {"state": State.LIVING}))
-            desk.ledger.begin(typed)
+            action.typed = desk.tree.count(typed).words - desk.tree.count(end).words
             after = desk.add(typed, (), "model", body=Body(recipe=old.recipe, seed=old.seed), visited=False)
-            desk.ledger.wait([after])
             desk.moved_on(end, after)
             return typed
 
@@ -150,7 +147,7 @@ class Branches(Reader):
         with desk.change():
             node = self._written(branch).node
             desk.put_body(node, replace(desk.body(node), finish=reason))
-            desk.generated(desk.tree[node].words)
+            desk.sitting.record(0, 0, desk.tree[node].words)
             del desk.live[branch]
 
     def target(self, branch: NodeId) -> NodeId:

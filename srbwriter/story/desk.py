@@ -19,9 +19,8 @@ from dataclasses import dataclass, replace
 from threading import RLock
 
 from srbwriter.story.draft import Author, JsonValue
-from srbwriter.story.ledger import Ledger
+from srbwriter.story.progress import Sitting
 from srbwriter.story.runs import Runs, decode, encode, text_of
-from srbwriter.story.stats import Sitting
 from srbwriter.story.store import Body, Store
 from srbwriter.story.tree import SETTINGS, VISITED, Entry, Tree
 from srbwriter.story.types import ROOT, NodeId, NoSuchNode, ReadOnly, ReadOnlyStory, State, TokenSizes
@@ -47,7 +46,6 @@ class Desk:
         self.store = store
         self.read_only = read_only
         self.token_sizes: TokenSizes | None = None
-        self.after_commit: list[Callable[[], None]] = []
         self.on_revert: list[Callable[[], None]] = []  # run after every transaction that came to nothing
         self.live: dict[NodeId, Written] = {}
         """The branches being written, by the node that each began with."""
@@ -57,14 +55,13 @@ class Desk:
         self._bodies: OrderedDict[NodeId, Body] = OrderedDict()
         self._cached = 0
         self.sitting = Sitting(store)
-        self.ledger = Ledger(store, self.sitting.today)
+        self.on_revert.append(self.sitting.revert)
         self.load()
 
     def load(self) -> None:
         """Read the index again."""
         self.tree = Tree(self.store.entries())
         self.recipes = self.store.recipes()
-        self.ledger.forget()
         self.values: dict[str, JsonValue] = {}
         self.values["current"] = self.tree.nearest_living(int(self.store.value("current", ROOT)))
         self._forget()
@@ -114,17 +111,13 @@ class Desk:
         with self.lock:
             self.tree.settle()
             self._fresh.clear()
-            done, self.after_commit = self.after_commit, []
-            for call in done:
-                call()
+            self.sitting.settle()
 
     def _revert(self, values: dict[str, JsonValue], live: dict[NodeId, Written]) -> None:
         with self.lock:
             self.store.rollback()
             self.tree.revert()
             self.values, self.live = values, live
-            self.after_commit.clear()
-            self.ledger.forget()
             self._forget()
             for call in self.on_revert:
                 call()
@@ -282,7 +275,6 @@ class Desk:
         )
         self.write(spare, runs, replace(body, name=None))
         self.move(children, spare)
-        self.ledger.copy(node, spare)
         return spare
 
     def unpark(self, node: NodeId, spare: NodeId) -> None:
@@ -321,18 +313,3 @@ class Desk:
         if name is not None:
             self.live[name] = replace(self.live[name], node=new)
 
-    def progress(self) -> tuple[int, int]:
-        """Write down the words of today, inside a transaction; returns (typed, picked) of what is new."""
-        typed, picked = self.ledger.count(self.tree, self.current)
-        added = self.sitting.added(typed, picked)
-        self.after_commit.append(self.sitting.record(*added, 0))
-        return added
-
-    def moved(self) -> None:
-        """The current node is another one, inside a transaction: other words may be those of today."""
-        if self.sitting.added(*self.ledger.count(self.tree, self.current)) != (0, 0):
-            self.progress()
-
-    def generated(self, words: int) -> None:
-        """Count words of the model, inside a transaction."""
-        self.after_commit.append(self.sitting.record(0, 0, words))

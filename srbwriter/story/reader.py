@@ -6,15 +6,14 @@ Nothing here writes. Knows no verb.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from typing import cast
 
 from srbwriter.story.desk import Desk
 from srbwriter.story.draft import Author, Settings
+from srbwriter.story.progress import Progress, by_author, day_of, days, sittings
 from srbwriter.story.runs import prompt_runs
 from srbwriter.story.search import search as find
-from srbwriter.story.stats import Progress, by_author, day_of, days, sittings
 from srbwriter.story.store import Body
 from srbwriter.story.tree import BOOKMARK, CHAPTER, SETTINGS, VISITED
 from srbwriter.story.types import ROOT, Hit, Marks, Node, NodeId, ReadOnly, Run, State
@@ -253,12 +252,8 @@ class Reader:
             return days(self._desk.store)
 
     def today(self) -> Progress:
-        """Progress on this calendar day.
-
-        Its words are those on the path to the current node that were typed, or stand in a take that was
-        picked, today; see :mod:`srbwriter.story.ledger`.
-        """
-        return self.days().get(day_of(time.time()), Progress())
+        """Progress on this calendar day; see :mod:`srbwriter.story.progress`."""
+        return self.days().get(day_of(self._desk.sitting.now()), Progress())
 
     @property
     def sitting(self) -> Progress:

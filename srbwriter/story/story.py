@@ -199,7 +199,6 @@ class Story(Branches):
             verbs.living(self._desk, node)
             self._flag(node, visited)
             self._desk.put_value("current", node)
-            self._desk.moved()
 
     def mark_visited(self, node: NodeId, visited: bool = True) -> None:
         """Mark ``node`` read or unread, without going there."""

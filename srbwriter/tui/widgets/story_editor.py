@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditResult, Selection
 
-from srbwriter.story.alike import same_end, same_start
+from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui.spelling import unknown
 
 WINDOW = 48_000
