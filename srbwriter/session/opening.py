@@ -38,9 +38,9 @@ def open_story(path: Path | None) -> Story:
     return story
 
 
-def rescue_file(story: Story) -> Path:
+def rescue_folder(story: Story) -> Path:
     """Where words go that ``story`` cannot take: outside its folder, on another disk where there is one."""
-    return paths.state_dir() / "rescued" / f"{story.backup_folder(Path()).name}.txt"
+    return story.backup_folder(paths.state_dir() / "rescued")
 
 
 def _copy_of_the_day(story: Story) -> None:

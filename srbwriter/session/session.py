@@ -28,7 +28,7 @@ from srbwriter.story.context import ContextError
 
 from . import editing, typing
 from .ladder import Ladder, rungs
-from .opening import open_story, rescue_file, token_sizes
+from .opening import open_story, rescue_folder, token_sizes
 from .prompting import Context, Prompter, with_words
 from .recorder import Recorder
 from .rounds import Round, RoundHistory
@@ -59,14 +59,17 @@ class Session:
         self._history = RoundHistory()
         self._options = options
         self._lock = threading.RLock()
-        self.typing = typing.Typing(story, lambda text: editing.set_text(story, text), rescue_file(story))
+        self.typing = typing.Typing(story, lambda text: editing.set_text(story, text), rescue_folder(story))
         self._recorder = Recorder(story, self.typing, self._lock)
         self._prompter: Prompter | None = None
         self._failure: Exception | None = None
         self._cancelled: Cancelled | None = None
         self._loader = loader
         self._closed = False
-        self.rescued = typing.take_up(story)
+        self.taken_up = typing.take_up(story)
+        """How many times words of an earlier run, which died, became nodes of the story."""
+        self.rescued = typing.rescued_words(self.typing.folder)
+        """Words of an earlier run that the disk did not take, by sheet; those of the story by ""."""
         self._recall()
         self._await(loader)
 
@@ -355,6 +358,21 @@ class Session:
     def draft(self, sheet: str) -> typing.Draft:
         """Where the words of an open sheet are safe; ``sheet`` names it in a word or two."""
         return typing.Draft(self.typing, self.story, sheet)
+
+    def take_rescued(self) -> None:
+        """Put :attr:`rescued` where it belongs: into the story, and on its sheets. Raises StoryError."""
+
+        def take() -> None:
+            kept = typing.drafts(self.story)
+            if (text := self.rescued.get("")) is not None:
+                editing.set_text(self.story, text)
+            sheets = {name: words for name, words in self.rescued.items() if name}
+            self.story.put_value(typing.DRAFTS, kept | sheets)
+
+        with self._lock:
+            self.together(take)
+            self.rescued = {}
+            typing.clear_rescued(self.typing.folder)
 
     def set_text(self, text: str) -> None:
         """The writer changed the text to ``text``; it is on the disk when this returns."""

@@ -2,20 +2,22 @@
 
 The text of the story, every sheet that is open, notes, titles, tags, and words typed into branches are handed
 in with every key. Who writes them down (:mod:`srbwriter.session.recorder`) asks for them in a transaction;
-until that is on the disk they stay here. Where the disk refuses, they are put into a rescue file elsewhere.
-Knows the story and a folder; no screen.
+until that is on the disk they stay here. Where the disk refuses, they are put into files elsewhere, and the
+next start offers them. Knows the story and a folder; no screen.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import shutil
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
+from urllib.parse import quote, unquote
 
 from srbwriter import paths
 from srbwriter.story import ROOT, NodeId, Story, StoryError
@@ -31,6 +33,7 @@ TYPING = "typing"
 
 _BELOW = "below"  # a sheet of words for the story itself: "below:NODE:BRANCH"
 _TEXT = ""  # the field of the story's own text; no sheet is called so
+_STORY_FILE = "story"  # its file in a rescue folder; no sheet is called so either
 
 
 @dataclass(slots=True)
@@ -57,7 +60,7 @@ class Typing:
 
     Args:
         set_text: makes a text the story's, within the transaction that is open.
-        rescue: the file that words go into when the story cannot take them.
+        rescue: the folder that words go into when the story cannot take them, a file for each text.
         clock: seconds that only go forward.
     """
 
@@ -65,7 +68,7 @@ class Typing:
         self, story: Story, set_text: Callable[[str], object], rescue: Path,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        self._story, self._set_text, self.rescue_file, self._clock = story, set_text, rescue, clock
+        self._story, self._set_text, self.folder, self._clock = story, set_text, rescue, clock
         self._lock = threading.Lock()
         self._fields: dict[str, _Field] = {}
         self._dropped: set[str] = set()  # sheets that were closed, and whose draft is still on the disk
@@ -145,8 +148,7 @@ class Typing:
             self._trouble = None
             rescued, self._rescued = self._rescued, {}
         if rescued:
-            with contextlib.suppress(OSError):
-                self.rescue_file.unlink(missing_ok=True)
+            clear_rescued(self.folder)
 
     def put_back(self) -> None:
         """The transaction came to nothing: what :meth:`write` took still waits."""
@@ -155,7 +157,7 @@ class Typing:
                 field.taken = field.later = None
 
     def refused(self, error: StoryError) -> None:
-        """The story does not take the words: they are put into the rescue file meanwhile."""
+        """The story does not take the words: they are put into files elsewhere meanwhile."""
         with self._lock:
             self._trouble = error
         self.rescue()
@@ -173,22 +175,40 @@ class Typing:
     # -- where the story cannot take them --------------------------------------------------------------
 
     def rescue(self) -> Path | None:
-        """Put all unsaved words into the rescue file; None if there are none, or no disk takes them."""
+        """Put all unsaved words into the rescue folder; None if there are none, or no disk takes them."""
         with self._lock:
             unsaved = {name: field.words for name, field in self._fields.items() if field.since is not None}
-            if not unsaved:
-                return None
-            if unsaved == self._rescued:
-                return self.rescue_file
-        parts = [words if name == _TEXT else f"[{name}]\n{words}" for name, words in unsaved.items()]
+            changed = {name: words for name, words in unsaved.items() if self._rescued.get(name) != words}
+        if not unsaved:
+            return None
         try:
-            paths.write_atomic(self.rescue_file, "\n\n".join(parts).encode("utf-8", "surrogatepass"))
+            for name, words in changed.items():
+                paths.write_atomic(_rescued_file(self.folder, name), words.encode("utf-8", "replace"))
         except OSError as error:
-            log.error("no rescue file: %s", error)
+            log.error("the words that the disk refuses cannot be put elsewhere: %s", error)
             return None
         with self._lock:
-            self._rescued = unsaved
-        return self.rescue_file
+            self._rescued.update(unsaved)
+        return self.folder
+
+
+def rescued_words(folder: Path) -> dict[str, str]:
+    """What :meth:`Typing.rescue` put into ``folder`` in an earlier run: words by sheet, the story's by ""."""
+    found: dict[str, str] = {}
+    for file in folder.glob("*.txt") if folder.is_dir() else ():
+        with contextlib.suppress(OSError):
+            name = "" if file.stem == _STORY_FILE else unquote(file.stem)
+            found[name] = file.read_text("utf-8", "replace")
+    return found
+
+
+def clear_rescued(folder: Path) -> None:
+    """The words in ``folder`` are where they belong, or nobody wants them."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _rescued_file(folder: Path, name: str) -> Path:
+    return folder / f"{quote(name, safe=' ') or _STORY_FILE}.txt"
 
 
 class Draft:

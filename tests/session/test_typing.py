@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.session import editing
+from srbwriter.engine.loader import EngineLoader
+from srbwriter.session import Session, editing
 from srbwriter.session.recorder import Recorder
-from srbwriter.session.typing import Draft, Typing, sheets_left, take_up
+from srbwriter.session.typing import Draft, Typing, rescued_words, sheets_left, take_up
 from srbwriter.story import ROOT, NotSaved, Refused, Story, StoryError
+
+from .conftest import OPTIONS
 
 WAIT = 30.0
 
@@ -48,7 +51,7 @@ class Desk:
 
 @pytest.fixture
 def desk(story: Story, tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(story, tmp_path / "state" / "rescued.txt")
+    made = Desk(story, tmp_path / "state" / "rescued")
     yield made
     made.recorder._closing = True
 
@@ -157,12 +160,11 @@ def test_a_full_disk_keeps_words_says_so_and_gets_them_once(
         with pytest.raises(NotSaved):
             desk.recorder.write()
         assert isinstance(desk.typing.state.trouble, NotSaved)
-        rescued = desk.typing.rescue_file.read_text()
-        assert rescued.startswith("alpha beta gamma") and "A harbour." in rescued
+        assert rescued_words(desk.typing.folder) == {"": "alpha beta gamma", "memory": "A harbour."}
     desk.recorder.write()
     assert desk.typing.state.saved
     assert desk.story.text(desk.story.current) == "alpha beta gamma"
-    assert not desk.typing.rescue_file.exists()
+    assert not desk.typing.folder.exists()
     assert desk.story.undo() is not None
     assert desk.story.text(desk.story.current) == ""
 
@@ -189,7 +191,7 @@ def test_it_is_tried_again_without_being_asked(desk: Desk, monkeypatch: pytest.M
 
 def test_a_rescue_file_that_cannot_be_written_ends_nothing(story: Story, tmp_path: Path) -> None:
     (tmp_path / "wall").write_text("no folder")
-    typing = Typing(story, lambda text: None, tmp_path / "wall" / "rescued.txt")
+    typing = Typing(story, lambda text: None, tmp_path / "wall" / "rescued")
     typing.text("alpha")
     typing.refused(StoryError("full"))
     assert typing.rescue() is None
@@ -266,3 +268,31 @@ def test_a_damaged_value_is_no_draft(desk: Desk, kept: object) -> None:
     desk.draft("memory").typed("Still works.")
     desk.recorder.write()
     assert desk.draft("memory").words == "Still works."
+
+
+def test_words_that_the_disk_refused_are_offered_by_the_next_start(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def opened(story: Story) -> Session:
+        return Session(story, EngineLoader(file.with_name("none.gguf"), OPTIONS))
+
+    session = opened(Story.create(file))
+    session.set_text("It rained.")
+    with monkeypatch.context() as disk:
+        full(session.story, disk)
+        session.typing.text("It rained. All night.")
+        session.draft("memory").typed("A harbour.")
+        with pytest.raises(NotSaved):
+            session.keep()
+        session.close()
+    session = opened(Story.open(file))
+    assert session.text() == "It rained."
+    session.take_rescued()
+    assert session.text() == "It rained. All night."
+    assert session.draft("memory").words == "A harbour."
+    session.undo()
+    assert session.text() == "It rained."
+    session.close()
+    again = opened(Story.open(file))
+    assert again.rescued == {}
+    again.close()

@@ -71,7 +71,7 @@ class FakeSession:
         self.stop = Stop(max_tokens=64)
         self.ladder: tuple[str, float, float] | None = None
         self.save_state = "saved"
-        self.rescued = 0
+        self.taken_up, self.rescued = 0, dict[str, str]()
         file = folder / "story.srbw"
         self.story = Story.open(file) if file.exists() else Story.create(file, "Rain")
         if text:
@@ -79,7 +79,7 @@ class FakeSession:
             self.story.end_typing()
         self.round: Round | None = None
         self.closed = False
-        self.typing = Typing(self.story, self._set_text, folder / "rescued.txt")
+        self.typing = Typing(self.story, self._set_text, folder / "rescued")
         self.recorder = Recorder(self.story, self.typing, threading.RLock())
 
     # ---- the story
