@@ -27,11 +27,11 @@ from srbwriter.story import NodeId, ReadOnlyStory, Story, StoryError
 from srbwriter.story.context import ContextError
 
 from . import editing, typing
-from .ladder import Ladder, rungs
-from .opening import open_story, rescue_folder, token_sizes
+from .open import open_story, rescue_folder, token_sizes
 from .prompting import Context, Prompter, with_words
 from .recorder import Recorder
 from .rounds import Round, RoundHistory
+from .sampling import Ladder, rungs
 
 if TYPE_CHECKING:
     from srbwriter.engine.engine import Engine  # at run time it would load the native library

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from srbwriter.story.diff import same_end, same_start
 from srbwriter.story.changes import Respell, SetEntry, pack
 from srbwriter.story.desk import Desk
+from srbwriter.story.diff import same_end, same_start
 from srbwriter.story.history import Action, History
 from srbwriter.story.runs import change, encode, plain
 from srbwriter.story.store import Body

@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 
 from srbwriter.engine.parameters import Parameter, number_words
 from srbwriter.engine.types import InvalidRequest
-from srbwriter.session.ladder import Ladder
+from srbwriter.session.sampling import Ladder
 from srbwriter.tui import knobs
 from srbwriter.tui.knobs import KNOBS, Setup
 from srbwriter.tui.screens.ask import Ask

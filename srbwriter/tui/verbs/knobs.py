@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from srbwriter.session.ladder import Ladder
+from srbwriter.session.sampling import Ladder
 from srbwriter.story import ROOT
 from srbwriter.tui.knobs import Setup
 from srbwriter.tui.screens.context import ContextView
