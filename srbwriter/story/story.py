@@ -15,11 +15,12 @@ from typing import Self
 from uuid import uuid4
 
 from srbwriter.prose import Unit
-from srbwriter.story import backup, exchange, opening, verbs
+from srbwriter.story import backup, exchange, verbs
 from srbwriter.story.branches import Branches
 from srbwriter.story.desk import Desk
 from srbwriter.story.draft import Author, JsonValue, Settings, StoryDraft, check_draft
 from srbwriter.story.history import Action
+from srbwriter.story.open import Opened, create_story, open_story, remove
 from srbwriter.story.runs import plain
 from srbwriter.story.search import index
 from srbwriter.story.tree import VISITED
@@ -46,7 +47,7 @@ class Story(Branches):
     Verbs raise NoSuchNode, Refused, ReadOnlyStory or NotSaved, all of them StoryError.
     """
 
-    def __init__(self, opened: opening.Opened) -> None:
+    def __init__(self, opened: Opened) -> None:
         self._opened = opened
         super().__init__(Desk(opened.store, opened.read_only))
         self._closed = False
@@ -56,7 +57,7 @@ class Story(Branches):
     @classmethod
     def create(cls, path: Path | str, title: str = "") -> Story:
         """A new story file. Raises NotAStory if the file exists, NotSaved if it cannot be made."""
-        opened = opening.create_story(Path(path))
+        opened = create_story(Path(path))
         try:
             story = cls(opened)
             story._begin(title)
@@ -82,7 +83,7 @@ class Story(Branches):
             index(story._desk, progress=within(progress, 0.8, 1))
         except BaseException:
             story.close()
-            opening.remove(story.file)
+            remove(story.file)
             raise
         return story
 
@@ -94,7 +95,7 @@ class Story(Branches):
 
         Raises NotAStory, TooNew, or NotSaved if an old file could not be brought up to date.
         """
-        opened = opening.open_story(Path(path), readonly=readonly, backups=backups)
+        opened = open_story(Path(path), readonly=readonly, backups=backups)
         try:
             story = cls(opened)
             if not len(story):  # the program died while it was making this story
