@@ -24,6 +24,7 @@ import srbwriter
 from srbwriter.demo import bundled_model
 
 PATIENCE = 40.0  # seconds for one thing to happen on a busy machine
+LOOK = 0.1  # seconds between two looks at what does not tell when it changes
 COLUMNS, LINES = 120, 40
 
 # What keys send on xterm.
@@ -267,7 +268,10 @@ class Terminal:
         self._stream.feed(data[:cut])
 
     def wait(self, ready: Callable[[str], object], what: str, within: float = PATIENCE) -> str:
-        """Look whenever the screen changes until it shows something; fails with the screen otherwise."""
+        """Look until the screen shows something; fails with the screen otherwise.
+
+        ``ready`` may look at files too: it is asked whenever the screen changes, and now and then.
+        """
         end = time.monotonic() + within
         while True:
             screen = self.screen
@@ -276,7 +280,7 @@ class Terminal:
             with self._news:
                 left = end - time.monotonic()
                 if left > 0 and not self._output and not self._ended:
-                    self._news.wait(left)
+                    self._news.wait(min(left, LOOK))
                 if self._ended and not self._output:
                     raise AssertionError(f"{what}: the program ended before that:\n{screen}")
                 if left <= 0:
