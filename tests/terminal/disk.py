@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -17,37 +16,27 @@ SIZE = 2 * 2**20  # bytes of a small disk
 
 
 class MoodyDisk:
-    """A folder whose disk has moods, for programs that run with :attr:`environment`."""
+    """A folder whose disk has moods, for programs that run with :attr:`environment`.
 
-    def __init__(self, folder: Path, library: Path) -> None:
+    ``trouble`` is the mood that stands for a full disk: ``full``, or ``readonly``.
+    """
+
+    def __init__(self, folder: Path, library: Path, trouble: str = "full") -> None:
         self.folder = folder
+        self._trouble = trouble
         self._moods = folder.parent / f"{folder.name}.moods"
-        self._library = library
         folder.mkdir(parents=True)
         self._moods.mkdir()
 
-    @property
-    def environment(self) -> dict[str, str]:
-        return {
-            "LD_PRELOAD": str(self._library),
-            "DISK_FOLDER": str(self.folder.resolve()),
+        self.environment = {
+            "LD_PRELOAD": str(library),
+            "DISK_FOLDER": str(folder.resolve()),
             "DISK_MOODS": str(self._moods),
         }
 
-    @contextlib.contextmanager
-    def mood(self, name: str) -> Iterator[None]:
-        """``slow``, ``full`` or ``readonly`` until the block ends."""
-        self.set(name)
-        try:
-            yield
-        finally:
-            self.clear(name)
-
-    def set(self, name: str) -> None:
-        (self._moods / name).touch()
-
-    def clear(self, name: str) -> None:
-        (self._moods / name).unlink(missing_ok=True)
+    def slow_down(self) -> None:
+        """Let each save take a second from now on."""
+        (self._moods / "slow").touch()
 
     @property
     def delayed(self) -> int:
@@ -55,10 +44,10 @@ class MoodyDisk:
         return len((self._moods / "slow").read_text().splitlines())
 
     def fill(self) -> None:
-        self.set("full")
+        (self._moods / self._trouble).touch()
 
     def free(self) -> None:
-        self.clear("full")
+        (self._moods / self._trouble).unlink()
 
 
 class SmallDisk:

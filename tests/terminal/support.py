@@ -112,3 +112,18 @@ def to_branches(terminal: Terminal) -> None:
     """Give a branch the focus: plain keys are commands then."""
     terminal.press(TAB)
     terminal.wait_for("1–9")
+
+
+def foot(screen: str) -> str:
+    """The last two lines: what holds now, and what keys do."""
+    return "\n".join(screen.splitlines()[-2:])
+
+
+def says_not_saved(screen: str) -> bool:
+    """Whether the line at the foot says that words are not safe."""
+    return "not saved" in foot(screen).lower()
+
+
+def says_saved(screen: str) -> bool:
+    """Whether the line at the foot says that all words are safe."""
+    return "saved" in foot(screen) and not says_not_saved(screen)

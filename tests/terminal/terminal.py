@@ -24,10 +24,11 @@ import srbwriter
 from srbwriter.demo import bundled_model
 
 PATIENCE = 40.0  # seconds for one thing to happen on a busy machine
+LOOK = 0.1  # seconds between two looks at what does not tell when it changes
 COLUMNS, LINES = 120, 40
 
 # What keys send on xterm.
-CTRL_C, CTRL_F, CTRL_G, CTRL_N, CTRL_Q, CTRL_S, CTRL_Y, CTRL_Z = (bytes([ord(c) - 64]) for c in "CFGNQSYZ")
+CTRL_F, CTRL_N, CTRL_P, CTRL_Q, CTRL_S, CTRL_Y, CTRL_Z = (bytes([ord(c) - 64]) for c in "FNPQSYZ")
 ESC, TAB, ENTER, BACKSPACE = b"\x1b", b"\t", b"\r", b"\x7f"
 F3, F4 = b"\x1bOR", b"\x1bOS"
 LEFT, RIGHT = b"\x1b[D", b"\x1b[C"
@@ -46,6 +47,32 @@ n = 2
 _TAKE_TERMINAL = (
     "import fcntl,os,sys,termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execvp(sys.argv[1], sys.argv[1:])"
 )
+# What a shell does for one program: a job of its own, which may stop and is sent on by SIGCONT to the shell.
+# Arguments are the file for the program's number, and the program.
+_BE_SHELL = """
+import fcntl, os, signal, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+go_on = []
+signal.signal(signal.SIGCONT, lambda *_: go_on.append(1))
+job = os.fork()
+os.setpgid(job, job)
+os.tcsetpgrp(0, job or os.getpid())
+if not job:
+    signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+    os.execvp(sys.argv[2], sys.argv[2:])
+with open(sys.argv[1], "w") as file:
+    file.write(str(job))
+while os.WIFSTOPPED(status := os.waitpid(job, os.WUNTRACED)[1]):
+    os.tcsetpgrp(0, os.getpid())
+    print("[the job has stopped]", flush=True)
+    while not go_on:
+        signal.pause()
+    go_on.clear()
+    os.tcsetpgrp(0, job)
+    os.killpg(job, signal.SIGCONT)
+sys.exit(os.waitstatus_to_exitcode(status) % 256)
+"""
 # Sequences that pyte would print: the kitty keyboard protocol, and questions with an intermediate character.
 _UNKNOWN = re.compile(rb"\x1b\[[<>=][0-9;]*[a-zA-Z]|\x1b\[\??[0-9;]*\$[a-z]|\x1b\[[0-9;]*t")
 _UNFINISHED = re.compile(rb"\x1b(\[[<>=?0-9;$]*)?$")
@@ -71,7 +98,8 @@ class Terminal:
         self.folder = folder
         self.typed: list[Key] = []
         self._program: subprocess.Popen[bytes] | None = None
-        self._master = -1
+        self._number: Path | None = None  # the file that has the job's
+        self._master = self._enough = -1
         self._news = threading.Condition()
         self._output = bytearray()  # not yet on the screen: drawing it costs more than most waits are worth
         self._ended = False
@@ -115,35 +143,58 @@ class Terminal:
         """The program's state folder."""
         return self.folder / "state" / "srbwriter"
 
-    def start(self, *arguments: str | Path, env: Mapping[str, str] | None = None) -> None:
-        """Run ``srbwriter ARGUMENTS``; what was typed before is forgotten."""
+    def start(
+        self, *arguments: str | Path, env: Mapping[str, str] | None = None, job: bool = False
+    ) -> None:
+        """Run ``srbwriter ARGUMENTS``; what was typed before is forgotten.
+
+        As a ``job`` it runs below a shell, and can be stopped and sent on.
+        """
         self.close()
         self.typed = []
         self._clear()
         master, terminal = os.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
         given = [os.fspath(argument) for argument in arguments]
-        command = [sys.executable, "-ISc", _TAKE_TERMINAL, sys.executable, "-m", "srbwriter", *given]
+        self._number = self.folder / "job.pid" if job else None
+        how = [_BE_SHELL, str(self._number)] if job else [_TAKE_TERMINAL]
+        command = [sys.executable, "-ISc", *how, sys.executable, "-m", "srbwriter", *given]
         self._program = subprocess.Popen(
             command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
             cwd=self.folder, env=self.environment | dict(env or {}),
         )  # fmt: skip
         os.close(terminal)
         self._master, self._ended = master, False
-        self._reader = threading.Thread(target=self._read, args=(master,), daemon=True)
+        enough, self._enough = os.pipe()
+        self._reader = threading.Thread(target=self._read, args=(master, enough), daemon=True)
         self._reader.start()
 
     @property
     def pid(self) -> int:
         assert self._program is not None
-        return self._program.pid
+        return self._program.pid if self._number is None else int(self._number.read_text())
 
     def kill(self, number: int = signal.SIGKILL) -> float:
         """Send a signal to the program alone; returns when (monotonic seconds)."""
         moment = time.monotonic()
         os.kill(self.pid, number)
         if number == signal.SIGKILL:
+            if self._number is not None:
+                self.go_on()  # a shell looks after a stopped job when it is told to
             self.ended()
+        return moment
+
+    def go_on(self) -> None:
+        """Send on a job that has stopped, as ``fg`` does."""
+        assert self._program is not None
+        self._program.send_signal(signal.SIGCONT)
+
+    def hang_up(self) -> float:
+        """Close the window, or lose the connection; returns when (monotonic seconds)."""
+        moment = time.monotonic()
+        self._stop_reading()
+        os.close(self._master)
+        self._master = -1
         return moment
 
     def ended(self, within: float = PATIENCE) -> int:
@@ -162,30 +213,40 @@ class Terminal:
         """End the program, whatever it does."""
         if self._program is None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._program.pid, signal.SIGKILL)
+        groups = [self._program.pid] if self._number is None else [self.pid, self._program.pid]
+        for group in groups:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
         self._program.wait()
         self._program = None
-        assert self._reader is not None
-        self._reader.join(5)
+        if self._master >= 0:
+            self._stop_reading()
+            os.close(self._master)
         with self._news:
-            self._ended = True
             self._output.clear()
-        os.close(self._master)
 
-    def _read(self, master: int) -> None:
-        while True:
-            try:
+    def _stop_reading(self) -> None:
+        assert self._reader is not None
+        os.close(self._enough)
+        self._reader.join()
+
+    def _read(self, master: int, enough: int) -> None:
+        with os.fdopen(enough, closefd=True):
+            while self._read_some(master, enough):
+                pass
+
+    def _read_some(self, master: int, enough: int) -> bool:
+        ready, _, _ = select.select([master, enough], [], [])
+        data = b""
+        if enough not in ready:
+            with contextlib.suppress(OSError):  # nobody has the other end any more
                 data = os.read(master, 65536)
-            except OSError:  # nobody has the other end any more
-                data = b""
-            with self._news:
-                self._output += data
-                self.log += data
-                self._ended = self._ended or not data
-                self._news.notify_all()
-            if not data:
-                return
+        with self._news:
+            self._output += data
+            self.log += data
+            self._ended = self._ended or not data
+            self._news.notify_all()
+        return bool(data)
 
     # ---- the screen
 
@@ -207,7 +268,10 @@ class Terminal:
         self._stream.feed(data[:cut])
 
     def wait(self, ready: Callable[[str], object], what: str, within: float = PATIENCE) -> str:
-        """Look whenever the screen changes until it shows something; fails with the screen otherwise."""
+        """Look until the screen shows something; fails with the screen otherwise.
+
+        ``ready`` may look at files too: it is asked whenever the screen changes, and now and then.
+        """
         end = time.monotonic() + within
         while True:
             screen = self.screen
@@ -216,7 +280,7 @@ class Terminal:
             with self._news:
                 left = end - time.monotonic()
                 if left > 0 and not self._output and not self._ended:
-                    self._news.wait(left)
+                    self._news.wait(min(left, LOOK))
                 if self._ended and not self._output:
                     raise AssertionError(f"{what}: the program ended before that:\n{screen}")
                 if left <= 0:

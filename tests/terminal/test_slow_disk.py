@@ -48,7 +48,7 @@ def start(terminal: Terminal, library: Path) -> tuple[Path, MoodyDisk]:
     file = make_story(disk.folder)
     terminal.start(file, "--max-tokens", "1000", env=disk.environment)
     terminal.wait_for(OPENING.strip())
-    disk.set("slow")
+    disk.slow_down()
     return file, disk
 
 
