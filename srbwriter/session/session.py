@@ -25,7 +25,7 @@ from srbwriter.engine.types import (
 from srbwriter.story import NodeId, ReadOnlyStory, Story, StoryError
 from srbwriter.story.context import ContextError
 
-from . import drafts, editing, typed
+from . import drafts, typed
 from .earlier import earlier
 from .ladder import Ladder, rungs
 from .opening import open_story, token_sizes
@@ -327,9 +327,9 @@ class Session:
         return self.story.text(self.story.current)
 
     def set_text(self, text: str) -> None:
-        """The writer changed the text: generated nodes are forked, typed ones edited in place."""
+        """The writer changed the text up to the current node, which may become another one."""
         with self._lock:
-            editing.set_text(self.story, text)
+            self.story.set_text(text)
 
     def pick(self, index: int, upto: int | None = None, text: str | None = None) -> NodeId:
         """Take branch ``index``, or its first ``upto`` characters, into the story.

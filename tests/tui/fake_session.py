@@ -94,19 +94,7 @@ class FakeSession:
         return self.story.text(self.node)
 
     def set_text(self, text: str) -> None:
-        old = self.text()
-        if text == old:
-            return
-        if text.startswith(old):
-            self.story.append(text[len(old) :])
-            return
-        above = 0
-        for node in self.story.path(self.node)[1:]:
-            part = self.story.node(node).text
-            if text[above : above + len(part)] != part or node == self.node:
-                self.story.visit(self.story.edit(node, text[above:]))
-                return
-            above += len(part)
+        self.story.set_text(text)
 
     def undo(self) -> None:
         self.story.undo()
