@@ -55,7 +55,7 @@ class Branches(Edits):
             if desk.tree[parent].state == State.ABSORBED:
                 raise Refused(f"node {parent} is part of another node now")
             if desk.written_at(parent) is not None:
-                raise Refused(f"node {parent} is still being written — finish it, or pick a part of it, first")
+                raise Refused(f"node {parent} is still being written — finish it, or pick a part of it")
             bodies = [Body(recipe=desk.recipe(model, each[i]), seed=numbers[i]) for i in range(n)]
             names = [desk.add(parent, (), "model", body=body, visited=False) for body in bodies]
             desk.live.update((name, Written(name, vocab)) for name in names)

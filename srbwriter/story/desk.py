@@ -3,9 +3,9 @@
 Verbs are built on this. Knows how to change a node so that nothing is half done; decides no policy.
 
 Threading rule: any thread may call any public method of :class:`~srbwriter.story.story.Story`. A verb takes
-:attr:`Desk.writing`, so one runs at a time; what is in memory changes and is looked at under :attr:`Desk.lock`,
-which is let go while the disk takes the words: who reads never waits for a disk. ``writing`` comes before
-``lock``, never after it.
+:attr:`Desk.writing`, so one runs at a time; what is in memory changes and is looked at under
+:attr:`Desk.lock`, which is let go while the disk takes the words: who reads never waits for a disk.
+``writing`` comes before ``lock``, never after it.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ class Desk:
         return next((name for name, branch in self.live.items() if branch.node == node), None)
 
     def moved_on(self, old: NodeId, new: NodeId) -> None:
-        """The end of the text of ``old`` is the end of ``new`` now: a branch that is being written follows."""
+        """The end of the text of ``old`` is the end of ``new`` now; a branch being written follows."""
         name = self.written_at(old)
         if name is not None:
             self.live[name] = replace(self.live[name], node=new)

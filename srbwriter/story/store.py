@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from srbwriter.story.draft import JsonValue
+from srbwriter.story.migrations import APPLICATION_ID, VERSION, migrate
 from srbwriter.story.tree import Entry
 from srbwriter.story.types import NotAStory, NotSaved, StoryError, TooNew, counted
-from srbwriter.story.upgrades import VERSION, upgrade
-from srbwriter.story.upgrades.v0001_tree import APPLICATION_ID
 
 SUFFIX = ".srbw"
 MAGIC = b"SQLite format 3\0"
@@ -101,7 +100,7 @@ class Store:
                     temp = copy_aside(path)  # an old story is read through an upgraded copy
                     db = _connect(temp / path.name, "rw")
                 if writable or temp is not None:
-                    upgrade(db)
+                    migrate(db)
             except BaseException:
                 db.close()
                 raise
@@ -120,7 +119,7 @@ class Store:
             with _in_words(path):
                 db = _connect(path, "rw")
                 _use_log(db)
-                upgrade(db)
+                migrate(db)
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file itself says what it is
         except BaseException:
             for suffix in ("", "-wal", "-shm"):

@@ -12,10 +12,11 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
-from srbwriter.story import backup, exchange, opening
+from srbwriter.story import backup, exchange
 from srbwriter.story.branches import Branches
 from srbwriter.story.desk import Desk
 from srbwriter.story.draft import StoryDraft, check_draft
+from srbwriter.story.open import Opened, create_story, open_story, remove
 from srbwriter.story.search import index
 from srbwriter.story.types import ROOT, Damage, Progress, TokenSizes, untold, within
 
@@ -30,7 +31,7 @@ class Story(Branches):
     Verbs raise NoSuchNode, Refused, ReadOnlyStory or NotSaved, all of them StoryError.
     """
 
-    def __init__(self, opened: opening.Opened) -> None:
+    def __init__(self, opened: Opened) -> None:
         self._opened = opened
         super().__init__(Desk(opened.store, opened.read_only))
         self._closed = False
@@ -40,7 +41,7 @@ class Story(Branches):
     @classmethod
     def create(cls, path: Path | str, title: str = "") -> Story:
         """A new story file. Raises NotAStory if the file exists, NotSaved if it cannot be made."""
-        opened = opening.create_story(Path(path))
+        opened = create_story(Path(path))
         try:
             story = cls(opened)
             story._begin(title)
@@ -66,7 +67,7 @@ class Story(Branches):
             index(story._desk, progress=within(progress, 0.8, 1))
         except BaseException:
             story.close()
-            opening.remove(story.file)
+            remove(story.file)
             raise
         return story
 
@@ -78,7 +79,7 @@ class Story(Branches):
 
         Raises NotAStory, TooNew, or NotSaved if an old file could not be brought up to date.
         """
-        opened = opening.open_story(Path(path), readonly=readonly, backups=backups)
+        opened = open_story(Path(path), readonly=readonly, backups=backups)
         try:
             story = cls(opened)
             if not len(story):  # the program died while it was making this story

@@ -22,8 +22,8 @@ from srbwriter.story import (
     TooNew,
 )
 from srbwriter.story.check import check
+from srbwriter.story.migrations import STEPS, VERSION, migrate
 from srbwriter.story.store import Store
-from srbwriter.story.upgrades import STEPS, VERSION, upgrade
 from tests.story.branches import WORDS
 from tests.story.crash_child import old_story
 
@@ -164,7 +164,7 @@ def test_an_upgrade_that_fails_changes_nothing(path: Path) -> None:
 
     db = sqlite3.connect(path, isolation_level=None)
     with pytest.raises(sqlite3.OperationalError):
-        upgrade(db, [STEPS[0], half])
+        migrate(db, [STEPS[0], half])
     assert db.execute("PRAGMA user_version").fetchone()[0] == 1
     db.close()
     with Story.open(path) as story:
