@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from contextlib import closing, suppress
 
 from srbwriter.story.desk import Desk
+from srbwriter.story.migrations import TOKENIZER
 from srbwriter.story.types import Hit, NodeId, NotSaved, Progress, State, untold
-from srbwriter.story.upgrades.v0003_search import TOKENIZER
 from srbwriter.story.words import well_formed
 
 MARK_START, MARK_END = "\x02", "\x03"

@@ -38,6 +38,11 @@ def open_story(path: Path | None) -> Story:
     return story
 
 
+def rescue_folder(story: Story) -> Path:
+    """Where words go that ``story`` cannot take: outside its folder, on another disk where there is one."""
+    return story.backup_folder(paths.state_dir() / "rescued")
+
+
 def _copy_of_the_day(story: Story) -> None:
     """Keep a copy of the story as it is today, without making the writer wait for it."""
     file, folder = story.file, story.backup_folder(paths.backup_dir())

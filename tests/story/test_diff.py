@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.story.alike import same_end, same_start
+from srbwriter.story.diff import same_end, same_start
 
 TEXT = st.text(alphabet="ab\u00e9\U0001f98a", max_size=40)
 

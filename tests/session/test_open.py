@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from srbwriter import paths
-from srbwriter.session.opening import open_story
+from srbwriter.session.open import open_story
 from srbwriter.story import Story
 from srbwriter.story.backup import Backup, backups
 

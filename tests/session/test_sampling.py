@@ -17,7 +17,7 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import Settings
 from srbwriter.config.settings import Setting
 from srbwriter.engine.types import Sampling, Stop
-from srbwriter.session.remembered import TURNED, RememberedKnobs
+from srbwriter.session.sampling import TURNED, RememberedKnobs
 from srbwriter.story import Story
 
 

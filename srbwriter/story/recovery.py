@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from srbwriter.story.migrations import APPLICATION_ID
 from srbwriter.story.store import MAGIC, Body, Store, copy_aside
 from srbwriter.story.tree import VISITED, Entry
 from srbwriter.story.types import ROOT, Damage, NodeId, NotAStory, State, numbers
-from srbwriter.story.upgrades.v0001_tree import APPLICATION_ID
 from srbwriter.story.words import count
 
 _SCHEMA = b"CREATE TABLE node"
@@ -24,7 +24,7 @@ _MOST = 2**31  # ids above this are noise from a bad page
 Row = tuple[Any, ...]
 
 
-def salvage(path: Path, problem: str) -> tuple[Store, Damage]:
+def recover(path: Path, problem: str) -> tuple[Store, Damage]:
     """A private, read-only story with everything that could be read, and what could not.
 
     Raises NotAStory if nothing about the file looks like a story.

@@ -89,7 +89,7 @@ def test_a_story_that_was_cut_short_is_read_as_far_as_it_goes(written: Path) -> 
 def test_damage_in_a_large_story_is_met_and_remembered(
     written: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("srbwriter.story.opening.SMALL_BYTES", 0)
+    monkeypatch.setattr("srbwriter.story.open.SMALL_BYTES", 0)
     damage(written, "body", 0.5)
     with Story.open(written) as story:
         assert story.damage is None  # nobody has looked

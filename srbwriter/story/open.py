@@ -11,7 +11,7 @@ from pathlib import Path
 
 from srbwriter.story.backup import snapshot
 from srbwriter.story.lock import FileLock, InUse
-from srbwriter.story.salvage import salvage
+from srbwriter.story.recovery import recover
 from srbwriter.story.store import DamagedStory, Store, check_file
 from srbwriter.story.types import Blocked, Damage, NotSaved, ReadOnly
 
@@ -64,7 +64,7 @@ def _open(path: Path, lock: FileLock | None, why: ReadOnly | None, backups: Path
     try:
         store = Store.open(path, writable=why is None, before_upgrade=keep)
     except DamagedStory as error:
-        return _salvaged(path, lock, error)
+        return _recovered(path, lock, error)
     except NotSaved:
         if why is None:
             raise
@@ -74,7 +74,7 @@ def _open(path: Path, lock: FileLock | None, why: ReadOnly | None, backups: Path
         store.check(thorough=small or (lock is not None and lock.suspect))
     except DamagedStory as error:
         store.close()
-        return _salvaged(path, lock, error)
+        return _recovered(path, lock, error)
     except BaseException:
         store.close()
         raise
@@ -91,8 +91,8 @@ def _suspect(lock: FileLock) -> None:
     lock.sign()
 
 
-def _salvaged(path: Path, lock: FileLock | None, error: DamagedStory) -> Opened:
-    store, damage = salvage(path, error.problem)
+def _recovered(path: Path, lock: FileLock | None, error: DamagedStory) -> Opened:
+    store, damage = recover(path, error.problem)
     if lock is not None:
         lock.release()
     why = ReadOnly(Blocked.DAMAGED, f"{path.name} is damaged and was opened for reading only: {damage}")
