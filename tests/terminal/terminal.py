@@ -296,6 +296,15 @@ class Terminal:
     def wait_without(self, words: str, within: float = PATIENCE) -> str:
         return self.wait(lambda screen: words not in screen, f"no more {words!r}", within)
 
+    def asks_or_ends(self, question: Callable[[str], object]) -> bool:
+        """Wait until the screen shows a question, or the program has ended; whether it asks."""
+        try:
+            self.wait(question, "a question, or the end")
+        except AssertionError:
+            self.ended()
+            return False
+        return True
+
     # ---- keys
 
     def press(self, *keys: bytes) -> None:
