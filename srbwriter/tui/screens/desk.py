@@ -179,14 +179,17 @@ class Desk(Screen[None]):
         on_branch = isinstance(self.focused, BranchPane)
         entries: list[tuple[str, str, str]] = []
         for command in COMMANDS:
-            keys = self.bench.anywhere(command)
-            if on_branch:
-                keys = self.bench.keys(command) or keys
+            anywhere = self.bench.anywhere(command)
+            keys = (self.bench.keys(command) if on_branch else []) or anywhere
             hint = command.hint
-            if command.id == "stop_all" and not self._busy:  # it steps back then
-                hint = "story" if on_branch else ""
-            if hint and keys:
-                name = "1–9" if command.numbered else key_name(keys[0])
+            if command.id == "back" and not self._stops(on_branch):
+                hint = ""
+            shown = keys[:1]
+            if command.id == "switch":
+                shown = list(dict.fromkeys((*anywhere[:1], *shown)))
+                hint = hint if on_branch else "branches"
+            if hint and shown:
+                name = "1–9" if command.numbered else " ".join(map(key_name, shown))
                 entries.append((command.id, name, hint))
         self.key_line.show(entries)
 
@@ -223,10 +226,10 @@ class Desk(Screen[None]):
             return False
         return not current.branches or any(branch.live for branch in current.branches)
 
-    @property
-    def _busy(self) -> bool:
-        """True while there is something that can be stopped."""
-        return self.writing or self.session.engine_state in ("INIT", "LOADING") or bool(self.exchange.line())
+    def _stops(self, on_branch: bool) -> bool:
+        """True while there is something that stepping back would stop."""
+        work = self.session.engine_state in ("INIT", "LOADING") or bool(self.exchange.line())
+        return work or (on_branch and self.writing)
 
     def write(self) -> None:
         """Write new branches from where the story stands."""
