@@ -318,9 +318,8 @@ def word_ends(text: str) -> list[int]:
 def _ends_in_run(run: str) -> list[int]:
     """Where words of ``run`` end, in which no space stands; the last is its own end."""
     ends: list[int] = []
-    for start, end in _stretches(run):
-        piece = run[start:end]
-        if STRETCH.match(piece):
+    for start, piece, unspaced in _pieces(run):
+        if unspaced:
             ends += [start + word for word in ends_of_stretch(piece)]
             continue
         first = next((i for i, c in enumerate(piece) if c.isalnum() or _opens(c)), len(piece))
@@ -336,16 +335,16 @@ def _ends_in_run(run: str) -> list[int]:
     return ends
 
 
-def _stretches(run: str) -> Iterator[tuple[int, int]]:
-    """``run`` in pieces that are a stretch of a script without spaces, or hold none."""
+def _pieces(run: str) -> Iterator[tuple[int, str, bool]]:
+    """The parts of ``run``: where one starts, its text, and whether its script has no spaces."""
     start = 0
-    for found in STRETCH.finditer(run):
+    for found in re.finditer(STRETCH, run):
         if found.start() > start:
-            yield start, found.start()
-        yield found.span()
+            yield start, run[start : found.start()], False
+        yield found.start(), found[0], True
         start = found.end()
     if start < len(run):
-        yield start, len(run)
+        yield start, run[start:], False
 
 
 def _opens(char: str) -> bool:

@@ -9,6 +9,7 @@ its next version may cut differently.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 # Letters and marks of the Unicode Character Database, without digits and punctuation, as ranges for a
 # character class. Korean is not among them: it has spaces.
@@ -36,33 +37,53 @@ KHMER_BURMESE_MARKS = (
     "\u109a-\u109d\ua9e5\uaa7b-\uaa7d"
 )
 MARKS = EAST_ASIAN_MARKS + THAI_LAO_MARKS + KHMER_BURMESE_MARKS
-INVISIBLE = "\u200b-\u200d\u2060\ufe00-\ufe0f\U000e0100-\U000e01ef"
-"""Zero-width spaces and joiners, and variation selectors: they are typed between such letters or not."""
 
 _LETTERS = EAST_ASIAN + THAI_LAO + KHMER_BURMESE
+_UNSEEN = "\u200b-\u200d\u2060\ufe00-\ufe0f\U000e0100-\U000e01ef"  # may stand between letters, or not
 
 CHARACTER = re.compile(f"[{_LETTERS}{MARKS}]")
 """A letter or mark of these scripts."""
 
-CLUSTER = re.compile(f"[{_LETTERS}][{MARKS}{INVISIBLE}]*")
-"""A letter with its marks: what a reader takes for one character."""
-
-STRETCH = re.compile(f"[{_LETTERS}][{_LETTERS}{MARKS}{INVISIBLE}]*")
-"""As many of these as stand together."""
-
-_LETTER = re.compile(f"[{_LETTERS}]")
+# These are compiled when they are wanted: a class of this size takes milliseconds.
+STRETCH = f"[{_LETTERS}][{_LETTERS}{MARKS}{_UNSEEN}]*"
+"""As many letters and marks as stand together, with joiners, zero-width spaces and variation selectors."""
+_CLUSTER = f"[{_LETTERS}][{MARKS}{_UNSEEN}]*"  # what a reader takes for one character
+_STRAY = f"[{MARKS}]+"  # marks without a letter to sit on
 
 
 def word_ends(stretch: str) -> list[int]:
-    """Where the words of a :data:`STRETCH` end; the last is its own end."""
+    """Where the words of ``stretch``, a :data:`STRETCH`, end; the last is its own end."""
     from icu4py.breakers import WordBreaker  # 40 MB of dictionaries; few stories want them
 
     ends: list[int] = []
     end = 0
     for word in WordBreaker(stretch, ""):  # its segments() count in UTF-16
         end += len(word)
-        if ends and not _LETTER.search(word):
+        if ends and not re.search(STRETCH, word):
             ends[-1] = end
         else:
             ends.append(end)
     return ends
+
+
+def pairs(text: str, *, goes_on: bool = False) -> str:
+    """``text`` for an index of words: in place of each stretch every two characters that stand together.
+
+    After them comes the last character alone, so that whatever stands in the stretch is found as a phrase,
+    and one character as the beginning of a word. ``goes_on`` is for what is looked for: a stretch at its
+    end may be part of a longer one.
+    """
+
+    def cut(stretch: re.Match[str]) -> str:
+        characters = re.findall(_CLUSTER, re.sub(f"[{_UNSEEN}]", "", stretch[0]))
+        made = [a + b for a, b in pairwise(characters)]
+        if not (goes_on and made and stretch.end() == len(text)):
+            made += characters[-1:]
+        return f" {' '.join(made)} "
+
+    return re.sub(f"{STRETCH}|{_STRAY}", cut, text)
+
+
+def spread(text: str, mark: str) -> str:
+    """``text`` with ``mark`` around every character of these scripts; to be taken out again."""
+    return re.sub(f"{_CLUSTER}|{_STRAY}", lambda cluster: f"{mark}{cluster[0]}{mark}", text)

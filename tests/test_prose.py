@@ -130,6 +130,7 @@ def test_words_take_up_the_whole_text(text: str) -> None:
     bare = "".join("x" if c in "界灯塔の閉めกินข้ามาຂខ្មမြန်\U00020bb7" else c for c in text)
     assert {end for end in word_ends(bare)} <= set(ends)  # words only come nearer to each other
 
+
 @pytest.mark.parametrize(
     ("count", "rest"), [(0, "A a. B b. C"), (1, "A a. B b."), (2, "A a."), (3, ""), (9, "")]
 )

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from sqlite3 import Connection
 
-from srbwriter.story.upgrades import v0001_tree, v0002_history, v0003_search, v0004_progress, v0005_today
+from srbwriter.story.upgrades import (
+    v0001_tree,
+    v0002_history,
+    v0003_search,
+    v0004_progress,
+    v0005_today,
+    v0006_dummy,
+    v0007_search,
+)
 
 STEPS: Sequence[Callable[[Connection], None]] = (
     v0001_tree.upgrade,
@@ -17,6 +25,8 @@ STEPS: Sequence[Callable[[Connection], None]] = (
     v0003_search.upgrade,
     v0004_progress.upgrade,
     v0005_today.upgrade,
+    v0006_dummy.upgrade,
+    v0007_search.upgrade,
 )
 
 VERSION = len(STEPS)
