@@ -63,13 +63,14 @@ class Count:
             return self
         both = self.left if self.single and other.left else 0
         joined = max(self.right, other.left) if self.right and other.left else 0
-        whole, rest = divmod(self.rest + other.rest, _WHOLE)
+        words = self.words + other.words - (1 if self.right == other.left == 2 else 0)
+        rest = self.rest + other.rest
         return Count(
-            self.words + other.words + whole - (1 if self.right == other.left == 2 else 0),
+            words + rest // _WHOLE,
             joined if both else self.left,
             joined if joined and other.single else other.right,
             self.single and other.single,
-            rest,
+            rest % _WHOLE,
         )
 
     @property
