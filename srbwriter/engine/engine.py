@@ -26,7 +26,7 @@ from .native.context import Context
 from .native.weights import Progress, refuse_unsafe_tensors
 from .prompt import assemble, fit
 from .scheduler import Scheduler
-from .sizing import open_context, uses_gpu
+from .sizing import open_context, threads_of, uses_gpu
 from .steering import compile_for, make_run
 from .types import (
     EngineClosed,
@@ -58,7 +58,10 @@ class Engine:
             context, partial=partial, parked_fraction=options.parked_fraction, logits_rows=options.logits_rows
         )
         abortable = partial and not uses_gpu(options) and context.enable_abort()
-        self._scheduler = Scheduler(model, context, self._cache, options, window=window, abortable=abortable)
+        self._scheduler = Scheduler(
+            model, context, self._cache, options, window=window, abortable=abortable,
+            threads=threads_of(options),
+        )  # fmt: skip
         self._numbers = itertools.count(1)
         self._seeds = itertools.count()
         self._seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")

@@ -138,7 +138,7 @@ class Run:
         self.events: list[Event] = []
         self.accounted = False  # its prompt stands in the statistics
         self.order = (int(self.request.priority), generation.number)
-        self.templates: dict[Sampling, SamplerTemplate] = {}
+        self.templates: dict[tuple[Sampling, bool], SamplerTemplate] = {}  # and whether no end is chosen
         self.constraints: dict[ConstraintKey, Constraint | None] = {}
 
     @property

@@ -8,7 +8,7 @@ chain because a chain in which a grammar rejects every candidate aborts the proc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -41,7 +41,7 @@ _INFILL_PIECE = 512  # bytes; its buffer does not grow, a longer piece ends the 
 _GREEDY_BELOW = 1e-6  # dividing logits by less overflows to infinity
 _TYPICAL_FLOOR = 1e-30  # a candidate of probability 0 makes typical's entropy NaN
 _MIROSTAT_M = 100  # tokens mirostat 1 estimates from; llama.cpp's constant
-_WHOLE_CONTEXT = 131072  # tokens of history at most; a ring buffer of this size is copied per branch
+_WHOLE_CONTEXT = 131072  # tokens of history at most; a ring buffer of the history's size is copied per branch
 _MASK64 = 0xFFFFFFFFFFFFFFFF
 
 
@@ -52,8 +52,6 @@ class SamplerModel(Protocol):
     def vocab(self) -> int: ...  # llama_vocab *
     @property
     def n_vocab(self) -> int: ...
-    @property
-    def n_ctx_train(self) -> int: ...
     @property
     def eog(self) -> frozenset[int]: ...
     @property
@@ -124,30 +122,33 @@ def check_for(sampling: Sampling, model: SamplerModel) -> None:
 class SamplerTemplate:
     """Chains for any number of branches that sample alike; made once, since DRY's scan takes long.
 
-    Raises InvalidRequest for values outside their ranges and for what the model cannot do.
+    ``n_ctx`` tokens are the whole context. ``banned`` tokens are never chosen. Raises InvalidRequest for
+    values outside their ranges and for what the model cannot do.
     """
 
-    def __init__(self, sampling: Sampling, model: SamplerModel) -> None:
+    def __init__(
+        self, sampling: Sampling, model: SamplerModel, n_ctx: int = _WHOLE_CONTEXT, banned: Sequence[int] = ()
+    ) -> None:
         check_for(sampling, model)
-        self.sampling = sampling
+        forbidden = tuple((token, NEGATIVE_INFINITY) for token in banned)
+        self.sampling = replace(_within(sampling, n_ctx), logit_bias=sampling.logit_bias + forbidden)
         self._model = model
         self._stages: list[_Stage] = []
         try:
             self._stages += self._members()
-            self._selector = _selector(sampling, model)
+            self._selector = _selector(self.sampling, model)
         except BaseException:
             self.close()
             raise
         self.history = any(stage.prototype for stage in self._stages)
         self._remembers = self.history or self._selector.name == "adaptive_p"
 
-    def history_length(self, n_ctx: int) -> int:
-        """How many tokens before the next one matter, in a context of ``n_ctx``."""
-        if not self.history:
-            return 0
+    @property
+    def history_length(self) -> int:
+        """How many tokens before the next one matter."""
         names = {stage.name for stage in self._stages if stage.prototype}
         lengths = {"penalties": self.sampling.repeat_last_n, "dry": self.sampling.dry_penalty_last_n}
-        return max(min(n_ctx, _WHOLE_CONTEXT) if n < 0 else n for name, n in lengths.items() if name in names)
+        return max((n for name, n in lengths.items() if name in names), default=0)
 
     def prime(self, ids: Sequence[int]) -> None:
         """Make ``ids``, the end of the prompt, the history that every chain begins with."""
@@ -225,8 +226,11 @@ def _remembering(name: str, prototype: Sampler) -> _Stage:
     return _Stage(name, lambda _: native.clone(prototype), prototype)
 
 
-def _whole(last_n: int, model: SamplerModel) -> int:
-    return min(model.n_ctx_train or _WHOLE_CONTEXT, _WHOLE_CONTEXT) if last_n < 0 else last_n
+def _within(s: Sampling, n_ctx: int) -> Sampling:
+    """The same with windows no longer than the context: llama.cpp asks for the memory of all they name."""
+    whole = min(n_ctx, _WHOLE_CONTEXT)
+    penalties, dry = (whole if n < 0 else min(n, whole) for n in (s.repeat_last_n, s.dry_penalty_last_n))
+    return replace(s, repeat_last_n=penalties, dry_penalty_last_n=dry)
 
 
 def _logit_bias(s: Sampling, model: SamplerModel) -> list[_Stage]:
@@ -239,7 +243,7 @@ def _logit_bias(s: Sampling, model: SamplerModel) -> list[_Stage]:
         return []
     if sum(bias == NEGATIVE_INFINITY for bias in biases.values()) >= model.n_vocab:
         raise InvalidRequest("logit_bias", "no token is left to choose from")
-    pairs = tuple(biases.items())
+    pairs = native.logit_biases(biases.items())
     return [_Stage("logit_bias", lambda _: native.make_logit_bias(model.n_vocab, pairs))]
 
 
@@ -247,19 +251,17 @@ def _penalties(s: Sampling, model: SamplerModel) -> list[_Stage]:
     neutral = s.repeat_penalty == 1.0 and s.frequency_penalty == 0.0 and s.presence_penalty == 0.0
     if neutral or s.repeat_last_n == 0:
         return []
-    last_n = _whole(s.repeat_last_n, model)
     strengths = (s.repeat_penalty, s.frequency_penalty, s.presence_penalty)
-    return [_remembering("penalties", native.make("penalties", model.n_vocab, last_n, *strengths))]
+    return [_remembering("penalties", native.make("penalties", model.n_vocab, s.repeat_last_n, *strengths))]
 
 
 def _dry(s: Sampling, model: SamplerModel) -> list[_Stage]:
     if s.dry_multiplier == 0.0 or s.dry_penalty_last_n == 0:
         return []
-    last_n = _whole(s.dry_penalty_last_n, model)
-    breakers = s.dry_sequence_breakers
     prototype = native.make_dry(
-        model.vocab, s.dry_multiplier, s.dry_base, s.dry_allowed_length, last_n, breakers
-    )
+        model.vocab, s.dry_multiplier, s.dry_base, s.dry_allowed_length, s.dry_penalty_last_n,
+        s.dry_sequence_breakers,
+    )  # fmt: skip
     return [_remembering("dry", prototype)]
 
 

@@ -21,6 +21,7 @@ from .native.context import ABORTED, OK, Context
 from .runner import Runner, Track, Trunk, score
 from .steering import Steering
 from .tails import Tails
+from .threads import Threads, shape
 from .types import (
     BranchState,
     EngineError,
@@ -49,7 +50,7 @@ class Scheduler:
 
     def __init__(
         self, model: Model, context: Context, cache: Cache, options: EngineOptions, *, window: int,
-        abortable: bool,
+        abortable: bool, threads: Threads | None,
     ) -> None:  # fmt: skip
         self.context, self.cache, self.window = context, cache, window
         self.tails = Tails(context, cache, window, options.max_branches)
@@ -63,6 +64,7 @@ class Scheduler:
         self.batcher = Batcher(context, cache, share=not model.recurrent)
         self.budget = ChunkBudget(options.step_seconds, context.max_rows)
         self.abortable = abortable
+        self.threads, self._prompt_threads = threads, options.threads_batch
         self.commands: deque[Command] = deque()
         self.counters = Counters()
         self._in_flight: frozenset[int] = frozenset()
@@ -161,6 +163,7 @@ class Scheduler:
         self._in_flight = frozenset()
         if code == OK:
             self._count(plan, seconds)
+            self._pace(plan, seconds)
             self._settle(plan)
         elif code == ABORTED:
             self.batcher.roll_back(plan)
@@ -184,6 +187,15 @@ class Scheduler:
             counters.prompt_seconds += seconds
         else:
             counters.decode_seconds += seconds
+
+    def _pace(self, plan: Plan, seconds: float) -> None:
+        """Fewer threads for the next step while another program wants cores; more when it is gone."""
+        threads = self.threads
+        if threads is not None:
+            before = threads.now
+            now = threads.learn(shape(len(plan.rows) + plan.prompt_rows, self.cache.used_cells), seconds)
+            if now != before:
+                self.context.set_threads(now, self._prompt_threads or now)
 
     def _settle(self, plan: Plan) -> None:
         self.batcher.settle(plan)

@@ -100,16 +100,14 @@ class Writer:
 
     def _template(self, run: Run, runner: Runner) -> SamplerTemplate:
         sampling = replace(runner.sampling, seed=None)  # branches that differ in their seeds share it
-        if runner.ignore_eog:
-            banned = tuple((token, float("-inf")) for token in sorted(self._eog))
-            sampling = replace(sampling, logit_bias=sampling.logit_bias + banned)
-        template = run.templates.get(sampling)
+        key = sampling, runner.ignore_eog
+        template = run.templates.get(key)
         if template is None:
-            template = SamplerTemplate(sampling, self.model)
-            length = template.history_length(self.context.cells)
-            if length:
-                template.prime(run.ids[-length:])
-            run.templates[sampling] = template
+            banned = sorted(self._eog) if runner.ignore_eog else ()
+            template = SamplerTemplate(sampling, self.model, self.context.cells, banned)
+            if template.history_length:
+                template.prime(run.ids[-template.history_length :])
+            run.templates[key] = template
         return template
 
     def _constraint(self, run: Run, runner: Runner) -> Constraint | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from srbwriter.story import ROOT, NodeId, Story
-from srbwriter.story.alike import same_end, same_start
+from srbwriter.story.diff import same_end, same_start
 
 
 def set_text(story: Story, text: str) -> None:

@@ -168,7 +168,6 @@ class Split:
         desk.write(self.node, head, replace(body, finish=self.finish))
         desk.move((c for c in children if c != self.rest), self.rest)
         desk.unpark(self.node, self.spare)
-        desk.ledger.cut(desk.tree, self.node, self.rest)
         desk.moved_on(self.node, self.rest)
 
     def _cut(self, desk: Desk) -> tuple[Runs, Runs]:
@@ -184,7 +183,6 @@ class Split:
     def _join(self, desk: Desk) -> None:
         extra = [c for c in desk.tree.all_children(self.node) if c != self.rest]
         self.spare = desk.park(self.node, self.spare, extra)
-        desk.ledger.joined(desk.tree, self.node, self.rest)
         head = desk.runs(self.node)
         runs = tidy([*head, *desk.runs(self.rest)])
         if self.seam is None:

@@ -151,7 +151,6 @@ def fill(desk: Desk, draft: d.StoryDraft, progress: Progress = untold) -> None:
             numbers[node.id] = number
             parent = numbers.get(node.parent_id or "") or (ROOT if own_root else None)
             _put(desk, node, number, parent)
-        desk.ledger.wait(numbers[n.id] for n in draft.nodes if n.author == "model" and not n.marks.visited)
         desk.put_value("title", draft.title)
         desk.put_value("current", desk.tree.nearest_living(numbers[draft.current_id]))
         desk.put_value("own_root", own_root)

@@ -6,7 +6,6 @@ back to where they part lets either be done again. Knows how actions are kept, n
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Action:
     """One undoable step: ``verb`` on ``node``. ``was`` and ``became`` are the current node around it,
-    ``typed`` and ``picked`` by how many the words of today grew as it was done first."""
+    ``typed`` and ``picked`` the words it brought: see :mod:`srbwriter.story.progress`."""
 
     id: int
     parent: int
@@ -61,12 +60,12 @@ class History:
             yield action
             self._desk.put_value("head", action.id)
             self._desk.put_value("current", action.became)
-            action.typed, action.picked = self._desk.progress()
+            self._desk.sitting.record(action.typed, action.picked, 0, action.at)
             self._touch(action)
 
     def _blank(self, verb: str, node: NodeId) -> Action:
         here = self._desk.current
-        return Action(self._next(), self.head, verb, node, time.time(), here, here)
+        return Action(self._next(), self.head, verb, node, self._desk.sitting.now(), here, here)
 
     def _next(self) -> int:
         row = self._desk.store.db.execute("SELECT coalesce(max(id), 0) + 1 FROM action").fetchone()
@@ -115,6 +114,7 @@ class History:
                 change.undo(self._desk)
             action.became = self._desk.current
             self._arrive(action, action.parent, action.was)
+            self._desk.sitting.record(-action.typed, -action.picked, 0, action.at)
         return action
 
     def redo(self, number: int | None = None) -> Action | None:
@@ -130,6 +130,7 @@ class History:
                 change.do(self._desk)
             action.was = self._desk.current
             self._arrive(action, action.id, action.became)
+            self._desk.sitting.record(action.typed, action.picked, 0, action.at)
         return action
 
     def _arrive(self, action: Action, head: int, current: NodeId) -> None:
@@ -137,4 +138,3 @@ class History:
         self._touch(action)
         desk.put_value("head", head)
         desk.put_value("current", desk.tree.nearest_living(current))
-        desk.progress()

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from srbwriter.story.lock import FileLock, InUse
+from srbwriter.story.migrations import APPLICATION_ID
 from srbwriter.story.store import MAGIC, SUFFIX
 from srbwriter.story.types import NotAStory, NotSaved
-from srbwriter.story.upgrades.v0001_tree import APPLICATION_ID
 from srbwriter.story.words import NOTHING, Count
 
 _LINE = """

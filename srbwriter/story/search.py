@@ -16,8 +16,8 @@ from functools import partial
 from typing import NamedTuple
 
 from srbwriter.story.desk import Desk
+from srbwriter.story.migrations import CHARACTER_TOKENIZER
 from srbwriter.story.types import Hit, NodeId, NotSaved, Progress, State, untold
-from srbwriter.story.upgrades.v0007_search import TOKENIZER
 from srbwriter.story.words import well_formed
 from srbwriter.unspaced import CHARACTER, pairs, spread
 
@@ -63,7 +63,8 @@ def _snippets(terms: Sequence[_Term], texts: dict[NodeId, str]) -> dict[NodeId, 
     """A piece of every text around what matches. A small index of its own is quicker than the large one."""
     cut = partial(spread, mark=_SEAM)
     with closing(sqlite3.connect(":memory:")) as db:
-        db.execute(f'CREATE VIRTUAL TABLE search USING fts5(text, size UNINDEXED, tokenize="{TOKENIZER}")')
+        columns = f'text, size UNINDEXED, tokenize="{CHARACTER_TOKENIZER}"'
+        db.execute(f"CREATE VIRTUAL TABLE search USING fts5({columns})")
         for node, text in texts.items():
             size = _SNIPPET_CHARACTERS if CHARACTER.search(text) else _SNIPPET_WORDS
             db.execute("INSERT INTO search (rowid, text, size) VALUES (?, ?, ?)", (node, cut(text), size))

@@ -1,7 +1,7 @@
 """A story: the one object through which everyone reads and changes the tree.
 
-Any thread may call any method: each takes the story's lock, so one verb runs at a time and a reader
-waits at most for one commit. A verb that returns is on the disk; one that raises changed nothing.
+Any thread may call any method: one verb runs at a time, and who reads waits for no disk. A verb that returns
+is on the disk, or will be with the :meth:`Story.together` around it; one that raises changed nothing.
 Knows no engine and no screen.
 """
 
@@ -15,11 +15,12 @@ from typing import Self
 from uuid import uuid4
 
 from srbwriter.prose import Unit
-from srbwriter.story import backup, exchange, opening, verbs
+from srbwriter.story import backup, exchange, verbs
 from srbwriter.story.branches import Branches
 from srbwriter.story.desk import Desk
 from srbwriter.story.draft import Author, JsonValue, Settings, StoryDraft, check_draft
 from srbwriter.story.history import Action
+from srbwriter.story.open import Opened, create_story, open_story, remove
 from srbwriter.story.runs import plain
 from srbwriter.story.search import index
 from srbwriter.story.tree import VISITED
@@ -34,7 +35,6 @@ from srbwriter.story.types import (
     untold,
     within,
 )
-from srbwriter.story.unsaved import Unsaved, UnsavedWords
 from srbwriter.story.words import end_of, well_formed
 
 
@@ -47,10 +47,9 @@ class Story(Branches):
     Verbs raise NoSuchNode, Refused, ReadOnlyStory or NotSaved, all of them StoryError.
     """
 
-    def __init__(self, opened: opening.Opened) -> None:
+    def __init__(self, opened: Opened) -> None:
         self._opened = opened
         super().__init__(Desk(opened.store, opened.read_only))
-        self._unsaved = UnsavedWords()
         self._closed = False
 
     # -- open and close ----------------------------------------------------------------------------
@@ -58,7 +57,7 @@ class Story(Branches):
     @classmethod
     def create(cls, path: Path | str, title: str = "") -> Story:
         """A new story file. Raises NotAStory if the file exists, NotSaved if it cannot be made."""
-        opened = opening.create_story(Path(path))
+        opened = create_story(Path(path))
         try:
             story = cls(opened)
             story._begin(title)
@@ -84,7 +83,7 @@ class Story(Branches):
             index(story._desk, progress=within(progress, 0.8, 1))
         except BaseException:
             story.close()
-            opening.remove(story.file)
+            remove(story.file)
             raise
         return story
 
@@ -96,7 +95,7 @@ class Story(Branches):
 
         Raises NotAStory, TooNew, or NotSaved if an old file could not be brought up to date.
         """
-        opened = opening.open_story(Path(path), readonly=readonly, backups=backups)
+        opened = open_story(Path(path), readonly=readonly, backups=backups)
         try:
             story = cls(opened)
             if not len(story):  # the program died while it was making this story
@@ -107,17 +106,11 @@ class Story(Branches):
             raise
 
     def close(self) -> None:
-        """Write what is pending and let go of the file. Raises NotSaved and stays open if it cannot."""
-        with self._lock:
-            if self._closed:
-                return
-            if self.read_only is None:
-                self.retry()
-                self._streams.flush()
-            self._closed = True
-        self._streams.close()
-        with self._lock:
-            self._opened.close()
+        """Let go of the file. Every verb that has returned is on the disk."""
+        with self._desk.writing, self._lock:
+            if not self._closed:
+                self._closed = True
+                self._opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -154,7 +147,8 @@ class Story(Branches):
 
         They go into ``node`` itself if a person wrote it and nothing follows it, else into a new child.
         """
-        return self._type(Unsaved("append", self.current if node is None else node, well_formed(text)))
+        with self._desk.writing:
+            return self._typewriter.append(self.current if node is None else node, well_formed(text))
 
     def edit(self, node: NodeId, text: str, *, overwrite: bool = False) -> NodeId:
         """Make ``text`` the whole text of ``node``; returns the node that holds it.
@@ -162,33 +156,13 @@ class Story(Branches):
         Generated text stays and the edit becomes a sibling, unless ``overwrite``. Keystrokes in one
         place coalesce into one action.
         """
-        return self._type(Unsaved("overwrite" if overwrite else "edit", node, well_formed(text)))
+        with self._desk.writing:
+            return self._typewriter.edit(node, well_formed(text), overwrite)
 
     def end_typing(self) -> None:
         """Whatever is typed next can be undone on its own."""
-        with self._lock:
+        with self._desk.writing:
             self._typewriter.stop()
-
-    def _type(self, words: Unsaved) -> NodeId:
-        with self._lock:
-            return self._unsaved.attempt(words, self._type_now)
-
-    def _type_now(self, words: Unsaved) -> NodeId:
-        if words.verb == "append":
-            return self._typewriter.append(words.node, words.text)
-        return self._typewriter.edit(words.node, words.text, words.verb == "overwrite")
-
-    @property
-    def unsaved(self) -> tuple[Unsaved, ...]:
-        """Typed words that the disk did not take, oldest first. Streamed ones are kept as well."""
-        with self._lock:
-            return self._unsaved.waiting
-
-    def retry(self) -> None:
-        """Save what :attr:`unsaved` holds, and streamed words. Raises NotSaved if that fails again."""
-        with self._lock:
-            self._unsaved.retry(self._type_now)
-            self._streams.flush()
 
     def add(
         self, parent: NodeId, texts: Sequence[str], author: Author = "writer", *,
@@ -200,7 +174,7 @@ class Story(Branches):
         nodes, the words beyond theirs.
         """
         with self._verb():
-            if self._streams.of(parent) is not None:
+            if self._desk.written_at(parent) is not None:
                 raise Refused(f"node {parent} is still being written")
             runs = [plain(well_formed(text), author) for text in texts]
             return verbs.add(
@@ -222,15 +196,14 @@ class Story(Branches):
 
     def visit(self, node: NodeId, *, visited: bool = True) -> None:
         """Stand at ``node`` and mark it read. Moving about is not an action."""
-        with self._lock, self._desk.change():
+        with self._desk.change():
             verbs.living(self._desk, node)
             self._flag(node, visited)
             self._desk.put_value("current", node)
-            self._desk.moved()
 
     def mark_visited(self, node: NodeId, visited: bool = True) -> None:
         """Mark ``node`` read or unread, without going there."""
-        with self._lock, self._desk.change():
+        with self._desk.change():
             self._flag(node, visited)
 
     def _flag(self, node: NodeId, visited: bool) -> None:
@@ -312,7 +285,7 @@ class Story(Branches):
 
     def put_value(self, key: str, value: JsonValue) -> None:
         """Keep a JSON value for a face; not an action."""
-        with self._lock, self._desk.change():
+        with self._desk.change():
             self._desk.put_value(f"x-{key}", value)
 
     # -- history and search ------------------------------------------------------------------------
@@ -335,10 +308,8 @@ class Story(Branches):
     # -- out of the file ---------------------------------------------------------------------------
 
     def to_draft(self, progress: Progress = untold) -> StoryDraft:
-        """The whole tree, the bin with it, as plain values; streamed words that wait are written first."""
+        """The whole tree, the bin with it, as plain values."""
         with self._lock:
-            if self.read_only is None:
-                self._streams.flush()
             return exchange.to_draft(self, self._desk, progress)
 
     def back_up(self, folder: Path, *, keep: int = backup.KEEP_DAYS) -> Path | None:
@@ -347,7 +318,6 @@ class Story(Branches):
 
     def snapshot(self, folder: Path, name: str) -> Path:
         """A copy with a name below ``folder``; it is never removed. Raises NotSaved."""
-        self.flush()
         return backup.snapshot(self.file, self.backup_folder(folder), name)
 
     def recover(self, target: Path, title: str) -> Path:

@@ -205,7 +205,7 @@ class ReadOnlyStory(StoryError):
 
 
 class NotSaved(StoryError):
-    """The disk did not take the words. They are kept in memory: see ``Story.unsaved`` and ``Story.retry``."""
+    """The disk did not take the words; nothing of the verb has happened."""
 
     def __init__(self, path: Path, problem: str, full: bool) -> None:
         self.path, self.full = path, full

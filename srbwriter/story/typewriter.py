@@ -10,13 +10,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from srbwriter.story.alike import same_end, same_start
 from srbwriter.story.changes import Respell, SetEntry, pack
 from srbwriter.story.desk import Desk
+from srbwriter.story.diff import same_end, same_start
 from srbwriter.story.history import Action, History
 from srbwriter.story.runs import change, encode, plain
 from srbwriter.story.store import Body
-from srbwriter.story.streams import Streams
 from srbwriter.story.types import ROOT, NodeId, NoSuchNode, Refused, State
 
 PAUSE_SECONDS = 2.0
@@ -46,11 +45,11 @@ class Typewriter:
         self,
         desk: Desk,
         history: History,
-        streams: Streams,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._desk, self._history, self._streams, self._clock = desk, history, streams, clock
+        self._desk, self._history, self._clock = desk, history, clock
         self._unit: _Unit | None = None
+        desk.on_revert.append(self.stop)  # the number of an action that came to nothing is given again
 
     def stop(self) -> None:
         """Whatever is typed next is an action of its own."""
@@ -70,7 +69,7 @@ class Typewriter:
         self._writable(node)
         if node == ROOT:
             return self._new(node, text) if text else node
-        if self._streams.of(node) is not None:
+        if self._desk.written_at(node) is not None:
             raise Refused(f"node {node} is still being written — stop it first, or type at its end")
         if text == self._desk.body(node).text:
             return node
@@ -91,13 +90,12 @@ class Typewriter:
     # -- the three ways ----------------------------------------------------------------------------
 
     def _new(self, parent: NodeId, text: str) -> NodeId:
-        if self._streams.of(parent) is not None:
+        if self._desk.written_at(parent) is not None:
             raise Refused(f"node {parent} is still being written — type into it with interject, or stop it")
         with self._history.action("type", parent) as action:
-            self._desk.ledger.join(self._desk.tree.upward(parent))
             node = self._desk.add(parent, plain(text, "writer"), "writer")
-            self._desk.ledger.begin(node)
             self._created(action, node)
+            action.typed = self._words(node) - self._words(parent)
         self._unit = _Unit(action.id, node, "", self._desk.tree.next_id, self._clock())
         return node
 
@@ -110,8 +108,8 @@ class Typewriter:
             assert entry.parent is not None  # the root has no author "model"
             fork = desk.add(entry.parent, runs, "edited", place=entry.place, body=made)
             desk.tree.put(desk.tree[fork]._replace(flags=entry.flags))
-            desk.ledger.carry(desk.tree, [node], fork)
             self._created(action, fork)
+            action.typed = self._words(fork) - self._words(node)
         self._unit = _Unit(action.id, fork, "", self._desk.tree.next_id, self._clock())
         return fork
 
@@ -127,12 +125,13 @@ class Typewriter:
             return node
         before = self._desk.body(node).text
         with self._history.action("edit", node) as action:
-            self._desk.ledger.touch(self._desk.tree, node)
+            words = self._words(node)
             step = self._step(node, text)
             if self._desk.tree[node].author == "model":
                 action.run(self._desk, SetEntry(node, {"author": "model"}, {"author": "edited"}))
                 step = self._step(node, text)
             action.run(self._desk, step)
+            action.typed = self._words(node) - words
             action.became = node
         self._unit = _Unit(action.id, node, before, self._desk.tree.next_id, self._clock())
         return node
@@ -154,6 +153,9 @@ class Typewriter:
             runs_after=pack(encode(runs, desk.tree[node].author)),
             mark=desk.tree.next_id,
         )
+
+    def _words(self, node: NodeId) -> int:
+        return self._desk.tree.count(node).words
 
     # -- one action for many keystrokes ------------------------------------------------------------
 
@@ -182,7 +184,7 @@ class Typewriter:
         action = history.get(unit.action)
         assert action is not None  # it is the head of history
         with desk.change():
-            desk.ledger.touch(desk.tree, unit.node)
+            words = self._words(unit.node)
             last = action.changes[-1]
             runs, _ = change(desk.runs(unit.node), text, "writer", desk.token_sizes)
             if isinstance(last, Respell):
@@ -195,7 +197,8 @@ class Typewriter:
                 desk.write(unit.node, runs)
             action.became = unit.node
             desk.put_value("current", unit.node)
-            typed, picked = desk.progress()
-            action.typed, action.picked = action.typed + typed, action.picked + picked
+            typed = self._words(unit.node) - words
+            action.typed += typed
+            desk.sitting.record(typed, 0, 0, action.at)
             history.save(action)
         unit.last = self._clock()

@@ -15,6 +15,7 @@ from srbwriter.story.changes import SetEntry, SetSettings, SetValue, Split
 from srbwriter.story.desk import Desk
 from srbwriter.story.draft import Author, JsonValue, LoreEntry, Settings, Template
 from srbwriter.story.history import Action, History
+from srbwriter.story.progress import taken
 from srbwriter.story.runs import Runs
 from srbwriter.story.tree import VISITED
 from srbwriter.story.types import ROOT, Marks, NodeId, NoSuchNode, Refused, State
@@ -59,12 +60,8 @@ def add(
         made = [desk.add(parent, runs, author) for runs in texts]
         for node in made:
             created(action, node)
-            if instead_of:
-                desk.ledger.carry(desk.tree, instead_of, node)
-            elif author == "model":
-                desk.ledger.wait([node])
-            elif author != "imported":
-                desk.ledger.begin(node)
+            if author in ("writer", "edited"):
+                action.typed += desk.tree[node].words - sum(desk.tree[n].words for n in instead_of)
         if stand and made:
             action.became = made[-1]
     return made
@@ -84,7 +81,7 @@ def pick(desk: Desk, history: History, node: NodeId, at: int | None) -> NodeId:
         if at is not None and at < length:
             action.run(desk, Split(node, at))
         desk.tree.put(desk.tree[node]._replace(flags=desk.tree[node].flags | VISITED))
-        desk.ledger.join(desk.tree.upward(node))
+        action.picked = taken(desk.tree, action.was, node)
         action.became = node
     return node
 
@@ -183,7 +180,6 @@ def _copy(desk: Desk, old: NodeId, parent: NodeId) -> NodeId:
     new = desk.add(parent, desk.runs(old), entry.author, place=entry.place, body=body)
     made = desk.tree[new]._replace(flags=entry.flags, created=entry.created)
     desk.tree.put(made.with_marks(entry.marks))
-    desk.ledger.copy(old, new)
     return new
 
 

@@ -19,8 +19,8 @@ from textual.theme import Theme
 
 from srbwriter import logs, paths
 from srbwriter.config import Settings
-from srbwriter.session.remembered import RememberedKnobs
-from srbwriter.story import library
+from srbwriter.session.sampling import RememberedKnobs
+from srbwriter.story import StoryError, library
 from srbwriter.tui import options, spelling, themes
 from srbwriter.tui.commands import COMMANDS, Command, anywhere_of, keys_of
 from srbwriter.tui.palette import CommandProvider
@@ -192,14 +192,15 @@ class Workbench(App[None]):
                 loop.add_signal_handler(number, self._end, number)
 
     def _end(self, number: int) -> None:
-        self.desk.commit()
-        self.desk.guarded(self.knobs.keep)
+        for keep in (self.session.keep, self.knobs.keep):
+            with contextlib.suppress(StoryError):  # words that the disk refuses are in the rescue file by now
+                keep()
         self.exit(return_code=128 + number)
 
     def _fatal_error(self) -> None:
         """Instead of a page of code: what happened, where the report lies, and that the words are safe."""
         with contextlib.suppress(Exception):
-            self.desk.commit()
+            self.session.keep()
         error = self._exception or RuntimeError("unknown")
         self._exit_renderables.append(Text(crash.words(error, logs.write_crash_report(error))))
         self._close_messages_no_wait()

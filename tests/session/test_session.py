@@ -13,7 +13,7 @@ from srbwriter.engine.generation import Generation
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import BranchState, EngineOptions, FinishReason, Sampling, Stop
 from srbwriter.session import Round, Session
-from srbwriter.session.typed import TYPING
+from srbwriter.session.typing import TYPING
 from srbwriter.story import Story
 
 from .conftest import OPTIONS, WAIT
@@ -22,14 +22,14 @@ OPENING = "Once upon a time, a fox and a hen shared one umbrella."
 
 
 def until(session: Session, true: Callable[[], bool]) -> None:
-    """Wait for ``true``, looked at whenever the engine or the scribe has done something."""
+    """Wait for ``true``, looked at whenever the engine or the recorder has done something."""
     deadline = threading.Event()
     timer = threading.Timer(WAIT, deadline.set)
     timer.start()
     try:
         while not true():
             assert not deadline.is_set(), "it did not happen"
-            session._scribe.keep_all()
+            session.keep()
             if session.engine is not None and session.engine.alive:
                 session.engine.flush()
     finally:

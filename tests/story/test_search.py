@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import time
 import unicodedata
 from contextlib import closing
 from pathlib import Path
@@ -15,8 +14,7 @@ from hypothesis import strategies as st
 
 from srbwriter.story import ROOT, Story
 from srbwriter.story.check import check
-from srbwriter.story.stats import day_of
-from srbwriter.story.upgrades import STEPS, upgrade
+from srbwriter.story.migrations import STEPS, migrate
 from srbwriter.unspaced import CHARACTER
 from tests.story.branches import generated
 
@@ -196,7 +194,7 @@ def test_an_older_story_is_counted_and_found_anew(tmp_path: Path) -> None:
     path = tmp_path / "old.srbw"
     texts = {1: "", 2: SENTENCE, 3: "กินข้าว กับแม่", 4: "A keeper"}
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        upgrade(db, STEPS[:6])
+        migrate(db, STEPS[:6])
         for node, text in texts.items():
             row = (node, node - 1 or None, node, len(text), len(text.split()), 10 if text else 16)
             db.execute(
@@ -208,15 +206,10 @@ def test_an_older_story_is_counted_and_found_anew(tmp_path: Path) -> None:
             db.execute("INSERT INTO body (id, text) VALUES (?, ?)", (node, text))
         db.execute("INSERT INTO search (rowid, text) SELECT id, text FROM body WHERE text <> ''")
         db.execute("INSERT INTO value VALUES ('current', '4')")
-        day = day_of(time.time())
-        db.executemany("INSERT INTO today VALUES (?, ?, ?, 0)", [(2, day, 1), (3, day, 0)])
     for readonly in (True, False):
         with Story.open(path, readonly=readonly) as story:
             assert found(story, "灯塔") == [2]
             assert found(story, "ข้าว") == [3]
             assert found(story, "keeper") == [4]
             assert story.words(4) == 17 + 3 + 2
-            if not readonly:
-                story.append(" left")
-                assert story.today().typed == 3 + 1  # all of node 3 was of today, and none of node 2
     assert check(path).sound

@@ -15,17 +15,16 @@ from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.geometry import Size
 from textual.screen import Screen
-from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
 from srbwriter.story import NodeId, StoryError
 from srbwriter.tui import layouts, options, status
-from srbwriter.tui.autosave import TYPING_SECONDS, Autosave
 from srbwriter.tui.commands import COMMANDS, by_id
 from srbwriter.tui.exchange import Exchange
 from srbwriter.tui.pump import Pump
+from srbwriter.tui.screens.confirm import Confirm
 from srbwriter.tui.screens.crash import CrashNote
 from srbwriter.tui.screens.leader import LeaderMenu
 from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, ModelTrouble
@@ -57,7 +56,7 @@ class Desk(Screen[None]):
         super().__init__()
         self.session = session
         self.bench = workbench
-        self.editor = StoryEditor(id="story")
+        self.editor = StoryEditor(session.typing.text, id="story")
         self.grid = BranchGrid(id="branches")
         self.grid.start_at = 0 if workbench.preferences[options.PANES] == "top" else None
         self.status_line = StatusLine()
@@ -76,8 +75,6 @@ class Desk(Screen[None]):
         self._shown = -1
         self._usual = session.sampling
         self._applied_for = Size(0, 0)  # the size of the window that the layout was chosen for
-        self._commit_timer: Timer | None = None
-        self.autosave = Autosave(session.set_text)
         self._bind()
         writes = workbench.anywhere(by_id()["generate"])
         self.grid.hint = f"{writes[0]} writes branches" if writes else ""
@@ -196,33 +193,20 @@ class Desk(Screen[None]):
 
     # ---- the story
 
-    @on(StoryEditor.Edited)
-    def _edited(self) -> None:
-        if self._commit_timer is not None:
-            self._commit_timer.stop()
-        self._commit_timer = self.set_timer(TYPING_SECONDS, self._autosave)
-
     @on(StoryEditor.Undo)
     def _undo(self, event: StoryEditor.Undo) -> None:
         self.run("redo" if event.forward else "undo")
 
-    def commit(self) -> None:
-        """Tell the session what the writer has typed; nothing may be done to the story before."""
-        if self._commit_timer is not None:
-            self._commit_timer.stop()
-            self._commit_timer = None
-            self.autosave.now(self.editor.whole)
-        else:
-            self.autosave.settle()
-
-    def _autosave(self) -> None:
-        """The writer has paused: the story is told while he may go on typing."""
-        self._commit_timer = None
-        self.autosave.later(self.editor.whole)
-
     def show_story(self) -> None:
         """Show the session's text with the cursor at its end."""
-        self.editor.show(self.session.text())
+        text = self.session.text()
+        self.editor.show(text)
+        self.session.typing.shown(text)
+
+    def rewrite(self, text: str) -> None:
+        """Make ``text`` the story's, as if the writer had typed it. Raises StoryError if it is not saved."""
+        self.editor.show(text)
+        self.session.set_text(text)
 
     # ---- branches
 
@@ -241,7 +225,6 @@ class Desk(Screen[None]):
 
     def write(self) -> None:
         """Write new branches from where the story stands."""
-        self.commit()
         self.session.generate()
         self.flush()
 
@@ -264,7 +247,6 @@ class Desk(Screen[None]):
         pane.pull()
         if text is None and pane.thoughts.end:  # thoughts are no part of the story
             text, upto = pane.text[:upto], None
-        self.commit()
         self.session.pick(index, upto, text)
         self.show_story()
         if self.bench.goes_on:
@@ -281,7 +263,6 @@ class Desk(Screen[None]):
 
     def revisit(self, node: NodeId, write: bool = False) -> None:
         """Stand at another node of the tree, and write there if asked to."""
-        self.commit()
         self.session.revisit(node)
         self.show_story()
         if write:
@@ -388,5 +369,28 @@ class Desk(Screen[None]):
         self.grid.fit()
 
     def leave(self) -> None:
-        self.commit()
-        self.bench.exit()
+        """End the program; where words cannot be saved, the writer decides."""
+        try:
+            self.session.keep()
+        except StoryError as error:
+            self._ask_before_leaving(error)
+        else:
+            self.bench.exit()
+
+    def _ask_before_leaving(self, error: StoryError) -> None:
+        rescued = self.session.typing.rescue()
+        answers = {"r": "tries again", "escape": "stays"}
+        question = str(error)
+        if rescued is not None:
+            answers = {"r": "tries again", "l": "leaves", "escape": "stays"}
+            question = f"{error}\nYour unsaved words are in {rescued}."
+
+        def answered(key: str | None) -> None:
+            if key == "r":
+                self.leave()
+            elif key == "l":
+                self.bench.exit()
+            else:
+                self.bench.next_story = None
+
+        self.bench.push_screen(Confirm(question, answers), answered)

@@ -7,6 +7,7 @@ belongs to the story and not to the widget. Knows text; the screen around it kno
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import cast
 
 from rich.text import Text
@@ -17,7 +18,7 @@ from textual.message import Message
 from textual.widgets import TextArea
 from textual.widgets.text_area import Edit, EditResult, Selection
 
-from srbwriter.story.alike import same_end, same_start
+from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui.spelling import unknown
 
 WINDOW = 48_000
@@ -58,8 +59,10 @@ class StoryEditor(TextArea):
             self.forward = forward
             super().__init__()
 
-    def __init__(self, id: str | None = None) -> None:
+    def __init__(self, typed: Callable[[str], object], id: str | None = None) -> None:
+        """``typed`` is told the whole text with every change by the writer."""
         super().__init__(id=id, soft_wrap=True, show_line_numbers=False, placeholder="Begin here …")
+        self._typed = typed
         self._before = ""
         self._after = ""
         self._spelling = False
@@ -197,13 +200,10 @@ class StoryEditor(TextArea):
             self._said_at = now
             self.notify(self._why_shut, severity="error", markup=False)
 
-    class Edited(Message):
-        """The writer changed the text."""
-
     def edit(self, edit: Edit) -> EditResult:
         result = super().edit(edit)
         if not self._quiet:
-            self.post_message(self.Edited())
+            self._typed(self.whole)
         return result
 
     def action_undo(self) -> None:

@@ -1,0 +1,258 @@
+"""The leaf check: nothing that a foreign file says may be lost on the way in.
+
+A file is opened into plain values, and its *leaves* (every text, number and truth value in it, and the
+names of the members of objects) are changed one at a time.  If the story that is read then is the same as
+before, nobody read that leaf and nobody kept it: it is lost.  A changed leaf that makes the file
+unreadable, or hangs a node elsewhere, was read.  Notices do not count: a value that is only told of is gone.
+
+This finds more than looking for each value in the story does: it sees a lost ``true`` or ``0``, which occur
+everywhere, and it takes a value for kept that became another (``"USER"`` an author, a date a number).
+
+>>> lost_leaves("loom", data)
+['chapters.c2 (its name)', 'chapters.c2.title']
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import copy
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from srbwriter.story import formats
+from srbwriter.story.draft import StoryDraft
+from srbwriter.story.formats import FormatError
+
+Path = tuple[str | int, ...]
+
+OF_THE_NAME = " (its name)"
+
+EXCUSED: dict[str, dict[str, str]] = {
+    "exoloom": {
+        "tree.rootNodeId": "it is the node without a parent",
+        "tree.nodes.*.childrenIds.*": "the parents' ids say the same; the order of siblings is kept",
+    },
+    "loom": {
+        "root.*.parent_id": "the nesting says the same",
+        "*children.*.parentId": "the nesting says the same",
+    },
+}
+"""Leaves that may be lost: format → pattern of their place (``*`` is anything) → why."""
+
+
+@dataclass(slots=True)
+class Opened:
+    """A file as plain values, and how to make a file of such values again."""
+
+    value: Any
+    close: Callable[[Any], bytes]
+
+
+def lost_leaves(form: str, data: bytes, *, excused: dict[str, str] | None = None) -> list[str]:
+    """The places of the leaves of ``data``, a file of the format ``form``, that its import loses.
+
+    ``excused`` are patterns of places with the reason; those of :data:`EXCUSED` if it is not given.
+    """
+    patterns = EXCUSED.get(form, {}) if excused is None else excused
+    opened = open_file(form, data)
+    before = _said(data)
+    return [
+        place
+        for place, variants in _variants(opened.value)
+        if not any(_fits(place, pattern) for pattern in patterns)
+        and not any(_tells(opened, variant, before) for variant in variants)
+    ]
+
+
+def unused_excuses(form: str, files: list[bytes]) -> set[str]:
+    """The excuses of a format that excuse no leaf of any of the files."""
+    lost = {place for data in files for place in lost_leaves(form, data, excused={})}
+    return {pattern for pattern in EXCUSED.get(form, {}) if not any(_fits(place, pattern) for place in lost)}
+
+
+def _fits(place: str, pattern: str) -> bool:
+    """A pattern for a value is one for the name it has, too."""
+    return fnmatchcase(place.removesuffix(OF_THE_NAME), pattern)
+
+
+def _tells(opened: Opened, variant: Any, before: StoryDraft) -> bool:
+    """Whether the varied file gives another story, or none."""
+    try:
+        return _said(opened.close(variant)) != before
+    except FormatError:
+        return True
+
+
+def _variants(value: Any) -> Iterator[tuple[str, Iterator[Any]]]:
+    """Every leaf's place, and the values with this one leaf changed."""
+    known = [*_ids(value)]
+    for path in _places(value):
+        here = _at(value, path)
+        place = ".".join(map(str, path))
+        if isinstance(here, dict):
+            for key in here:
+                yield f"{place}.{key}".lstrip(".") + OF_THE_NAME, iter([_renamed(value, path, key)])
+        elif not isinstance(here, list) and here is not None:
+            others = [_other(here), *_other_ids(here, known)]
+            yield place, (_changed(value, path, other) for other in others)
+
+
+def _ids(value: Any) -> Iterator[str]:
+    """What a link in the file may point to: ids, and the names of members of objects."""
+    for path in _places(value):
+        here = _at(value, path)
+        if isinstance(here, dict):
+            yield from here
+            yield from (str(inner) for key, inner in here.items() if key == "id")
+
+
+def _other_ids(leaf: str | float | bool, known: list[str]) -> list[str | int]:
+    """What a link may point to instead; nothing for a leaf that is none."""
+    if isinstance(leaf, bool) or str(leaf) not in known:
+        return []
+    others = [other for other in known if other != str(leaf)]
+    if isinstance(leaf, str):
+        return [*others]
+    return [int(other) for other in others if other.isdecimal()]
+
+
+def _places(value: Any) -> Iterator[Path]:
+    """The way to everything in the value, itself first."""
+    stack: list[Path] = [()]
+    while stack:
+        path = stack.pop()
+        yield path
+        here = _at(value, path)
+        steps = here if isinstance(here, dict) else range(len(here)) if isinstance(here, list) else ()
+        stack.extend((*path, step) for step in reversed(list(steps)))
+
+
+def _at(value: Any, path: Path) -> Any:
+    for step in path:
+        value = value[step]
+    return value
+
+
+def _said(data: bytes) -> StoryDraft:
+    """The story in a file, without the notices."""
+    draft = formats.read(data, "file")
+    draft.meta.pop("notices", None)
+    return draft
+
+
+def _other(leaf: str | float | bool) -> str | int | float | bool:
+    """A value of the same kind, hardly different."""
+    match leaf:
+        case bool():
+            return not leaf
+        case int():
+            return leaf + 1
+        case float():
+            return leaf + 0.25
+        case str():
+            return leaf + "\u2021"
+
+
+def _changed(value: Any, path: Path, new: Any) -> Any:
+    copied = copy.deepcopy(value)
+    _at(copied, path[:-1])[path[-1]] = new
+    return copied
+
+
+def _renamed(value: Any, path: Path, key: str) -> Any:
+    """A copy in which one member of the object at ``path`` has another name, at the same place."""
+    copied = copy.deepcopy(value)
+    members = _at(copied, path)
+    pairs = [(f"{name}\u2021" if name == key else name, inner) for name, inner in members.items()]
+    members.clear()
+    members.update(pairs)
+    return copied
+
+
+def open_file(form: str, data: bytes) -> Opened:
+    """The file as values in which its leaves can be seen."""
+    if data.startswith(_PNG):
+        return _open_png(data)
+    opener = _OPENERS.get(form)
+    if opener is not None:
+        return opener(data)
+    text = data.decode("utf-8")
+    try:
+        return Opened(json.loads(text), lambda value: json.dumps(value).encode())
+    except ValueError:
+        values = [json.loads(line) for line in text.splitlines() if line.strip()]
+        return Opened(values, lambda lines: "\n".join(map(json.dumps, lines)).encode())
+
+
+def _open_packed(data: bytes) -> Opened:
+    """mikupad: every value is JSON inside a text."""
+
+    def close(value: Any) -> bytes:
+        return json.dumps({key: json.dumps(inner) for key, inner in value.items()}).encode()
+
+    return Opened({key: json.loads(text) for key, text in json.loads(data).items()}, close)
+
+
+def _open_text(data: bytes) -> Opened:
+    return Opened([data.decode("utf-8")], lambda values: values[0].encode())
+
+
+def _open_markdown(data: bytes) -> Opened:
+    """The values of the front matter, and the rest as one text."""
+    text = data.decode("utf-8")
+    front = re.match(r"---\n(.*?\n)---\n", text, re.DOTALL)
+    if front is None:
+        return _open_text(data)
+    fields = dict(line.split(": ", 1) for line in front.group(1).splitlines())
+    quoted = {key for key, value in fields.items() if value.startswith('"')}
+
+    def close(value: Any) -> bytes:
+        lines = (
+            f"{key}: {json.dumps(inner) if key in quoted else inner}\n" for key, inner in value[0].items()
+        )
+        return f"---\n{''.join(lines)}---\n{value[1]}".encode()
+
+    plain = {key: json.loads(value) if key in quoted else value for key, value in fields.items()}
+    return Opened([plain, text[front.end() :]], close)
+
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def _open_png(data: bytes) -> Opened:
+    """The text chunks of a picture, those in base64 as the JSON that is in them."""
+    chunks: list[tuple[bytes, bytes]] = []
+    offset = len(_PNG)
+    while offset < len(data):
+        length = int.from_bytes(data[offset : offset + 4])
+        chunks.append((data[offset + 4 : offset + 8], data[offset + 8 : offset + 8 + length]))
+        offset += 12 + length
+    values: dict[str, Any] = {}
+    for kind, body in chunks:
+        if kind == b"tEXt":
+            keyword, _, text = body.partition(b"\0")
+            values[keyword.decode()] = json.loads(base64.b64decode(text))
+
+    def close(value: Any) -> bytes:
+        return _PNG + b"".join(_png_chunk(kind, body, value) for kind, body in chunks)
+
+    return Opened(values, close)
+
+
+def _png_chunk(kind: bytes, body: bytes, values: dict[str, Any]) -> bytes:
+    if kind == b"tEXt":
+        keyword = body.partition(b"\0")[0]
+        body = keyword + b"\0" + base64.b64encode(json.dumps(values[keyword.decode()]).encode())
+    return len(body).to_bytes(4) + kind + body + binascii.crc32(kind + body).to_bytes(4)
+
+
+_OPENERS: dict[str, Callable[[bytes], Opened]] = {
+    "mikupad": _open_packed,
+    "markdown": _open_markdown,
+    "text": _open_text,
+}
