@@ -41,11 +41,12 @@ MARKS = EAST_ASIAN_MARKS + THAI_LAO_MARKS + KHMER_BURMESE_MARKS
 _LETTERS = EAST_ASIAN + THAI_LAO + KHMER_BURMESE
 _UNSEEN = "\u200b-\u200d\u2060\ufe00-\ufe0f\U000e0100-\U000e01ef"  # may stand between letters, or not
 
-CHARACTER = re.compile(f"[{_LETTERS}{MARKS}]")
+CHARACTERS = _LETTERS + MARKS
+CHARACTER = re.compile(f"[{CHARACTERS}]")
 """A letter or mark of these scripts."""
 
 # These are compiled when they are wanted: a class of this size takes milliseconds.
-STRETCH = f"[{_LETTERS}][{_LETTERS}{MARKS}{_UNSEEN}]*"
+STRETCH = f"[{_LETTERS}][{CHARACTERS}{_UNSEEN}]*"
 """As many letters and marks as stand together, with joiners, zero-width spaces and variation selectors."""
 _CLUSTER = f"[{_LETTERS}][{MARKS}{_UNSEEN}]*"  # what a reader takes for one character
 _STRAY = f"[{MARKS}]+"  # marks without a letter to sit on
@@ -64,6 +65,15 @@ def word_ends(stretch: str) -> list[int]:
         else:
             ends.append(end)
     return ends
+
+
+def words(text: str) -> list[tuple[int, int]]:
+    """Where the words of these scripts in ``text`` start and end."""
+    found: list[tuple[int, int]] = []
+    for stretch in re.finditer(STRETCH, text):
+        ends = [stretch.start() + end for end in word_ends(stretch[0])]
+        found += zip([stretch.start(), *ends], ends, strict=False)
+    return found
 
 
 def pairs(text: str, *, goes_on: bool = False) -> str:
