@@ -1,8 +1,14 @@
 """Counting words, also across the seams of a tree, and finding where the n-th word or sentence ends.
 
-A word is a run of characters between white space or dashes that holds a letter or a digit. Counts of
-pieces add up exactly (:class:`Count` is a monoid), so a path is counted without reading its text.
-Knows nothing of nodes.
+A word is a run of characters between white space or dashes that holds a letter or a digit. In scripts
+without spaces it is what can be counted without a dictionary: every character of Chinese and Japanese,
+four letters or marks of Thai and Lao, five of Khmer and Burmese. So counts of pieces add up exactly
+(:class:`Count` is a monoid), a path is counted without reading its text, and what is kept in a file holds
+whatever a dictionary may say next year. Knows nothing of nodes.
+
+The four and five are means: in the frequency list of the Thai National Corpus a word has 4.1 letters and
+marks, in that of Thai textbooks 3.9; words as ICU cuts them have in the Universal Declaration of Human
+Rights 4.0 in Thai, 4.2 in Lao, 5.1 in Khmer and 5.0 in Burmese.
 """
 
 from __future__ import annotations
@@ -12,10 +18,25 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from srbwriter.prose import Unit, unit_ends
+from srbwriter.unspaced import (
+    CHARACTER,
+    EAST_ASIAN,
+    KHMER_BURMESE,
+    KHMER_BURMESE_MARKS,
+    THAI_LAO,
+    THAI_LAO_MARKS,
+)
 
 _PIECE = re.compile(r"[^\s\u2012-\u2015]+")  # dashes separate words: figure, en and em dash, bar
 _LETTER = re.compile(r"[^\W_]")
 _LETTERED = re.compile(r"[^\W_][^\s\u2012-\u2015]*")  # a word from its first letter on
+
+_WHOLE = 20  # a word, in the parts below
+_PARTS = (  # compiled when such a text is counted: a class of this size takes milliseconds
+    (f"[{EAST_ASIAN}]", _WHOLE),
+    (f"[{THAI_LAO}{THAI_LAO_MARKS}]", _WHOLE // 4),
+    (f"[{KHMER_BURMESE}{KHMER_BURMESE_MARKS}]", _WHOLE // 5),
+)
 
 _BLOCK_CHARS, _BLOCKS = 4096, 1024  # the blocks remembered are a long novel's
 
@@ -25,13 +46,15 @@ class Count:
     """Words of a piece of text, with what is needed to add the next piece.
 
     An edge is 0 (closed by white space or a dash, or no text), 1 (open, no letter in it) or 2 (open,
-    with a letter: it counts as a word). ``single`` says that the whole text is one open run.
+    with a letter: it counts as a word). ``single`` says that the whole text is one open run. ``rest`` is
+    what is left over of scripts whose words are a number of letters, in twentieths of a word.
     """
 
     words: int = 0
     left: int = 0
     right: int = 0
     single: bool = False
+    rest: int = 0
 
     def __add__(self, other: Count) -> Count:
         if self.empty:
@@ -41,11 +64,13 @@ class Count:
         both = self.left if self.single and other.left else 0
         joined = max(self.right, other.left) if self.right and other.left else 0
         words = self.words + other.words - (1 if self.right == other.left == 2 else 0)
+        rest = self.rest + other.rest
         return Count(
-            words,
+            words + rest // _WHOLE,
             joined if both else self.left,
             joined if joined and other.single else other.right,
             self.single and other.single,
+            rest % _WHOLE,
         )
 
     @property
@@ -54,12 +79,12 @@ class Count:
 
     @property
     def edges(self) -> int:
-        """The edges as one small number; :meth:`of_edges` is its inverse."""
-        return self.left | self.right << 2 | self.single << 4
+        """All but the words as one small number; :meth:`of_edges` is its inverse."""
+        return self.left | self.right << 2 | self.single << 4 | self.rest << 5
 
     @classmethod
     def of_edges(cls, words: int, edges: int) -> Count:
-        return cls(words, edges & 3, edges >> 2 & 3, bool(edges >> 4))
+        return cls(words, edges & 3, edges >> 2 & 3, bool(edges >> 4 & 1), edges >> 5)
 
 
 NOTHING = Count(single=True)
@@ -101,12 +126,17 @@ def _count_block(text: str) -> Count:
 def _count(text: str) -> Count:
     if not text:
         return NOTHING
+    parts = 0
+    if not text.isascii() and CHARACTER.search(text):
+        parts = sum(len(re.findall(pattern, text)) * part for pattern, part in _PARTS)
+        text = CHARACTER.sub(" ", text)
     first, last = _PIECE.match(text), _PIECE.match(text[::-1])
     return Count(
-        words=len(_LETTERED.findall(text)),
+        words=len(_LETTERED.findall(text)) + parts // _WHOLE,
         left=_edge(first),
         right=_edge(last),
         single=first is not None and first.end() == len(text),
+        rest=parts % _WHOLE,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -190,10 +190,18 @@ class Workbench(App[None]):
         for number in (signal.SIGTERM, signal.SIGHUP):
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, self._end, number)
+        if callable(stop := signal.getsignal(signal.SIGTSTP)):  # Textual's, which lets go of the terminal
+            loop.add_signal_handler(signal.SIGTSTP, self._pause, lambda: stop(signal.SIGTSTP, None))
+
+    def _pause(self, stop: Callable[[], object]) -> None:
+        """The shell stops the program; nobody knows when it goes on, or whether it does."""
+        with contextlib.suppress(StoryError):
+            self.session.keep()
+        stop()
 
     def _end(self, number: int) -> None:
         for keep in (self.session.keep, self.knobs.keep):
-            with contextlib.suppress(StoryError):  # words that the disk refuses are in the rescue file by now
+            with contextlib.suppress(StoryError):  # words that the disk refuses lie elsewhere by now
                 keep()
         self.exit(return_code=128 + number)
 
