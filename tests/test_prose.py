@@ -14,9 +14,11 @@ from srbwriter.prose import (
     ParagraphScanner,
     Scanner,
     SentenceScanner,
+    Unit,
     last_sentence_start,
     paragraph_ends,
     sentence_ends,
+    unit_ends,
     word_ends,
 )
 
@@ -164,3 +166,28 @@ def test_how_a_text_is_cut_up_does_not_matter(text: str, cuts: list[int], kind: 
     assert found == list(whole.feed(text))
     assert parts.held == whole.held
     assert all(a < b for a, b in pairwise(found))
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "times", "taken"),
+    [
+        (" Once upon a time", "word", 1, " Once"),
+        (" Once upon a time", "word", 3, " Once upon a"),
+        ("\u201cGo!\u201d she said. Then", "sentence", 1, "\u201cGo!\u201d she said."),
+        ("\u201cGo!\u201d she said. Then", "sentence", 2, "\u201cGo!\u201d she said. Then"),
+        ("Mr. Fox met J. Hare. He ran.", "sentence", 1, "Mr. Fox met J. Hare."),
+        ("A title\nAnd a line.", "sentence", 1, "A title"),
+        ("First.\n\nSecond.\n\nThird.", "paragraph", 1, "First."),
+        ("First.\n\nSecond.\n\nThird.", "paragraph", 2, "First.\n\nSecond."),
+        ("no end", "sentence", 1, "no end"),
+        ("no end", "paragraph", 9, "no end"),
+        ("wait... what?", "sentence", 1, "wait... what?"),
+        ("Wait\u2026 What?", "sentence", 1, "Wait\u2026"),
+        ("「灯塔」的门", "word", 1, "「灯塔」"),
+        ("他说：「你好！」然后走了。", "word", 3, "他说：「你好！」"),
+        ("他说：「你好！」然后走了。", "sentence", 1, "他说：「你好！」"),
+    ],
+)
+def test_units_end(text: str, unit: Unit, times: int, taken: str) -> None:
+    ends = unit_ends(text, unit)
+    assert text[: ends[min(times, len(ends)) - 1]] == taken

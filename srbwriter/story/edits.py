@@ -228,7 +228,8 @@ class Edits(Reader):
                 action.run(self._desk, Split(node, at))
             action.became = self._create(action, base, words) if words else base
             action.typed = self._words(action.became) - before
-        self._start_unit(action, action.became, "")
+        if words:
+            self._start_unit(action, action.became, "")
         return action.became
 
     def _respell(self, texts: dict[NodeId, str], end: NodeId) -> NodeId:

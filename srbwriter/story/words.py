@@ -1,4 +1,4 @@
-"""Counting words, also across the seams of a tree, and finding where the n-th word or sentence ends.
+"""Counting words, also across the seams of a tree.
 
 A word is a run of characters between white space or dashes that holds a letter or a digit. In scripts
 without spaces it is what can be counted without a dictionary: every character of Chinese and Japanese,
@@ -17,7 +17,6 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from srbwriter.prose import Unit, unit_ends
 from srbwriter.unspaced import (
     CHARACTER,
     EAST_ASIAN,
@@ -144,12 +143,3 @@ def _edge(piece: re.Match[str] | None) -> int:
     if piece is None:
         return 0
     return 2 if _LETTER.search(piece[0]) else 1
-
-
-def end_of(text: str, unit: Unit, start: int = 0, times: int = 1) -> int:
-    """Where the ``times``-th unit after ``start`` ends; the end of ``text`` if there is none.
-
-    A word ends before the space that follows, a sentence after its closing quotes, a paragraph with its line.
-    """
-    ends = [end for end in unit_ends(text, unit) if end > start]
-    return ends[times - 1] if times <= len(ends) else len(text)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.prose import Unit
-from srbwriter.story.words import NOTHING, Count, count, end_of
+from srbwriter.story.words import NOTHING, Count, count
 
 TEXT = st.text(alphabet="ab '\"-\u2014\n.é_", max_size=30)
 ANY_SCRIPT = TEXT | st.text(alphabet="a1 .\u2014「」。界か゛ー々한กำิ๒ລຂ່ខ្មမြ\u200b\U00020bb7", max_size=30)
@@ -71,27 +70,3 @@ def test_an_unfinished_word_is_carried_to_the_next_piece() -> None:
     assert count("กก").words == count("กก ").words == 0
     assert (count("กก") + count("a") + count(" กก")).words == 2
     assert (count("กก") + count("ကကက")).words == 1  # half a word, and three fifths of one
-
-
-@pytest.mark.parametrize(
-    ("text", "unit", "times", "taken"),
-    [
-        (" Once upon a time", "word", 1, " Once"),
-        (" Once upon a time", "word", 3, " Once upon a"),
-        ("\u201cGo!\u201d she said. Then", "sentence", 1, "\u201cGo!\u201d she said."),
-        ("\u201cGo!\u201d she said. Then", "sentence", 2, "\u201cGo!\u201d she said. Then"),
-        ("Mr. Fox met J. Hare. He ran.", "sentence", 1, "Mr. Fox met J. Hare."),
-        ("A title\nAnd a line.", "sentence", 1, "A title"),
-        ("First.\n\nSecond.\n\nThird.", "paragraph", 1, "First."),
-        ("First.\n\nSecond.\n\nThird.", "paragraph", 2, "First.\n\nSecond."),
-        ("no end", "sentence", 1, "no end"),
-        ("no end", "paragraph", 9, "no end"),
-        ("wait... what?", "sentence", 1, "wait... what?"),
-        ("Wait\u2026 What?", "sentence", 1, "Wait\u2026"),
-        ("「灯塔」的门", "word", 1, "「灯塔」"),
-        ("他说：「你好！」然后走了。", "word", 3, "他说：「你好！」"),
-        ("他说：「你好！」然后走了。", "sentence", 1, "他说：「你好！」"),
-    ],
-)
-def test_units_end(text: str, unit: Unit, times: int, taken: str) -> None:
-    assert text[: end_of(text, unit, times=times)] == taken
