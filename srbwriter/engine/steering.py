@@ -200,15 +200,16 @@ class Steering:
         buffer.ids.extend(ids)
         buffer.ends.extend([len(branch.text) - begun] * len(ids))
         runner.limit += len(ids)
-        runner.close_chain()
+        runner.text_changed()
         self._restart_text(runner)
         runner.run.events.append(Text(branch.index, text, tuple(ids)))
 
     def set_sampling(self, runner: Runner, sampling: Sampling) -> None:
+        runner.sampling = runner.branch.sampling = sampling
+        runner.rule_changed()
         if sampling.seed is not None:
             runner.branch.seed = sampling.seed
-        runner.sampling = runner.branch.sampling = sampling
-        runner.close_chain()
+            runner.close_chain()
         if runner.seq >= 0:
             self.writer.prepare(runner)
 
@@ -216,7 +217,7 @@ class Steering:
         ignore = runner.ignore_eog
         runner.set_stop(stop)
         if runner.ignore_eog != ignore:
-            runner.close_chain()
+            runner.rule_changed()
         if runner.branch.live and runner.buffer.ids and runner.limit <= len(runner.buffer.ids):
             self._end(runner, FinishReason.LENGTH)
         elif runner.seq >= 0:
@@ -283,6 +284,7 @@ class Steering:
             buffer.ids.clear()
             buffer.ends.clear()
             buffer.logprobs.clear()
+            runner.text_changed()
 
     def _settle_tail(self, runner: Runner) -> None:
         """Text that no token covers becomes tokens, so that the branch can go on from it."""
@@ -292,6 +294,7 @@ class Steering:
             buffer.ids.extend(ids)
             buffer.ends.extend([len(runner.branch.text)] * len(ids))
             buffer.tail = ""
+            runner.text_changed()
 
     def _seed(self, branch: Branch, seed: int | None) -> int:
         return seed if seed is not None else derive_seed(branch.seed, branch.buffer.revision + 1)

@@ -43,14 +43,14 @@ SHORT = (
     "llama_vocab_fim_mid llama_token_to_piece llama_vocab_get_suppress_tokens "
     "llama_supports_gpu_offload llama_get_memory llama_memory_seq_rm llama_memory_seq_cp "
     "llama_memory_seq_pos_max llama_n_ctx llama_n_batch llama_set_n_threads llama_set_abort_callback "
-    "llama_get_logits_ith llama_sampler_chain_init llama_sampler_chain_add llama_sampler_accept "
-    "llama_sampler_apply llama_sampler_sample llama_sampler_clone llama_sampler_reset "
-    "llama_sampler_free llama_sampler_init_greedy llama_sampler_init_dist llama_sampler_init_top_k "
-    "llama_sampler_init_top_p llama_sampler_init_min_p llama_sampler_init_typical "
-    "llama_sampler_init_temp llama_sampler_init_temp_ext llama_sampler_init_xtc "
-    "llama_sampler_init_top_n_sigma llama_sampler_init_mirostat llama_sampler_init_mirostat_v2 "
-    "llama_sampler_init_grammar llama_sampler_init_penalties llama_sampler_init_adaptive_p "
-    "llama_sampler_init_logit_bias llama_sampler_init_infill"
+    "llama_get_logits_ith llama_sampler_chain_init llama_sampler_chain_add llama_sampler_chain_remove "
+    "llama_sampler_accept llama_sampler_apply llama_sampler_sample llama_sampler_clone "
+    "llama_sampler_reset llama_sampler_free llama_sampler_init_greedy llama_sampler_init_dist "
+    "llama_sampler_init_top_k llama_sampler_init_top_p llama_sampler_init_min_p "
+    "llama_sampler_init_typical llama_sampler_init_temp llama_sampler_init_temp_ext "
+    "llama_sampler_init_xtc llama_sampler_init_top_n_sigma llama_sampler_init_mirostat "
+    "llama_sampler_init_mirostat_v2 llama_sampler_init_grammar llama_sampler_init_penalties "
+    "llama_sampler_init_adaptive_p llama_sampler_init_logit_bias llama_sampler_init_infill"
 ).split()
 
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}  # enum ggml_log_level
