@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import TypeAlias
 
-from .chains import Chain
+from .chains import Chain, derive_seed
 from .constraints import Constraint
 from .generation import Branch, Buffer, Generation
 from .sampling import SamplerTemplate
@@ -164,6 +164,7 @@ class Run:
         self.events: list[Event] = []
         self.accounted = False  # its prompt stands in the statistics
         self.order = (int(self.request.priority), generation.number)
+        self.seeds: set[int] = set()  # of all takes
         self.templates: dict[tuple[Sampling, bool], SamplerTemplate] = {}  # and whether no end is chosen
         self.constraints: dict[ConstraintKey, Constraint | None] = {}
 
@@ -185,6 +186,15 @@ class Run:
         """Whether log-probabilities of the prompt were asked for and are still to come."""
         wanted = self.request.prompt_logprobs is not None
         return wanted and len(self.generation.prompt_logprobs) < len(self.ids) - 1
+
+    def seed(self, asked: int | None, base: int, k: int) -> int:
+        """The seed ``asked`` for, or the k-th from ``base`` on, past those that takes of the request had."""
+        seed = asked
+        while seed is None:
+            seed, k = derive_seed(base, k), k + 1
+            seed = None if seed in self.seeds else seed
+        self.seeds.add(seed)
+        return seed
 
     def completed(self) -> Done:
         tokens = sum(len(r.buffer.ids) for r in self.runners)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from srbwriter.engine.chains import Chain, Resting
@@ -228,3 +230,44 @@ def test_closing_the_engine_frees_every_chain() -> None:
         finish(engine, generation)
         kept = [runner.chain for runner in generation.engine_state.runners]
     assert not any(chain.pointer for chain in kept)
+
+
+# ---- seeds
+
+
+def test_a_branch_that_is_added_and_one_that_is_rolled_again_are_two(exact: Engine) -> None:
+    exact.reset()
+    stop = Stop(max_tokens=6, ignore_eog=True)
+    generation = exact.submit(Request(PROMPT, sampling=Sampling(seed=3, temperature=1.5), stop=stop))
+    generation.add_branch()
+    generation.branches[0].reroll()
+    finish(exact, generation)
+    first, second = generation.branches
+    assert first.seed != second.seed
+    assert first.ids != second.ids
+
+
+@settings(max_examples=30)
+@given(acts=st.lists(st.sampled_from(["add", "reroll", "rewind"]), max_size=12), data=st.data())
+def test_no_two_branches_ever_have_one_seed(engine: Engine, acts: list[str], data: st.DataObject) -> None:
+    stop = Stop(max_tokens=2, ignore_eog=True)
+    generation = engine.submit(Request(PROMPT, sampling=Sampling(seed=1), stop=stop))
+    finish(engine, generation)
+    seen = {branch.seed for branch in generation.branches}
+    for number, act in enumerate(acts, 2):
+        if act == "add":
+            generation.add_branch()
+        else:
+            branch = data.draw(st.sampled_from(generation.branches))
+            branch.reroll() if act == "reroll" else branch.rewind(tokens=1)
+        finish(engine, generation)
+        seen |= {branch.seed for branch in generation.branches}
+        assert len(seen) == number
+
+
+def test_seeds_that_were_asked_for_are_given(engine: Engine) -> None:
+    generation = engine.submit(
+        Request(PROMPT, n=2, sampling=(Sampling(seed=5), Sampling(seed=5)), stop=Stop(max_tokens=2))
+    )
+    finish(engine, generation)
+    assert [branch.seed for branch in generation.branches] == [5, 5]
