@@ -23,10 +23,10 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
-from srbwriter.story import NodeId, ReadOnlyStory, Story, StoryError
+from srbwriter.story import NodeId, NotSaved, ReadOnlyStory, Story, StoryError
 from srbwriter.story.context import ContextError
 
-from . import editing, typing
+from . import typing
 from .open import open_story, rescue_folder, token_sizes
 from .prompting import Context, Prompter, with_words
 from .recorder import Recorder
@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
+_LINE_CHARS = 40
 _END_SECONDS = 10.0  # a step of the engine that is under way cannot be broken off
 
 
@@ -59,7 +60,7 @@ class Session:
         self._history = RoundHistory()
         self._options = options
         self._lock = threading.RLock()
-        self.typing = typing.Typing(story, lambda text: editing.set_text(story, text), rescue_folder(story))
+        self.typing = typing.Typing(story, story.set_text, rescue_folder(story))
         self._recorder = Recorder(story, self.typing, self._lock)
         self._prompter: Prompter | None = None
         self._failure: Exception | None = None
@@ -337,7 +338,8 @@ class Session:
             return "read only"
         state = self.typing.state
         if state.trouble is not None:
-            return f"NOT SAVED for {state.seconds:.0f} s: {state.trouble}"
+            why = state.trouble.short if isinstance(state.trouble, NotSaved) else str(state.trouble)
+            return f"NOT SAVED for {state.seconds:.0f} s: {_in_short(why)}"
         return "saved" if state.saved else f"unsaved {state.seconds:.1f} s"
 
     def text(self) -> str:
@@ -365,7 +367,7 @@ class Session:
         def take() -> None:
             kept = typing.drafts(self.story)
             if (text := self.rescued.get("")) is not None:
-                editing.set_text(self.story, text)
+                self.story.set_text(text)
             sheets = {name: words for name, words in self.rescued.items() if name}
             self.story.put_value(typing.DRAFTS, kept | sheets)
 
@@ -471,3 +473,8 @@ class Session:
                 generation.wait(_END_SECONDS)
             except (EngineError, TimeoutError) as error:
                 log.warning("the last branches did not end well: %s", error)
+
+
+def _in_short(why: str) -> str:
+    """As much of ``why`` as fits into a line with other things."""
+    return why if len(why) <= _LINE_CHARS else f"{why[:_LINE_CHARS - 1].rstrip()}…"

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,15 @@ if TYPE_CHECKING:
 
 
 _THEME_SECONDS = 1.0  # how soon a changed theme of the writer's own is seen
+
+
+def _text_without_ink(character: str) -> bool:
+    """Whether a key's character belongs in a text, though Python does not call it printable.
+
+    Special spaces, joiners, the soft hyphen: Textual's editors insert printable characters only, and drop
+    these unless they are pasted.
+    """
+    return not character.isprintable() and unicodedata.category(character[0]) not in ("Cc", "Cs")
 
 
 class Workbench(App[None]):
@@ -169,6 +179,8 @@ class Workbench(App[None]):
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key):
             self.desk.pump.give_way()
+            if event.character and _text_without_ink(event.character):
+                event = events.Paste(event.character)
         await super().on_event(event)
 
     def on_mount(self) -> None:
@@ -190,10 +202,18 @@ class Workbench(App[None]):
         for number in (signal.SIGTERM, signal.SIGHUP):
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, self._end, number)
+        if callable(stop := signal.getsignal(signal.SIGTSTP)):  # Textual's, which lets go of the terminal
+            loop.add_signal_handler(signal.SIGTSTP, self._pause, lambda: stop(signal.SIGTSTP, None))
+
+    def _pause(self, stop: Callable[[], object]) -> None:
+        """The shell stops the program; nobody knows when it goes on, or whether it does."""
+        with contextlib.suppress(StoryError):
+            self.session.keep()
+        stop()
 
     def _end(self, number: int) -> None:
         for keep in (self.session.keep, self.knobs.keep):
-            with contextlib.suppress(StoryError):  # words that the disk refuses are in the rescue file by now
+            with contextlib.suppress(StoryError):  # words that the disk refuses lie elsewhere by now
                 keep()
         self.exit(return_code=128 + number)
 

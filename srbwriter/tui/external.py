@@ -53,7 +53,7 @@ def edit(desk: Desk) -> None:
     command = editor()
     desk.session.keep()
     before = desk.session.text()
-    stem = f"{desk.session.story.file.stem} {time.strftime('%Y-%m-%d %H.%M.%S')}"
+    stem = f"{desk.session.story.file.stem}-{time.strftime('%Y-%m-%d-%H%M%S')}"
     file = paths.state_dir() / "editor" / f"{stem}.md"
     paths.write_atomic(file, before.encode())
     try:

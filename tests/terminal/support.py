@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -126,4 +127,9 @@ def says_not_saved(screen: str) -> bool:
 
 def says_saved(screen: str) -> bool:
     """Whether the line at the foot says that all words are safe."""
-    return "saved" in foot(screen) and not says_not_saved(screen)
+    return bool(re.search(r"\bsaved\b", foot(screen))) and not says_not_saved(screen)
+
+
+def shows_question(screen: str) -> bool:
+    """Whether the line of keys has given way to a question."""
+    return "^q quit" not in foot(screen)

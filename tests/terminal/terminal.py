@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import fcntl
 import os
@@ -14,6 +15,7 @@ import sys
 import termios
 import threading
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,8 +76,9 @@ while os.WIFSTOPPED(status := os.waitpid(job, os.WUNTRACED)[1]):
 sys.exit(os.waitstatus_to_exitcode(status) % 256)
 """
 # Sequences that pyte would print: the kitty keyboard protocol, and questions with an intermediate character.
-_UNKNOWN = re.compile(rb"\x1b\[[<>=][0-9;]*[a-zA-Z]|\x1b\[\??[0-9;]*\$[a-z]|\x1b\[[0-9;]*t")
-_UNFINISHED = re.compile(rb"\x1b(\[[<>=?0-9;$]*)?$")
+_UNKNOWN = re.compile(r"\x1b\[[<>=][0-9;]*[a-zA-Z]|\x1b\[\??[0-9;]*\$[a-z]|\x1b\[[0-9;]*t")
+_UNFINISHED = re.compile(r"\x1b(\[[<>=?0-9;$]*)?$")
+_NOT_ASCII = re.compile(r"[\u0080-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,6 @@ class Terminal:
         self._output = bytearray()  # not yet on the screen: drawing it costs more than most waits are worth
         self._ended = False
         self._drawing = threading.Lock()
-        self._held = b""
         self._reader: threading.Thread | None = None
         self.log = bytearray()  # all that the program ever sent
         self._clear()
@@ -114,7 +116,9 @@ class Terminal:
 
     def _clear(self) -> None:
         self._screen = pyte.Screen(COLUMNS, LINES)
-        self._stream = pyte.ByteStream(self._screen)
+        self._stream = pyte.Stream(self._screen)
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
 
     # ---- the program
 
@@ -260,12 +264,12 @@ class Terminal:
 
     def _draw(self) -> None:
         with self._news:
-            data, self._output = self._held + bytes(self._output), bytearray()
-        data = _UNKNOWN.sub(b"", data)
-        unfinished = _UNFINISHED.search(data)
-        cut = unfinished.start() if unfinished else len(data)
-        self._held = data[cut:]
-        self._stream.feed(data[:cut])
+            data, self._output = bytes(self._output), bytearray()
+        text = _UNKNOWN.sub("", self._held + self._decoder.decode(data))
+        unfinished = _UNFINISHED.search(text)
+        cut = unfinished.start() if unfinished else len(text)
+        self._held = text[cut:]
+        self._stream.feed(_NOT_ASCII.sub(_drawable, text[:cut]))
 
     def wait(self, ready: Callable[[str], object], what: str, within: float = PATIENCE) -> str:
         """Look until the screen shows something; fails with the screen otherwise.
@@ -291,6 +295,15 @@ class Terminal:
 
     def wait_without(self, words: str, within: float = PATIENCE) -> str:
         return self.wait(lambda screen: words not in screen, f"no more {words!r}", within)
+
+    def asks_or_ends(self, question: Callable[[str], object]) -> bool:
+        """Wait until the screen shows a question, or the program has ended; whether it asks."""
+        try:
+            self.wait(question, "a question, or the end")
+        except AssertionError:
+            self.ended()
+            return False
+        return True
 
     # ---- keys
 
@@ -334,6 +347,13 @@ class Terminal:
         while data:  # a long paste does not fit into the terminal's queue at once
             select.select([], [self._master], [], PATIENCE)
             data = data[os.write(self._master, data[:1024]) :]
+
+
+def _drawable(found: re.Match[str]) -> str:
+    """A character that pyte can draw: one without a width that does not combine would end the line for it."""
+    character = found[0]
+    invisible = unicodedata.category(character) in ("Cf", "Mn", "Me") and not unicodedata.combining(character)
+    return "" if invisible else character
 
 
 def _sleep_until(moment: float) -> None:

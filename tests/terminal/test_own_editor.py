@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.terminal.support import OPENING, make_story, text_of
-from tests.terminal.terminal import CTRL_Q, CTRL_Z, F4, Terminal
+from tests.terminal.support import OPENING, make_story, shows_question, text_of
+from tests.terminal.terminal import CTRL_Q, CTRL_Z, ESC, F4, Terminal
 
 SOON = 6.0  # seconds after the editor's end
 
@@ -94,6 +94,13 @@ def test_what_was_written_in_it_is_kept(terminal: Terminal, tmp_path: Path) -> N
             terminal.wait(done, f"keeping {words!r} when the editor {mood}", SOON)
         except AssertionError as error:
             wrong.append(str(error))
+        answered()
+
+    def answered() -> None:
+        """Go back to the story, whatever was asked."""
+        if shows_question(terminal.screen):
+            terminal.press(ESC)
+        terminal.wait(lambda screen: not shows_question(screen), "going back to the story", SOON)
 
     kept("ends well", "Alpha.")
     kept("ends with 1", "Bravo.")
@@ -104,6 +111,8 @@ def test_what_was_written_in_it_is_kept(terminal: Terminal, tmp_path: Path) -> N
     for mood in ("deletes it", "empties it"):
         editor.run(mood)
         terminal.wait(lambda _: editor.edited(), "the editor's end", SOON)
+        terminal.rest(0.5)
+        answered()
         terminal.type("x")  # whether or not it reaches a story that is empty now
         terminal.wait(lambda _: text_of(file).endswith("x"), "going on in the story", SOON)
         for _ in range(3):  # what was typed since may be a change of its own

@@ -37,7 +37,7 @@ BOUND = 1.3
 MOMENTS = {"story": 14, "sheet": 12, "note": 12, "branch": 12} if FULL else dict.fromkeys(
     ("story", "sheet", "note", "branch"), 2
 )  # fmt: skip
-LONGEST = 6.0 if FULL else 3.6
+LONGEST = 6.0 if FULL else 3.2
 """Seconds of typing at most; at least 2."""
 
 Kept = Callable[[Terminal, Path], str]
