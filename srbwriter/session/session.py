@@ -26,7 +26,7 @@ from srbwriter.engine.types import (
 from srbwriter.story import NodeId, NotSaved, ReadOnlyStory, Story, StoryError
 from srbwriter.story.context import ContextError
 
-from . import editing, typing
+from . import typing
 from .open import open_story, rescue_folder, token_sizes
 from .prompting import Context, Prompter, with_words
 from .recorder import Recorder
@@ -60,7 +60,7 @@ class Session:
         self._history = RoundHistory()
         self._options = options
         self._lock = threading.RLock()
-        self.typing = typing.Typing(story, lambda text: editing.set_text(story, text), rescue_folder(story))
+        self.typing = typing.Typing(story, story.set_text, rescue_folder(story))
         self._recorder = Recorder(story, self.typing, self._lock)
         self._prompter: Prompter | None = None
         self._failure: Exception | None = None
@@ -367,7 +367,7 @@ class Session:
         def take() -> None:
             kept = typing.drafts(self.story)
             if (text := self.rescued.get("")) is not None:
-                editing.set_text(self.story, text)
+                self.story.set_text(text)
             sheets = {name: words for name, words in self.rescued.items() if name}
             self.story.put_value(typing.DRAFTS, kept | sheets)
 

@@ -11,32 +11,17 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from srbwriter.story.changes import SetEntry
-from srbwriter.story.desk import Desk, Written
+from srbwriter.story.desk import Written
 from srbwriter.story.draft import JsonObject
-from srbwriter.story.history import History
-from srbwriter.story.reader import Reader
+from srbwriter.story.edits import Edits
 from srbwriter.story.runs import plain, text_of, tidy
 from srbwriter.story.store import Body
 from srbwriter.story.types import NodeId, Refused, Run, State
-from srbwriter.story.typewriter import Typewriter
 from srbwriter.story.words import well_formed
 
 
-class Branches(Reader):
+class Branches(Edits):
     """A story's branches in work. Verbs raise NoSuchNode, Refused, ReadOnlyStory or NotSaved."""
-
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk)
-        self._history = History(desk)
-        self._typewriter = Typewriter(desk, self._history)
-
-    @contextmanager
-    def _verb(self) -> Generator[None]:
-        """One verb at a time, and typing ends as a unit."""
-        with self._desk.writing:
-            self._typewriter.stop()
-            yield
 
     @contextmanager
     def together(self) -> Generator[None]:
@@ -135,7 +120,7 @@ class Branches(Reader):
             old = desk.body(end)
             desk.put_body(end, replace(old, finish="interrupted"))
             typed = desk.add(end, plain(well_formed(text), "writer"), "writer")
-            action.changes.append(SetEntry(typed, {"state": State.BINNED}, {"state": State.LIVING}))
+            action.created(typed)
             action.typed = desk.tree.count(typed).words - desk.tree.count(end).words
             after = desk.add(typed, (), "model", body=Body(recipe=old.recipe, seed=old.seed), visited=False)
             desk.moved_on(end, after)

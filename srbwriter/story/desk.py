@@ -249,28 +249,32 @@ class Desk:
 
     # -- spares: a text that was, kept for what was written after it ------------------------------
 
-    def park(self, node: NodeId, spare: NodeId, children: Sequence[NodeId]) -> NodeId:
+    def park(
+        self, node: NodeId, spare: NodeId, children: Sequence[NodeId], always: bool = False
+    ) -> NodeId:
         """Move ``children`` from ``node`` to a sibling with the same text, so that theirs does not change.
 
-        ``spare`` is that sibling from an earlier time, or 0. Returns it.
+        ``spare`` is that sibling from an earlier time, or 0. Returns it. With ``always`` the sibling is
+        wanted for its own sake, children or not.
         """
         # What is absorbed and has children is such a sibling itself; all that hangs below it is in the bin.
         children = [c for c in children if self.tree[c].state != State.ABSORBED or self.tree.all_children(c)]
-        if not children:
+        if not children and not always:
             return spare
         entry, body = self.tree[node], self.body(node)
         runs = self.runs(node)
         assert entry.parent is not None  # the root has no text that could change
         if not spare:
             spare = self.add(entry.parent, (), entry.author, place=entry.place, body=Body())
-        alive = any(self.tree[c].state == State.LIVING for c in children)
+        alive = always or any(self.tree[c].state == State.LIVING for c in children)
         self.tree.put(
             self.tree[spare]._replace(
                 parent=entry.parent,
                 place=entry.place,
                 author=entry.author,
-                flags=entry.flags & (SETTINGS | VISITED),
+                flags=entry.flags & (SETTINGS | VISITED) | (VISITED if always else 0),
                 state=State.LIVING if alive else State.ABSORBED,
+                created=entry.created,
             )
         )
         self.write(spare, runs, replace(body, name=None))

@@ -6,11 +6,17 @@ A step is a function and is never changed once released: write the next one. Ste
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from sqlite3 import Connection
 
+from srbwriter.story.words import count
+from srbwriter.unspaced import CHARACTER, MARKS, pairs
+
 APPLICATION_ID = 0x73726277  # "srbw"
 TOKENIZER = "unicode61 remove_diacritics 2"
+_MARKS = re.sub("(.)-(.)", lambda ends: "".join(map(chr, range(ord(ends[1]), ord(ends[2]) + 1))), MARKS)
+CHARACTER_TOKENIZER = f"{TOKENIZER} tokenchars '{_MARKS}'"
 
 
 def _tree(db: Connection) -> None:
@@ -80,7 +86,24 @@ def _today(db: Connection) -> None:
     )
 
 
-STEPS: Sequence[Callable[[Connection], None]] = (_tree, _history, _search, _progress, _today)
+def _dummy(db: Connection) -> None:
+    """Stands in for the step that adds sums."""
+    del db
+
+
+def _characters(db: Connection) -> None:
+    """Scripts without spaces: an index of their characters, and their words counted anew."""
+    db.execute(f'CREATE VIRTUAL TABLE search_characters USING fts5(text, tokenize="{CHARACTER_TOKENIZER}")')
+    for node, text in db.execute("SELECT id, text FROM body WHERE text <> ''"):
+        if CHARACTER.search(text):
+            db.execute("INSERT INTO search_characters (rowid, text) VALUES (?, ?)", (node, pairs(text)))
+            words = count(text)
+            db.execute("UPDATE node SET words = ?, edges = ? WHERE id = ?", (words.words, words.edges, node))
+
+
+STEPS: Sequence[Callable[[Connection], None]] = (
+    _tree, _history, _search, _progress, _today, _dummy, _characters
+)  # fmt: skip
 
 VERSION = len(STEPS)
 

@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from typing import cast
 
 from srbwriter.story.desk import Desk
-from srbwriter.story.draft import Author, Settings
+from srbwriter.story.draft import Author, Settings, settings_from
 from srbwriter.story.progress import Progress, by_author, day_of, days, sittings
 from srbwriter.story.runs import prompt_runs
 from srbwriter.story.search import search as find
 from srbwriter.story.store import Body
 from srbwriter.story.tree import BOOKMARK, CHAPTER, SETTINGS, VISITED
 from srbwriter.story.types import ROOT, Hit, Marks, Node, NodeId, ReadOnly, Run, State
-from srbwriter.story.verbs import settings_from
 
 
 class Reader:

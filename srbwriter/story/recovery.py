@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from srbwriter.story.migrations import APPLICATION_ID
+from srbwriter.story.search import take_in
 from srbwriter.story.store import MAGIC, Body, Store, copy_aside
 from srbwriter.story.tree import VISITED, Entry
 from srbwriter.story.types import ROOT, Damage, NodeId, NotAStory, State, numbers
@@ -164,7 +165,7 @@ def _rebuild(store: Store, found: _Found, problem: str) -> Damage:
                 entry = _below_root(node, entry)
             store.put_entries([_measured(entry or _root(), body.text)])
             store.put_body(node, body)
-        store.db.execute("INSERT INTO search (rowid, text) SELECT id, text FROM body WHERE text <> ''")
+        take_in(store.db)
         if not any(key == "current" for key, _ in found.values):
             store.put_value("current", _last_read(found))
     copied = found.copies.keys() - found.bodies.keys()

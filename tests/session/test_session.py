@@ -253,15 +253,19 @@ def test_an_edit_of_typed_words_keeps_what_follows(session: Session, old: str, n
     assert session.text() == OPENING.replace(old, new) + shown
 
 
-def test_an_edit_of_generated_words_forks(session: Session) -> None:
+def test_an_edit_of_generated_words_keeps_the_models_own_beside_it(session: Session) -> None:
     current = begun(session)
     shown = current.branches[0].text
     node = session.pick(0)
     changed = shown[:5] + "XYZ" + shown[5:]
     session.set_text(OPENING + changed)
-    assert session.text() == OPENING + changed
-    assert session.story.text(node) == OPENING + shown  # the model's own words are still there
-    assert session.node != node
+    assert (session.node, session.text()) == (node, OPENING + changed)
+    assert OPENING + shown in [session.story.text(other) for other in session.story.siblings(node)]
+    session.undo()
+    assert session.text() == OPENING + shown
+    assert [b.text for b in current.branches] == [
+        session.story.node(other).text for other in session.story.siblings(node)
+    ]
 
 
 def test_an_edit_across_nodes_gives_the_text_that_was_asked_for(session: Session) -> None:

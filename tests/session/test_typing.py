@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter.engine.loader import EngineLoader
-from srbwriter.session import Session, editing
+from srbwriter.session import Session
 from srbwriter.session.recorder import Recorder
 from srbwriter.session.typing import Draft, Typing, rescued_words, sheets_left, take_up
 from srbwriter.story import ROOT, NotSaved, Refused, Story, StoryError
@@ -42,7 +42,7 @@ class Desk:
     def __init__(self, story: Story, rescue: Path) -> None:
         self.story = story
         self.clock = Clock()
-        self.typing = Typing(story, lambda text: editing.set_text(story, text), rescue, self.clock)
+        self.typing = Typing(story, story.set_text, rescue, self.clock)
         self.recorder = Recorder(story, self.typing, threading.RLock())
 
     def draft(self, sheet: str) -> Draft:

@@ -206,8 +206,7 @@ def judge(path: Path, log_path: Path) -> dict[str, Any]:
         assert story.read_only is None, story.read_only
         promised |= {f"old{n}" for n in range(2, 60) if path.name == "old.srbw"}
         missing = _missing(story, promised)
-        if missing and story.futures():  # killed between an undo and its redo: they are one redo away
-            story.redo()
+        if missing and story.redo():  # killed between an undo and its redo: they are one redo away
             missing = _missing(story, promised)
         story.append(" afterwards", 1)
         story.undo()

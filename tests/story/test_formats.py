@@ -18,6 +18,7 @@ EXPECTED = {
     "loom_old.json": "loom",
     "loom_simple.json": "loom",
     "loom.jsonl": "loom",
+    "loom_chapters.json": "loom",
     "loomsidian.json": "loomsidian",
     "loomsidian_data.json": "loomsidian",
     "loomsidian_list.json": "loomsidian",
@@ -33,7 +34,11 @@ EXPECTED = {
     "novelai.story": "novelai",
     "novelai.lorebook": "novelai-lorebook",
     "logitloom.json": "logitloom",
+    "weave.tapestry": "tapestry",
+    "tapestry_note.md": "tapestry",
+    "tapestry_compressed.md": "tapestry",
     "basemode.json": "basemode-loom",
+    "basemode_contexts.json": "basemode-loom",
     "story.md": "markdown",
     "story.txt": "text",
 }
@@ -94,7 +99,6 @@ def test_the_bin_is_not_exported(name: str) -> None:
     ("data", "place", "expected"),
     [
         (b'{"a": 1,\n "b": }', "line 2, column 7", "JSON"),
-        (b'{"chat_metadata": {}}\n{"mes": ', "line 2, line 1, column 9", "JSON"),
         (b"\xff\xfa\x00text\x80", "byte", "UTF-8"),
         (b"text \x80", "byte 5", "UTF-8"),
         (b"GIF89a\x00\x00", "character 6", "UTF-8"),

@@ -10,7 +10,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from srbwriter.session import editing
 from srbwriter.story import ROOT, Story
 from srbwriter.story.draft import DraftNode, StoryDraft
 from tests.story.branches import generated
@@ -126,7 +125,7 @@ def test_an_edit_of_a_take_keeps_what_it_counted(story: Story) -> None:
     story.pick(take)
     fork = story.edit(take, "four five six seven")
     assert (fork != take, today(story)) == (True, (1, 3))
-    editing.set_text(story, "four six seven")
+    story.set_text("four six seven")
     assert sum(today(story)) == 3
     story.append(" eight")
     assert sum(today(story)) == 4
@@ -171,7 +170,7 @@ class Days(RuleBasedStateMachine):
 
     @rule(n=WORDS)
     def types(self, n: int) -> None:
-        editing.set_text(self.story, self.text + "n " * n)
+        self.story.set_text(self.text + "n " * n)
 
     @rule()
     def pauses(self) -> None:
@@ -180,7 +179,7 @@ class Days(RuleBasedStateMachine):
     @rule(data=st.data(), n=WORDS)
     def types_amid(self, data: st.DataObject, n: int) -> None:
         at = 2 * data.draw(st.integers(0, len(self.text) // 2))
-        editing.set_text(self.story, self.text[:at] + "n " * n + self.text[at:])
+        self.story.set_text(self.text[:at] + "n " * n + self.text[at:])
 
     @precondition(lambda self: "n" in self.text)
     @rule(data=st.data(), n=WORDS)
@@ -190,7 +189,7 @@ class Days(RuleBasedStateMachine):
         end = at
         while end < len(self.text) and self.text[end] == "n" and end - at < 2 * n:
             end += 2
-        editing.set_text(self.story, self.text[:at] + self.text[end:])
+        self.story.set_text(self.text[:at] + self.text[end:])
 
     @rule(n=WORDS, part=st.integers(0, 3))
     def picks(self, n: int, part: int) -> None:

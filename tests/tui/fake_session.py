@@ -79,7 +79,7 @@ class FakeSession:
             self.story.end_typing()
         self.round: Round | None = None
         self.closed = False
-        self.typing = Typing(self.story, self._set_text, folder / "rescued")
+        self.typing = Typing(self.story, self.story.set_text, folder / "rescued")
         self.recorder = Recorder(self.story, self.typing, threading.RLock())
 
     # ---- the story
@@ -111,21 +111,6 @@ class FakeSession:
     def set_text(self, text: str) -> None:
         self.typing.text(text)
         self.keep()
-
-    def _set_text(self, text: str) -> None:
-        old = self.text()
-        if text == old:
-            return
-        if text.startswith(old):
-            self.story.append(text[len(old) :])
-            return
-        above = 0
-        for node in self.story.path(self.node)[1:]:
-            part = self.story.node(node).text
-            if text[above : above + len(part)] != part or node == self.node:
-                self.story.visit(self.story.edit(node, text[above:]))
-                return
-            above += len(part)
 
     def undo(self) -> None:
         self.together(self.story.undo)

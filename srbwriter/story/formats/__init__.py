@@ -26,17 +26,19 @@ from srbwriter.story.formats import (
     novelai,
     own,
     sillytavern,
+    tapestry,
     text,
     worldinfo,
 )
 from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import check_depth
+from srbwriter.story.formats.build import check_depth, tell_faults
 from srbwriter.story.formats.document import Document, open_document
 from srbwriter.story.formats.errors import FormatError
 from srbwriter.story.types import Progress, untold
 
 FORMATS: tuple[Format, ...] = (
     own.FORMAT,
+    tapestry.FORMAT,
     exoloom.FORMAT,
     logitloom.FORMAT,
     novelai.STORY,
@@ -99,6 +101,7 @@ def read(data: bytes, name: str, progress: Progress = untold) -> StoryDraft:
     form = _match(document)
     assert form.read is not None  # formats that match can read
     draft = form.read(document)
+    tell_faults(draft, document.faults, form.name)
     for node in draft.nodes:
         check_depth(node.meta, name, f"node {node.id}")
     check_depth(draft.meta, name, "the top level")

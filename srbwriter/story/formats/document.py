@@ -1,4 +1,4 @@
-"""The bytes of a file, opened once: a picture, JSON, JSON lines or text.
+"""The bytes of a file, opened once: a picture, a weave, JSON, JSON lines or text.
 
 This is all that detection looks at.  It knows no story format.
 """
@@ -8,17 +8,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 import ijson
 
 from srbwriter.story.draft import as_list, as_object
-from srbwriter.story.formats.errors import FormatError
+from srbwriter.story.formats.errors import Fault, FormatError
 
-Kind = Literal["png", "json", "jsonl", "text"]
+Kind = Literal["png", "tapestry", "json", "jsonl", "text"]
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+TAPESTRY_SIGNATURE = b"VersionedTapestryWeave__"
 
 _TEXT_EXPECTED = "a text in UTF-8, JSON, or a PNG card"
 _BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
@@ -32,6 +33,7 @@ class Document:
     """An opened file.
 
     ``value`` is the parsed JSON; for ``jsonl`` it is the list of parsed lines, numbered in ``lines``.
+    ``faults`` grows while the file is opened and read: what had to be left out, and was not the whole.
     """
 
     name: str
@@ -40,6 +42,7 @@ class Document:
     text: str = ""
     value: Any = None
     lines: tuple[int, ...] = ()
+    faults: list[Fault] = field(default_factory=list[Fault], compare=False)
 
     @property
     def keys(self) -> frozenset[str]:
@@ -56,12 +59,15 @@ def open_document(data: bytes, name: str) -> Document:
     """Find out what kind of file the bytes are.  Raises :class:`FormatError` if they are none of ours."""
     if data.startswith(PNG_SIGNATURE):
         return Document(name, data, "png")
+    if data.startswith(TAPESTRY_SIGNATURE):
+        return Document(name, data, "tapestry")
     text = _decode(data, name)
     if not _LOOKS_LIKE_JSON.match(text):
         return Document(name, data, "text", text)
-    lines = _json_lines(text, name)
+    faults: list[Fault] = []
+    lines = _json_lines(text, name, faults)
     if lines is not None:
-        return Document(name, data, "jsonl", text, list(lines.values()), tuple(lines))
+        return Document(name, data, "jsonl", text, list(lines.values()), tuple(lines), faults)
     return Document(name, data, "json", text, parse_json(text, name))
 
 
@@ -96,8 +102,11 @@ def _decode(data: bytes, name: str) -> str:
     return text
 
 
-def _json_lines(text: str, name: str) -> dict[int, Any] | None:
-    """The lines as values, by number, if the first of several is JSON of its own, else ``None``."""
+def _json_lines(text: str, name: str, faults: list[Fault]) -> dict[int, Any] | None:
+    """The lines as values, by number, if the first of several is JSON of its own, else ``None``.
+
+    A later line that is none, such as one cut off where a program was killed, is left out.
+    """
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if len(lines) < 2 or not lines[0][1].rstrip().endswith("}"):
         return None
@@ -105,7 +114,13 @@ def _json_lines(text: str, name: str) -> dict[int, Any] | None:
         json.loads(lines[0][1])
     except (ValueError, RecursionError):
         return None
-    return {number: parse_json(line, name, f"line {number}") for number, line in lines}
+    values: dict[int, Any] = {}
+    for number, line in lines:
+        try:
+            values[number] = parse_json(line, name, f"line {number}")
+        except FormatError as error:
+            faults.append(Fault(error.place, f"left out; it is not {error.expected}", line))
+    return values
 
 
 def _parse_deep(text: str, name: str, place: str) -> Any:

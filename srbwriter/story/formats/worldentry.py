@@ -64,19 +64,24 @@ def card_entry(cursor: Cursor, entry_id: str) -> LoreEntry:
 def kobold_entry(cursor: Cursor, entry_id: str) -> LoreEntry:
     """A KoboldAI entry: keys in one text, or in a list since United."""
     secondary, excluded = keys_of(cursor, "keysecondary"), keys_of(cursor, "keyanti")
-    selective = cursor.flag("selective")
-    only_excluded = bool(excluded) and not (selective and secondary)
+    selective = cursor.peek("selective")
+    used = secondary if selective is True else []
+    only_excluded = bool(excluded) and not used
     entry = LoreEntry(
         id=cursor.ident("uid") or entry_id,
         name=cursor.text("comment"),
-        text=cursor.need_text("content"),
+        text=cursor.good_text("content"),
         keys=keys_of(cursor, "key"),
-        secondary=excluded if only_excluded else secondary if selective else [],
+        secondary=excluded if only_excluded else used,
         logic="not_any" if only_excluded else "any",
         enabled=not cursor.flag("widisabled"),
         constant=cursor.flag("constant"),
     )
     rest = cursor.rest()
+    if used:
+        rest.pop("selective", None)  # said by the secondary keys
+    if secondary and not used:
+        rest["keysecondary"] = list(secondary)
     if excluded and not only_excluded:
         rest["keyanti"] = list(excluded)
     keep_foreign(entry.meta, "kobold", rest)

@@ -94,6 +94,7 @@ class Desk(Screen[None]):
         self.screen_layout_refresh_signal.subscribe(  # pyright: ignore[reportUnknownMemberType]
             self, self._fit, immediate=True
         )
+        self.session.typing.on_unsaved = self._show_saved
         self.show_story()
         self.grid.show([None] * self.session.n)
         self.apply_layout()
@@ -102,6 +103,7 @@ class Desk(Screen[None]):
         self.call_after_refresh(receive, self)
 
     def on_unmount(self) -> None:
+        self.session.typing.on_unsaved = lambda: None
         self.pump.stop()
         self.exchange.end()
 
@@ -179,14 +181,17 @@ class Desk(Screen[None]):
         on_branch = isinstance(self.focused, BranchPane)
         entries: list[tuple[str, str, str]] = []
         for command in COMMANDS:
-            keys = self.bench.anywhere(command)
-            if on_branch:
-                keys = self.bench.keys(command) or keys
+            anywhere = self.bench.anywhere(command)
+            keys = (self.bench.keys(command) if on_branch else []) or anywhere
             hint = command.hint
-            if command.id == "stop_all" and not self._busy:  # it steps back then
-                hint = "story" if on_branch else ""
-            if hint and keys:
-                name = "1–9" if command.numbered else key_name(keys[0])
+            if command.id == "back" and not self._stops(on_branch):
+                hint = ""
+            shown = keys[:1]
+            if command.id == "switch":
+                shown = list(dict.fromkeys((*anywhere[:1], *shown)))
+                hint = hint if on_branch else "branches"
+            if hint and shown:
+                name = "1–9" if command.numbered else " ".join(map(key_name, shown))
                 entries.append((command.id, name, hint))
         self.key_line.show(entries)
 
@@ -223,10 +228,10 @@ class Desk(Screen[None]):
             return False
         return not current.branches or any(branch.live for branch in current.branches)
 
-    @property
-    def _busy(self) -> bool:
-        """True while there is something that can be stopped."""
-        return self.writing or self.session.engine_state in ("INIT", "LOADING") or bool(self.exchange.line())
+    def _stops(self, on_branch: bool) -> bool:
+        """True while there is something that stepping back would stop."""
+        work = self.session.engine_state in ("INIT", "LOADING") or bool(self.exchange.line())
+        return work or (on_branch and self.writing)
 
     def write(self) -> None:
         """Write new branches from where the story stands."""
@@ -308,14 +313,18 @@ class Desk(Screen[None]):
     def flush_slowly(self) -> None:
         self.exchange.watch()
         self.status_line.left = status.left(self.session, self._load_watch, self.exchange.line())
-        self.status_line.right = status.right(
-            self.session, self._today.count(), self.bench.preferences[options.GOAL], self.bench.address
-        )
+        self._show_saved()
         self._show_marks()
         self._show_keys()
         self._watch_model()
         self._watch_disk()
         self.bench.show_title(self.session.title, self.writing)
+
+    def _show_saved(self) -> None:
+        """Whether all words are saved, and how many there are. Shown at once when a key is not saved yet."""
+        self.status_line.right = status.right(
+            self.session, self._today.count(), self.bench.preferences[options.GOAL], self.bench.address
+        )
 
     def _watch_model(self) -> None:
         """Say once what is wrong with a model that cannot be loaded."""
