@@ -37,7 +37,9 @@ Bias and forbidden tokens come first. Then, unless `samplers` says otherwise:
 ## Seeds
 
 Equal seeds, settings, number of branches and an idle engine give equal text on one machine. Every sampler
-that draws (the selector, XTC) gets a seed of its own, derived from the branch's.
+that draws (the selector, XTC) gets a seed of its own, derived from the branch's. A branch that goes on,
+extended, typed into or with other settings, draws on from where it was, and mirostat and `adaptive_target`
+keep what they have learnt; a seed that is given with new settings begins anew.
 
 ## Constraints
 

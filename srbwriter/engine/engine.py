@@ -20,6 +20,7 @@ from typing import Any
 
 from .cache import Cache
 from .checks import check_command, check_options, check_request
+from .ending import close_at_exit
 from .generation import INTERRUPTING, Command, Generation
 from .model import Model
 from .native.context import Context
@@ -334,6 +335,7 @@ class Engine:
             sys.setswitchinterval(SWITCH_INTERVAL)
         self._thread = threading.Thread(target=self._loop, name="srbwriter-engine", daemon=True)
         self._thread.start()
+        close_at_exit(self)
 
     def _loop(self) -> None:
         while not self._closing:
@@ -388,8 +390,8 @@ class Engine:
     def _release(self) -> None:
         """Free what is native; only for whoever holds the right to step."""
         self._abandon()
-        for run in self._scheduler.lanes.runs:
-            run.close()
+        for generation in list(self._generations):
+            generation.engine_state.close()
         self._context.close()
         self.model.close()
 

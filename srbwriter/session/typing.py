@@ -76,6 +76,8 @@ class Typing:
         self._rescued: dict[str, str] = {}
         self.on_key: Callable[[], object] = lambda: None
         """Called with every key that is not on the disk yet."""
+        self.on_unsaved: Callable[[], object] = lambda: None
+        """Called with the first such key, by whoever typed it."""
 
     # -- what a person does, on any thread -------------------------------------------------------------
 
@@ -105,6 +107,7 @@ class Typing:
     def _typed(self, name: str, words: str) -> None:
         now = self._clock()
         with self._lock:
+            was_saved = all(field.since is None for field in self._fields.values())
             self._dropped.discard(name)
             field = self._fields.setdefault(name, _Field(""))
             field.words = words
@@ -113,6 +116,8 @@ class Typing:
             if field.taken is not None and field.later is None:
                 field.later = now
         self.on_key()
+        if was_saved:
+            self.on_unsaved()
 
     # -- what writes them down does, one transaction at a time -----------------------------------------
 

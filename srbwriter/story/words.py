@@ -14,6 +14,7 @@ Rights 4.0 in Thai, 4.2 in Lao, 5.1 in Khmer and 5.0 in Burmese.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -56,36 +57,37 @@ class Count:
     rest: int = 0
 
     def __add__(self, other: Count) -> Count:
-        if self.empty:
-            return other
-        if other.empty:
-            return self
-        both = self.left if self.single and other.left else 0
-        joined = max(self.right, other.left) if self.right and other.left else 0
-        words = self.words + other.words - (1 if self.right == other.left == 2 else 0)
-        rest = self.rest + other.rest
-        return Count(
-            words + rest // _WHOLE,
-            joined if both else self.left,
-            joined if joined and other.single else other.right,
-            self.single and other.single,
-            rest % _WHOLE,
-        )
-
-    @property
-    def empty(self) -> bool:
-        return self.words == self.left == self.right == 0 and self.single
+        return Count.total(((self.words, self.edges), (other.words, other.edges)))
 
     @property
     def edges(self) -> int:
-        """All but the words as one small number; :meth:`of_edges` is its inverse."""
+        """All but the words as one small number; :meth:`total` reads it."""
         return self.left | self.right << 2 | self.single << 4 | self.rest << 5
 
     @classmethod
-    def of_edges(cls, words: int, edges: int) -> Count:
-        return cls(words, edges & 3, edges >> 2 & 3, bool(edges >> 4 & 1), edges >> 5)
+    def total(cls, rows: Iterable[tuple[int, int]]) -> Count:
+        """The sum of counts given as (words, edges). A path has thousands; every action counts one."""
+        words = left = right = rest = 0
+        single = begun = False
+        for more, edges in rows:
+            if not more and edges == _SINGLE:
+                continue
+            first, last, one = edges & 3, edges >> 2 & 3, bool(edges & _SINGLE)
+            if not begun:
+                begun, left, single = True, first, True
+            joined = max(right, first) if right and first else 0  # the run across the seam
+            words += more - (right == first == 2)  # a word on both sides is one
+            rest += edges >> 5
+            if single and joined:
+                left = joined
+            right = joined if joined and one else last
+            single = single and one
+        if not begun:
+            return NOTHING
+        return cls(words + rest // _WHOLE, left, right, single, rest % _WHOLE)
 
 
+_SINGLE = 1 << 4  # of the edges; alone with no words it is no text
 NOTHING = Count(single=True)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import unicodedata
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,15 @@ if TYPE_CHECKING:
 
 
 _THEME_SECONDS = 1.0  # how soon a changed theme of the writer's own is seen
+
+
+def _text_without_ink(character: str) -> bool:
+    """Whether a key's character belongs in a text, though Python does not call it printable.
+
+    Special spaces, joiners, the soft hyphen: Textual's editors insert printable characters only, and drop
+    these unless they are pasted.
+    """
+    return not character.isprintable() and unicodedata.category(character[0]) not in ("Cc", "Cs")
 
 
 class Workbench(App[None]):
@@ -169,6 +179,8 @@ class Workbench(App[None]):
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key):
             self.desk.pump.give_way()
+            if event.character and _text_without_ink(event.character):
+                event = events.Paste(event.character)
         await super().on_event(event)
 
     def on_mount(self) -> None:

@@ -20,6 +20,7 @@ def test_counts_of_pieces_add_up(pieces: list[str]) -> None:
     for piece in pieces:
         total += count(piece)
     assert total == count("".join(pieces))
+    assert Count.total((made.words, made.edges) for made in map(count, pieces)) == total
 
 
 @given(st.lists(st.tuples(TEXT, st.integers(1, 2000)), max_size=6), st.integers(0, 40_000), TEXT)
@@ -35,7 +36,7 @@ def test_a_long_text_counts_as_its_characters_do(
 @given(ANY_SCRIPT)
 def test_edges_survive_being_a_number(text: str) -> None:
     made = count(text)
-    assert Count.of_edges(made.words, made.edges) == made
+    assert Count.total([(made.words, made.edges)]) == made
 
 
 @pytest.mark.parametrize(

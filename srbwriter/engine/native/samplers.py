@@ -86,6 +86,11 @@ def join(members: Sequence[Sampler], selector: Sampler) -> Sampler:
     return chain
 
 
+def take_out(chain: Sampler, place: int) -> Sampler:
+    """The member at ``place``, which the chain no longer owns."""
+    return _checked(library().llama_sampler_chain_remove(chain, place), "chain_remove")
+
+
 def _checked(pointer: Sampler, name: str) -> Sampler:
     if not pointer:
         raise NativeError(f"llama_sampler {name}", "NULL")

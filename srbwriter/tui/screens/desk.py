@@ -94,6 +94,7 @@ class Desk(Screen[None]):
         self.screen_layout_refresh_signal.subscribe(  # pyright: ignore[reportUnknownMemberType]
             self, self._fit, immediate=True
         )
+        self.session.typing.on_unsaved = self._show_saved
         self.show_story()
         self.grid.show([None] * self.session.n)
         self.apply_layout()
@@ -102,6 +103,7 @@ class Desk(Screen[None]):
         self.call_after_refresh(receive, self)
 
     def on_unmount(self) -> None:
+        self.session.typing.on_unsaved = lambda: None
         self.pump.stop()
         self.exchange.end()
 
@@ -311,14 +313,18 @@ class Desk(Screen[None]):
     def flush_slowly(self) -> None:
         self.exchange.watch()
         self.status_line.left = status.left(self.session, self._load_watch, self.exchange.line())
-        self.status_line.right = status.right(
-            self.session, self._today.count(), self.bench.preferences[options.GOAL], self.bench.address
-        )
+        self._show_saved()
         self._show_marks()
         self._show_keys()
         self._watch_model()
         self._watch_disk()
         self.bench.show_title(self.session.title, self.writing)
+
+    def _show_saved(self) -> None:
+        """Whether all words are saved, and how many there are. Shown at once when a key is not saved yet."""
+        self.status_line.right = status.right(
+            self.session, self._today.count(), self.bench.preferences[options.GOAL], self.bench.address
+        )
 
     def _watch_model(self) -> None:
         """Say once what is wrong with a model that cannot be loaded."""
