@@ -24,15 +24,28 @@ EXPECTED = {
     "loomsidian_list.json": "loomsidian",
     "exoloom.json": "exoloom",
     "mikupad.json": "mikupad",
+    "mikupad_db.json": "mikupad",
     "kobold_v1.json": "kobold",
     "kobold_lite.json": "kobold",
+    "kobold_instruct.json": "kobold",
     "kobold_share.json": "kobold",
     "kobold_united.json": "kobold-united",
     "sillytavern.jsonl": "sillytavern",
+    "sillytavern_group.jsonl": "sillytavern",
     "worldinfo.json": "worldinfo",
+    "lorebook_v3.json": "worldinfo",
     "card.json": "card",
+    "card_v1.json": "card",
+    "card_v3.json": "card",
     "novelai.story": "novelai",
+    "novelai_document.story": "novelai",
+    "novelai.scenario": "novelai-scenario",
     "novelai.lorebook": "novelai-lorebook",
+    "aidungeon_cards.json": "aidungeon-cards",
+    "aidungeon_worldinfo.json": "aidungeon-cards",
+    "aidungeon_adventure.json": "aidungeon",
+    "aidungeon_adventures.json": "aidungeon",
+    "aidungeon_scenario.json": "aidungeon",
     "logitloom.json": "logitloom",
     "weave.tapestry": "tapestry",
     "tapestry_note.md": "tapestry",
@@ -166,9 +179,8 @@ JSON = st.recursive(
 @given(st.data())
 def test_a_damaged_example_is_read_or_refused_but_nothing_else(data: st.DataObject) -> None:
     """Any one value of any example replaced by anything: a draft that holds together, or a FormatError."""
-    file = data.draw(
-        st.sampled_from(sorted(name for name in EXPECTED if name.endswith(("json", "story", "book"))))
-    )
+    endings = ("json", "story", "scenario", "book")
+    file = data.draw(st.sampled_from(sorted(name for name in EXPECTED if name.endswith(endings))))
     value = json.loads((FIXTURES / file).read_text("utf-8"))
     here = value
     while True:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from srbwriter.story.draft import DraftError, StoryDraft, check_draft, without_deleted
 from srbwriter.story.formats import (
+    aidungeon,
     basemode,
     card,
     epub,
@@ -42,9 +43,12 @@ FORMATS: tuple[Format, ...] = (
     exoloom.FORMAT,
     logitloom.FORMAT,
     novelai.STORY,
+    novelai.SCENARIO,
     novelai.LOREBOOK,
     kobold_v2.FORMAT,
     kobold.FORMAT,
+    aidungeon.CARDS,
+    aidungeon.ADVENTURE,
     card.FORMAT,
     sillytavern.FORMAT,
     worldinfo.FORMAT,

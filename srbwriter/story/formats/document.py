@@ -1,4 +1,4 @@
-"""The bytes of a file, opened once: a picture, a weave, JSON, JSON lines or text.
+"""The bytes of a file, opened once: a picture, an archive, a weave, JSON, JSON lines or text.
 
 This is all that detection looks at.  It knows no story format.
 """
@@ -16,9 +16,10 @@ import ijson
 from srbwriter.story.draft import as_list, as_object
 from srbwriter.story.formats.errors import Fault, FormatError
 
-Kind = Literal["png", "tapestry", "json", "jsonl", "text"]
+Kind = Literal["png", "zip", "tapestry", "json", "jsonl", "text"]
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+ZIP_SIGNATURE = b"PK\x03\x04"
 TAPESTRY_SIGNATURE = b"VersionedTapestryWeave__"
 
 _TEXT_EXPECTED = "a text in UTF-8, JSON, or a PNG card"
@@ -59,13 +60,15 @@ def open_document(data: bytes, name: str) -> Document:
     """Find out what kind of file the bytes are.  Raises :class:`FormatError` if they are none of ours."""
     if data.startswith(PNG_SIGNATURE):
         return Document(name, data, "png")
+    if data.startswith(ZIP_SIGNATURE):
+        return Document(name, data, "zip")
     if data.startswith(TAPESTRY_SIGNATURE):
         return Document(name, data, "tapestry")
     text = _decode(data, name)
-    if not _LOOKS_LIKE_JSON.match(text):
-        return Document(name, data, "text", text)
     faults: list[Fault] = []
     lines = _json_lines(text, name, faults)
+    if lines is None and not _LOOKS_LIKE_JSON.match(text):
+        return Document(name, data, "text", text)
     if lines is not None:
         return Document(name, data, "jsonl", text, list(lines.values()), tuple(lines), faults)
     return Document(name, data, "json", text, parse_json(text, name))
@@ -103,16 +106,14 @@ def _decode(data: bytes, name: str) -> str:
 
 
 def _json_lines(text: str, name: str, faults: list[Fault]) -> dict[int, Any] | None:
-    """The lines as values, by number, if the first of several is JSON of its own, else ``None``.
+    """The lines as values, by number, if one of the first two of several is an object, else ``None``.
 
-    A later line that is none, such as one cut off where a program was killed, is left out.
+    A line that is no JSON, such as one cut off where a program was killed, is left out.
     """
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if len(lines) < 2 or not lines[0][1].rstrip().endswith("}"):
+    if len(lines) < 2 or not any(_is_object(line) for _, line in lines[:2]):
         return None
-    try:
-        json.loads(lines[0][1])
-    except (ValueError, RecursionError):
+    if not _is_object(lines[0][1]) and (_is_json(text) or not _mostly_objects(lines)):
         return None
     values: dict[int, Any] = {}
     for number, line in lines:
@@ -121,6 +122,24 @@ def _json_lines(text: str, name: str, faults: list[Fault]) -> dict[int, Any] | N
         except FormatError as error:
             faults.append(Fault(error.place, f"left out; it is not {error.expected}", line))
     return values
+
+
+def _is_object(line: str) -> bool:
+    line = line.strip()
+    return line.startswith("{") and line.endswith("}") and _is_json(line)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _mostly_objects(lines: list[tuple[int, str]]) -> bool:
+    """Whether all lines but the first look like objects, but for a cut off last one."""
+    return all(line.lstrip().startswith("{") for _, line in lines[1:])
 
 
 def _parse_deep(text: str, name: str, place: str) -> Any:
