@@ -47,6 +47,7 @@ EXPECTED = {
     "aidungeon_adventures.json": "aidungeon",
     "aidungeon_scenario.json": "aidungeon",
     "logitloom.json": "logitloom",
+    "logitloom_chat.json": "logitloom",
     "weave.tapestry": "tapestry",
     "tapestry_note.md": "tapestry",
     "tapestry_compressed.md": "tapestry",

@@ -79,9 +79,14 @@ def writable() -> tuple[Format, ...]:
     return tuple(form for form in FORMATS if form.can_export)
 
 
-def by_extension(extension: str) -> Format | None:
-    """The first format to export to with that extension, which has its dot; case does not matter."""
-    return next((form for form in writable() if form.extension == extension.lower()), None)
+def for_file(file: Path) -> Format | None:
+    """The format to export to that a file's name says; case does not matter.
+
+    The first of the extension, unless the name of another stands before it, as in ``tree.loom.json``.
+    """
+    fits = [form for form in writable() if form.extension == file.suffix.lower()]
+    named = Path(file.stem).suffix.lower().removeprefix(".")
+    return next((form for form in fits if form.name == named), fits[0] if fits else None)
 
 
 def no_extension(file: Path) -> str:
@@ -144,9 +149,9 @@ __all__ = [
     "FORMATS",
     "Format",
     "FormatError",
-    "by_extension",
     "by_name",
     "detect",
+    "for_file",
     "no_extension",
     "read",
     "writable",
