@@ -1,4 +1,4 @@
-"""The error of a file that cannot be read."""
+"""The errors of files that cannot be read."""
 
 from __future__ import annotations
 
@@ -11,3 +11,11 @@ class FormatError(ValueError):
         self.file = file
         self.place = place
         self.expected = expected
+
+
+class NotForUs(FormatError):
+    """A sound file that cannot become a story here.  Says what it is, and what can be done about it."""
+
+    def __init__(self, file: str, problem: str, cure: str, place: str = "byte 0") -> None:
+        super().__init__(file, place, f"a file to import; it {problem} — {cure}")
+        self.args = (f"{file} {problem} — {cure}",)
