@@ -62,9 +62,8 @@ def _check(desk: Desk, name: str) -> None:
 
 
 def _export(desk: Desk, target: Path, form: Format, *, force: bool) -> None:
-    desk.commit()
+    desk.session.keep()
     story = desk.session.story
-    story.flush()
     work = transfer.Export(story.file, target, form.name, force)
     desk.exchange.begin("export", target.name, work, lambda landed: desk.say(f"Exported to {landed.path}."))
 
