@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from .constraints import ConstraintModel
 from .gbnf import to_lark
+from .parameters import BY_NAME
 from .types import InvalidRequest
-
-MAX_SIZE = 262144  # characters of a JSON schema or regular expression
 
 # Without this, llguidance would only allow the usual tokenization of text that is certain. The model chooses.
 _HEADER = '%llguidance {"no_forcing": true}\n'
@@ -34,8 +33,7 @@ _SPECIAL = b"\xff"  # llguidance's mark of tokens that are not text
 
 def compile_grammar(name: str, text: str, model: ConstraintModel) -> GrammarConstraint:
     """``text`` in the notation that the field ``name`` of Sampling holds. Raises InvalidRequest."""
-    if len(text) > MAX_SIZE:
-        raise InvalidRequest(name, f"it has {len(text)} characters, {MAX_SIZE} are possible")
+    BY_NAME[name].check(text)
     limits = LLParserLimits(step_max_items=_MOST_ITEMS, verbose_errors=False)
     error = ""
     for form in _COMPILERS[name](text, model):

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import SupportsIndex, cast
 
+from .limits import check_prompt
 from .model import Model
 from .types import ContextOverflow, InvalidRequest, Request, TokenRun
 from .writing import last_token_prefix
@@ -14,13 +15,16 @@ from .writing import last_token_prefix
 def assemble(model: Model, request: Request) -> tuple[list[int], bytes]:
     """Token ids of the prompt, and the bytes that token healing took off its end.
 
-    Raises InvalidRequest when there is nothing to evaluate or an id is unknown.
+    Raises InvalidRequest when there is nothing to evaluate, too much to look at, or an id is unknown.
     """
     prompt = request.prompt
     if isinstance(prompt, str):
+        check_prompt("prompt", len(prompt))
         ids, typed = model.tokenize(prompt, False, request.parse_special), prompt
     else:
-        ids, typed = _join(model, _runs(prompt), request.parse_special)
+        runs = _runs(prompt)
+        check_prompt("prompt", sum(len(run.text) for run in runs), sum(len(run.ids or ()) for run in runs))
+        ids, typed = _join(model, runs, request.parse_special)
     wants_bos = request.add_bos and model.add_bos and model.bos is not None
     if wants_bos and model.bos is not None and ids[:1] != [model.bos]:
         ids = [model.bos, *ids]

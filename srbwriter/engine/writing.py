@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cache import Cache
+from .chains import Resting, derive_seed
 from .constraints import Constraint, PieceIndex, PrefixConstraint, compile_constraint
 from .model import Model
 from .native.context import Context
 from .native.library import library
-from .runner import Run, Runner, constraint_key, score, tokens_within
+from .runner import ChainIs, Run, Runner, constraint_key, score, tokens_within
 from .sampling import SamplerTemplate
 from .tails import Tails
 from .types import (
@@ -39,6 +40,8 @@ from .types import (
 
 log = logging.getLogger(__name__)
 
+_PLACES = 1 << 32  # seeds derived for places in a text lie beyond those of samplers and takes
+
 
 class Writer:
     """Samples and publishes for all branches of one context."""
@@ -47,6 +50,7 @@ class Writer:
         self.model, self.context, self.cache, self.tails = model, context, cache, tails
         self.now = 0.0  # time.monotonic() of this step
         self.generated = 0
+        self.resting = Resting()
         self._sample = library().llama_sampler_sample
         self._index: PieceIndex | None = None
         self._eog = model.eog
@@ -59,21 +63,32 @@ class Writer:
 
         Raises InvalidRequest for settings that cannot be built.
         """
-        if runner.chain is None:
-            run = runner.run
-            ids = runner.buffer.ids
-            runner.chain = self._template(run, runner).new(runner.branch.seed, ids)
-            constraint = self._constraint(run, runner)
-            if constraint is not None:
-                constraint = constraint.fork()
-                if not all(constraint.allows(t) and constraint.accept(t) is None for t in ids):
-                    log.warning("branch %d broke its grammar, which is off now", runner.branch.index)
-                    constraint = None
-            runner.constraint = constraint
-            if not ids and run.heal_prefix and runner.base is run.ids:
-                self.heal(runner, run.heal_prefix)
-                runner.hidden = runner.branch.overlap = len(run.heal_prefix.decode("utf-8", "replace"))
+        run, ids = runner.run, runner.buffer.ids
+        chain = runner.chain if runner.chain is not None and runner.chain.pointer else None
+        if chain is None or runner.chain_is is ChainIs.OUTDATED:
+            # a seed of its own for each place, or the numbers drawn before would be drawn again
+            seed = derive_seed(runner.branch.seed, _PLACES + len(ids)) if ids else runner.branch.seed
+            runner.chain = chain = self._template(run, runner).new(seed, ids, chain)
+        elif runner.chain_is is ChainIs.STALE:
+            chain.remember(runner.path)
+        chain.rests = 0
+        runner.chain_is = ChainIs.RIGHT
+        if not runner.constrained:
+            self._constrain(runner)
+        if not ids and run.heal_prefix and runner.base is run.ids and runner.heal is None:
+            self.heal(runner, run.heal_prefix)
+            runner.hidden = runner.branch.overlap = len(run.heal_prefix.decode("utf-8", "replace"))
         self.refresh(runner)
+
+    def _constrain(self, runner: Runner) -> None:
+        """Bring the constraint to where the text ends."""
+        constraint = self._constraint(runner.run, runner)
+        if constraint is not None:
+            constraint = constraint.fork()
+            if not all(constraint.allows(t) and constraint.accept(t) is None for t in runner.buffer.ids):
+                log.warning("branch %d broke its grammar, which is off now", runner.branch.index)
+                constraint = None
+        runner.constraint, runner.constrained = constraint, True
 
     def heal(self, runner: Runner, prefix: bytes) -> None:
         """Make the next tokens spell ``prefix``, the end of the text so far, again."""
@@ -100,16 +115,14 @@ class Writer:
 
     def _template(self, run: Run, runner: Runner) -> SamplerTemplate:
         sampling = replace(runner.sampling, seed=None)  # branches that differ in their seeds share it
-        if runner.ignore_eog:
-            banned = tuple((token, float("-inf")) for token in sorted(self._eog))
-            sampling = replace(sampling, logit_bias=sampling.logit_bias + banned)
-        template = run.templates.get(sampling)
+        key = sampling, runner.ignore_eog
+        template = run.templates.get(key)
         if template is None:
-            template = SamplerTemplate(sampling, self.model)
-            length = template.history_length(self.context.cells)
-            if length:
-                template.prime(run.ids[-length:])
-            run.templates[sampling] = template
+            banned = sorted(self._eog) if runner.ignore_eog else ()
+            template = SamplerTemplate(sampling, self.model, self.context.cells, banned)
+            if template.history_length:
+                template.prime(run.ids[-template.history_length :])
+            run.templates[key] = template
         return template
 
     def _constraint(self, run: Run, runner: Runner) -> Constraint | None:
@@ -235,6 +248,8 @@ class Writer:
             last = (buffer.ids[-1],) if dropped == 0 else ()
             runner.run.events.append(Text(branch.index, text, last, (logprob,) if last and logprob else ()))
         del buffer.ids[kept:], buffer.ends[kept:], buffer.logprobs[kept:]
+        if dropped:
+            runner.text_changed()
         buffer.tail = branch.text[covered:]
         if dropped > 1:  # ids that were published before the stop string was complete
             runner.run.events.append(Cut(branch.index, len(branch.text), kept))
@@ -254,16 +269,25 @@ class Writer:
         if kept and runner.seq >= 0 and runner.run.request.priority is Priority.FOREGROUND:
             self.tails.add(runner.path)  # somebody is reading it, and may go on from it
         self.detach(runner, row, kept)
-        runner.close_chain()
+        self._rest(runner, kept)
         branch.finish_reason, branch.stop_text = reason, stop_text
         branch.state = BranchState.DONE
         runner.run.events.append(Finished(branch.index, reason, len(branch.buffer.ids), stop_text))
+
+    def _rest(self, runner: Runner, kept: bool) -> None:
+        """Somebody may let the branch go on: what it draws next is what it would have drawn."""
+        if kept and runner.chain is not None and runner.chain.pointer:
+            self.resting.add(runner.chain)
+            runner.unconstrain()
+        else:
+            runner.close_chain()
 
     def discard(self, runner: Runner) -> None:
         """An ended branch was thrown away: what the cache holds of it alone is given back, its text stays."""
         branch, path = runner.branch, runner.path
         self.tails.remove(path)
         self.cache.forget(path, len(runner.base))
+        runner.close_chain()
         branch.finish_reason, branch.stop_text = FinishReason.KILLED, None
         runner.run.events.append(Finished(branch.index, FinishReason.KILLED, len(branch.buffer.ids)))
 

@@ -26,7 +26,6 @@ from srbwriter.story.types import (
     TokenSizes,
     TooNew,
 )
-from srbwriter.story.unsaved import Unsaved
 
 __all__ = [
     "Author",
@@ -52,5 +51,4 @@ __all__ = [
     "TokenSizes",
     "TooNew",
     "Unit",
-    "Unsaved",
 ]

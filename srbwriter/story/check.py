@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from srbwriter.story.opening import open_story
+from srbwriter.story.open import open_story
 from srbwriter.story.store import Store
 from srbwriter.story.tree import Tree
 from srbwriter.story.types import Damage

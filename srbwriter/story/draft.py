@@ -16,8 +16,9 @@ Conventions shared by everyone who fills or reads a draft:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
 JsonValue = Any
@@ -109,6 +110,23 @@ class Settings:
         )
 
 
+def settings_text(settings: Settings) -> str | None:
+    """JSON of what ``settings`` say; None if they say nothing."""
+    if settings == Settings():
+        return None
+    said = {key: value for key, value in asdict(settings).items() if value not in (None, [], {})}
+    return json.dumps(said) if said else None
+
+
+def settings_from(text: str | None) -> Settings:
+    """The inverse of :func:`settings_text`."""
+    fields = cast(dict[str, Any], json.loads(text) if text else {})
+    fields["lore"] = [LoreEntry(**entry) for entry in cast(list[dict[str, Any]], fields.get("lore", []))]
+    if fields.get("template"):
+        fields["template"] = Template(**fields["template"])
+    return Settings(**fields)
+
+
 @dataclass(slots=True)
 class DraftRun:
     """A stretch of a node's text of one origin, with the tokens it was written in.
@@ -181,10 +199,13 @@ class StoryDraft:
     current_id: str
     title: str = ""
     byline: str = ""
-    language: str = "en"
+    language: str = ""
+    """A language tag (BCP 47) such as ``en`` or ``pt-BR``; empty where nothing is known."""
     created: float | None = None
     modified: float | None = None
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
+    id: str = ""
+    """A UUID that stays the same however often the story is written out; empty where there is none."""
 
     @property
     def root(self) -> DraftNode:

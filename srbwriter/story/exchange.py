@@ -16,7 +16,6 @@ from srbwriter.story.runs import Runs, plain, tidy
 from srbwriter.story.store import Body
 from srbwriter.story.tree import SETTINGS, VISITED, Entry
 from srbwriter.story.types import ROOT, Marks, Node, NodeId, Progress, Run, State, untold
-from srbwriter.story.verbs import settings_from, settings_text
 from srbwriter.story.words import well_formed
 
 _STORY = ("byline", "language", "created", "modified")
@@ -116,7 +115,7 @@ def _draft_node(
             visited=node.visited,
             deleted=node.state != State.LIVING,
         ),
-        settings=settings_from(body.settings),
+        settings=d.settings_from(body.settings),
         created=entry.created or None,
         meta=dict(node.meta),
     )
@@ -151,7 +150,6 @@ def fill(desk: Desk, draft: d.StoryDraft, progress: Progress = untold) -> None:
             numbers[node.id] = number
             parent = numbers.get(node.parent_id or "") or (ROOT if own_root else None)
             _put(desk, node, number, parent)
-        desk.ledger.wait(numbers[n.id] for n in draft.nodes if n.author == "model" and not n.marks.visited)
         desk.put_value("title", draft.title)
         desk.put_value("current", desk.tree.nearest_living(numbers[draft.current_id]))
         desk.put_value("own_root", own_root)
@@ -169,7 +167,7 @@ def _numbers(draft: d.StoryDraft, own_root: bool) -> dict[str, NodeId]:
 
 
 def _put(desk: Desk, node: d.DraftNode, number: NodeId, parent: NodeId | None) -> None:
-    made, settings = node.generation, settings_text(node.settings)
+    made, settings = node.generation, d.settings_text(node.settings)
     marks = node.marks
     desk.tree.put(
         Entry(

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from srbwriter.story.lock import FileLock, InUse
+from srbwriter.story.migrations import APPLICATION_ID
 from srbwriter.story.store import MAGIC, SUFFIX
 from srbwriter.story.types import NotAStory, NotSaved
-from srbwriter.story.upgrades.v0001_tree import APPLICATION_ID
-from srbwriter.story.words import NOTHING, Count
+from srbwriter.story.words import Count
 
 _LINE = """
     WITH RECURSIVE line (id, parent, words, edges, depth) AS (
@@ -62,7 +62,7 @@ def info(path: Path) -> StoryInfo:
                 raise NotAStory(path, "is not a story")
             title = json.loads(db.execute("SELECT json FROM value WHERE key = 'title'").fetchone()[0])
             nodes: int = db.execute("SELECT count(*) FROM node WHERE state < 2").fetchone()[0]
-            words = sum((Count.of_edges(*row) for row in db.execute(_LINE)), NOTHING).words
+            words = Count.total(db.execute(_LINE)).words
     except sqlite3.OperationalError as error:  # it cannot be looked into now
         return StoryInfo(path, path.stem, 0, 0, modified, stat.st_size, str(error))
     except (sqlite3.Error, TypeError, ValueError):

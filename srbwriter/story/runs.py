@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import cast
 
-from srbwriter.story.alike import same_end, same_start
+from srbwriter.story.diff import same_end, same_start
 from srbwriter.story.draft import Author
 from srbwriter.story.types import Run, TokenSizes
 

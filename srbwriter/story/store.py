@@ -10,6 +10,7 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from srbwriter.story.draft import JsonValue
+from srbwriter.story.migrations import APPLICATION_ID, VERSION, migrate
 from srbwriter.story.tree import Entry
 from srbwriter.story.types import NotAStory, NotSaved, StoryError, TooNew, counted
-from srbwriter.story.upgrades import VERSION, upgrade
-from srbwriter.story.upgrades.v0001_tree import APPLICATION_ID
 
 SUFFIX = ".srbw"
 MAGIC = b"SQLite format 3\0"
@@ -63,6 +63,9 @@ class Store:
     ) -> None:
         self.path, self.writable = path, writable
         self.db = db
+        self._reader: sqlite3.Connection | None = None
+        self._changing: int | None = None  # the thread whose transaction is open
+        self._file = None if temp is not None else _identity(path)
         self._temp = temp
         self.on_damage: Callable[[], None] | None = None
 
@@ -97,7 +100,7 @@ class Store:
                     temp = copy_aside(path)  # an old story is read through an upgraded copy
                     db = _connect(temp / path.name, "rw")
                 if writable or temp is not None:
-                    upgrade(db)
+                    migrate(db)
             except BaseException:
                 db.close()
                 raise
@@ -116,7 +119,7 @@ class Store:
             with _in_words(path):
                 db = _connect(path, "rw")
                 _use_log(db)
-                upgrade(db)
+                migrate(db)
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file itself says what it is
         except BaseException:
             for suffix in ("", "-wal", "-shm"):
@@ -135,6 +138,8 @@ class Store:
             raise DamagedStory(self.path, f"what they hung on is lost of {counted(lost, 'node')}")
 
     def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
         self.db.close()
         if self._temp is not None:
             shutil.rmtree(self._temp, ignore_errors=True)
@@ -144,24 +149,54 @@ class Store:
     @contextmanager
     def transaction(self) -> Generator[None]:
         """All or nothing; on the disk when it returns. Raises NotSaved or DamagedStory."""
-        with self._in_words():
-            try:
-                self.db.execute("BEGIN IMMEDIATE")
+        self.begin()
+        try:
+            with self.in_words():
                 yield
-                self.db.execute("COMMIT")
-            except BaseException:
-                if self.db.in_transaction:
-                    self.db.execute("ROLLBACK")
-                raise
+            self.commit()
+        except BaseException:
+            self.rollback()
+            raise
+
+    def begin(self) -> None:
+        """Open a transaction. Raises NotSaved where its words would not be found again."""
+        if self.writable and self._file is not None and _identity(self.path) != self._file:
+            raise NotSaved(self.path, "the file was moved or deleted while it was open", full=False)
+        with self.in_words():
+            self.db.execute("BEGIN IMMEDIATE")
+        self._changing = threading.get_ident()
+
+    def commit(self) -> None:
+        """On the disk when it returns. Raises NotSaved or DamagedStory; then roll it back."""
+        with self.in_words():
+            self.db.execute("COMMIT")
+        self._changing = None
+
+    def rollback(self) -> None:
+        """Nothing of the open transaction has happened; also when there is none."""
+        self._changing = None
+        with self.in_words():
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
 
     @contextmanager
     def reading(self) -> Generator[sqlite3.Connection]:
-        """The connection, for a query. Raises DamagedStory."""
-        with self._in_words():
-            yield self.db
+        """The connection for a query; raises DamagedStory.
+
+        Who writes reads what they have written. Everybody else reads what is on the disk, over a connection
+        of its own: SQLite lets one wait for the other, and a commit can take a second on a slow disk.
+        """
+        with self.in_words():
+            if not self.writable or self._changing == threading.get_ident():
+                yield self.db
+                return
+            if self._reader is None:
+                self._reader = _connect(self.path, "ro")
+            yield self._reader
 
     @contextmanager
-    def _in_words(self) -> Generator[None]:
+    def in_words(self) -> Generator[None]:
+        """SQLite's errors become NotSaved or DamagedStory."""
         try:
             with _in_words(self.path):
                 yield
@@ -272,6 +307,15 @@ def _version(db: sqlite3.Connection, path: Path) -> int:
     if version > VERSION:
         raise TooNew(path, version, VERSION)
     return version
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file lies at ``path``; None if there is none."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino
 
 
 def copy_aside(path: Path) -> Path:

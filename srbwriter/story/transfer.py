@@ -15,8 +15,9 @@ from typing import Protocol
 from uuid import uuid4
 
 from srbwriter import paths
-from srbwriter.story import formats, library, opening
+from srbwriter.story import formats, library
 from srbwriter.story.draft import as_list
+from srbwriter.story.open import remove
 from srbwriter.story.store import DamagedStory
 from srbwriter.story.story import Story
 from srbwriter.story.types import NotAStory, Progress, StoryError, untold, within
@@ -202,7 +203,7 @@ class Import:
             return Landed(found, made.title, made.notices)
 
     def drop(self) -> None:
-        opening.remove(self.part)
+        remove(self.part)
         self.part.with_name(f".{self.part.name}.lock").unlink(missing_ok=True)
 
 

@@ -205,9 +205,10 @@ class ReadOnlyStory(StoryError):
 
 
 class NotSaved(StoryError):
-    """The disk did not take the words. They are kept in memory: see ``Story.unsaved`` and ``Story.retry``."""
+    """The disk did not take the words; nothing of the verb has happened."""
 
     def __init__(self, path: Path, problem: str, full: bool) -> None:
         self.path, self.full = path, full
+        self.short = "the disk is full" if full else problem
         cure = "free some space and try again" if full else "check the folder, or save a copy elsewhere"
         super().__init__(f"{path}: not saved, {problem} — {cure}; nothing is lost while the program runs")

@@ -114,8 +114,7 @@ class WordsToday:
     def count(self) -> int:
         now = time.monotonic()
         if now - self._at > _COUNT_SECONDS:
-            today = self._session.story.today()
-            self._words, self._at = today.typed + today.picked, now
+            self._words, self._at = self._session.story.today().words, now
         return self._words
 
 

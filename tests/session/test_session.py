@@ -13,7 +13,7 @@ from srbwriter.engine.generation import Generation
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import BranchState, EngineOptions, FinishReason, Sampling, Stop
 from srbwriter.session import Round, Session
-from srbwriter.session.typed import TYPING
+from srbwriter.session.typing import TYPING
 from srbwriter.story import Story
 
 from .conftest import OPTIONS, WAIT
@@ -22,14 +22,14 @@ OPENING = "Once upon a time, a fox and a hen shared one umbrella."
 
 
 def until(session: Session, true: Callable[[], bool]) -> None:
-    """Wait for ``true``, looked at whenever the engine or the scribe has done something."""
+    """Wait for ``true``, looked at whenever the engine or the recorder has done something."""
     deadline = threading.Event()
     timer = threading.Timer(WAIT, deadline.set)
     timer.start()
     try:
         while not true():
             assert not deadline.is_set(), "it did not happen"
-            session._scribe.keep_all()
+            session.keep()
             if session.engine is not None and session.engine.alive:
                 session.engine.flush()
     finally:
@@ -253,15 +253,19 @@ def test_an_edit_of_typed_words_keeps_what_follows(session: Session, old: str, n
     assert session.text() == OPENING.replace(old, new) + shown
 
 
-def test_an_edit_of_generated_words_forks(session: Session) -> None:
+def test_an_edit_of_generated_words_keeps_the_models_own_beside_it(session: Session) -> None:
     current = begun(session)
     shown = current.branches[0].text
     node = session.pick(0)
     changed = shown[:5] + "XYZ" + shown[5:]
     session.set_text(OPENING + changed)
-    assert session.text() == OPENING + changed
-    assert session.story.text(node) == OPENING + shown  # the model's own words are still there
-    assert session.node != node
+    assert (session.node, session.text()) == (node, OPENING + changed)
+    assert OPENING + shown in [session.story.text(other) for other in session.story.siblings(node)]
+    session.undo()
+    assert session.text() == OPENING + shown
+    assert [b.text for b in current.branches] == [
+        session.story.node(other).text for other in session.story.siblings(node)
+    ]
 
 
 def test_an_edit_across_nodes_gives_the_text_that_was_asked_for(session: Session) -> None:

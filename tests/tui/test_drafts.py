@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from textual import events
 from textual.widgets import Input, TextArea
 
-from srbwriter.session.drafts import DRAFTS, Draft, take_up, waiting
+from srbwriter.session.typing import DRAFTS, sheets_left, take_up
 from srbwriter.story import ROOT, Story, StoryError
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.lorebook import Lorebook
@@ -20,14 +18,22 @@ from tests.tui.scenarios.common import opened, started, visible
 
 
 async def kept(bench: Bench) -> dict[str, str]:
-    """The drafts on the disk, once the pause after the last key is over."""
+    """The drafts on the disk, a moment after a key."""
     story = bench.session.story
-    while not story.value(DRAFTS):
+    while not story.value(DRAFTS) or not bench.session.typing.state.saved:
         await bench.pilot.pause(0.05)
-    for thread in threading.enumerate():
-        if thread.name == "autosave":
-            thread.join(10)
     return dict(story.value(DRAFTS))
+
+
+def left(bench: Bench) -> list[str]:
+    """The sheets with words on them, when all that happened is on the disk."""
+    bench.session.keep()
+    return sheets_left(bench.session.story)
+
+
+def interrupted(bench: Bench, sheet: str, words: str) -> None:
+    """As if the program had ended with ``words`` on a sheet."""
+    bench.session.story.put_value(DRAFTS, {**(bench.session.story.value(DRAFTS) or {}), sheet: words})
 
 
 async def test_a_sheet_is_safe_while_it_is_open(open_bench: OpenBench) -> None:
@@ -39,7 +45,7 @@ async def test_a_sheet_is_safe_while_it_is_open(open_bench: OpenBench) -> None:
         await bench.press("ctrl+s")
         assert bench.app.screen is bench.desk
         assert bench.session.story.settings(ROOT).memory == "A harbour."
-        assert waiting(bench.session.story) == []
+        assert left(bench) == []
 
 
 async def test_what_is_dropped_on_purpose_does_not_come_back(open_bench: OpenBench) -> None:
@@ -50,7 +56,7 @@ async def test_what_is_dropped_on_purpose_does_not_come_back(open_bench: OpenBen
         await kept(bench)
         await bench.press("escape", "d")
         assert bench.app.screen is bench.desk
-        assert waiting(bench.session.story) == []
+        assert left(bench) == []
 
 
 async def test_words_typed_a_moment_before_the_end_are_kept_too(open_bench: OpenBench) -> None:
@@ -65,14 +71,14 @@ async def test_words_typed_a_moment_before_the_end_are_kept_too(open_bench: Open
 
 async def test_the_words_are_on_the_sheet_again(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        Draft(bench.session.story, "memory").keep("A harbour, and")
+        interrupted(bench, "memory", "A harbour, and")
         bench.desk.run("memory")
         sheet = await opened(bench, Sheet)
         assert sheet.query_one(TextArea).text == "A harbour, and"
         assert "when the program last ended" in visible(bench)
         await bench.press(*" a quay.", "escape", "s")
         assert bench.session.story.settings(ROOT).memory == "A harbour, and a quay."
-        assert waiting(bench.session.story) == []
+        assert left(bench) == []
 
 
 async def test_the_writer_is_told_where_words_are_waiting(
@@ -83,8 +89,8 @@ async def test_the_writer_is_told_where_words_are_waiting(
         monkeypatch.setattr(bench.desk, "say", said.append)
         receive(bench.desk)
         assert said == []
-        Draft(bench.session.story, "author_note").keep("Slowly.")
-        Draft(bench.session.story, "lorebook:1").keep("Red.")
+        interrupted(bench, "author_note", "Slowly.")
+        interrupted(bench, "lorebook:1", "Red.")
         receive(bench.desk)
         assert len(said) == 1 and "author note, lorebook" in said[0]
 
@@ -114,6 +120,7 @@ async def test_an_edited_branch_that_is_picked_leaves_no_draft(open_bench: OpenB
         await kept(bench)
         await bench.press("ctrl+s")
         assert bench.session.text().endswith(" Indeed.")
+        bench.session.keep()
         assert not bench.session.story.value(DRAFTS)
 
 
@@ -136,7 +143,7 @@ async def test_a_sheet_whose_words_are_refused_stays_open(
             assert bench.app.screen is sheet
         await bench.press("ctrl+s")
         assert story.settings(ROOT).memory == "Slowly. And"
-        assert waiting(story) == []
+        assert left(bench) == []
 
 
 async def test_a_draft_that_cannot_be_dropped_ends_nothing(
@@ -168,6 +175,7 @@ async def test_an_edited_branch_that_cannot_be_picked_stays_on_its_sheet(
         await bench.press("ctrl+s")
         assert bench.app.screen is bench.desk
         assert bench.session.text().endswith(" Indeed.")
+        bench.session.keep()
         assert not bench.session.story.value(DRAFTS)
 
 
@@ -180,7 +188,7 @@ async def test_the_key_that_keeps_waits_behind_what_was_typed(open_bench: OpenBe
         while bench.app.screen is not bench.desk:
             await bench.pilot.pause()
         assert bench.session.story.settings(ROOT).memory == "Slow"
-        assert waiting(bench.session.story) == []
+        assert left(bench) == []
 
 
 async def test_words_taken_back_do_not_come_again(open_bench: OpenBench) -> None:
@@ -192,6 +200,7 @@ async def test_words_taken_back_do_not_come_again(open_bench: OpenBench) -> None
         await kept(bench)
         await bench.press("backspace", "backspace", "enter")
         assert bench.app.screen is bench.desk
+        bench.session.keep()
         assert not bench.session.story.value(DRAFTS)
 
 
@@ -214,7 +223,7 @@ async def test_what_is_said_of_a_node_is_safe_while_it_is_typed(
         assert await kept(bench) == {f"{field} of node {node}": "quay"}
         await bench.press("enter")
         assert bench.app.screen is tree
-        assert waiting(bench.session.story) == []
+        assert left(bench) == []
         marks = bench.session.story.marks(node)
         assert {"note": marks.note, "title": marks.title, "tags": ",".join(marks.tags)}[field] == "quay"
 
@@ -224,7 +233,7 @@ async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> 
         await started(bench)
         story, node = bench.session.story, bench.session.node
         story.mark(node, note="old")
-        Draft(story, f"note of node {node}").keep("A quay")
+        interrupted(bench, f"note of node {node}", "A quay")
         bench.desk.run("tree")
         tree = await opened(bench, TreeScreen)
         await bench.press("n")
@@ -234,7 +243,7 @@ async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> 
         await bench.press("escape")
         assert bench.app.screen is tree
         assert story.marks(node).note == "old"
-        assert waiting(story) == []
+        assert left(bench) == []
 
 
 async def test_a_lorebook_entry_is_safe_while_its_name_and_keys_are_typed(open_bench: OpenBench) -> None:
@@ -257,4 +266,4 @@ async def test_a_lorebook_entry_is_safe_while_its_name_and_keys_are_typed(open_b
         await bench.press("enter")
         assert bench.app.screen is lorebook
         assert story.own_settings(ROOT).lore[0].keys == ["Maren", "boat"]
-        assert waiting(story) == []
+        assert left(bench) == []

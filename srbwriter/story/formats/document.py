@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 import ijson
 
 from srbwriter.story.draft import as_list, as_object
+from srbwriter.story.formats.encoding import decode
 from srbwriter.story.formats.errors import Fault, FormatError
 
 Kind = Literal["png", "zip", "tapestry", "json", "jsonl", "text"]
@@ -22,9 +23,9 @@ PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 ZIP_SIGNATURE = b"PK\x03\x04"
 TAPESTRY_SIGNATURE = b"VersionedTapestryWeave__"
 
-_TEXT_EXPECTED = "a text in UTF-8, JSON, or a PNG card"
-_BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"))
 _LOOKS_LIKE_JSON = re.compile(r'\s*(\{\s*("|\})|\[\s*[\[{"\]])')
+_MAY_BE_MARKDOWN = re.compile(r'\s*\[\s*[\["]')  # [[a page]], ["words in a link"](…)
+_BEGINNING = 1_000  # characters in which a text shows that it is no JSON
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -56,18 +57,21 @@ class Document:
         return as_object(self.value[0] if self.kind == "jsonl" else self.value)
 
 
-def open_document(data: bytes, name: str) -> Document:
-    """Find out what kind of file the bytes are.  Raises :class:`FormatError` if they are none of ours."""
-    if data.startswith(PNG_SIGNATURE):
+def open_document(data: bytes, name: str, encoding: str = "") -> Document:
+    """Find out what kind of file the bytes are; ``encoding`` is that of a text which is not in UTF.
+
+    Raises :class:`FormatError` if they are none of ours.
+    """
+    if not encoding and data.startswith(PNG_SIGNATURE):
         return Document(name, data, "png")
-    if data.startswith(ZIP_SIGNATURE):
+    if not encoding and data.startswith(ZIP_SIGNATURE):
         return Document(name, data, "zip")
-    if data.startswith(TAPESTRY_SIGNATURE):
+    if not encoding and data.startswith(TAPESTRY_SIGNATURE):
         return Document(name, data, "tapestry")
-    text = _decode(data, name)
+    text = decode(data, name, encoding)
     faults: list[Fault] = []
-    lines = _json_lines(text, name, faults)
-    if lines is None and not _LOOKS_LIKE_JSON.match(text):
+    lines = None if _is_markdown(text) else _json_lines(text, name, faults)
+    if lines is None and (not _LOOKS_LIKE_JSON.match(text) or _is_markdown(text)):
         return Document(name, data, "text", text)
     if lines is not None:
         return Document(name, data, "jsonl", text, list(lines.values()), tuple(lines), faults)
@@ -91,18 +95,18 @@ def parse_json(text: str, name: str, place: str = "") -> Any:
     return _mend_all(value) if _SURROGATE_ESCAPE.search(text) else value
 
 
-def _decode(data: bytes, name: str) -> str:
-    encoding, start = "utf-8", 0
-    for bom, of_bom in _BOMS:
-        if data.startswith(bom):
-            encoding, start = of_bom, len(bom)
+def _is_markdown(text: str) -> bool:
+    """Whether a text that may be either is no JSON from its beginning on; a broken end is one of JSON."""
+    if not _MAY_BE_MARKDOWN.match(text):
+        return False
     try:
-        text = data[start:].decode(encoding)
-    except UnicodeDecodeError as error:
-        raise FormatError(name, f"byte {start + error.start}", _TEXT_EXPECTED) from error
-    if "\0" in text:
-        raise FormatError(name, f"character {text.index(chr(0))}", _TEXT_EXPECTED)
-    return text
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        cut_off = error.msg.startswith("Unterminated") or error.pos >= len(text.rstrip())
+        return not cut_off and error.pos < _BEGINNING
+    except (ValueError, RecursionError):
+        return False
+    return False
 
 
 def _json_lines(text: str, name: str, faults: list[Fault]) -> dict[int, Any] | None:

@@ -17,14 +17,12 @@ if TYPE_CHECKING:
 
 @verb
 def undo(desk: Desk) -> None:
-    desk.commit()
     desk.session.undo()
     desk.show_story()
 
 
 @verb
 def redo(desk: Desk) -> None:
-    desk.commit()
     desk.session.redo()
     desk.show_story()
 
@@ -62,9 +60,7 @@ def replace(desk: Desk) -> None:
 def _replace(desk: Desk, words: str, by: str) -> None:
     whole = desk.editor.whole
     times = whole.count(words)
-    desk.commit()
-    desk.session.set_text(whole.replace(words, by))
-    desk.show_story()
+    desk.rewrite(whole.replace(words, by))
     desk.say(f"Replaced {times} times." if times != 1 else "Replaced once.")
 
 
@@ -77,20 +73,16 @@ def copy_story(desk: Desk) -> None:
 @verb
 @writes
 def own_editor(desk: Desk) -> None:
-    desk.commit()
-    edited = external.edit(desk.bench, desk.session.text())
-    desk.session.set_text(edited)
-    desk.show_story()
+    external.edit(desk)
 
 
 @verb
 def save(desk: Desk) -> None:
-    desk.commit()
     if desk.session.story.damage is not None:
         tell_damage(desk)
         return
     refuse(desk.session.story)
-    desk.session.story.flush()
+    desk.session.keep()
     desk.say(f"Saved in {desk.session.story.file}.")
 
 

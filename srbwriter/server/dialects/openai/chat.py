@@ -50,7 +50,7 @@ async def input_tokens(call: Call) -> Response:
 
 def _logprobs(body: Body) -> int | None:
     wanted = Body({"logprobs": body.values.get("logprobs")}).flag("logprobs")
-    top = Body({"logprobs": body.values.get("top_logprobs")}).integer("logprobs", _DEFAULT_TOP, 0)
+    top = Body({"logprobs": body.values.get("top_logprobs")}).size("logprobs", _DEFAULT_TOP)
     if not wanted:
         if body.values.get("top_logprobs"):
             raise bad("top_logprobs", "Field 'top_logprobs': needs logprobs to be true")

@@ -51,8 +51,11 @@ def _logprobs(body: Body) -> int | None:
     if value is None or value is False:
         return None
     if value is True:
-        return Body({"logprobs": body.values.get("top_logprobs")}).integer("logprobs", 1, 0)
-    return Body({"logprobs": value}).integer("logprobs", 0, 0, hard=True)
+        return Body({"logprobs": body.values.get("top_logprobs")}).size("logprobs", 1)
+    top = Body({"logprobs": value})
+    if top.integer("logprobs", 0) < 0:
+        raise bad("logprobs", "Field 'logprobs': it cannot be less than 0")
+    return top.size("logprobs", 0)
 
 
 def _request(ask: Ask, prompt: Prompt, body: Body, call: Call) -> Request:

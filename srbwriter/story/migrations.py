@@ -1,0 +1,123 @@
+"""Numbered steps that bring a story file up to date; each runs in its own transaction.
+
+A step is a function and is never changed once released: write the next one. Step N takes a file of
+``user_version`` N-1 to N.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from sqlite3 import Connection
+
+from srbwriter.story.words import count
+from srbwriter.unspaced import CHARACTER, MARKS, pairs
+
+APPLICATION_ID = 0x73726277  # "srbw"
+TOKENIZER = "unicode61 remove_diacritics 2"
+_MARKS = re.sub("(.)-(.)", lambda ends: "".join(map(chr, range(ord(ends[1]), ord(ends[2]) + 1))), MARKS)
+CHARACTER_TOKENIZER = f"{TOKENIZER} tokenchars '{_MARKS}'"
+
+
+def _tree(db: Connection) -> None:
+    """Nodes: a light table that is read whole at opening, and their text beside it."""
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute("CREATE TABLE value (key TEXT PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID")
+    db.execute("""
+        CREATE TABLE node (
+            id INTEGER PRIMARY KEY, parent INTEGER, place INTEGER NOT NULL, state INTEGER NOT NULL,
+            author TEXT NOT NULL, chars INTEGER NOT NULL, words INTEGER NOT NULL, edges INTEGER NOT NULL,
+            flags INTEGER NOT NULL, rating INTEGER NOT NULL, tags TEXT, note TEXT, title TEXT,
+            created REAL NOT NULL
+        )""")
+    db.execute("""
+        CREATE TABLE body (
+            id INTEGER PRIMARY KEY, text TEXT NOT NULL, runs BLOB, recipe INTEGER, seed INTEGER,
+            finish TEXT NOT NULL DEFAULT '', settings TEXT, meta TEXT, name TEXT
+        )""")
+    db.execute("""
+        CREATE TABLE recipe (
+            id INTEGER PRIMARY KEY, model TEXT NOT NULL, sampling TEXT NOT NULL, UNIQUE (model, sampling)
+        )""")
+
+
+def _history(db: Connection) -> None:
+    """Undo: a tree of actions; nothing in it is ever dropped."""
+    db.execute("""
+        CREATE TABLE action (
+            id INTEGER PRIMARY KEY, parent INTEGER NOT NULL, verb TEXT NOT NULL, node INTEGER NOT NULL,
+            at REAL NOT NULL, was INTEGER NOT NULL, became INTEGER NOT NULL, typed INTEGER NOT NULL,
+            picked INTEGER NOT NULL, touched INTEGER NOT NULL, changes TEXT NOT NULL
+        )""")
+    db.execute("CREATE INDEX action_parent ON action (parent)")
+
+
+def _search(db: Connection) -> None:
+    """Full-text search: an index with its own copy of the text, and what it has still to take in."""
+    db.execute(f"CREATE VIRTUAL TABLE search USING fts5(text, tokenize='{TOKENIZER}')")
+    db.execute("CREATE TABLE unindexed (id INTEGER PRIMARY KEY)")
+    db.execute("INSERT INTO unindexed SELECT id FROM body WHERE text <> ''")
+
+
+def _progress(db: Connection) -> None:
+    """Words by day and the log of sittings."""
+    db.execute("""
+        CREATE TABLE progress (
+            day TEXT PRIMARY KEY, typed INTEGER NOT NULL, picked INTEGER NOT NULL,
+            generated INTEGER NOT NULL, seconds REAL NOT NULL
+        ) WITHOUT ROWID""")
+    db.execute("""
+        CREATE TABLE sitting (
+            id INTEGER PRIMARY KEY, began REAL NOT NULL, ended REAL NOT NULL, seconds REAL NOT NULL,
+            typed INTEGER NOT NULL, picked INTEGER NOT NULL, generated INTEGER NOT NULL
+        )""")
+
+
+def _today(db: Connection) -> None:
+    """Which words of a node are of the day: those there before, and takes that wait to be picked."""
+    db.execute("""
+        CREATE TABLE today (
+            id INTEGER PRIMARY KEY, day TEXT NOT NULL, old INTEGER NOT NULL, taken INTEGER NOT NULL
+        )""")
+    visited = 4
+    db.execute(
+        "INSERT INTO today SELECT id, '', 0, 0 FROM node WHERE author = 'model' AND flags & ? = 0",
+        (visited,),
+    )
+
+
+def _dummy(db: Connection) -> None:
+    """Stands in for the step that adds sums."""
+    del db
+
+
+def _characters(db: Connection) -> None:
+    """Scripts without spaces: an index of their characters, and their words counted anew."""
+    db.execute(f'CREATE VIRTUAL TABLE search_characters USING fts5(text, tokenize="{CHARACTER_TOKENIZER}")')
+    for node, text in db.execute("SELECT id, text FROM body WHERE text <> ''"):
+        if CHARACTER.search(text):
+            db.execute("INSERT INTO search_characters (rowid, text) VALUES (?, ?)", (node, pairs(text)))
+            words = count(text)
+            db.execute("UPDATE node SET words = ?, edges = ? WHERE id = ?", (words.words, words.edges, node))
+
+
+STEPS: Sequence[Callable[[Connection], None]] = (
+    _tree, _history, _search, _progress, _today, _dummy, _characters
+)  # fmt: skip
+
+VERSION = len(STEPS)
+
+
+def migrate(db: Connection, steps: Sequence[Callable[[Connection], None]] = STEPS) -> None:
+    """Run what is missing. ``db`` must be in autocommit mode."""
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    for number, step in enumerate(steps[version:], start=version + 1):
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            step(db)
+            db.execute(f"PRAGMA user_version = {number}")
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
