@@ -20,7 +20,7 @@ from srbwriter.story.draft import (
     keep_foreign,
 )
 from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import Grower, read_time, with_foreign
+from srbwriter.story.formats.build import Grower, time_of, with_foreign
 from srbwriter.story.formats.cursor import Cursor
 from srbwriter.story.formats.document import Document
 from srbwriter.story.formats.lore import add_lore, each, tell_placeholders
@@ -105,7 +105,7 @@ def read_adventure(document: Document) -> StoryDraft:
         value, around = _unwrapped(document.value)
         adventure = Cursor(value, document.name, faults=document.faults)
         draft.title = adventure.text("title")
-        draft.created = _time(adventure, "createdAt")
+        draft.created = time_of(adventure, "createdAt")
         grower.root.marks.note = adventure.text("description")
         draft.current_id = _grow(draft, grower, grower.root, adventure).id
         keep_foreign(draft.meta, NAME, {**around, **adventure.rest()})
@@ -156,7 +156,7 @@ def _settle(draft: StoryDraft, node: DraftNode, above: Cursor) -> None:
 def _action(cursor: Cursor, _: str) -> DraftNode:
     kind = cursor.text("type")
     author: Author = "model" if kind in _FROM_MODEL else "writer"
-    node = DraftNode("", text=cursor.need_text("text"), author=author, created=_time(cursor, "createdAt"))
+    node = DraftNode("", text=cursor.need_text("text"), author=author, created=time_of(cursor, "createdAt"))
     node.marks.deleted = cursor.peek("deletedAt") is not None
     node.marks.tags = [UNDONE_TAG] if cursor.peek("undoneAt") is not None else []
     return with_foreign(node, NAME, {**cursor.rest(), "type": kind})
@@ -175,13 +175,6 @@ def _card(cursor: Cursor, index: str) -> LoreEntry:
     )
     keep_foreign(entry.meta, NAME, cursor.rest())
     return entry
-
-
-def _time(cursor: Cursor, key: str) -> float | None:
-    seconds = read_time(cursor.peek(key))
-    if seconds is not None:
-        cursor.skip(key)
-    return seconds
 
 
 def _one_line(text: str) -> str:

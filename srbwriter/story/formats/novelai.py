@@ -17,7 +17,7 @@ from srbwriter.story.draft import (
     keep_foreign,
 )
 from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import Grower, notice, read_time
+from srbwriter.story.formats.build import Grower, notice, time_of
 from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.document import Document
 from srbwriter.story.formats.lore import add_lore, each, tell_placeholders
@@ -55,8 +55,8 @@ def read_story(document: Document) -> StoryDraft:
     draft, rest = _text(content)
     if (about := _object(whole, "metadata")) is not None:
         draft.title = about.text("title")
-        draft.created = _time(about, "createdAt")
-        draft.modified = _time(about, "lastUpdatedAt")
+        draft.created = time_of(about, "createdAt")
+        draft.modified = time_of(about, "lastUpdatedAt")
         _describe(draft, about)
         keep_foreign(draft.meta, f"{NAME}-metadata", about.rest())
     _add_context(draft, content)
@@ -104,7 +104,7 @@ def _text(content: Cursor) -> tuple[StoryDraft, JsonObject]:
         except PackedError as error:
             reason = f"expected {error}"
     story = _object(content, "story")
-    if text is None and story is not None:
+    if story is not None and (text is None or not text.tree.story):
         text = from_blocks(story)
     rest: JsonObject = {"story": story.rest()} if story is not None and story.rest() else {}
     if text is None:
@@ -115,10 +115,8 @@ def _text(content: Cursor) -> tuple[StoryDraft, JsonObject]:
     grower, end = text.tree.grow()
     draft = grower.draft(end)
     if text.lost:
-        notice(
-            draft,
-            f"{text.lost} steps of the story's history could not be laid in; they are kept as they are.",
-        )
+        steps = "step" if text.lost == 1 else "steps"
+        notice(draft, f"{text.lost} {steps} of the story's history could not be made branches; all are kept.")
     return draft, rest
 
 
@@ -128,13 +126,6 @@ def _object(above: Cursor, key: str) -> Cursor | None:
     if found is None and above.peek(key) is not None:
         above.tell("left out; expected an object", key)
     return found
-
-
-def _time(about: Cursor, key: str) -> float | None:
-    seconds = read_time(about.peek(key))
-    if seconds is not None:
-        about.skip(key)
-    return seconds
 
 
 def _describe(draft: StoryDraft, about: Cursor) -> None:

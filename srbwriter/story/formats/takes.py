@@ -51,7 +51,7 @@ class TakeTree:
     def __init__(self, story: Sequence[Span]) -> None:
         self._root = _Piece([], None)
         self._ends = [self._chain(self._root, story, None)]
-        self._story = text_of(story)
+        self.story = text_of(story)
         self._branch_text = 0
         self._replayed = 0
 
@@ -70,7 +70,7 @@ class TakeTree:
         Returns the take's own number, or ``None`` if there is no room.
         """
         path = self._path(self._ends[leaves])
-        other = "".join(piece.text for piece in path) if leaves else self._story
+        other = "".join(piece.text for piece in path) if leaves else self.story
         self._replayed += len(text) + len(other)
         if other.startswith(text):
             shared = len(text)
