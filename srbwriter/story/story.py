@@ -20,6 +20,7 @@ from srbwriter.story.branches import Branches
 from srbwriter.story.desk import Desk
 from srbwriter.story.draft import Author, JsonValue, Settings, StoryDraft, check_draft
 from srbwriter.story.history import Action
+from srbwriter.story.language import default_language
 from srbwriter.story.runs import plain
 from srbwriter.story.search import index
 from srbwriter.story.tree import VISITED
@@ -29,6 +30,7 @@ from srbwriter.story.types import (
     Marks,
     NodeId,
     Progress,
+    Properties,
     Refused,
     TokenSizes,
     untold,
@@ -73,6 +75,7 @@ class Story(Branches):
             self._desk.put_value("title", title or self.file.stem)
             self._desk.put_value("current", ROOT)
             self._desk.put_value("uuid", str(uuid4()))
+            self._desk.put_value("language", default_language())
 
     @classmethod
     def from_draft(cls, path: Path | str, draft: StoryDraft, progress: Progress = untold) -> Story:
@@ -300,9 +303,16 @@ class Story(Branches):
             verbs.put_settings(self._desk, self._history, node, settings)
 
     def rename(self, title: str) -> None:
-        """The title of the story."""
+        """The title of the story, which has at least one letter in it."""
+        self.set_properties(replace(self.properties, title=title))
+
+    def set_properties(self, properties: Properties) -> None:
+        """Title, author and language, in one action; an empty language is that of the surroundings.
+
+        Refused for a title without a letter, and for a language that has no tag (BCP 47).
+        """
         with self._verb():
-            verbs.put_value(self._desk, self._history, "rename", "title", title)
+            verbs.put_properties(self._desk, self._history, self.properties, properties)
 
     def hoist(self, node: NodeId = ROOT) -> None:
         """Look at the subtree of ``node`` alone; of the root: at everything."""

@@ -15,9 +15,10 @@ from srbwriter.story.changes import SetEntry, SetSettings, SetValue, Split
 from srbwriter.story.desk import Desk
 from srbwriter.story.draft import Author, JsonValue, LoreEntry, Settings, Template
 from srbwriter.story.history import Action, History
+from srbwriter.story.language import default_language, language_tag
 from srbwriter.story.runs import Runs
 from srbwriter.story.tree import VISITED
-from srbwriter.story.types import ROOT, Marks, NodeId, NoSuchNode, Refused, State
+from srbwriter.story.types import ROOT, Marks, NodeId, NoSuchNode, Properties, Refused, State
 
 
 def living(desk: Desk, node: NodeId) -> NodeId:
@@ -239,6 +240,26 @@ def put_value(desk: Desk, history: History, verb: str, key: str, value: JsonValu
     if before != value:
         with history.action(verb, ROOT) as action:
             action.run(desk, SetValue(key, before, value))
+
+
+def put_properties(desk: Desk, history: History, before: Properties, after: Properties) -> None:
+    """Title, author and language, all in one action."""
+    title, author = (" ".join(words.split()) for words in (after.title, after.author))
+    if not title:
+        raise Refused("a story needs a title, and this one has no letter in it")
+    language = language_tag(after.language) if after.language.strip() else default_language()
+    if language is None:
+        raise Refused(f"{after.language.strip()} is no language; one is written en, de or pt-BR")
+    pairs = {
+        "title": (before.title, title),
+        "author": (before.author, author),
+        "language": (before.language, language),
+    }
+    changes = [SetValue(key, old, new) for key, (old, new) in pairs.items() if old != new]
+    if changes:
+        with history.action("properties", ROOT) as action:
+            for change in changes:
+                action.run(desk, change)
 
 
 def settings_text(settings: Settings) -> str | None:
