@@ -189,11 +189,35 @@ class DraftNode:
     settings: Settings = field(default_factory=Settings)
     created: float | None = None
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
+    number: int | None = None
+    """Its number in the story it came from, where ``id`` does not say it; values of faces go by numbers."""
+
+
+@dataclass(slots=True)
+class DraftDay:
+    """Words typed, picked and generated on one calendar day, and seconds spent writing."""
+
+    typed: int = 0
+    picked: int = 0
+    generated: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class DraftSitting:
+    """From opening a story to closing it (Unix seconds, UTC), and what came of it."""
+
+    began: float
+    ended: float
+    typed: int = 0
+    picked: int = 0
+    generated: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)
 class StoryDraft:
-    """A story: its nodes, where the writer is, and what it is called."""
+    """A story: its nodes, where the writer is, what it is called, and what was done on it when."""
 
     nodes: list[DraftNode]
     current_id: str
@@ -206,6 +230,13 @@ class StoryDraft:
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
     id: str = ""
     """A UUID that stays the same however often the story is written out; empty where there is none."""
+    hoisted: str = ""
+    """The node whose subtree is looked at; empty for the whole."""
+    values: JsonObject = field(default_factory=dict[str, JsonValue])
+    """What faces keep with a story, such as knobs and words on open sheets."""
+    days: dict[str, DraftDay] = field(default_factory=dict[str, DraftDay])
+    """By calendar day (ISO 8601)."""
+    sittings: list[DraftSitting] = field(default_factory=list[DraftSitting])
 
     @property
     def root(self) -> DraftNode:

@@ -14,19 +14,20 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
 from srbwriter.story.desk import Desk
 from srbwriter.story.diff import same_end, same_start
-from srbwriter.story.draft import Author, JsonValue, Settings, settings_from, settings_text
+from srbwriter.story.draft import Author, JsonObject, JsonValue, Settings, settings_from, settings_text
 from srbwriter.story.history import Action, History, Respell, SetEntry, SetSettings, SetValue, Split
+from srbwriter.story.language import default_language, language_tag
 from srbwriter.story.progress import taken
 from srbwriter.story.reader import Reader
 from srbwriter.story.runs import change, plain
 from srbwriter.story.store import Body
 from srbwriter.story.tree import VISITED
-from srbwriter.story.types import ROOT, Marks, NodeId, NoSuchNode, Refused, State
+from srbwriter.story.types import ROOT, Marks, NodeId, NoSuchNode, Properties, Refused, State
 from srbwriter.story.words import well_formed
 
 PAUSE_SECONDS = 2.0
@@ -501,20 +502,37 @@ class Edits(Reader):
                     action.run(self._desk, SetSettings(node, before, after))
 
     def rename(self, title: str) -> None:
-        """The title of the story."""
-        self._put_value("rename", "title", title)
+        """The title of the story, which has at least one letter in it."""
+        self.set_properties(replace(self.properties, title=title))
+
+    def set_properties(self, properties: Properties) -> None:
+        """Title, author and language, in one action; an empty language is that of the surroundings.
+
+        Refused for a title without a letter, and for a language that has no tag (BCP 47).
+        """
+        title, author = (" ".join(words.split()) for words in (properties.title, properties.author))
+        if not title:
+            raise Refused("a story needs a title, and this one has no letter in it")
+        given = properties.language.strip()
+        language = language_tag(given) if given else default_language()
+        if language is None:
+            raise Refused(f"{given} is no language; one is written en, de or pt-BR")
+        before, after = asdict(self.properties), {"title": title, "author": author, "language": language}
+        self._put_values("properties", before, after)
 
     def hoist(self, node: NodeId = ROOT) -> None:
         """Look at the subtree of ``node`` alone; of the root: at everything."""
         with self._desk.change():
-            self._put_value("hoist", "hoisted", self._living(node))
+            before = {"hoisted": self._desk.value("hoisted")}
+            self._put_values("hoist", before, {"hoisted": self._living(node)})
 
-    def _put_value(self, verb: str, key: str, value: JsonValue) -> None:
-        with self._verb():
-            before = self._desk.value(key)
-            if before != value:
-                with self._history.action(verb, ROOT) as action:
-                    action.run(self._desk, SetValue(key, before, value))
+    def _put_values(self, verb: str, before: JsonObject, after: JsonObject) -> None:
+        changes = [SetValue(key, before[key], after[key]) for key in after if before[key] != after[key]]
+        if not changes:
+            return
+        with self._verb(), self._history.action(verb, ROOT) as action:
+            for each in changes:
+                action.run(self._desk, each)
 
     def put_value(self, key: str, value: JsonValue) -> None:
         """Keep a JSON value for a face; not an action."""

@@ -10,13 +10,14 @@ from collections.abc import Iterator
 from typing import cast
 
 from srbwriter.story.desk import Desk
-from srbwriter.story.draft import Author, Settings, settings_from
+from srbwriter.story.draft import Author, JsonObject, Settings, as_object, settings_from
+from srbwriter.story.language import default_language
 from srbwriter.story.progress import Progress, by_author, day_of, days, sittings
 from srbwriter.story.runs import prompt_runs
 from srbwriter.story.search import search as find
 from srbwriter.story.store import Body
 from srbwriter.story.tree import BOOKMARK, CHAPTER, SETTINGS, VISITED
-from srbwriter.story.types import ROOT, Hit, Marks, Node, NodeId, ReadOnly, Run, State
+from srbwriter.story.types import ROOT, Hit, Marks, Node, NodeId, Properties, ReadOnly, Run, State
 
 
 class Reader:
@@ -32,6 +33,25 @@ class Reader:
     def title(self) -> str:
         with self._lock:
             return str(self._desk.value("title", ""))
+
+    @property
+    def properties(self) -> Properties:
+        """Title, author and language; the language is that of the surroundings where nobody said another."""
+        with self._lock:
+            came = self._came_with()
+            author = str(self._desk.value("author", came.get("byline", "")))
+            language = str(self._desk.value("language", came.get("language", "")))
+            return Properties(self.title, author, language or default_language())
+
+    @property
+    def id(self) -> str:
+        """The UUID by which a book made of the story is known; empty if it was lost with damage."""
+        with self._lock:
+            return str(self._came_with().get("id") or self._desk.value("uuid", ""))
+
+    def _came_with(self) -> JsonObject:
+        """What the draft that the story was made of said of the whole."""
+        return as_object(self._desk.value("draft", {}))
 
     @property
     def current(self) -> NodeId:

@@ -16,6 +16,7 @@ from srbwriter.story import backup, exchange
 from srbwriter.story.branches import Branches
 from srbwriter.story.desk import Desk
 from srbwriter.story.draft import StoryDraft, check_draft
+from srbwriter.story.language import default_language
 from srbwriter.story.open import Opened, create_story, open_story, remove
 from srbwriter.story.search import index
 from srbwriter.story.types import ROOT, Damage, Progress, TokenSizes, untold, within
@@ -56,6 +57,7 @@ class Story(Branches):
             self._desk.put_value("title", title or self.file.stem)
             self._desk.put_value("current", ROOT)
             self._desk.put_value("uuid", str(uuid4()))
+            self._desk.put_value("language", default_language())
 
     @classmethod
     def from_draft(cls, path: Path | str, draft: StoryDraft, progress: Progress = untold) -> Story:

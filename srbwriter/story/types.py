@@ -76,6 +76,15 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
+class Properties:
+    """What a story is called, who writes it, and the tag (BCP 47) of the language it is written in."""
+
+    title: str = ""
+    author: str = ""
+    language: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """One node as it was when asked for. Times are Unix seconds, UTC."""
 
