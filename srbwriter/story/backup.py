@@ -7,6 +7,7 @@ folder; who decides when stands above.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import sqlite3
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from srbwriter import paths
 from srbwriter.story import library
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.types import NotAStory, NotSaved
@@ -50,7 +52,7 @@ def snapshot(source: Path, folder: Path, name: str, now: float | None = None) ->
     """A copy that stays until it is deleted by hand. Raises NotSaved."""
     moment = time.strftime("%Y-%m-%d %H.%M.%S", time.localtime(now))
     slug = re.sub(r"[^\w .,()-]+", "_", name).strip() or "snapshot"
-    target = folder / f"{_NAMED} {moment} {slug[:80]}{SUFFIX}"
+    target = folder / f"{_NAMED} {moment} {paths.shortened(slug[:80], library.LONGEST_NAME)}{SUFFIX}"
     if target.exists():
         raise NotSaved(target, "there is a snapshot of this name and second already", full=False)
     _copy(source, target)
@@ -106,14 +108,20 @@ def _copy(source: Path, target: Path) -> None:
 
 def _whole(target: Path, make: Callable[[Path], None]) -> None:
     """Let ``make`` fill a file that gets its name when it is complete."""
-    temp = target.with_name(f".{target.name}.{os.getpid()}.part")
+    temp = target.with_name(f".{paths.shortened(target.name, library.LONGEST_NAME)}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        temp.touch()  # the system says why it cannot, SQLite does not
         make(temp)
         os.link(temp, target)  # unlike a rename it fails rather than overwrite
-    except FileExistsError:
+    except FileExistsError as error:
+        if not target.exists():  # a file stands where the folder should
+            raise NotSaved(target, f"{error.filename} is no folder", full=False) from error
         raise NotAStory(target, "is already there — choose another name") from None
-    except (OSError, sqlite3.Error) as error:
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise NotSaved(target, error.strerror or str(error), full=full) from error
+    except sqlite3.Error as error:
         full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
         raise NotSaved(target, str(error), full=full) from error
     finally:

@@ -16,11 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from srbwriter import paths
 from srbwriter.story.lock import FileLock, InUse
 from srbwriter.story.migrations import APPLICATION_ID
 from srbwriter.story.store import MAGIC, SUFFIX
 from srbwriter.story.types import NotAStory, NotSaved
 from srbwriter.story.words import Count
+
+LONGEST_NAME = 150
+"""Bytes of a file's name: a file system takes 255, and a number, a suffix and names beside it need room."""
 
 _LINE = """
     WITH RECURSIVE line (id, parent, words, edges, depth) AS (
@@ -99,7 +103,8 @@ def stories(folder: Path) -> list[StoryInfo]:
 
 def file_name(title: str) -> str:
     """A readable name, without suffix, for a file of a story called ``title``."""
-    return re.sub(r"[^\w\- ]+", "", title).strip().replace(" ", "-")[:80] or "story"
+    words = re.sub(r"[^\w\- ]+", "", title).strip().replace(" ", "-")[:80]
+    return paths.shortened(words, LONGEST_NAME) or "story"
 
 
 def free_path(folder: Path, title: str) -> Path:

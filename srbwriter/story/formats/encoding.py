@@ -66,7 +66,7 @@ def _other_encoding(data: bytes, name: str, at: int) -> FormatError:
         return FormatError(name, f"byte {at}", TEXT_EXPECTED)
     names = [_OF_ICONV.get(encoding, encoding.upper()) for encoding in likely]
     problem = f"is not in UTF-8 (byte {at}) and reads like {' or '.join(names)}"
-    cure = f"import it with --encoding {likely[0]}, or convert it: iconv -f {names[0]} -t UTF-8"
+    cure = f"`srbwriter import --encoding {likely[0]}` reads it; `iconv -f {names[0]} -t UTF-8` converts it"
     return NotForUs(name, problem, cure, f"byte {at}")
 
 
@@ -96,6 +96,14 @@ def _likely_utf16(data: bytes) -> str:
 
 
 def _sense(data: bytes, encoding: str) -> int:
-    """How likely the characters beyond ASCII are in a story: most are small letters and quotes."""
+    """How many characters beyond ASCII are where a story has them, less the others.
+
+    That is small letters, quotes and dashes anywhere, and capitals where a word begins.
+    """
     text = data.decode(encoding, "replace")
-    return sum(2 if c.islower() or c in _TYPOGRAPHY else c.isalpha() - 1 for c in text if c >= "\x80")
+    sense = 0
+    for before, c in zip(" " + text, text, strict=False):
+        if c >= "\x80":
+            usual = c.islower() or c in _TYPOGRAPHY or (c.isalpha() and not before.isalpha())
+            sense += 1 if usual else -1
+    return sense

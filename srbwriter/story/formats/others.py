@@ -17,7 +17,7 @@ from srbwriter.story.formats.errors import NotForUs
 
 _AS_DOCX = "save it as .docx, .html or .txt where it comes from"
 _PANDOC = "or turn it into Markdown: pandoc -t markdown"
-_AS_TEXT = "`--format text` imports it as it stands"
+_AS_TEXT = "`srbwriter import --format text` takes it as it stands"
 _UNPACK = "unpack it, and import what is in it"
 _WORDS_ONLY = "export its text as .txt, .html or .docx, and import that"
 
