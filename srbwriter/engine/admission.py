@@ -82,7 +82,8 @@ class Admission:
         if not self._room_for(len(path) - held, run):
             return False
         self._account(run, len(run.ids))
-        self.writer.prepare(runner)
+        if not self.writer.prepare(runner):
+            return True
         lease = self.cache.lease(path, most)
         if lease is None:
             return False

@@ -8,6 +8,7 @@ from typing import SupportsIndex, cast
 
 from .limits import check_prompt
 from .model import Model
+from .parameters import notation
 from .types import ContextOverflow, InvalidRequest, Request, TokenRun
 from .writing import last_token_prefix
 
@@ -32,8 +33,14 @@ def assemble(model: Model, request: Request) -> tuple[list[int], bytes]:
         if model.bos is None:
             raise InvalidRequest("prompt", "it is empty, and this model cannot begin from nothing")
         ids = [model.bos]
-    prefix = last_token_prefix(model, ids, typed) if request.heal else b""
+    prefix = last_token_prefix(model, ids, typed) if request.heal and not _constrained(request) else b""
     return (ids[:-1], prefix) if prefix else (ids, b"")
+
+
+def _constrained(request: Request) -> bool:
+    """Whether a constraint is asked for: it begins where the prompt ends, and completes no word of that."""
+    samplings = request.sampling if isinstance(request.sampling, tuple) else (request.sampling,)
+    return any(notation(sampling) for sampling in samplings)
 
 
 def _runs(prompt: object) -> Sequence[TokenRun]:

@@ -163,6 +163,7 @@ class Run:
         self.runners: list[Runner] = []
         self.events: list[Event] = []
         self.accounted = False  # its prompt stands in the statistics
+        self.failed = False  # as a whole
         self.order = (int(self.request.priority), generation.number)
         self.seeds: set[int] = set()  # of all takes
         self.templates: dict[tuple[Sampling, bool], SamplerTemplate] = {}  # and whether no end is chosen
@@ -176,10 +177,6 @@ class Run:
     def running(self) -> bool:
         """Whether anything of it is on a sequence."""
         return self.trunk is not None or any(r.seq >= 0 for r in self.runners)
-
-    @property
-    def failed(self) -> bool:
-        return any(r.branch.state is BranchState.FAILED for r in self.runners)
 
     @property
     def scoring(self) -> bool:

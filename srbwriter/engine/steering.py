@@ -180,13 +180,14 @@ class Steering:
         ids = self.model.tokenize_continuation(unspelt + text)
         if unspelt:
             branch.overlap = len(unspelt)
-        prefix = last_token_prefix(self.model, ids, text) if goes_on and runner.run.request.heal else b""
+        heals = goes_on and runner.run.request.heal and not any(constraint_key(runner.sampling))
+        prefix = last_token_prefix(self.model, ids, text) if heals else b""
         if prefix:
             ids = ids[:-1]
         begun = prefix.decode("utf-8", "replace")
         self._typed(runner, text, ids, len(begun))
         if prefix:
-            self.writer.heal(runner, prefix)
+            self.writer.preparer.heal(runner, prefix)
         if goes_on:
             self._revive(runner)
 
@@ -209,8 +210,7 @@ class Steering:
         if sampling.seed is not None:
             runner.branch.seed = sampling.seed
             runner.close_chain()
-        if runner.seq >= 0:
-            self.writer.prepare(runner)
+        self._prepare(runner)
 
     def set_stop(self, runner: Runner, stop: Stop) -> None:
         ignore = runner.ignore_eog
@@ -219,8 +219,8 @@ class Steering:
             runner.rule_changed()
         if runner.branch.live and runner.buffer.ids and runner.limit <= len(runner.buffer.ids):
             self._end(runner, FinishReason.LENGTH)
-        elif runner.seq >= 0:
-            self.writer.prepare(runner)
+        else:
+            self._prepare(runner)
 
     def add_branch(self, run: Run, n: int, sampling: Sampling | None, stop: Stop | None) -> None:
         first = run.runners[0].branch
@@ -260,13 +260,18 @@ class Steering:
 
     # ---- inside
 
+    def _prepare(self, runner: Runner) -> None:
+        """Let a branch that writes go on by other rules, or end in the attempt."""
+        if runner.seq >= 0 and not self.writer.prepare(runner):
+            self.lanes.retire()
+
     def _take_off(self, runner: Runner) -> None:
         self.lanes.unlist(runner)
         self.writer.detach(runner)
 
     def _revive(self, runner: Runner) -> None:
         branch = runner.branch
-        branch.finish_reason = branch.stop_text = None
+        branch.finish_reason = branch.stop_text = branch.error = None
         if branch.state is not BranchState.PAUSED:
             self.writer.set_state(runner, BranchState.WAITING)
 

@@ -64,6 +64,11 @@ def make_jamba(path: Path, seed: int = 1) -> Path:
 
 def make_gemma(path: Path, seed: int = 1) -> Path:
     """A memory of two caches: every other layer sees the last ``SLIDING_WINDOW`` tokens only."""
+    return _gemma(path, seed, {})
+
+
+def _gemma(path: Path, seed: int, damaged: dict[str, int]) -> Path:
+    """``damaged`` names tensors, and the row of each that is no number."""
     metadata = _common("gemma3", layers=4)
     metadata += [
         ("gemma3.feed_forward_length", _U32, FEED),
@@ -74,7 +79,17 @@ def make_gemma(path: Path, seed: int = 1) -> Path:
         ("gemma3.attention.sliding_window", _U32, SLIDING_WINDOW),
         ("gemma3.attention.sliding_window_pattern", _U32, 2),
     ]
-    return _make(path, metadata, [_gemma_layer] * 4, seed)
+    return _make(path, metadata, [_gemma_layer] * 4, seed, damaged)
+
+
+def make_without_numbers(path: Path, seed: int = 1) -> Path:
+    """A damaged model: one of its weights is no number, and so nothing that comes of it is."""
+    return _gemma(path, seed, {"output_norm.weight": 3})
+
+
+def make_with_a_token_without_number(path: Path, seed: int = 1) -> Path:
+    """Only the logit of the last token is no number."""
+    return _gemma(path, seed, {"output.weight": -1})
 
 
 def make_t5(path: Path, seed: int = 1) -> Path:
@@ -208,7 +223,9 @@ def _feed_forward(block: str, rng: np.random.Generator) -> Tensors:
 # ---- the container
 
 
-def _make(path: Path, metadata: Metadata, layers: list[Layer], seed: int) -> Path:
+def _make(
+    path: Path, metadata: Metadata, layers: list[Layer], seed: int, damaged: dict[str, int] | None = None
+) -> Path:
     rng = np.random.default_rng(seed)
     tensors: Tensors = {
         "token_embd.weight": _random(rng, len(_TOKENS), WIDTH) * 4,
@@ -217,6 +234,8 @@ def _make(path: Path, metadata: Metadata, layers: list[Layer], seed: int) -> Pat
     }
     for index, layer in enumerate(layers):
         tensors |= layer(f"blk.{index}.", rng)
+    for name, row in (damaged or {}).items():
+        tensors[name][row] = np.nan
     _write(path, metadata, tensors)
     return path
 

@@ -18,7 +18,7 @@ from srbwriter.server.stream import frames
 from srbwriter.server.tokens import branch_tokens
 
 from .ask import Ask, read_ask
-from .shape import content_logprobs, finish_reason, usage
+from .shape import content_logprobs, finish_reason, problem, usage
 from .streams import ChatFrames
 
 _DEFAULT_TOP = 20
@@ -71,6 +71,7 @@ def _choice(call: Call, branch: Branch, ask: Ask) -> dict[str, Any]:
         "message": {"role": "assistant", "content": branch.text},
         "logprobs": None,
         "finish_reason": finish_reason(branch.finish_reason),
+        **problem(branch),
     }
     if ask.logprobs is not None:
         choice["logprobs"] = {"content": content_logprobs(call.engine, branch_tokens(call.engine, branch))}

@@ -22,7 +22,7 @@ from srbwriter.server.stream import frames
 from srbwriter.server.tokens import branch_tokens, prompt_tokens
 
 from .ask import Ask, read_ask
-from .shape import finish_reason, legacy_logprobs, usage
+from .shape import finish_reason, legacy_logprobs, problem, usage
 from .streams import CompletionFrames
 
 
@@ -120,4 +120,5 @@ def _choice(
         "logprobs": logprobs,
         "finish_reason": finish_reason(branch.finish_reason),
         "stop_reason": branch.stop_text,
+        **problem(branch),
     }
