@@ -90,8 +90,8 @@ class Scheduler:
         return self._tidy()
 
     def interrupt(self, generation: Generation) -> None:
-        """From any thread: do not finish a long prompt chunk of this request first."""
-        if self.abortable and generation.number in self._in_flight:
+        """From any thread: do not finish a decode first that nobody wants any more."""
+        if self.abortable and generation.number in self._in_flight and self._unwanted():
             self.context.abort()
 
     def fail_all(self, error: EngineError) -> None:
@@ -153,8 +153,8 @@ class Scheduler:
 
     def _decode(self, plan: Plan) -> None:
         if self.abortable and plan.fed:
-            self._in_flight = frozenset(f.track.run.generation.number for f in plan.fed)
-            if self._interrupted():
+            self._in_flight = frozenset(track.run.generation.number for track in plan.tracks())
+            if self._unwanted():  # the command came before the mark was up, when it could not interrupt
                 self._in_flight = frozenset()
                 return
         started = time.perf_counter()
@@ -170,11 +170,15 @@ class Scheduler:
         elif not self.lanes.relieve():
             raise NativeError("llama_decode", "no free cell, though none should be needed")
 
-    def _interrupted(self) -> bool:
-        """Whether a command came before the mark was up, when it could not interrupt."""
-        return any(
-            c.verb in INTERRUPTING and c.generation.number in self._in_flight for c in list(self.commands)
-        )
+    def _unwanted(self) -> bool:
+        """Whether every row under way belongs to what is to be ended: an abort throws all of them away."""
+        left: dict[int, set[int]] = {}  # branches of a request that nobody ends
+        for command in list(self.commands):
+            if command.verb in INTERRUPTING:
+                generation = command.generation
+                live = left.setdefault(generation.number, {b.index for b in generation.branches if b.live})
+                live -= {command.branch} if command.branch >= 0 else live.copy()
+        return all(number in left and not left[number] for number in self._in_flight)
 
     def _count(self, plan: Plan, seconds: float) -> None:
         prompt, branches = plan.prompt_rows, len(plan.rows)

@@ -199,10 +199,13 @@ class StoryDraft:
     current_id: str
     title: str = ""
     byline: str = ""
-    language: str = "en"
+    language: str = ""
+    """A language tag (BCP 47) such as ``en`` or ``pt-BR``; empty where nothing is known."""
     created: float | None = None
     modified: float | None = None
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
+    id: str = ""
+    """A UUID that stays the same however often the story is written out; empty where there is none."""
 
     @property
     def root(self) -> DraftNode:

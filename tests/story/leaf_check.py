@@ -33,7 +33,19 @@ Path = tuple[str | int, ...]
 
 OF_THE_NAME = " (its name)"
 
+_SECRET = "a key for a service is left out, and told: stories are shown to others"
+
 EXCUSED: dict[str, dict[str, str]] = {
+    "kobold": {
+        "savedsettings.*_key": _SECRET,
+    },
+    "mikupad": {
+        "endpointAPIKey": _SECRET,
+        "Sessions.*.value.endpointAPIKey": _SECRET,
+    },
+    "loomsidian": {
+        "settings.modelPresets.*.apiKey": _SECRET,
+    },
     "exoloom": {
         "tree.nodes.*.childrenIds.*": "the parents' ids say the same; the order of siblings is kept",
     },
@@ -100,8 +112,8 @@ def _tells(opened: Opened, variant: Any, before: StoryDraft) -> bool:
 def _variants(value: Any) -> Iterator[tuple[str, Iterator[Any]]]:
     """Every leaf's place, and the values with this one leaf changed."""
     known = [*_ids(value)]
-    for path in _places(value):
-        here = _at(value, path)
+    for path in places(value):
+        here = at(value, path)
         place = ".".join(map(str, path))
         if isinstance(here, dict):
             for key in here:
@@ -113,8 +125,8 @@ def _variants(value: Any) -> Iterator[tuple[str, Iterator[Any]]]:
 
 def _ids(value: Any) -> Iterator[str]:
     """What a link in the file may point to: ids, and the names of members of objects."""
-    for path in _places(value):
-        here = _at(value, path)
+    for path in places(value):
+        here = at(value, path)
         if isinstance(here, dict):
             yield from here
             yield from (str(inner) for key, inner in here.items() if key == "id")
@@ -130,18 +142,18 @@ def _other_ids(leaf: str | float | bool, known: list[str]) -> list[str | int]:
     return [int(other) for other in others if other.isdecimal()]
 
 
-def _places(value: Any) -> Iterator[Path]:
+def places(value: Any) -> Iterator[Path]:
     """The way to everything in the value, itself first."""
     stack: list[Path] = [()]
     while stack:
         path = stack.pop()
         yield path
-        here = _at(value, path)
+        here = at(value, path)
         steps = here if isinstance(here, dict) else range(len(here)) if isinstance(here, list) else ()
         stack.extend((*path, step) for step in reversed(list(steps)))
 
 
-def _at(value: Any, path: Path) -> Any:
+def at(value: Any, path: Path) -> Any:
     for step in path:
         value = value[step]
     return value
@@ -169,14 +181,14 @@ def _other(leaf: str | float | bool) -> str | int | float | bool:
 
 def _changed(value: Any, path: Path, new: Any) -> Any:
     copied = copy.deepcopy(value)
-    _at(copied, path[:-1])[path[-1]] = new
+    at(copied, path[:-1])[path[-1]] = new
     return copied
 
 
 def _renamed(value: Any, path: Path, key: str) -> Any:
     """A copy in which one member of the object at ``path`` has another name, at the same place."""
     copied = copy.deepcopy(value)
-    members = _at(copied, path)
+    members = at(copied, path)
     pairs = [(f"{name}\u2021" if name == key else name, inner) for name, inner in members.items()]
     members.clear()
     members.update(pairs)
@@ -199,12 +211,15 @@ def open_file(form: str, data: bytes) -> Opened:
 
 
 def _open_packed(data: bytes) -> Opened:
-    """mikupad: every value is JSON inside a text."""
+    """mikupad: every value of a session is JSON inside a text; in the export of all nothing is."""
+    value = json.loads(data)
+    if "Sessions" in value:
+        return Opened(value, lambda database: json.dumps(database).encode())
 
     def close(value: Any) -> bytes:
         return json.dumps({key: json.dumps(inner) for key, inner in value.items()}).encode()
 
-    return Opened({key: json.loads(text) for key, text in json.loads(data).items()}, close)
+    return Opened({key: json.loads(text) for key, text in value.items()}, close)
 
 
 def _open_text(data: bytes) -> Opened:

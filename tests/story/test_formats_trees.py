@@ -332,10 +332,11 @@ def test_logitloom_joins_tokens_up_to_the_fork() -> None:
 
 
 def test_a_logitloom_chat_puts_the_instructions_into_the_memory() -> None:
-    chat = {"kind": "chat", "systemPrompt": "Be brief.", "prompt": "Write.", "prefill": "Sea:"}
-    draft = read_json(changed(fixture_json("logitloom.json"), chat, "modelSettings"))
-    assert draft.root.text == "Sea:"
-    assert draft.root.settings.memory == "Be brief.\n\nWrite."
+    draft = load("logitloom_chat.json")
+    assert shape(draft) == ("The", [(" sea.", []), ("<|stop|>", [])])
+    assert draft.root.settings.memory == "Be brief.\n\nWrite of the sea."
+    reasons = [node.generation and node.generation.finish_reason for node in draft.nodes[1:]]
+    assert reasons == ["stop", "content_filter"]
 
 
 def test_what_is_broken_in_a_logitloom_file_is_told_and_the_rest_is_read() -> None:

@@ -12,27 +12,8 @@ from tests.story.format_files import FIXTURES
 from tests.story.leaf_check import EXCUSED, lost_leaves, open_file, unused_excuses
 from tests.story.test_formats import EXPECTED
 
-KNOWN_LOSSES: dict[str, str] = {
-    "sillytavern.jsonl": "dates that cannot be read, and a swipe that differs from the message",
-    "worldinfo.json": "the names of entries, and the place of those that are not at a depth",
-    "card.json": "the version of the card, and what its book says beside the entries",
-    "novelai.story": "how the context is inserted, and the version of the lorebook",
-    "novelai.lorebook": "a budget that is a share, and positions from the top",
-}
-"""Example files of which something is still lost: file → what.  Each is a defect to be mended."""
 
-
-@pytest.mark.parametrize(
-    ("file", "form"),
-    [
-        pytest.param(
-            file,
-            form,
-            marks=[pytest.mark.xfail(reason=KNOWN_LOSSES[file], strict=True)] if file in KNOWN_LOSSES else [],
-        )
-        for file, form in EXPECTED.items()
-    ],
-)
+@pytest.mark.parametrize(("file", "form"), EXPECTED.items())
 def test_every_leaf_of_a_file_is_in_the_story(file: str, form: str) -> None:
     assert lost_leaves(form, (FIXTURES / file).read_bytes()) == []
 

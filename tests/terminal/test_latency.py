@@ -79,6 +79,7 @@ def test_a_key_is_on_the_disk_within_a_second(terminal: Terminal) -> None:
     worst = ages[min(len(ages) - 1, round(len(ages) * 0.99))]
     print(f"\n{len(ages)} keys, {streaming} branches being written: from the key to the file")
     print(f"  median {ages[len(ages) // 2]:.2f} s, of 99 in 100 {worst:.2f} s, most {ages[-1]:.2f} s")
+    assert streaming
     assert worst <= BOUND
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0

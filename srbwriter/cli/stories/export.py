@@ -19,7 +19,7 @@ Write a story as a book, a page, text or JSON. The format follows from the file'
 
   srbwriter export orchard -o orchard.epub
   srbwriter export orchard.srbw -o orchard.json
-  srbwriter export orchard -o tree.json --format loom
+  srbwriter export orchard -o orchard.loom.json
   srbwriter export orchard -o - --format text | wc -w"""
 
 _STANDARD_OUTPUT = Path("-")
@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         return Exit.OK
     output: Path = arguments.output
     force: bool = getattr(arguments, "force", False)
-    form = _by_name(name) if name else _by_extension(output)
+    form = _by_name(name) if name else _by_file(output)
     _refuse_early(output, form, force=force)
     source = find_story(arguments.story)
     try:
@@ -83,13 +83,13 @@ def _by_name(name: str) -> Format:
     raise Failure(f"no format to export to is called {name}; there are {listed}", Exit.USAGE)
 
 
-def _by_extension(output: Path) -> Format:
-    """The first format of that extension in the table; standard output has none and gets Markdown."""
+def _by_file(output: Path) -> Format:
+    """The format that the file's name says; standard output has none and gets Markdown."""
     from srbwriter.story import formats
 
     if output == _STANDARD_OUTPUT:
         return _by_name("markdown")
-    form = formats.by_extension(output.suffix)
+    form = formats.for_file(output)
     if form is None:
         raise Failure(f"{formats.no_extension(output)}, or --format", Exit.USAGE)
     return form

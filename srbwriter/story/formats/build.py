@@ -220,7 +220,7 @@ def without_secrets(fields: JsonObject, cursor: Cursor) -> JsonObject:
             return value
         members = as_object(value)
         secret = {name for name in members if _SECRET.search(name) and isinstance(members[name], str)}
-        names.update(dict.fromkeys(name for name in members if name in secret and members[name]))
+        names.update(dict.fromkeys(name for name in members if name in secret and members[name].strip("0")))
         return {name: clean(item, depth + 1) for name, item in members.items() if name not in secret}
 
     cleaned = as_object(clean(fields))

@@ -85,6 +85,12 @@ class Cursor:
         """The value as it is, left among the unread."""
         return self._value.get(key)
 
+    def put_back(self, key: str, value: Any) -> None:
+        """Count the field as unread again, with what of it nobody has read; an empty object is none."""
+        if value:
+            self._value = {**self._value, key: value}
+            self._taken.discard(key)
+
     def need_text(self, key: str) -> str:
         value = self.raw(key)
         if not isinstance(value, str):
@@ -133,6 +139,15 @@ class Cursor:
         """The objects of an object by their names; the rest as with :meth:`good_objects`."""
         return self._good(key, dict, needed=needed)
 
+    def good_members(self, key: str) -> list[tuple[str, Cursor]]:
+        """The objects of a list by their places in it, or of an object by their names; the rest as above."""
+        if self._is(key, dict):
+            return self._good(key, dict, needed=False)
+        return [
+            (step.removeprefix(f"{key}[").removesuffix("]"), cursor)
+            for step, cursor in self._good(key, list, needed=False)
+        ]
+
     def good_texts(self, key: str) -> list[str]:
         """The texts of a list; whatever else is there is left out, told, and an empty text in its place."""
         texts: list[str] = []
@@ -145,11 +160,16 @@ class Cursor:
     def good_text(self, key: str) -> str:
         """The text; one that is missing, or is none, is told and empty.  It stays in the rest."""
         if not self._is(key, str):
-            self.tell("expected a text; it is left empty", key)
+            self.tell("expected a text; it is left empty", key, self._value.get(key))
         return self.text(key)
 
     def object(self, key: str) -> Cursor | None:
         return self.need_object(key) if self._is(key, dict) else None
+
+    def inner(self, key: str) -> Cursor:
+        """An object that stays among the unread as a whole; an empty one if it is missing or wrong."""
+        value = self._value.get(key)
+        return Cursor(value if isinstance(value, dict) else {}, self.file, key, self)
 
     def text(self, key: str, default: str = "") -> str:
         return self.raw(key) if self._is(key, str) else default

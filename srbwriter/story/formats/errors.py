@@ -26,3 +26,11 @@ class Fault:
     place: str
     words: str
     value: Any = None
+
+
+class NotForUs(FormatError):
+    """A sound file that cannot become a story here.  Says what it is, and what can be done about it."""
+
+    def __init__(self, file: str, problem: str, cure: str, place: str = "byte 0") -> None:
+        super().__init__(file, place, f"a file to import; it {problem} — {cure}")
+        self.args = (f"{file} {problem} — {cure}",)

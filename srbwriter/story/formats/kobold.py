@@ -110,12 +110,10 @@ def _add_other_takes(tree: Tree, whole: Cursor, active: list[str], way: list[Pla
             continue
         if about.peek("Selected Text") in ("", active[index]):  # Lite leaves it empty
             about.skip("Selected Text")
-        about.skip("Alternative Text")
-        unseen = [
-            take for take in as_list(about.peek("Alternative Text")) if not _add_take(tree, way[index], take)
-        ]
-        if unseen:
-            about.tell("left out; expected a text, or an object with one", "Alternative Text", unseen)
+        takes = about.raw("Alternative Text")
+        unread = [take for take in as_list(takes) if not _add_take(tree, way[index], take)]
+        if unread or not isinstance(takes, list | None):
+            about.tell("left out; expected texts, or objects with one", "Alternative Text", unread or takes)
         if rest := about.rest():
             kept[key] = rest
     return kept

@@ -131,7 +131,7 @@ def _node(cursor: Cursor, parent_id: str | None, chapters: _Chapters, models: _M
     text = cursor.good_text("text") if cursor.peek("text") is not None else ""
     node_id = cursor.ident("id") or ""
     about = cursor.object("meta")
-    author = _AUTHORS.get(about.peek("source")) if about else None
+    author = _AUTHORS.get(str(about.peek("source"))) if about else None
     if about and author:
         about.skip("source")
     tags = cursor.texts("tags")

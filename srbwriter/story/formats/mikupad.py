@@ -88,8 +88,6 @@ def read(document: Document) -> StoryDraft:
     if _is_database(document.object):
         return _read_database(top(document))
     session = Cursor(_unpack(document), document.name, faults=document.faults)
-    if not isinstance(session.peek("prompt"), list):
-        raise session.error("a list of the pieces of the text", "prompt")
     grower = Grower()
     here = _grow(grower, grower.root, session)
     draft = grower.draft(here, session.text("name"))
@@ -174,7 +172,7 @@ def _nodes(chunks: list[Cursor]) -> Iterator[DraftNode]:
             groups.append([*empty, chunk])
             empty = []
     for group in [*groups, *([empty] if empty else [])]:
-        pieces: list[JsonObject] = [{"content": chunk.text("content"), **chunk.rest()} for chunk in group]
+        pieces: list[JsonObject] = [{**chunk.rest(), "content": chunk.text("content")} for chunk in group]
         kept: JsonObject = {"chunks": pieces} if any(len(piece) > 1 for piece in pieces) else {}
         typed = _is_typed(next((chunk for chunk in group if chunk.text("content")), group[0]))
         text = "".join(piece["content"] for piece in pieces)

@@ -16,8 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-import yaml
-
 from srbwriter.story.draft import (
     DraftNode,
     Generation,
@@ -255,6 +253,8 @@ def _front_matter(document: Document) -> tuple[str, str] | None:
 
 
 def _read_note(document: Document) -> StoryDraft:
+    import yaml  # only needed here
+
     found = _front_matter(document)
     assert found is not None  # it matched
     front, text = found

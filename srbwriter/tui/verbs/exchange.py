@@ -38,7 +38,7 @@ def _ask_target(desk: Desk, suggested: str) -> None:
 def _check(desk: Desk, name: str) -> None:
     """Ask again for a name that cannot be used, and for leave to replace a file."""
     target = _path(name)
-    form = formats.by_extension(target.suffix)
+    form = formats.for_file(target)
     try:
         if form is None:
             raise StoryError(formats.no_extension(target))
