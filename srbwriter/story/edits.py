@@ -15,10 +15,18 @@ import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import NamedTuple
 
 from srbwriter.story.desk import Desk
-from srbwriter.story.diff import same_end, same_start
+from srbwriter.story.diff import (
+    Piece,
+    difference,
+    lettered,
+    new_texts,
+    same_end,
+    same_start,
+    touched,
+    whole_words,
+)
 from srbwriter.story.draft import Author, JsonObject, JsonValue, Settings, settings_from, settings_text
 from srbwriter.story.history import Action, History, Respell, SetEntry, SetSettings, SetValue, Split
 from srbwriter.story.language import default_language, language_tag
@@ -48,15 +56,6 @@ class _Unit:
     before: str
     later: NodeId  # nodes from this number on came after it began
     last: float
-
-
-class _Piece(NamedTuple):
-    """What a node has of a path's text: characters ``begin`` to ``end``."""
-
-    node: NodeId
-    begin: int
-    end: int
-    model: bool  # who wrote it
 
 
 class Edits(Reader):
@@ -143,7 +142,7 @@ class Edits(Reader):
             if entry.author != "model":
                 return self._respell({node: text}, node)
             self._unwritten(node)
-            runs, _ = change(self._desk.runs(node), text, "writer", self._desk.token_sizes)
+            runs = change(self._desk.runs(node), text, "writer", self._desk.token_sizes)
             body = self._desk.body(node)
             made = Body(recipe=body.recipe, seed=body.seed, settings=body.settings)
             with self._history.action("edit", node) as action:
@@ -160,31 +159,33 @@ class Edits(Reader):
         with self._desk.writing:
             self._stop()
 
-    def _replace(self, old: str, text: str, pieces: Sequence[_Piece]) -> NodeId:
+    def _replace(self, old: str, text: str, pieces: Sequence[Piece]) -> NodeId:
         """Make ``text`` of ``old``, which is that of ``pieces``."""
-        start, stop, words = _difference(old, text, pieces)
-        touched = _touched(pieces, start, stop)
-        first, last, end = touched[0], touched[-1], pieces[-1].node
-        head, tail = old[first.begin : start], old[stop : last.end]
+        parts = difference(old, text, pieces)
+        start, stop, words = parts[-1]
+        there = touched(pieces, start, stop)
+        first, last, end = there[0], there[-1], pieces[-1].node
         if last.end == len(old) and start < stop:
+            if first != last:
+                start, stop, words = whole_words(old, start, stop, words, first.begin)
+            head, tail = old[first.begin : start], old[stop : last.end]
             if first != last:  # signs alone are not what is left of a node, they are in the new words too
-                head, words = (head, words) if _lettered(head) else ("", head + words)
-                tail, words = (tail, words) if _lettered(tail) else ("", words + tail)
+                head, words = (head, words) if lettered(head) or len(parts) > 1 else ("", head + words)
+                tail, words = (tail, words) if lettered(tail) else ("", words + tail)
             if not tail and (first != last or (first.model and not head)):
-                return self._cut_off(first.node, len(head), words, end)
-        texts = {piece.node: "" for piece in touched}
-        texts[first.node] = head + words
-        texts[last.node] += tail
-        return self._respell(texts, end)
+                cut_off = first._replace(end=first.begin + len(head))
+                kept = [*pieces[: pieces.index(first)], cut_off]
+                return self._respell(new_texts(old, kept, parts[:-1]), end, (first.node, len(head), words))
+        return self._respell(new_texts(old, pieces, parts), end)
 
-    def _pieces(self, end: NodeId) -> tuple[str, list[_Piece]]:
+    def _pieces(self, end: NodeId) -> tuple[str, list[Piece]]:
         """The text from the beginning to ``end``, and which node has what of it."""
         path = self._desk.tree.path(end)[1:]  # the root has none
         texts = self._desk.texts(path)
-        pieces: list[_Piece] = []
+        pieces: list[Piece] = []
         at = 0
         for node in path:
-            pieces.append(_Piece(node, at, at + len(texts[node]), self._desk.tree[node].author == "model"))
+            pieces.append(Piece(node, at, at + len(texts[node]), self._desk.tree[node].author == "model"))
             at += len(texts[node])
         return "".join(texts[node] for node in path), pieces
 
@@ -215,50 +216,50 @@ class Edits(Reader):
         action.created(node)
         return node
 
-    def _cut_off(self, node: NodeId, at: int, words: str, end: NodeId) -> NodeId:
-        """The text ends after ``at`` characters of ``node``, and goes on with ``words``.
+    def _respell(
+        self, texts: dict[NodeId, str], end: NodeId, cut_off: tuple[NodeId, int, str] | None = None
+    ) -> NodeId:
+        """Make ``texts`` the texts of nodes on the path to ``end``; returns where the path ends then.
 
-        What was there up to ``end`` becomes a branch beside them.
+        ``cut_off`` (node, at, words): the text ends after ``at`` characters of ``node`` and goes on with
+        ``words``; what was there becomes a branch beside them. Typing goes on in the words, or in the first
+        of the nodes.
         """
-        parent = self._desk.tree[node].parent
-        assert parent is not None  # the root has no text to cut
-        with self._history.action("edit", node) as action:
-            before = self._words(end)
-            base = node if at else parent
-            if at:
-                action.run(self._desk, Split(node, at))
-            action.became = self._create(action, base, words) if words else base
-            action.typed = self._words(action.became) - before
-        if words:
+        desk = self._desk
+        for node in texts:
+            self._unwritten(node)
+        unit = self._unit
+        if unit is not None and cut_off is None and len(texts) == 1 and self._goes_on(unit, texts):
+            self._extend(unit, texts[unit.node], end)
+            return end
+        first = next(iter(texts), cut_off[0] if cut_off else end)
+        before = desk.body(first).text
+        with self._history.action("edit", first) as action:
+            count = self._words(end)
+            action.became = end if cut_off is None else self._cut_off(action, *cut_off)
+            for node in reversed(texts):  # what is kept below a node is there before that changes
+                action.run(desk, Respell.of(desk, node, texts[node]))
+            action.typed = self._words(action.became) - count
+        if cut_off is None:
+            self._start_unit(action, first, before)
+        elif cut_off[2]:
             self._start_unit(action, action.became, "")
         return action.became
 
-    def _respell(self, texts: dict[NodeId, str], end: NodeId) -> NodeId:
-        """Make ``texts`` the texts of nodes on the path to ``end``; typing goes on in the first."""
-        for node in texts:
-            self._unwritten(node)
-        first, text = next(iter(texts.items()))
-        unit = self._unit
-        if unit is not None and len(texts) == 1 and self._goes_on(unit, first, text):
-            self._extend(unit, text, end)
-            return end
-        before = self._desk.body(first).text
-        with self._history.action("edit", first) as action:
-            words = self._words(end)
-            for node in reversed(texts):  # what is kept below a node is there before that changes
-                action.run(self._desk, Respell.of(self._desk, node, texts[node]))
-            action.typed = self._words(end) - words
-            action.became = end
-        self._start_unit(action, first, before)
-        return end
+    def _cut_off(self, action: Action, node: NodeId, at: int, words: str) -> NodeId:
+        base = node if at else self._parent(node, "cut")
+        if at:
+            action.run(self._desk, Split(node, at))
+        return self._create(action, base, words) if words else base
 
     # -- one action for many keystrokes ------------------------------------------------------------
 
     def _start_unit(self, action: Action, node: NodeId, before: str) -> None:
         self._unit = _Unit(action.id, node, before, self._desk.tree.next_id, self._clock())
 
-    def _goes_on(self, unit: _Unit, node: NodeId, text: str) -> bool:
-        """Whether ``text`` is more of the same typing."""
+    def _goes_on(self, unit: _Unit, texts: dict[NodeId, str]) -> bool:
+        """Whether the one of ``texts`` is more of the same typing."""
+        [(node, text)] = texts.items()
         if unit.node != node or unit.action != self._history.head:
             return False
         if self._clock() - unit.last > PAUSE_SECONDS:
@@ -291,7 +292,7 @@ class Edits(Reader):
                 if steps:
                     steps[0].go_on(desk, text)
                 else:
-                    desk.write(node, change(desk.runs(node), text, "writer", desk.token_sizes)[0])
+                    desk.write(node, change(desk.runs(node), text, "writer", desk.token_sizes))
                 typed = self._words(end) - words
                 action.typed, action.became = action.typed + typed, end
                 desk.sitting.record(typed, 0, 0, action.at)
@@ -550,46 +551,6 @@ class Edits(Reader):
         """Do the action again that was undone last; None if there is none."""
         with self._verb():
             return self._history.redo()
-
-
-def _difference(old: str, text: str, pieces: Sequence[_Piece]) -> tuple[int, int, str]:
-    """(start, stop, words): characters ``start`` to ``stop`` of ``old`` give way to ``words``.
-
-    Where a text repeats itself a word may have come or gone in several places; the one is chosen that spares
-    the model's words: between two nodes rather than inside one, and in a person's rather than the model's.
-    """
-    start = same_start(old, text)
-    tail = same_end(old, text, min(len(old), len(text)) - start)
-    stop, after = len(old) - tail, len(text) - tail
-    first = start - same_end(old[:stop], text[:after], start)
-
-    def cost(at: int) -> tuple[int, int, int]:
-        until = at + stop - start
-        touched = _touched(pieces, at, until)
-        cuts = sum(p.begin < edge < p.end for p in touched if p.model for edge in (at, until))
-        return sum(p.model for p in touched), cuts, -at
-
-    places = {start}
-    if first < start:
-        edges = {first, *(edge for p in pieces for edge in (p.end, p.begin - (stop - start)))}
-        places.update(edge for edge in edges if first <= edge <= start)
-    moved = start - min(places, key=cost)
-    return start - moved, stop - moved, text[start - moved : after - moved]
-
-
-def _touched(pieces: Sequence[_Piece], start: int, stop: int) -> list[_Piece]:
-    """The nodes that have characters ``start`` to ``stop``.
-
-    What is inserted between nodes goes into the first there that a person wrote, or into the last.
-    """
-    if touched := [p for p in pieces if p.begin < stop and start < p.end and p.begin < p.end]:
-        return touched
-    there = [p for p in pieces if p.begin <= start <= p.end]
-    return [next((p for p in there if not p.model), there[-1])]
-
-
-def _lettered(text: str) -> bool:
-    return any(character.isalnum() for character in text)
 
 
 def _together(upper: Marks, lower: Marks) -> Marks:

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
 from srbwriter.story.desk import Desk
-from srbwriter.story.diff import same_end
+from srbwriter.story.diff import same_end, same_start
 from srbwriter.story.draft import Author, JsonValue
 from srbwriter.story.runs import Runs, Seam, change, cut_at, decode, encode, seam, seam_of, tidy
 from srbwriter.story.tree import SETTINGS, VISITED
@@ -139,7 +139,8 @@ class Respell:
     def _aim(self, desk: Desk, before: str, text: str) -> None:
         author: Author = "model" if self.retake else desk.tree[self.node].author
         old = decode(_unpack(self.runs_before), before, author)
-        runs, self.start = change(old, text, "writer", desk.token_sizes)
+        runs = change(old, text, "writer", desk.token_sizes)
+        self.start = same_start(before, text)
         tail = same_end(before, text, min(len(before), len(text)) - self.start)
         self.removed = before[self.start : len(before) - tail]
         self.inserted = text[self.start : len(text) - tail]
