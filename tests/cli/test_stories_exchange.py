@@ -85,7 +85,7 @@ def test_a_file_that_is_there_is_replaced_only_by_force(run: Any, tmp_path: Path
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("-o", "o.pdf"), ".json .md .txt .html .epub"),
+        (("-o", "o.pdf"), ".json .html .docx .md .txt .epub"),
         (("-o", "o"), "(none)"),
         (("--format", "novelai"), "no format to export to is called novelai; there are srbwriter"),
         (("-o", "none/o.txt"), "none: there is no such folder"),
