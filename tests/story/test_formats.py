@@ -53,6 +53,9 @@ EXPECTED = {
     "tapestry_compressed.md": "tapestry",
     "basemode.json": "basemode-loom",
     "basemode_contexts.json": "basemode-loom",
+    "screenplay.fountain": "fountain",
+    "page.html": "html",
+    "manuscript.docx": "docx",
     "story.md": "markdown",
     "story.txt": "text",
 }
