@@ -399,7 +399,7 @@ class Session:
 
     def _take(self, current: Round, index: int, upto: int | None, text: str | None) -> NodeId:
         self._recorder.settle(current, index)
-        story, written = self.story, current.branches[index].text
+        story, written = self.story, current.tracks[index].text  # what came since stays in the branch
         shown = len(written) if upto is None else max(0, min(upto, len(written)))
         found = current.find(index, shown) if self._stands_at(current.parent) else None
         if found is None:
