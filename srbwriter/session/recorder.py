@@ -62,6 +62,7 @@ class Recorder:
         self._closing = False
         self._thread: threading.Thread | None = None
         words.on_key = lambda: self._note(KEY_SECONDS)
+        words.held = lock
 
     # -- news, from any thread ---------------------------------------------------------------------------
 
