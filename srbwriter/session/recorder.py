@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import Sampling
-from srbwriter.story import NotSaved, ReadOnlyStory, Story, StoryError
+from srbwriter.story import ROOT, NodeId, NotSaved, ReadOnlyStory, State, Story, StoryError
 from srbwriter.story.draft import JsonObject
 from srbwriter.story.store import DamagedStory
 
@@ -38,6 +38,14 @@ _AGAIN_SECONDS = (0.5, 1.0, 2.0, 4.0)  # between attempts at a disk that refuses
 Result = TypeVar("Result")
 
 
+class _NoPlace(Exception):
+    """What ``current`` has written cannot be put into the story; the cause says why."""
+
+    def __init__(self, current: Round) -> None:
+        self.current = current
+        super().__init__("no place")
+
+
 class Recorder:
     """Writes down the rounds it follows, and the words of ``words``. ``lock`` is the session's."""
 
@@ -54,6 +62,7 @@ class Recorder:
         self._closing = False
         self._thread: threading.Thread | None = None
         words.on_key = lambda: self._note(KEY_SECONDS)
+        words.held = lock
 
     # -- news, from any thread ---------------------------------------------------------------------------
 
@@ -61,10 +70,12 @@ class Recorder:
         """Write down this round from now on; also one that was over and may be taken up again."""
         assert current.generation is not None
         with self._lock:
-            if current in self._rounds:
-                return
-            self._rounds.append(current)
-        current.generation.add_listener(lambda: self._note(TEXT_SECONDS if current.tracks else 0))
+            known = current in self._rounds
+            if known:
+                self._rounds.remove(current)
+            self._rounds.append(current)  # the last one is the one that is shown: see _let_go
+        if not known:
+            current.generation.add_listener(lambda: self._note(TEXT_SECONDS if current.tracks else 0))
         self._note(0)
 
     def _note(self, seconds: float) -> None:
@@ -115,17 +126,11 @@ class Recorder:
         Raises NotSaved, DamagedStory or ReadOnlyStory; then nothing of it is, and it is tried again.
         """
         with self._lock:
-            rounds = [current for current in self._rounds if current.news]
-            if rounds or self._words.waiting:
-                try:
-                    self._transact(rounds, typed=True)
-                except (NotSaved, DamagedStory, ReadOnlyStory):
-                    raise
-                except StoryError as error:  # one of them has no place: the others are not to wait for it
-                    log.warning("written down one by one: %s", error)
-                    self._one_by_one(rounds)
+            if self._words.waiting or any(current.news for current in self._rounds):
+                self._transact()
             else:
                 self._words.written()  # a disk that refused a verb may take the next one
+            self._place_words()
             self._let_go()
 
     def together(self, act: Callable[[], Result]) -> Result:
@@ -135,30 +140,38 @@ class Recorder:
         typed waits as before.
         """
         with self._lock:
-            done = self._transact([current for current in self._rounds if current.news], True, act)
+            done = self._transact(act)
             self._let_go()
-            return done
+            return done  # type: ignore[return-value]
 
-    def _one_by_one(self, rounds: Sequence[Round]) -> None:
-        for part, typed in (*(([current], False) for current in rounds), ([], True)):
+    def _transact(self, act: Callable[[], Result] | None = None) -> Result | None:
+        """One transaction; what has no place in the story is left out, so that the rest need not wait."""
+        rounds, typed = [current for current in self._rounds if current.news], True
+        while True:
             try:
-                self._transact(part, typed)
+                return self._attempt(rounds, typed, act)
+            except _NoPlace as problem:
+                why = problem.__cause__
+                log.warning("branches cannot be written down: %s", why, exc_info=why)
+                rounds.remove(problem.current)
             except (NotSaved, DamagedStory, ReadOnlyStory):
                 raise
-            except StoryError as error:
-                log.warning("not written down yet: %s", error)
+            except StoryError:
+                if act is not None or not typed:
+                    raise
+                typed = False  # the words wait; they are tried again
 
-    def _transact(
-        self, rounds: Sequence[Round], typed: bool, act: Callable[[], Result] | None = None
-    ) -> Result:
-        """One transaction. Cursors and words are where they were before if it comes to nothing."""
+    def _attempt(
+        self, rounds: Sequence[Round], typed: bool, act: Callable[[], Result] | None
+    ) -> Result | None:
+        """Cursors and words are where they were before if it comes to nothing."""
         before = [(current, [track.copy() for track in current.tracks]) for current in self._rounds]
         try:
             with self._story.together():
                 if typed:
                     self._words.write()
                 for current in rounds:
-                    self.keep(current)
+                    self._keep_if_possible(current)
                 done = act() if act is not None else None
         except BaseException as error:
             for current, tracks in before:
@@ -170,7 +183,15 @@ class Recorder:
         if typed:
             self._words.written()
             self._failed, self._not_before = 0, 0.0
-        return done  # type: ignore[return-value]
+        return done
+
+    def _keep_if_possible(self, current: Round) -> None:
+        try:
+            self.keep(current)
+        except (NotSaved, DamagedStory, ReadOnlyStory):
+            raise
+        except Exception as error:
+            raise _NoPlace(current) from error
 
     def _refused(self, error: BaseException) -> None:
         if isinstance(error, StoryError) and not isinstance(error, ReadOnlyStory):
@@ -178,12 +199,18 @@ class Recorder:
             self._try_again()
 
     def _let_go(self) -> None:
-        """Rounds that are over are followed no longer; words that a branch did not take up get a place."""
+        """Rounds that are over are followed no longer, but for the one that is shown."""
+        if len(self._rounds) > 1:
+            self._rounds = [r for r in self._rounds if not r.over or r is self._rounds[-1]]
+
+    def _place_words(self) -> None:
+        """Words that no branch took up get a place, once no branch can.
+
+        Never within a verb: the one that hands words over gives them to the branch only afterwards.
+        """
         typed = any(t.typed < len(t.buffer.typed) for current in self._rounds for t in current.tracks)
         if not typed and all(current.over for current in self._rounds) and self._story.read_only is None:
             typing.place_handed_over(self._story)
-        if len(self._rounds) > 1:
-            self._rounds = [r for r in self._rounds if not r.over or r is self._rounds[-1]]
 
     def close(self) -> None:
         """Write down the last words and end. Raises as :meth:`write` does."""
@@ -201,7 +228,7 @@ class Recorder:
         fresh = current.branches[len(current.tracks) :]
         if fresh:
             names = self._story.begin_branches(
-                current.parent, len(fresh), model=current.model, vocab=current.vocab,
+                self._standing(current.parent), len(fresh), model=current.model, vocab=current.vocab,
                 sampling=[_sampling_json(b) for b in fresh], seeds=[b.seed for b in fresh],
             )
             current.tracks += [
@@ -252,7 +279,7 @@ class Recorder:
         while last < len(buffer.ends) and buffer.ends[last] <= end:
             last += 1
         if track.finished:
-            self._begin(current, track, track.nodes[-1][0])
+            self._begin(current, track, self._end_of(track))
             track.nodes.append((track.name, track.chars))
         ids = buffer.ids[track.ids : last]
         known = buffer.logprobs[track.ids : last] if len(buffer.logprobs) >= last else []
@@ -263,7 +290,8 @@ class Recorder:
     def _interject(self, track: Track, words: str) -> None:
         typing.arrived(self._story, words)
         if track.finished:  # what is written after them, if anything, begins a node of its own then
-            [typed] = self._story.add(track.nodes[-1][0], [words], "writer")
+            end = self._end_of(track)
+            [typed] = self._story.add(end if self._story.is_living(end) else ROOT, [words], "writer")
         else:
             typed = self._story.interject(track.name, words)
         track.nodes.append((typed, track.chars))
@@ -283,7 +311,7 @@ class Recorder:
         track.ids = sum(1 for end in buffer.ends if end <= len(text))
         ids = buffer.ids[: track.ids]
         if track.finished:
-            self._begin(current, track, current.parent)
+            self._begin(current, track, self._standing(current.parent))
             self._story.stream(track.name, text, ids)
         else:
             track.name = self._story.replace_stream(track.name, text, ids)
@@ -296,6 +324,25 @@ class Recorder:
             seeds=[track.branch.seed],
         )
         track.finished = False
+
+    def _end_of(self, track: Track) -> NodeId:
+        """The node that the branch ends in, as far as it is written down; the writer may have split it."""
+        story, (node, start) = self._story, track.nodes[-1]
+        here, left = story.node(node), track.text[start:]
+        while left.startswith(here.text):
+            left = left[len(here.text) :]
+            below = story.nodes(story.children(here.id))
+            after = next((child for child in below if child.text and left.startswith(child.text)), None)
+            if after is None:
+                break
+            here = after
+        return self._standing(here.id)
+
+    def _standing(self, node: NodeId) -> NodeId:
+        """``node``, or what it has become part of."""
+        while self._story.node(node).state is State.ABSORBED:
+            node = self._story.parent(node) or ROOT
+        return node
 
 
 def _sampling_json(branch: Branch) -> JsonObject:

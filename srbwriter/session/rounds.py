@@ -52,6 +52,11 @@ class Track:
         fresh = buffer is not self.buffer or self.pieces < len(buffer.pieces)
         return fresh or (not self.finished and not self.branch.live)
 
+    @property
+    def text(self) -> str:
+        """What has been written down."""
+        return "".join(self.buffer.pieces[: self.pieces])[: self.chars]
+
     def copy(self) -> Track:
         return replace(self, nodes=list(self.nodes))
 
@@ -113,7 +118,7 @@ class Round:
             above = self.story.parent(above)
             if above is None:
                 return None
-        return (node, at) if text == track.branch.text[:shown] else None
+        return (node, at) if text == track.text[:shown] else None
 
 
 class RoundHistory:

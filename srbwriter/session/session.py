@@ -60,7 +60,8 @@ class Session:
         self._history = RoundHistory()
         self._options = options
         self._lock = threading.RLock()
-        self.typing = typing.Typing(story, story.set_text, rescue_folder(story))
+        folder = rescue_folder(story)
+        self.typing = typing.Typing(story, story.set_text, folder)
         self._recorder = Recorder(story, self.typing, self._lock)
         self._prompter: Prompter | None = None
         self._failure: Exception | None = None
@@ -69,8 +70,8 @@ class Session:
         self._closed = False
         self.taken_up = typing.take_up(story)
         """How many times words of an earlier run, which died, became nodes of the story."""
-        self.rescued = typing.rescued_words(self.typing.folder)
-        """Words of an earlier run that the disk did not take, by sheet; those of the story by ""."""
+        self.rescued = typing.rescued(folder)
+        """Words of an earlier run that the disk did not take; None if there are none."""
         self._recall()
         self._await(loader)
 
@@ -363,18 +364,11 @@ class Session:
 
     def take_rescued(self) -> None:
         """Put :attr:`rescued` where it belongs: into the story, and on its sheets. Raises StoryError."""
-
-        def take() -> None:
-            kept = typing.drafts(self.story)
-            if (text := self.rescued.get("")) is not None:
-                self.story.set_text(text)
-            sheets = {name: words for name, words in self.rescued.items() if name}
-            self.story.put_value(typing.DRAFTS, kept | sheets)
-
         with self._lock:
-            self.together(take)
-            self.rescued = {}
-            typing.clear_rescued(self.typing.folder)
+            if (found := self.rescued) is not None:
+                self.together(lambda: found.take(self.story))
+                found.clear()
+                self.rescued = None
 
     def set_text(self, text: str) -> None:
         """The writer changed the text to ``text``; it is on the disk when this returns."""
@@ -399,7 +393,7 @@ class Session:
 
     def _take(self, current: Round, index: int, upto: int | None, text: str | None) -> NodeId:
         self._recorder.settle(current, index)
-        story, written = self.story, current.branches[index].text
+        story, written = self.story, current.tracks[index].text  # what came since stays in the branch
         shown = len(written) if upto is None else max(0, min(upto, len(written)))
         found = current.find(index, shown) if self._stands_at(current.parent) else None
         if found is None:

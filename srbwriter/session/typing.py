@@ -14,6 +14,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -60,7 +61,8 @@ class Typing:
 
     Args:
         set_text: makes a text the story's, within the transaction that is open.
-        rescue: the folder that words go into when the story cannot take them, a file for each text.
+        rescue: the folder that words go into when the story cannot take them, a file for each text in a
+            folder of this run. What an earlier run left there stays.
         clock: seconds that only go forward.
     """
 
@@ -68,16 +70,20 @@ class Typing:
         self, story: Story, set_text: Callable[[str], object], rescue: Path,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
-        self._story, self._set_text, self.folder, self._clock = story, set_text, rescue, clock
+        self._story, self._set_text, self._clock = story, set_text, clock
+        self.folder = rescue / f"{time.strftime('%Y-%m-%d-%H%M%S')}-{time.time_ns() % 10**9:09}"
         self._lock = threading.Lock()
         self._fields: dict[str, _Field] = {}
         self._dropped: set[str] = set()  # sheets that were closed, and whose draft is still on the disk
+        self._dropping: set[str] = set()  # those of them that the open transaction takes off
         self._trouble: StoryError | None = None
         self._rescued: dict[str, str] = {}
         self.on_key: Callable[[], object] = lambda: None
         """Called with every key that is not on the disk yet."""
         self.on_unsaved: Callable[[], object] = lambda: None
         """Called with the first such key, by whoever typed it."""
+        self.held: AbstractContextManager[object] = contextlib.nullcontext()
+        """Entered by who does not want anything written down meanwhile by somebody else."""
 
     # -- what a person does, on any thread -------------------------------------------------------------
 
@@ -99,8 +105,9 @@ class Typing:
 
         Its draft goes with the next transaction: the one of the verb that takes the words.
         """
+        on_disk = name in drafts(self._story)  # before the lock: who writes has the story and waits for that
         with self._lock:
-            if self._fields.pop(name, None) is not None or name in drafts(self._story):
+            if self._fields.pop(name, None) is not None or on_disk:
                 self._dropped.add(name)
         self.on_key()
 
@@ -134,6 +141,7 @@ class Typing:
             for field in unsaved.values():
                 field.taken, field.later = field.words, None
             sheets = {name: field.words for name, field in unsaved.items() if name != _TEXT}
+            self._dropping = set(self._dropped)
             gone = set(self._dropped)
         if _TEXT in unsaved:
             self._set_text(unsaved[_TEXT].taken or "")
@@ -149,17 +157,19 @@ class Typing:
                 if field.taken is not None:
                     field.since = field.later if field.words != field.taken else None
                     field.taken = field.later = None
-            self._dropped.clear()
+            self._dropped -= self._dropping
+            self._dropping.clear()
             self._trouble = None
-            rescued, self._rescued = self._rescued, {}
-        if rescued:
-            clear_rescued(self.folder)
+            words, self._rescued = self._rescued, {}
+        if words:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def put_back(self) -> None:
         """The transaction came to nothing: what :meth:`write` took still waits."""
         with self._lock:
             for field in self._fields.values():
                 field.taken = field.later = None
+            self._dropping.clear()
 
     def refused(self, error: StoryError) -> None:
         """The story does not take the words: they are put into files elsewhere meanwhile."""
@@ -197,19 +207,42 @@ class Typing:
         return self.folder
 
 
-def rescued_words(folder: Path) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Rescued:
     """What :meth:`Typing.rescue` put into ``folder`` in an earlier run: words by sheet, the story's by ""."""
+
+    folder: Path
+    words: dict[str, str]
+
+    def take(self, story: Story) -> None:
+        """Put them where they belong, as one thing to undo. Raises StoryError; they stay in the folder."""
+        with story.together():
+            for sheet in filter(_for_story, self.words):
+                _give_place(story, _node_of(sheet), self.words[sheet])
+            sheets = {name: words for name, words in self.words.items() if name and not _for_story(name)}
+            story.put_value(DRAFTS, drafts(story) | sheets)
+            if (text := self.words.get(_TEXT)) is not None:
+                story.set_text(text)
+
+    def clear(self) -> None:
+        """They are where they belong, or nobody wants them."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def rescued(rescue: Path) -> Rescued | None:
+    """The newest words that earlier runs put below ``rescue``; None if there are none."""
+    folders = (folder for folder in rescue.iterdir() if folder.is_dir()) if rescue.is_dir() else ()
+    found = (Rescued(folder, _words_in(folder)) for folder in sorted(folders, reverse=True))
+    return next((one for one in found if one.words), None)
+
+
+def _words_in(folder: Path) -> dict[str, str]:
     found: dict[str, str] = {}
-    for file in folder.glob("*.txt") if folder.is_dir() else ():
+    for file in folder.glob("*.txt"):
         with contextlib.suppress(OSError):
-            name = "" if file.stem == _STORY_FILE else unquote(file.stem)
-            found[name] = file.read_text("utf-8", "replace")
+            name = _TEXT if file.stem == _STORY_FILE else unquote(file.stem)
+            found[name] = file.read_bytes().decode("utf-8", "replace")
     return found
-
-
-def clear_rescued(folder: Path) -> None:
-    """The words in ``folder`` are where they belong, or nobody wants them."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _rescued_file(folder: Path, name: str) -> Path:
@@ -238,8 +271,24 @@ class Draft:
         self._typing.sheet(self._sheet, words)
 
     def drop(self) -> None:
-        """The sheet is closed, or is about to be: see :meth:`Typing.drop`."""
+        """The sheet is closed: see :meth:`Typing.drop`."""
         self._typing.drop(self._sheet)
+
+    def give(self, words: str, take: Callable[[str], bool]) -> bool:
+        """Let ``take`` have the words; says what it says.
+
+        The draft goes in the transaction of the verb that takes them, never before. It stays where ``take``
+        says False or raises.
+        """
+        taken = False
+        with self._typing.held:
+            self.drop()
+            try:
+                taken = take(words)
+            finally:
+                if not taken:
+                    self.typed(words)
+        return taken
 
 
 def sheets_left(story: Story) -> list[str]:

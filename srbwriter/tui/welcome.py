@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srbwriter import paths
-from srbwriter.session.typing import sheets_left
+from srbwriter.session.typing import Rescued, sheets_left
 from srbwriter.story import Blocked, ReadOnly, ReadOnlyStory, Story, StoryError, library
 from srbwriter.story.backup import backups
 from srbwriter.story.types import counted
@@ -28,8 +28,8 @@ def receive(desk: Desk) -> None:
     why = desk.session.story.read_only
     if why is None:
         _tell_of_drafts(desk)
-        if desk.session.taken_up:
-            _offer_rescued(desk)
+        if (rescued := desk.session.rescued) is not None:
+            _offer_rescued(desk, rescued)
         elif not desk.session.text().strip():
             desk.run("openings")
         return
@@ -49,7 +49,7 @@ def _tell_of_drafts(desk: Desk) -> None:
         desk.say(f"Words that were not kept yet are still there: {kinds}. Open that to go on.")
 
 
-def _offer_rescued(desk: Desk) -> None:
+def _offer_rescued(desk: Desk, rescued: Rescued) -> None:
     """Ask about words that the disk did not take when the program last ran."""
     session = desk.session
 
@@ -61,8 +61,8 @@ def _offer_rescued(desk: Desk) -> None:
         if key == "t":
             desk.guarded(take)
 
-    words = counted(sum(len(text.split()) for text in session.rescued.values()), "word")
-    question = f"The disk did not take your last words. They are in {session.typing.folder} ({words})."
+    words = counted(sum(len(text.split()) for text in rescued.words.values()), "word")
+    question = f"The disk did not take your last words. They are in {rescued.folder} ({words})."
     answers = {"t": "takes them into the story; undo takes that back", "escape": "leaves them there"}
     desk.bench.push_screen(Confirm(question, answers), answered)
 

@@ -11,7 +11,7 @@ import pytest
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.session import Session
 from srbwriter.session.recorder import Recorder
-from srbwriter.session.typing import Draft, Typing, rescued_words, sheets_left, take_up
+from srbwriter.session.typing import Draft, Typing, rescued, sheets_left, take_up
 from srbwriter.story import ROOT, NotSaved, Refused, Story, StoryError
 
 from .conftest import OPTIONS
@@ -160,7 +160,8 @@ def test_a_full_disk_keeps_words_says_so_and_gets_them_once(
         with pytest.raises(NotSaved):
             desk.recorder.write()
         assert isinstance(desk.typing.state.trouble, NotSaved)
-        assert rescued_words(desk.typing.folder) == {"": "alpha beta gamma", "memory": "A harbour."}
+        found = rescued(desk.typing.folder.parent)
+        assert found is not None and found.words == {"": "alpha beta gamma", "memory": "A harbour."}
     desk.recorder.write()
     assert desk.typing.state.saved
     assert desk.story.text(desk.story.current) == "alpha beta gamma"
@@ -227,15 +228,101 @@ def test_a_sheet_that_is_taken_and_its_draft_go_in_one_transaction(
     node = desk.story.append("It rained.")
     draft.typed("wet")
     desk.recorder.write()
-    draft.drop()
+    may_write: list[bool] = []
+
+    def take(words: str) -> bool:
+        lock = desk.recorder._lock
+        other = threading.Thread(target=lambda: may_write.append(lock.acquire(blocking=False)))
+        other.start()
+        other.join(WAIT)
+        try:
+            desk.recorder.together(lambda: desk.story.mark(node, note=words))
+        except NotSaved:
+            return False
+        return True
+
     with monkeypatch.context() as disk:
         full(desk.story, disk)
+        assert not draft.give("wet", take)
         with pytest.raises(NotSaved):
-            desk.recorder.together(lambda: desk.story.mark(node, note="wet"))
+            desk.recorder.write()
     assert sheets_left(desk.story) == ["note of node 2"]
-    desk.recorder.together(lambda: desk.story.mark(node, note="wet"))
+    assert draft.give("wet", take)
+    assert may_write == [False, False]  # the sheet alone would be taken off
     assert sheets_left(desk.story) == []
     assert desk.story.marks(node).note == "wet"
+
+
+def test_a_sheet_that_is_closed_during_a_save_leaves_nothing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_hand(desk)
+    draft, commit = desk.draft("memory"), desk.story._desk.store.commit
+
+    def slow() -> None:
+        draft.drop()
+        commit()
+
+    draft.typed("A harbour.")
+    with monkeypatch.context() as disk:
+        disk.setattr(desk.story._desk.store, "commit", slow)
+        desk.recorder.write()
+    desk.recorder.write()
+    assert sheets_left(desk.story) == []
+
+
+def test_nobody_waits_for_the_story_with_the_unsaved_words_in_hand(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who writes has the story in hand and waits for the words: neither would ever go on."""
+    by_hand(desk)
+    value, locked = desk.story.value, list[bool]()
+
+    def look(key: str) -> object:
+        locked.append(desk.typing._lock.locked())
+        return value(key)
+
+    monkeypatch.setattr(desk.story, "value", look)
+    desk.draft("memory").drop()  # a sheet on which nothing was typed
+    desk.draft("memory").typed("A harbour.")
+    desk.recorder.write()
+    desk.draft("memory").drop()
+    desk.recorder.write()
+    assert locked and not any(locked)
+
+
+def test_words_rescued_before_stay_when_the_disk_refuses_again(
+    story: Story, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for words in ("from Monday", "from Tuesday"):
+        desk = by_hand(Desk(story, tmp_path / "rescued"))
+        desk.typing.text(words)
+        with monkeypatch.context() as disk:
+            full(story, disk)
+            with pytest.raises(NotSaved):
+                desk.recorder.write()
+    desk.recorder.write()  # Tuesday's have a place now
+    found = rescued(tmp_path / "rescued")
+    assert found is not None and found.words == {"": "from Monday"}
+    found.clear()
+    assert rescued(tmp_path / "rescued") is None
+
+
+def test_rescued_words_for_a_branch_become_a_node_and_lines_stay_as_they_are(
+    story: Story, tmp_path: Path
+) -> None:
+    node = story.append("It rained.")
+    desk = by_hand(Desk(story, tmp_path / "rescued"))
+    desk.typing.text("It rained.\r\n\tTwice.")
+    desk.draft(Draft.below(node, 2)).typed(" All night.")
+    desk.typing.rescue()
+    found = rescued(tmp_path / "rescued")
+    assert found is not None
+    found.take(story)
+    assert story.text(story.current) == "It rained.\r\n\tTwice."
+    assert " All night." in [story.node(child).text for child in story.children(node)]
+    assert story.undo() is not None
+    assert story.text(story.current) == "It rained."
 
 
 def test_words_for_the_story_become_a_node(desk: Desk) -> None:
@@ -294,5 +381,5 @@ def test_words_that_the_disk_refused_are_offered_by_the_next_start(
     assert session.text() == "It rained."
     session.close()
     again = opened(Story.open(file))
-    assert again.rescued == {}
+    assert again.rescued is None
     again.close()

@@ -71,7 +71,7 @@ class FakeSession:
         self.stop = Stop(max_tokens=64)
         self.ladder: tuple[str, float, float] | None = None
         self.save_state = "saved"
-        self.taken_up, self.rescued = 0, dict[str, str]()
+        self.taken_up, self.rescued = 0, None
         file = folder / "story.srbw"
         self.story = Story.open(file) if file.exists() else Story.create(file, "Rain")
         if text:

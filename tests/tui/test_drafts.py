@@ -6,6 +6,7 @@ import pytest
 from textual import events
 from textual.widgets import Input, TextArea
 
+from srbwriter.session.open import rescue_folder
 from srbwriter.session.typing import DRAFTS, sheets_left, take_up
 from srbwriter.story import ROOT, Story, StoryError
 from srbwriter.tui.screens.ask import AskWords
@@ -93,6 +94,28 @@ async def test_the_writer_is_told_where_words_are_waiting(
         interrupted(bench, "lorebook:1", "Red.")
         receive(bench.desk)
         assert len(said) == 1 and "author note, lorebook" in said[0]
+
+
+@pytest.mark.parametrize("key", ["t", "escape"])
+async def test_words_that_the_disk_refused_are_offered(key: str, open_bench: OpenBench) -> None:
+    async with open_bench(text="It rained.") as bench:
+        folder = rescue_folder(bench.session.story)
+    lost = folder / "2026-01-01-120000-000000000" / "story.txt"
+    lost.parent.mkdir(parents=True)
+    lost.write_text("It rained. All night.")
+    async with open_bench(text="") as bench:
+        assert str(lost.parent) in visible(bench).replace("\n", "").replace(" ", "")
+        await bench.press(key)
+        assert bench.desk.editor.whole == ("It rained. All night." if key == "t" else "It rained.")
+        assert lost.exists() == (key == "escape")
+
+
+async def test_without_such_words_nothing_is_asked(open_bench: OpenBench) -> None:
+    async with open_bench(text="It rained.") as bench:
+        bench.session.taken_up = 1  # words for a branch became a node: that is only said
+        receive(bench.desk)
+        await bench.settle()
+        assert bench.app.screen is bench.desk
 
 
 @pytest.mark.parametrize("key", ["o", "i"])

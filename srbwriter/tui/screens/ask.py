@@ -75,9 +75,10 @@ class AskWords(Ask):
     def _close(self, answer: str | None) -> None:
         if not on_top(self):
             return
-        self._draft.drop()  # first: it goes in the transaction that takes the words
-        if answer is None or self._take(answer):
+        if answer is None:
+            self._draft.drop()
+        elif not self._draft.give(answer, self._take):
+            return
+        if on_top(self):
             self._closed = True
             leave(self, answer)
-        else:
-            self._draft.typed(answer)

@@ -86,32 +86,29 @@ class Sheet(ModalScreen[bool]):
         elif event.key == "escape":
             event.stop()
             if self.query_one(TextArea).text == self._text:
-                self._close(taken=False)
+                self._drop()
             else:
                 self._ask()
 
     def _keep(self) -> None:
         if not on_top(self):
             return
-        words = self.query_one(TextArea).text
-        self._draft.drop()  # first: it goes in the transaction that takes the words
-        if self._take(words):
-            self._close(taken=True)
-        else:
-            self._draft.typed(words)
+        if self._draft.give(self.query_one(TextArea).text, self._take) and on_top(self):
+            self._closed = True
+            leave(self, True)
 
-    def _close(self, taken: bool) -> None:
+    def _drop(self) -> None:
         if on_top(self):
             self._closed = True
             self._draft.drop()
-            leave(self, taken)
+            leave(self, False)
 
     def _ask(self) -> None:
         def answered(key: str | None) -> None:
             if key == "s":
                 self._keep()
             elif key == "d":
-                self._close(taken=False)
+                self._drop()
 
         answers = {"s": self._keeps, "d": "drops what you changed", "escape": "goes on writing"}
         push(self, Confirm(f"{self._title}: you changed the text.", answers), answered)
