@@ -22,7 +22,7 @@ from srbwriter.story import ROOT, Refused, Settings, State, Story
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.story.draft import DraftNode, StoryDraft, without_deleted
 from srbwriter.story.types import NodeId
-from tests.story.branches import generated, sizes
+from tests.story.branches import drafted, generated, sizes
 
 
 def line(story: Story, *texts: str) -> list[NodeId]:
@@ -78,17 +78,17 @@ ALL = {"nodes": 13, "chapters": 3, "bookmarks": 3, "notes": 3, "with ids": 12, "
 
 
 def test_a_fix_deep_in_the_story_keeps_everything_behind_it(long: list[NodeId], story: Story) -> None:
-    before, text = story.to_draft(), story.text(story.current)
+    before, text = drafted(story), story.text(story.current)
     assert counts(story) == ALL
     fixed = text.replace("Take 10", "Tale 10")
     assert story.set_text(fixed) == long[-1]
     assert (story.path(story.current)[1:], story.text(story.current)) == (long, fixed)
     assert counts(story) == ALL
-    after = story.to_draft()
+    after = drafted(story)
     story.undo()
-    assert story.to_draft() == before
+    assert drafted(story) == before
     story.redo()
-    assert story.to_draft() == after
+    assert drafted(story) == after
     assert counts(story) == ALL
 
 
@@ -148,19 +148,19 @@ def test_branches_being_written_go_on_behind_a_fix(long: list[NodeId], story: St
 
 
 def test_a_word_replaced_everywhere_changes_every_node_in_place(long: list[NodeId], story: Story) -> None:
-    before, text = story.to_draft(), story.text(story.current)
+    before, text = drafted(story), story.text(story.current)
     assert story.set_text(text.replace("drove", "went")) == long[-1]
     assert texts(story)[1:] == [f"Take {number} of it went on. " for number in range(10, 22)]
     assert counts(story) == ALL
-    after = story.to_draft()
+    after = drafted(story)
     story.undo()
-    assert story.to_draft() == before
+    assert drafted(story) == before
     story.redo()
-    assert story.to_draft() == after
+    assert drafted(story) == after
 
 
 def test_fixes_in_several_places_and_a_new_end_are_one_edit(long: list[NodeId], story: Story) -> None:
-    before, text = story.to_draft(), story.text(story.current)
+    before, text = drafted(story), story.text(story.current)
     fixed = text.replace("rained", "snowed").replace("Take 12 of it", "Tale 12 of them")
     end = story.set_text(fixed[: fixed.index("Take 19")] + "The rest is another story.")
     assert story.path(end)[1:] == [*long[:10], end]
@@ -168,7 +168,7 @@ def test_fixes_in_several_places_and_a_new_end_are_one_edit(long: list[NodeId], 
     assert (texts(story)[0], texts(story)[3]) == ("It snowed. ", "Tale 12 of them drove on. ")
     assert story.text(long[-1]).endswith("Take 20 of it drove on. Take 21 of it drove on. ")
     story.undo()
-    assert without_deleted(story.to_draft()) == before
+    assert without_deleted(drafted(story)) == before
 
 
 # -- which nodes are touched ---------------------------------------------------------------------------
@@ -197,12 +197,12 @@ def test_fixes_in_several_places_and_a_new_end_are_one_edit(long: list[NodeId], 
 )  # fmt: skip
 def test_the_nodes_that_change(story: Story, old: list[str], new: list[str], end: int) -> None:
     path = line(story, *old)
-    before = story.to_draft()
+    before = drafted(story)
     assert story.set_text("".join(new)) == story.current
     assert texts(story) == new
     assert story.current == path[end] if end >= 0 else story.current not in path
     story.undo()
-    assert unnumbered(without_deleted(story.to_draft()).nodes) == unnumbered(before.nodes)
+    assert unnumbered(without_deleted(drafted(story)).nodes) == unnumbered(before.nodes)
     assert story.current == path[-1]
     story.redo()
     assert texts(story) == new
@@ -234,11 +234,11 @@ def test_a_node_that_is_being_written_takes_no_words(story: Story) -> None:
     [name] = story.begin_branches(story.current, 1, vocab="v")
     story.stream(name, "two three", [3])
     story.visit(name)
-    before = story.to_draft()
+    before = drafted(story)
     for text in ("One two thee", "One two three four"):
         with pytest.raises(Refused, match="still being written"):
             story.set_text(text)
-    assert story.to_draft() == before
+    assert drafted(story) == before
     story.set_text("Ones two three")
     assert texts(story) == ["Ones ", "two three"]
 
@@ -254,33 +254,33 @@ def test_the_text_up_to_another_node(story: Story) -> None:
 
 def test_typing_on_in_a_take_is_one_action(story: Story) -> None:
     line(story, "One ", "two ", "three ")
-    before = story.to_draft()
+    before = drafted(story)
     for text in ("One tw", "One twi", "One twic", "One twice"):
         story.set_text(f"{text} three ")
     assert texts(story) == ["One ", "twice ", "three "]
-    after = story.to_draft()
+    after = drafted(story)
     story.undo()
-    assert story.to_draft() == before
+    assert drafted(story) == before
     story.redo()
-    assert story.to_draft() == after
+    assert drafted(story) == after
 
 
 def test_typing_on_over_several_nodes_is_one_action(story: Story) -> None:
     line(story, "One ", "two ", "three ", "four ")
-    before = story.to_draft()
+    before = drafted(story)
     for text in ("On", "Onw", "Onward"):
         story.set_text(f"{text} four ")
     assert story.text(story.current) == "Onward four "
     story.undo()
-    assert story.to_draft() == before
+    assert drafted(story) == before
 
 
 def test_what_is_typed_and_taken_back_leaves_nothing(story: Story) -> None:
     line(story, "One ", "two ", "three ")
-    before, text = story.to_draft(), story.text(story.current)
+    before, text = drafted(story), story.text(story.current)
     story.set_text("One twoo three ")
     story.set_text(text)
-    assert story.to_draft() == before
+    assert drafted(story) == before
     assert story.today().typed == 1
     action = story.undo()
     assert action is not None and action.verb == "pick"
@@ -347,7 +347,7 @@ class Editing(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     def draft(self) -> StoryDraft:
-        return without_deleted(self.story.to_draft())
+        return without_deleted(drafted(self.story))
 
     def acted(self) -> None:
         self.states[self.story._history.head] = self.text, self.draft()
@@ -451,11 +451,11 @@ class Editing(RuleBasedStateMachine):
 
     @rule()
     def reopen(self) -> None:
-        before = self.story.to_draft()
+        before = drafted(self.story)
         self.story.close()
         self.story = Story.open(self.folder / "a.srbw")
         self.prepare()
-        assert self.story.to_draft() == before
+        assert drafted(self.story) == before
 
     @invariant()
     def reads_as_the_string_does(self) -> None:

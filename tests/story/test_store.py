@@ -24,7 +24,7 @@ from srbwriter.story import (
 from srbwriter.story.check import check
 from srbwriter.story.migrations import STEPS, VERSION, migrate
 from srbwriter.story.store import Store
-from tests.story.branches import WORDS
+from tests.story.branches import WORDS, drafted
 from tests.story.crash_child import old_story
 
 
@@ -198,7 +198,7 @@ def test_a_full_disk_takes_nothing_and_changes_nothing(written: Path) -> None:
     with Story.open(written) as story:
         here = story.current
         [branch] = story.begin_branches(here, 1, vocab="v")
-        before = story.to_draft()
+        before = drafted(story)
         fill_the_disk(story)
         for verb in (
             lambda: story.append(WORDS * 9, here),
@@ -209,7 +209,7 @@ def test_a_full_disk_takes_nothing_and_changes_nothing(written: Path) -> None:
             with pytest.raises(NotSaved, match="nothing is lost") as caught:
                 verb()
             assert caught.value.full
-            assert story.to_draft() == before
+            assert drafted(story) == before
             assert branch in story.streaming
         make_room(story)
         story.stream(branch, WORDS * 20, range(3))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter.story import ROOT, Refused, Story, StoryError
+from tests.story.branches import drafted
 
 
 def together(*tasks: Callable[[], None]) -> None:
@@ -96,14 +97,14 @@ def test_who_reads_does_not_wait_for_the_disk(story: Story, monkeypatch: pytest.
 
 def test_verbs_together_are_all_there_or_none(story: Story) -> None:
     [name] = story.begin_branches(ROOT, 1, vocab="v")
-    before = story.to_draft()
+    before = drafted(story)
     with pytest.raises(Refused), story.together():
         typed = story.append("typed")
         story.stream(name, "written", [1])
         story.finish(name, "length")
         with pytest.raises(Refused):  # caught or not, it is a part of the whole
             story.split(typed, 50)
-    assert story.to_draft() == before
+    assert drafted(story) == before
     assert story.streaming == {name: name}
     with story.together():
         typed = story.append("typed")

@@ -261,6 +261,10 @@ class Writing(RuleBasedStateMachine):
 
     @rule(pick=PICKS, title=WORDS)
     def rename_and_hoist(self, pick: int, title: str) -> None:
+        if not title.split():
+            with pytest.raises(Refused):
+                self.story.rename(title)
+            return
         self.story.rename(title)
         self.acted()
         self.story.hoist(self.a_node(pick))
