@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from srbwriter.prose import Unit
 from srbwriter.story.draft import Author, Settings
-from srbwriter.story.store import DamagedStory
 from srbwriter.story.story import Story
 from srbwriter.story.types import (
     ROOT,
     Blocked,
     Damage,
+    DamagedStory,
     Hit,
     Marks,
     Node,

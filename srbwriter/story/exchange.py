@@ -13,6 +13,7 @@ from typing import Any, cast
 from srbwriter.story import draft as d
 from srbwriter.story.desk import Desk
 from srbwriter.story.language import language_tag
+from srbwriter.story.migrations import gaps_in
 from srbwriter.story.reader import Reader
 from srbwriter.story.runs import Runs, plain, tidy
 from srbwriter.story.store import Body
@@ -183,6 +184,7 @@ def fill(desk: Desk, draft: d.StoryDraft, progress: Progress = untold) -> None:
             desk.put_value("language", language_tag(draft.language) or draft.language)
         if draft.hoisted in numbers:
             desk.put_value("hoisted", numbers[draft.hoisted])
+        desk.put_value("gaps", gaps_in([ROOT, *taken.values()]))
         fields = {key: getattr(draft, key) for key in _STORY}
         desk.put_value("draft", {**fields, "meta": draft.meta})
         for key, value in draft.values.items():

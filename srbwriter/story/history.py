@@ -18,9 +18,11 @@ from typing import Any, ClassVar, Protocol
 from srbwriter.story.desk import Desk
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.story.draft import Author, JsonValue
+from srbwriter.story.migrations import row_sum
 from srbwriter.story.runs import Runs, Seam, change, cut_at, decode, encode, seam, seam_of, tidy
+from srbwriter.story.store import ACTION
 from srbwriter.story.tree import SETTINGS, VISITED
-from srbwriter.story.types import NodeId, State
+from srbwriter.story.types import NodeId, Refused, State
 
 
 class Change(Protocol):
@@ -297,29 +299,27 @@ class History:
         return int(row[0])
 
     def get(self, number: int) -> Action | None:
-        """An action by number."""
+        """An action by number. Raises Refused if it is not as it was written."""
         with self._desk.store.reading() as db:
-            row = db.execute(
-                "SELECT id, parent, verb, node, at, was, became, typed, picked, touched, changes "
-                "FROM action WHERE id = ?",
-                (number,),
-            ).fetchone()
-        if row is None:
-            return None
-        changes = [_KINDS[fields.pop("kind")](**fields) for fields in json.loads(row[10])]
-        return Action(*row[:10], changes=changes)
+            row = db.execute(f"SELECT {ACTION}, sum FROM action WHERE id = ?", (number,)).fetchone()
+            if row is None:
+                return None
+            if row_sum(*row[:-1]) != row[-1]:
+                raise Refused("the file does not hold any more what was done there")
+            changes = [_KINDS[fields.pop("kind")](**fields) for fields in json.loads(row[10])]
+            return Action(*row[:10], changes=changes)
 
     def save(self, action: Action) -> None:
         """Write ``action``, inside a transaction."""
         changes = json.dumps([{"kind": change.KIND, **asdict(change)} for change in action.changes])
-        self._desk.store.db.execute(
-            "INSERT OR REPLACE INTO action (id, parent, verb, node, at, was, became, typed, picked, "
-            "touched, changes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                action.id, action.parent, action.verb, action.node, action.at, action.was, action.became,
-                action.typed, action.picked, action.touched, changes,
-            ),
+        row = (
+            action.id, action.parent, action.verb, action.node, action.at, action.was, action.became,
+            action.typed, action.picked, action.touched, changes,
         )  # fmt: skip
+        self._desk.store.db.execute(
+            f"INSERT OR REPLACE INTO action ({ACTION}, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, row_sum(*row)),
+        )
 
     def undo(self) -> Action | None:
         """Undo the last action and return it; None at the beginning."""

@@ -6,9 +6,12 @@ A step is a function and is never changed once released: write the next one. Ste
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from sqlite3 import Connection
+from zlib import crc32
 
 from srbwriter.story.words import count
 from srbwriter.unspaced import CHARACTER, MARKS, pairs
@@ -86,23 +89,59 @@ def _today(db: Connection) -> None:
     )
 
 
-def _dummy(db: Connection) -> None:
-    """Stands in for the step that adds sums."""
-    del db
+def row_sum(*fields: object) -> int:
+    """A CRC-32 of the fields of a row, as SQLite gives them back: it has one number for 1, 1.0 and True."""
+    plain = [int(f) if isinstance(f, int) or (isinstance(f, float) and f.is_integer()) else f for f in fields]
+    return crc32(json.dumps(plain).encode())
+
+
+def text_sum(node: int, text: str) -> int:
+    """A CRC-32 of the text of a node. More text at its end can go on from it."""
+    return crc32(text.encode(), crc32(b"%d\0" % node))
+
+
+def body_sum(node: int, text: str, runs: bytes | None, *rest: object) -> int:
+    """Both sums of a row of ``body``: that of the text in the lower 32 bits, of all else in the next 31."""
+    return text_sum(node, text) | (crc32(runs or b"", row_sum(node, *rest)) & 0x7FFF_FFFF) << 32
+
+
+def gaps_in(ids: Iterable[int]) -> list[tuple[int, int]]:
+    """The numbers between ``ids`` that are not among them: (first, last) of every stretch."""
+    return [(a + 1, b - 1) for a, b in pairwise(sorted(ids)) if b - a > 1]
+
+
+_NODE = "id, parent, place, state, author, chars, words, edges, flags, rating, tags, note, title, created"
+_BODY = "id, text, runs, recipe, seed, finish, settings, meta, name"
+_ACTION = "id, parent, verb, node, at, was, became, typed, picked, touched, changes"
+
+
+def _sums(db: Connection) -> None:
+    """What rows add up to, so that a bit that changed is found; and the numbers that no node was given."""
+    for table, columns in ("value", "key, json"), ("node", _NODE), ("body", _BODY), ("action", _ACTION):
+        db.create_function("total", -1, body_sum if table == "body" else row_sum)
+        db.execute(f"ALTER TABLE {table} ADD COLUMN sum INTEGER")
+        db.execute(f"UPDATE {table} SET sum = total({columns})")
+    gaps = json.dumps(gaps_in(row[0] for row in db.execute("SELECT id FROM node")))
+    db.execute("INSERT INTO value VALUES ('gaps', ?, ?)", (gaps, row_sum("gaps", gaps)))
 
 
 def _characters(db: Connection) -> None:
     """Scripts without spaces: an index of their characters, and their words counted anew."""
     db.execute(f'CREATE VIRTUAL TABLE search_characters USING fts5(text, tokenize="{CHARACTER_TOKENIZER}")')
+    db.create_function("total", -1, row_sum)
     for node, text in db.execute("SELECT id, text FROM body WHERE text <> ''"):
         if CHARACTER.search(text):
             db.execute("INSERT INTO search_characters (rowid, text) VALUES (?, ?)", (node, pairs(text)))
             words = count(text)
             db.execute("UPDATE node SET words = ?, edges = ? WHERE id = ?", (words.words, words.edges, node))
+            db.execute(f"UPDATE node SET sum = total({_NODE}) WHERE id = ?", (node,))
 
+
+SEARCHED, SUMMED = 3, 6
+"""The first versions with a search index, and with sums of rows."""
 
 STEPS: Sequence[Callable[[Connection], None]] = (
-    _tree, _history, _search, _progress, _today, _dummy, _characters
+    _tree, _history, _search, _progress, _today, _sums, _characters
 )  # fmt: skip
 
 VERSION = len(STEPS)

@@ -14,12 +14,13 @@ from uuid import uuid4
 
 from srbwriter.story import backup, exchange
 from srbwriter.story.branches import Branches
+from srbwriter.story.connection import UNREADABLE
 from srbwriter.story.desk import Desk
 from srbwriter.story.draft import StoryDraft, check_draft
 from srbwriter.story.language import default_language
-from srbwriter.story.open import Opened, create_story, open_story, remove
+from srbwriter.story.open import Opened, create_story, open_story, recovered, remove
 from srbwriter.story.search import index
-from srbwriter.story.types import ROOT, Damage, Progress, TokenSizes, untold, within
+from srbwriter.story.types import ROOT, Damage, DamagedStory, Progress, TokenSizes, untold, within
 
 
 class Story(Branches):
@@ -77,13 +78,21 @@ class Story(Branches):
     def open(cls, path: Path | str, *, readonly: bool = False, backups: Path | None = None) -> Story:
         """An existing story. If it cannot be written to, :attr:`read_only` says why.
 
-        A copy of a story of an older version goes into ``backups`` before it is brought up to date.
+        A copy of a story of an older version goes below ``backups``, the program's own folder for them if
+        none is given, before it is brought up to date; without the copy it is for reading only.
 
-        Raises NotAStory, TooNew, or NotSaved if an old file could not be brought up to date.
+        Raises NotAStory, TooNew, or NotSaved without room to bring an old file up to date, or to copy a
+        damaged one.
         """
         opened = open_story(Path(path), readonly=readonly, backups=backups)
         try:
-            story = cls(opened)
+            try:
+                story = cls(opened)
+            except (DamagedStory, *UNREADABLE) as error:  # a large file, which was not looked at whole
+                problem = error.problem if isinstance(error, DamagedStory) else f"its tree is broken: {error}"
+                opened.close()
+                opened = recovered(opened.path, problem)
+                story = cls(opened)
             if not len(story):  # the program died while it was making this story
                 story._begin("")
             return story
@@ -155,5 +164,4 @@ class Story(Branches):
 
     def backup_folder(self, folder: Path) -> Path:
         """Where below ``folder`` the copies of this story lie; it stays the same if the file moves."""
-        own = self._desk.value("uuid")  # lost with the worst damage, when copies are wanted most
-        return folder / str(own) if own else backup.folder_of(self.file.stem, folder)
+        return backup.own_folder(self._desk.value("uuid"), self.file.stem, folder)
