@@ -103,6 +103,9 @@ def verify(store: Store, note: Note, *, thorough: bool) -> None:
             if store.version >= SUMMED:
                 for row in db.execute("SELECT key FROM value").fetchall():
                     store.value(row[0])
+                given = store.numbered()[1] - sum(end - first + 1 for first, end in store.value("gaps", []))
+                if db.execute("SELECT count(*) FROM node").fetchone()[0] < given:
+                    raise DamagedStory(store.path, "nodes are lost")
     if note.commits > store.numbered()[0] and note.story == store.value("uuid", ""):
         raise DamagedStory(store.path, "what was written last is lost with the log that lay beside it")
 

@@ -80,15 +80,15 @@ class FileLock:
             self._fd = _flock(self.path)
         except BlockingIOError:
             raise InUse(f"is open in {_holder(self.path)}") from None
+        self.note = Note.of(_fields(os.pread(self._fd, _LONGEST, 0)))
+        """What the last writer left, if they died; what is to be left if this one does."""
         try:
             if path.exists():
                 self.lock_inode()
-            self.note = Note.of(_fields(os.pread(self._fd, _LONGEST, 0)))
-            """What the last writer left, if they died; what is to be left if this one does."""
-            self.sign()
         except BaseException:
-            self._let_go()
+            self.release()
             raise
+        self.sign()
 
     def lock_inode(self) -> None:
         """Lock the story under whatever name; to be called once it is there. Raises :class:`InUse`."""
@@ -119,9 +119,6 @@ class FileLock:
         if self.note == Note():
             with contextlib.suppress(OSError):
                 self.path.unlink()
-        self._let_go()
-
-    def _let_go(self) -> None:
         if self._inode is not None:
             file, descriptor = self._inode
             with contextlib.suppress(OSError):

@@ -135,4 +135,3 @@ def _put_the_rest(store: Store, found: Remains, entries: dict[NodeId, Entry]) ->
     for table, rows in found.progress.items():
         for row in rows:
             store.db.execute(f"INSERT OR IGNORE INTO {table} VALUES (?{', ?' * (len(row) - 1)})", row)
-    store.db.execute("INSERT INTO search (rowid, text) SELECT id, text FROM body WHERE text <> ''")

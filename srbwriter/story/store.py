@@ -175,17 +175,14 @@ class Store:
 
     def _number(self) -> None:
         """Number the transaction, and say which node is the last: so it is noticed if they are lost."""
-        commits, last = self.numbered()
-        self.commits = commits + 1
-        self.put_value("written", [self.commits, max(last, *self.touched, 0)])
+        last: int = self.db.execute("SELECT coalesce(max(id), 0) FROM node").fetchone()[0]
+        self.commits = self.numbered()[0] + 1
+        self.put_value("written", [self.commits, last])
 
     def numbered(self) -> tuple[int, int]:
-        """The number of the last transaction, and of the last node."""
-        written = self.value("written")
-        if written is None:
-            with self.reading() as db:
-                return 0, db.execute("SELECT coalesce(max(id), 0) FROM node").fetchone()[0]
-        return written[0], written[1]
+        """The numbers of the last transaction and of the last node; 0 in a story just brought up to date."""
+        commits, last = self.value("written", [0, 0])
+        return commits, last
 
     def checkpoint(self) -> bool:
         """Fold the log into the file as far as readers allow; whether nothing is in the log alone now."""

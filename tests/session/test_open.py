@@ -9,6 +9,7 @@ from srbwriter import paths
 from srbwriter.session.open import open_story
 from srbwriter.story import Story
 from srbwriter.story.backup import Backup, backups
+from tests.story.crash_child import old_story
 
 
 def opened(path: Path) -> list[Backup]:
@@ -31,6 +32,13 @@ def test_a_story_is_copied_once_a_day(tmp_path: Path) -> None:
     with Story.open(copy.path, readonly=True) as story:
         assert story.text(story.current) == "It rained."
     assert opened(path) == [copy]
+
+
+def test_an_old_story_is_copied_before_it_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "old.srbw"
+    old_story(path)
+    daily, before = sorted(opened(path), key=lambda copy: copy.name)
+    assert (daily.name, before.name) == ("", "before the upgrade from version 1")
 
 
 def test_a_folder_for_copies_that_cannot_be_made_stops_nobody(tmp_path: Path) -> None:

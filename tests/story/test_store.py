@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from srbwriter import paths
 from srbwriter.story import (
     ROOT,
     Blocked,
@@ -21,6 +23,7 @@ from srbwriter.story import (
     Story,
     TooNew,
 )
+from srbwriter.story.backup import backups, restore
 from srbwriter.story.check import check
 from srbwriter.story.migrations import STEPS, VERSION, migrate
 from srbwriter.story.store import Store
@@ -77,20 +80,90 @@ def test_a_second_opener_gets_a_view_and_a_reason(written: Path) -> None:
     assert sorted(file.name for file in written.parent.iterdir()) == [written.name]
 
 
-def test_another_process_is_kept_out_by_the_system(written: Path) -> None:
-    program = (
-        "import sys; from srbwriter.story import Story\n"
-        "s = Story.open(sys.argv[1]); print(s.read_only.reason.value if s.read_only else 'free')"
-    )
+OPENED = """
+import sys
+from srbwriter.story import Story
+with Story.open(sys.argv[1]) as story:
+    print(story.read_only.reason.value if story.read_only else "free")
+"""
 
+
+def test_another_process_is_kept_out_by_the_system(written: Path) -> None:
     def other() -> str:
-        command = [sys.executable, "-c", program, str(written)]
+        command = [sys.executable, "-c", OPENED, str(written)]
         cwd = Path(__file__).parents[2]
         return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout.strip()
 
     with Story.open(written):
         assert other() == "in_use"
     assert other() == "free"
+
+
+def test_a_story_is_locked_under_every_name(written: Path, tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere" / "another name.srbw"
+    other.parent.mkdir()
+    os.link(written, other)
+
+    def elsewhere() -> str:
+        command = [sys.executable, "-c", OPENED, str(other)]
+        cwd = Path(__file__).parents[2]
+        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout.strip()
+
+    with Story.open(written), Story.open(other) as here:
+        assert here.read_only is not None
+        assert here.read_only.reason is Blocked.IN_USE
+        assert f"process {os.getpid()}" in here.read_only.message
+        assert elsewhere() == "in_use"
+    assert elsewhere() == "free"
+    assert sorted(file.name for file in other.parent.iterdir()) == [other.name]
+
+
+KILLED = """
+import os, signal, sys
+from srbwriter.story import Story
+story = Story.open(sys.argv[1])
+story.append("The last words.")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def killed(path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(path)]
+    done = subprocess.run(command, check=False, capture_output=True, cwd=Path(__file__).parents[2])
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def test_a_lock_ends_with_its_process(written: Path) -> None:
+    killed(written)
+    with Story.open(written) as story:
+        assert story.read_only is None
+        assert story.text(story.current).endswith("The last words.")
+    assert sorted(file.name for file in written.parent.iterdir()) == [written.name]
+    assert not list((paths.state_dir() / "locks").iterdir())
+
+
+def test_last_words_in_the_log_of_another_name_are_not_written_over(written: Path, tmp_path: Path) -> None:
+    other = tmp_path / "another name.srbw"
+    os.link(written, other)
+    killed(written)
+    before = [file.read_bytes() for file in (written, Path(f"{written}-wal"))]
+    with Story.open(other) as story:
+        assert story.read_only is not None
+        assert str(written) in story.read_only.message
+    assert [file.read_bytes() for file in (written, Path(f"{written}-wal"))] == before
+    with Story.open(written) as story:
+        assert story.text(story.current).endswith("The last words.")
+    with Story.open(other) as story:
+        assert story.read_only is None
+
+
+def test_a_folder_of_the_program_that_cannot_be_written_keeps_nobody_from_writing(written: Path) -> None:
+    shutil.rmtree(paths.state_dir())
+    paths.state_dir().write_text("in the way")
+    with Story.open(written) as story, Story.open(written) as second:
+        assert story.read_only is None
+        assert second.read_only is not None
+        story.append("words")
 
 
 def test_asked_for_reading_it_does_not_write(written: Path) -> None:
@@ -181,6 +254,52 @@ def test_an_old_story_is_copied_before_its_upgrade(path: Path, tmp_path: Path) -
     db.close()
     Story.open(path, backups=tmp_path / "b").close()
     assert len(list((tmp_path / "b").rglob("*.srbw"))) == 1
+
+
+def test_the_copy_before_an_upgrade_is_made_whoever_opens_the_story_and_is_in_its_list(path: Path) -> None:
+    old_story(path)
+    with Story.open(path) as story:
+        [copy] = backups(story.backup_folder(paths.backup_dir()))
+    assert copy.name == "before the upgrade from version 1"
+    with Story.open(restore(copy.path, path.with_name("restored.srbw")), readonly=True) as old:
+        assert old.text(old.current).count("old59") == 40
+
+
+def test_an_old_story_that_cannot_be_copied_is_not_changed(path: Path, tmp_path: Path) -> None:
+    old_story(path)
+    before = path.read_bytes()
+    (tmp_path / "file").write_text("in the way")
+    with Story.open(path, backups=tmp_path / "file") as story:
+        assert story.read_only is not None
+        assert story.read_only.reason is Blocked.NO_COPY
+        assert "has to be copied first" in story.read_only.message
+        assert story.text(story.current).count("old59") == 40
+        with pytest.raises(ReadOnlyStory):
+            story.append("no")
+    assert path.read_bytes() == before
+    with Story.open(path, backups=tmp_path / "room") as story:  # and nobody holds its lock
+        assert story.read_only is None
+
+
+def test_an_upgrade_sums_up_what_is_there(path: Path) -> None:
+    old_story(path)
+    Story.open(path).close()
+    assert check(path).sound
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b" old33", b" old34"))
+    report = check(path)
+    assert report.damage is not None
+    assert report.damage.doubtful == (33,)
+
+
+def test_an_old_story_of_which_a_bit_changed_is_not_summed_up_as_it_is(path: Path) -> None:
+    old_story(path)
+    data = path.read_bytes().replace(b" old33", b" \xffld33", 1)
+    path.write_bytes(data)
+    with Story.open(path) as story:
+        assert story.damage is not None
+        assert story.damage.doubtful == (33,)
+    assert path.read_bytes() == data
 
 
 def test_a_story_that_was_only_half_made_can_be_opened(path: Path) -> None:
