@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from srbwriter.engine.types import BranchState
+from srbwriter.story import NotSaved
 from tests.tui.conftest import OpenBench
 
 
@@ -102,3 +105,24 @@ async def test_quitting_closes_the_session(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await bench.press("ctrl+q")
     assert bench.session.closed
+
+
+async def test_painting_goes_on_whatever_the_disk_does(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node of a transaction that has just been refused, and a file that cannot be read."""
+
+    def unreadable() -> None:
+        raise NotSaved(bench.session.story.file, "disk I/O error", full=False)
+
+    async with open_bench() as bench:
+        await bench.write()
+        nodes = [track.nodes for track in bench.session.round.tracks]
+        monkeypatch.setattr(bench.session.story, "today", unreadable)
+        for track in bench.session.round.tracks:
+            track.nodes = [(4711, 0)]
+        bench.desk.status_line.right = ()
+        await bench.settle()
+        assert bench.desk.status_line.right
+        for track, before in zip(bench.session.round.tracks, nodes, strict=True):
+            track.nodes = before
