@@ -397,14 +397,11 @@ class Session:
         shown = len(written) if upto is None else max(0, min(upto, len(written)))
         found = current.find(index, shown) if self._stands_at(current.parent) else None
         if found is None:
-            [copy] = story.add(story.current, [written[:shown]], "model")
-            found = copy, 0
+            return story.pick_as(story.current, written[:shown] if text is None else text, written[:shown])
         node, at = found
-        picked = story.pick(node, at or None)
         if text is not None:
-            picked = story.edit(picked, text)
-            story.visit(picked)
-        return picked
+            return story.pick_as(current.parent, text, written[:shown], node)
+        return story.pick(node, at or None)
 
     def _stands_at(self, node: NodeId) -> bool:
         """Whether the text up to the current node is that of ``node``."""

@@ -126,3 +126,18 @@ async def test_painting_goes_on_whatever_the_disk_does(
         assert bench.desk.status_line.right
         for track, before in zip(bench.session.round.tracks, nodes, strict=True):
             track.nodes = before
+
+
+async def test_the_cursor_stands_where_something_was_undone(open_bench: OpenBench) -> None:
+    async with open_bench(text="It rained.\n\nNobody came.") as bench:
+        bench.desk.editor.go(len("It rained"))
+        await bench.press(*" hard")
+        bench.session.keep()
+        await bench.press("ctrl+z")
+        assert bench.desk.editor.text == "It rained.\n\nNobody came."
+        assert bench.desk.editor.place == len("It rained")
+        await bench.press("ctrl+y")
+        assert bench.desk.editor.place == len("It rained hard")
+        await bench.press("ctrl+z", "ctrl+z", "ctrl+z")  # more often than there is anything to take back
+        await bench.press("!")
+        assert bench.session.text().endswith("!")
