@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from srbwriter.engine.types import BranchState
 from srbwriter.story import NotSaved
 from tests.tui.conftest import OpenBench
 
@@ -79,17 +78,6 @@ async def test_typed_words_reach_the_story_before_branches_are_written(open_benc
         current = bench.session.round  # the end of what was typed is left for the model to spell again
         read = bench.session.engine.detokenize(current.generation.prompt_ids)
         assert read + current.lead == "It rained. Hard"
-
-
-async def test_escape_stops_then_goes_to_the_story(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.write()
-        await bench.on_panes()
-        await bench.press("escape")
-        assert all(branch.state is BranchState.DONE for branch in bench.session.round.branches)
-        assert not bench.desk.editor.has_focus
-        await bench.press("escape")
-        assert bench.desk.editor.has_focus
 
 
 async def test_markup_in_a_branch_is_plain_text(open_bench: OpenBench) -> None:
