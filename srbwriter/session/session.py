@@ -185,7 +185,10 @@ class Session:
             self._prompter = Prompter(self.story, engine)
             self.story.use_token_sizes(token_sizes(engine))
             if self.round is not None and self.round.generation is None:
-                self._submit(self.round)
+                try:
+                    self._submit(self.round)
+                except (EngineError, ContextError, StoryError) as error:
+                    log.warning("the round that waited for the model is refused: %s", error)
 
     # ---- writing by the model
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from pathlib import Path
+
 import pytest
 
 from srbwriter.story import NotSaved
@@ -129,3 +132,19 @@ async def test_the_cursor_stands_where_something_was_undone(open_bench: OpenBenc
         await bench.press("ctrl+z", "ctrl+z", "ctrl+z")  # more often than there is anything to take back
         await bench.press("!")
         assert bench.session.text().endswith("!")
+
+
+async def test_what_ones_own_editor_wrote_is_an_edit_of_its_own(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "editor"
+    script.write_text('#!/bin/sh\nprintf " From afar" >> "$1"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(script))
+    async with open_bench() as bench:
+        monkeypatch.setattr(bench.app, "suspend", contextlib.nullcontext)
+        await bench.press(*" Hard", "f4", *" and long")
+        assert bench.desk.editor.text == "It rained. Hard From afar and long"
+        for text in ("It rained. Hard From afar", "It rained. Hard", "It rained."):
+            await bench.press("ctrl+z")
+            assert bench.desk.editor.text == text

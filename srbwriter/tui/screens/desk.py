@@ -219,9 +219,12 @@ class Desk(Screen[None]):
         self.session.typing.shown(text)
 
     def rewrite(self, text: str) -> None:
-        """Make ``text`` the story's, as if the writer had typed it. Raises StoryError if it is not saved."""
+        """Make ``text`` the story's, as one edit of the writer's. Raises StoryError if it is not saved."""
+        self.session.keep()
+        self.session.story.end_typing()
         self.editor.show(text)
         self.session.set_text(text)
+        self.session.story.end_typing()
 
     # ---- branches
 
