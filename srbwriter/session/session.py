@@ -185,7 +185,10 @@ class Session:
             self._prompter = Prompter(self.story, engine)
             self.story.use_token_sizes(token_sizes(engine))
             if self.round is not None and self.round.generation is None:
-                self._submit(self.round)
+                try:
+                    self._submit(self.round)
+                except (EngineError, ContextError, StoryError) as error:
+                    log.warning("the round that waited for the model is refused: %s", error)
 
     # ---- writing by the model
 
@@ -397,14 +400,11 @@ class Session:
         shown = len(written) if upto is None else max(0, min(upto, len(written)))
         found = current.find(index, shown) if self._stands_at(current.parent) else None
         if found is None:
-            [copy] = story.add(story.current, [written[:shown]], "model")
-            found = copy, 0
+            return story.pick_as(story.current, written[:shown] if text is None else text, written[:shown])
         node, at = found
-        picked = story.pick(node, at or None)
         if text is not None:
-            picked = story.edit(picked, text)
-            story.visit(picked)
-        return picked
+            return story.pick_as(current.parent, text, written[:shown], node)
+        return story.pick(node, at or None)
 
     def _stands_at(self, node: NodeId) -> bool:
         """Whether the text up to the current node is that of ``node``."""

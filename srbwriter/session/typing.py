@@ -15,13 +15,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 from urllib.parse import quote, unquote
 
 from srbwriter import paths
 from srbwriter.story import ROOT, NodeId, Story, StoryError
+from srbwriter.story.diff import same_end, same_start
 from srbwriter.story.draft import JsonValue
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ DRAFTS = "drafts"
 TYPING = "typing"
 """The story value that holds words typed into running branches until a node does: a list of [node, words]."""
 
+_MOST_STEPS = 32  # of a text that waits for a disk that refuses
 _BELOW = "below"  # a sheet of words for the story itself: "below:NODE:BRANCH"
 _TEXT = ""  # the field of the story's own text; no sheet is called so
 _STORY_FILE = "story"  # its file in a rescue folder; no sheet is called so either
@@ -43,8 +45,24 @@ class _Field:
 
     words: str
     since: float | None = None
+    steps: list[str] = field(default_factory=list["str"])  # what it read before each leap to another place
+    place: tuple[int, int] = (0, 0)  # the characters that were typed since the last of them
     taken: str | None = None  # what the open transaction has of it
+    taken_steps: int = 0
     later: float | None = None  # the oldest key since then
+
+    def put(self, words: str) -> None:
+        """It reads ``words`` now. What was typed in another place is a step of its own: an edit to undo."""
+        before, self.words = self.words, words
+        start = same_start(before, words)
+        tail = same_end(before, words, min(len(before), len(words)) - start)
+        first, last = self.place
+        if self.since is not None and (start > last or len(before) - tail < first):
+            self.steps = [*self.steps[-_MOST_STEPS:], before]
+            self.taken_steps = min(self.taken_steps, _MOST_STEPS)
+        elif self.since is not None:
+            start, tail = min(start, first), min(tail, len(before) - last)
+        self.place = start, len(words) - tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +135,10 @@ class Typing:
             was_saved = all(field.since is None for field in self._fields.values())
             self._dropped.discard(name)
             field = self._fields.setdefault(name, _Field(""))
-            field.words = words
+            if name == _TEXT:
+                field.put(words)
+            else:
+                field.words = words
             if field.since is None:
                 field.since = now
             if field.taken is not None and field.later is None:
@@ -139,10 +160,13 @@ class Typing:
         with self._lock:
             unsaved = {name: field for name, field in self._fields.items() if field.since is not None}
             for field in unsaved.values():
-                field.taken, field.later = field.words, None
+                field.taken, field.taken_steps, field.later = field.words, len(field.steps), None
+            steps = list(unsaved[_TEXT].steps) if _TEXT in unsaved else []
             sheets = {name: field.words for name, field in unsaved.items() if name != _TEXT}
             self._dropping = set(self._dropped)
             gone = set(self._dropped)
+        for words in steps:
+            self._set_text(words)
         if _TEXT in unsaved:
             self._set_text(unsaved[_TEXT].taken or "")
         if sheets or gone:
@@ -156,6 +180,7 @@ class Typing:
             for field in self._fields.values():
                 if field.taken is not None:
                     field.since = field.later if field.words != field.taken else None
+                    del field.steps[: field.taken_steps]
                     field.taken = field.later = None
             self._dropped -= self._dropping
             self._dropping.clear()

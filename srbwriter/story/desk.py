@@ -11,6 +11,7 @@ Threading rule: any thread may call any public method of :class:`~srbwriter.stor
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -23,8 +24,19 @@ from srbwriter.story.progress import Sitting
 from srbwriter.story.runs import Runs, decode, encode, text_of
 from srbwriter.story.store import Body, Store
 from srbwriter.story.tree import SETTINGS, VISITED, Entry, Tree
-from srbwriter.story.types import ROOT, NodeId, NoSuchNode, ReadOnly, ReadOnlyStory, State, TokenSizes
+from srbwriter.story.types import (
+    ROOT,
+    NodeId,
+    NoSuchNode,
+    ReadOnly,
+    ReadOnlyStory,
+    State,
+    StoryError,
+    TokenSizes,
+)
 from srbwriter.story.words import count
+
+log = logging.getLogger(__name__)
 
 _CACHED_CHARS = 4_000_000  # of bodies kept in memory; a long novel has about three million
 
@@ -84,8 +96,8 @@ class Desk:
             self._inside = True
             kept = dict(self.values), dict(self.live)
             try:
+                self.store.begin()  # without the lock: another process may have the file for seconds
                 with self.lock, self.store.in_words():
-                    self.store.begin()
                     yield
                     if self._broken is not None:
                         raise self._broken
@@ -115,12 +127,15 @@ class Desk:
 
     def _revert(self, values: dict[str, JsonValue], live: dict[NodeId, Written]) -> None:
         with self.lock:
-            self.store.rollback()
             self.tree.revert()
             self.values, self.live = values, live
             self._forget()
             for call in self.on_revert:
                 call()
+            try:
+                self.store.rollback()
+            except StoryError as error:  # a disk that fails altogether; the next transaction makes up for it
+                log.warning("a transaction is left open: %s", error)
 
     def value(self, key: str, default: JsonValue = None) -> JsonValue:
         """A story-wide value."""

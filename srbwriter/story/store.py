@@ -152,6 +152,7 @@ class Store:
         """Open a transaction. Raises NotSaved where its words would not be found again."""
         if self.writable and self._file is not None and _identity(self.path) != self._file:
             raise NotSaved(self.path, "the file was moved or deleted while it was open", full=False)
+        self.rollback()  # of one that a failing disk left open
         with self.in_words():
             self.db.execute("BEGIN IMMEDIATE")
         self._changing, self._before = threading.get_ident(), self.db.total_changes

@@ -138,3 +138,41 @@ def test_a_pick_that_the_disk_refuses_can_be_made_again(
     written(session, current)
     session.pick(1)
     assert session.text() == OPENING + current.branches[1].text
+
+
+@pytest.mark.parametrize("upto", [None, 30])
+@pytest.mark.parametrize("typed", [True, False])
+def test_a_branch_that_is_edited_when_it_is_picked_is_one_thing_to_undo(
+    session: Session, upto: int | None, typed: bool
+) -> None:
+    """Also where it is kept in several nodes: the writer typed into it, or it went on after its end."""
+    current = begun(session)
+    if typed:
+        session.append(0, TYPED)
+    else:
+        session.extend(0, 6)
+    written(session, current)
+    shown = current.branches[0].text
+    assert len(session.story.path(current.node_of(0))) > 3
+    words = shown[:20] + " MOOR" + shown[20:upto] + " END."
+    session.pick(0, upto, words)
+    assert session.text() == OPENING + words
+    last = session.story.node(session.node)
+    assert last.author == "edited" and any(run.ids for run in last.runs)
+    assert session.undo()
+    assert session.text() == OPENING
+    assert OPENING + shown in [session.story.text(node) for node in session.story.reading_order()]
+    assert session.redo()
+    assert session.text() == OPENING + words
+
+
+def test_a_pick_where_the_story_has_changed_is_one_thing_to_undo(session: Session) -> None:
+    current = begun(session)
+    session.story.end_typing()
+    session.set_text(f"{OPENING} Zebra.")
+    session.pick(2)
+    assert session.text() == f"{OPENING} Zebra.{current.branches[2].text}"
+    assert session.undo()
+    assert session.text() == f"{OPENING} Zebra."
+    assert session.undo()
+    assert session.text() == OPENING

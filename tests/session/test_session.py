@@ -206,6 +206,29 @@ def test_a_round_asked_for_early_starts_when_the_model_is_there(file: Path) -> N
         session.close()
 
 
+def test_a_round_asked_for_early_that_cannot_be_written_is_refused_in_words(file: Path) -> None:
+    gate = threading.Event()
+
+    def slow(path: object, options: EngineOptions | None, /, *, on_progress: object) -> object:
+        from srbwriter.engine.engine import Engine
+
+        gate.wait(WAIT)
+        return Engine.load(path, options)  # type: ignore[arg-type]
+
+    loader = EngineLoader(bundled_model(), OPTIONS, slow)  # type: ignore[arg-type]
+    session = Session(Story.create(file), loader, n=2, stop=Stop(max_tokens=5))
+    try:
+        session.set_text(OPENING)
+        session.sampling = Sampling(grammar="root ::= (")
+        session.generate()
+        gate.set()
+        until(session, lambda: session.engine_error is not None)
+        assert session.round is None
+        assert session.engine_state == "READY"
+    finally:
+        session.close()
+
+
 def test_a_missing_model_is_an_error_in_words_and_the_story_stays_open(file: Path, tmp_path: Path) -> None:
     missing = tmp_path / "none.gguf"
     session = Session(Story.create(file), EngineLoader(missing, OPTIONS), n=2)

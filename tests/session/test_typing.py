@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.session import Session
@@ -126,6 +129,54 @@ def test_a_key_during_a_save_waits_for_the_next_one(desk: Desk, monkeypatch: pyt
     assert not desk.typing.state.saved and desk.typing.state.seconds == 1  # the key that came meanwhile
     desk.recorder.close()
     assert desk.story.text(desk.story.current) == "alpha beta"
+
+
+def test_edits_in_two_places_are_two_things_to_undo_though_they_are_saved_at_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_hand(desk)
+    first, story = desk.story.append("One. Two."), desk.story
+    [middle] = story.add(first, [" Three. Four."], "model", stand=True)
+    [last] = story.add(middle, [" Five. Six."], stand=True)
+    desk.typing.shown(story.text(last))
+    with monkeypatch.context() as disk:
+        full(story, disk)
+        for text in ("One! Two. Three. Four. Five. Six.", "One!! Two. Three. Four. Five. Six."):
+            desk.typing.text(text)
+        with pytest.raises(NotSaved):
+            desk.recorder.write()
+        for text in ("One!! Two. Three. Four. Five? Six.", "One!! Two. Three. Four. Five?? Six."):
+            desk.typing.text(text)
+    desk.recorder.write()
+    assert story.text(story.current) == "One!! Two. Three. Four. Five?? Six."
+    assert story.node(middle).text == " Three. Four."
+    story.undo()
+    assert story.text(story.current) == "One!! Two. Three. Four. Five. Six."
+    story.undo()
+    assert story.text(story.current) == "One. Two. Three. Four. Five. Six."
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3), st.text("ab ", max_size=3)), max_size=60))
+def test_whatever_is_typed_wherever_the_last_text_is_the_one_that_is_saved(
+    edits: list[tuple[int, int, str]]
+) -> None:
+    saved: list[str] = []
+    with tempfile.TemporaryDirectory() as folder, Story.create(Path(folder) / "story.srbw") as story:
+        typing = Typing(story, saved.append, Path(folder))
+        text = "It rained."
+        typing.shown(text)
+        for number, (at, removed, words) in enumerate(edits):
+            text = text[:at] + words + text[at + removed :]
+            typing.text(text)
+            if number % 7 == 6:
+                typing.write()
+                typing.text(text := f"{text}!")
+                (typing.written if number % 2 else typing.put_back)()
+        typing.text(text := f"{text}.")
+        typing.write()
+        typing.written()
+    assert saved[-1] == text
+    assert typing.state.saved
 
 
 def test_a_verb_takes_what_was_typed_before_it_along(desk: Desk) -> None:

@@ -355,6 +355,30 @@ def test_a_file_that_was_taken_away_gets_no_words(written: Path) -> None:
         assert story.text(story.current).endswith("here again")
 
 
+def test_a_disk_that_fails_altogether_changes_nothing(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither COMMIT nor ROLLBACK comes through."""
+    with Story.open(written) as story:
+        here = story.current
+        [branch] = story.begin_branches(here, 1, vocab="v")
+        before = story.to_draft()
+
+        def fails() -> None:
+            raise NotSaved(written, "disk I/O error", full=False)
+
+        with monkeypatch.context() as disk:
+            disk.setattr(story._desk.store, "commit", fails)
+            disk.setattr(story._desk.store, "rollback", fails)
+            for verb in (lambda: story.append("!", here), lambda: story.finish(branch, "length")):
+                with pytest.raises(NotSaved, match="I/O"):
+                    verb()
+        assert story.to_draft() == before
+        assert story.streaming == {branch: branch}
+        story.finish(branch, "length")
+        node = story.append("!", here)
+    with Story.open(written) as story:
+        assert story.node(node).text == "!"
+    assert check(written).sound
+
 
 def test_a_verb_that_fails_leaves_the_tree_as_it_was(written: Path) -> None:
     with Story.open(written) as story:

@@ -95,6 +95,25 @@ def test_who_reads_does_not_wait_for_the_disk(story: Story, monkeypatch: pytest.
     together(write, look)
 
 
+def test_who_reads_does_not_wait_for_another_process(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, waiting, read = story._desk.store.begin, threading.Event(), threading.Event()
+
+    def slow() -> None:
+        waiting.set()
+        assert read.wait(30)
+        begin()
+
+    monkeypatch.setattr(story._desk.store, "begin", slow)
+
+    def look() -> None:
+        assert waiting.wait(30)
+        assert story.text(story.current) == ""
+        read.set()
+
+    together(lambda: story.append("at last"), look)
+    assert story.text(story.current) == "at last"
+
+
 def test_verbs_together_are_all_there_or_none(story: Story) -> None:
     [name] = story.begin_branches(ROOT, 1, vocab="v")
     before = drafted(story)

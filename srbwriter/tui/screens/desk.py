@@ -20,6 +20,7 @@ from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
 from srbwriter.story import NodeId, StoryError
+from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui import layouts, options, status
 from srbwriter.tui.commands import COMMANDS, by_id
 from srbwriter.tui.exchange import Exchange
@@ -207,16 +208,23 @@ class Desk(Screen[None]):
     def _undo(self, event: StoryEditor.Undo) -> None:
         self.run("redo" if event.forward else "undo")
 
-    def show_story(self) -> None:
-        """Show the session's text with the cursor at its end."""
-        text = self.session.text()
-        self.editor.show(text)
+    def show_story(self, where_changed: bool = False) -> None:
+        """Show the session's text with the cursor at its end, or behind what is other than it was."""
+        text, before = self.session.text(), self.editor.whole
+        place = None
+        if where_changed and text != before:
+            room = min(len(text), len(before))
+            place = len(text) - same_end(before, text, room - same_start(before, text))
+        self.editor.show(text, place)
         self.session.typing.shown(text)
 
     def rewrite(self, text: str) -> None:
-        """Make ``text`` the story's, as if the writer had typed it. Raises StoryError if it is not saved."""
+        """Make ``text`` the story's, as one edit of the writer's. Raises StoryError if it is not saved."""
+        self.session.keep()
+        self.session.story.end_typing()
         self.editor.show(text)
         self.session.set_text(text)
+        self.session.story.end_typing()
 
     # ---- branches
 

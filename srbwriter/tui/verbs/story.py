@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 @verb
 def undo(desk: Desk) -> None:
     desk.session.undo()
-    desk.show_story()
+    desk.show_story(where_changed=True)
 
 
 @verb
 def redo(desk: Desk) -> None:
     desk.session.redo()
-    desk.show_story()
+    desk.show_story(where_changed=True)
 
 
 @verb
