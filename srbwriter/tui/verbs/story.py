@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from srbwriter.session.drafts import Draft
+from srbwriter.story import Properties
 from srbwriter.tui import clipboard, external
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.find import FindBar
 from srbwriter.tui.screens.openings import offer_openings
+from srbwriter.tui.screens.properties import PropertiesForm
 from srbwriter.tui.verbs import verb
 from srbwriter.tui.welcome import refuse, tell_damage, writes
 
@@ -92,6 +95,20 @@ def save(desk: Desk) -> None:
     refuse(desk.session.story)
     desk.session.story.flush()
     desk.say(f"Saved in {desk.session.story.file}.")
+
+
+@verb
+@writes
+def properties(desk: Desk) -> None:
+    desk.commit()
+    story = desk.session.story
+
+    def take(said: Properties) -> bool:
+        kept = desk.guarded(lambda: story.set_properties(said))
+        desk.flush_slowly()
+        return kept
+
+    desk.bench.push_screen(PropertiesForm(story.properties, take, Draft(story, "title and author")))
 
 
 @verb
