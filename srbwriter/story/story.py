@@ -55,7 +55,7 @@ class Story(Branches):
     def _begin(self, title: str) -> None:
         with self._desk.change():
             self._desk.add(None, (), "writer")
-            self._desk.put_value("title", title or self.file.stem)
+            self._desk.put_value("title", " ".join(title.split()) or self.file.stem)
             self._desk.put_value("current", ROOT)
             self._desk.put_value("uuid", str(uuid4()))
             self._desk.put_value("language", default_language())

@@ -127,8 +127,10 @@ COMMANDS: tuple[Command, ...] = (
             "Everything is saved as you write; this waits for it.", anywhere="ctrl+s"),
     Command("openings", _STORY, "Begin with a sample",
             "Choose an opening and have branches written at once."),
+    Command("properties", _STORY, "Title, author, language",
+            "What the story is called, who writes it and in which language; books say so too.", "A"),
     Command("export", _STORY, "Export the story",
-            "Write it to a file: a book, a page, text or JSON, as the file's ending says.", "E"),
+            "Write it to a file: a book, a Word document, a page, text or JSON, as its ending says.", "E"),
     Command("import", _STORY, "Import a file",
             "Make a story of a text or of another program's file, and open it.", "I"),
 

@@ -260,7 +260,7 @@ class Writing(RuleBasedStateMachine):
         assert self.story.settings(node).memory == memory
         self.acted()
 
-    @rule(pick=PICKS, title=WORDS)
+    @rule(pick=PICKS, title=WORDS.filter(str.strip))
     def rename_and_hoist(self, pick: int, title: str) -> None:
         if not title.split():
             with pytest.raises(Refused):

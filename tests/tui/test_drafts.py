@@ -8,9 +8,10 @@ from textual.widgets import Input, TextArea
 
 from srbwriter.session.open import rescue_folder
 from srbwriter.session.typing import DRAFTS, sheets_left, take_up
-from srbwriter.story import ROOT, Story, StoryError
+from srbwriter.story import ROOT, Properties, Story, StoryError
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.lorebook import Lorebook
+from srbwriter.tui.screens.properties import PropertiesForm
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.screens.tree import TreeScreen
 from srbwriter.tui.welcome import receive
@@ -290,3 +291,38 @@ async def test_a_lorebook_entry_is_safe_while_its_name_and_keys_are_typed(open_b
         assert bench.app.screen is lorebook
         assert story.own_settings(ROOT).lore[0].keys == ["Maren", "boat"]
         assert left(bench) == []
+
+
+async def test_a_form_is_safe_while_it_is_open(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        was = bench.session.story.properties
+        bench.desk.run("properties")
+        await opened(bench, PropertiesForm)
+        await bench.press("tab", *"Ada")
+        assert (await kept(bench)) == {"title and author": f"{was.title}\nAda\n{was.language}"}
+        await bench.press("escape")
+        assert left(bench) == [] and not bench.session.story.properties.author
+        interrupted(bench, "title and author", "The Rain\nAda\nde")
+        bench.desk.run("properties")
+        await opened(bench, PropertiesForm)
+        assert "when the program last ended" in visible(bench)
+        await bench.press("enter")
+        assert bench.session.story.properties == Properties("The Rain", "Ada", "de")
+        assert left(bench) == []
+
+
+async def test_a_form_with_what_cannot_be_stays_open(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        before = bench.session.story.properties
+        bench.desk.run("properties")
+        form = await opened(bench, PropertiesForm)
+        for field, words in (("title", " "), ("language", "Klingon and more")):
+            was = form.query_one(f"#{field}").value
+            form.query_one(f"#{field}").value = words
+            await bench.press("enter")
+            assert bench.app.screen is form and bench.session.story.properties == before
+            assert any("needs a title" in str(n.message) or "no language" in str(n.message)
+                       for n in bench.app._notifications)  # fmt: skip
+            form.query_one(f"#{field}").value = was
+        await bench.press("enter")
+        assert bench.app.screen is bench.desk

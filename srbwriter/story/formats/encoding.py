@@ -74,8 +74,7 @@ def _likely(data: bytes) -> list[str]:
     """The encodings that ``data`` may be in, the likeliest first; none for what is no text."""
     if zeros := _likely_utf16(data):
         return [zeros]
-    controls = sum(byte < 32 and byte not in _TEXT_CONTROLS for byte in data)
-    if controls > len(data) // 200:
+    if _is_binary(data):
         return []
     high = sum(byte >= 128 for byte in data)
     if high <= len(data) * _FOREIGN_SHARE:
@@ -90,9 +89,14 @@ def _likely_utf16(data: bytes) -> str:
     """UTF-16 without its mark has a zero byte beside every Latin letter."""
     pairs = len(data) // 2
     for encoding, zeros in (("utf-16-le", data[1::2].count(0)), ("utf-16-be", data[0::2].count(0))):
-        if pairs and zeros > pairs * 0.3:
+        if zeros > pairs * 0.3 and not _is_binary(data.decode(encoding, "ignore").encode()):
             return encoding
     return ""
+
+
+def _is_binary(data: bytes) -> bool:
+    """Whether there are control characters that no text has."""
+    return sum(byte < 32 and byte not in _TEXT_CONTROLS for byte in data) > len(data) // 200
 
 
 def _sense(data: bytes, encoding: str) -> int:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from srbwriter.story import Properties
 from srbwriter.tui import clipboard, external
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.find import FindBar
 from srbwriter.tui.screens.openings import offer_openings
+from srbwriter.tui.screens.properties import PropertiesForm
 from srbwriter.tui.verbs import verb
 from srbwriter.tui.welcome import refuse, tell_damage, writes
 
@@ -84,6 +86,19 @@ def save(desk: Desk) -> None:
     refuse(desk.session.story)
     desk.session.keep()
     desk.say(f"Saved in {desk.session.story.file}.")
+
+
+@verb
+@writes
+def properties(desk: Desk) -> None:
+    session, story = desk.session, desk.session.story
+
+    def take(said: Properties) -> bool:
+        kept = desk.guarded(lambda: session.together(lambda: story.set_properties(said)))
+        desk.flush_slowly()
+        return kept
+
+    desk.bench.push_screen(PropertiesForm(story.properties, take, session.draft("title and author")))
 
 
 @verb
