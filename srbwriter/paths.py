@@ -79,6 +79,11 @@ def models_dir() -> Path:
     return data_dir() / "models"
 
 
+def shortened(name: str, most: int) -> str:
+    """As much of a file's name as ``most`` bytes hold: file systems count bytes, not characters."""
+    return os.fsencode(name)[:most].decode("utf-8", "ignore")
+
+
 def asset_dir(name: str) -> Path:
     """Return the folder ``name`` (``themes``, ``sample_prompts``) that ships with the program.
 

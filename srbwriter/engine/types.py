@@ -165,6 +165,8 @@ class Request:
     parse_special: bool = False  # special tokens written out in text become one id
     overflow: Overflow = "error"
     n_keep: int = 0  # tokens at the start kept when truncating or shifting; -1 all of the prompt
+    cache_prompt: bool = True  # False: evaluate all of it anew, whatever the cache holds
+    penalty_prompt: Prompt | None = None  # what penalties and DRY look back at instead of the prompt
     logits_callback: LogitsCallback | None = None
     label: str = ""
 
@@ -220,12 +222,16 @@ class StateChanged:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A branch ended. ``stop_text`` is the stop string that matched, if one did."""
+    """A branch ended. ``stop_text`` is the stop string that matched, if one did.
+
+    ``problem`` says in words why it could not go on, when the reason is an error.
+    """
 
     branch: int
     reason: FinishReason
     tokens: int
     stop_text: str | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +363,16 @@ class Cancelled(EngineError):
 
 class EngineClosed(EngineError):
     """The engine is closed, or its thread has died; the message says which."""
+
+
+class NotANumber(EngineError):
+    """The model's answer is no number, and nothing can be chosen by it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the model computes something that is no number (NaN): its file is damaged, or it needs another "
+            "--cache-type-k and --cache-type-v (f32), or --flash-attn the other way round"
+        )
 
 
 class NativeError(EngineError):

@@ -17,6 +17,7 @@ from srbwriter.story.types import (
     NoSuchNode,
     NotAStory,
     NotSaved,
+    Properties,
     ReadOnly,
     ReadOnlyStory,
     Refused,
@@ -26,7 +27,6 @@ from srbwriter.story.types import (
     TokenSizes,
     TooNew,
 )
-from srbwriter.story.unsaved import Unsaved
 
 __all__ = [
     "Author",
@@ -40,6 +40,7 @@ __all__ = [
     "NodeId",
     "NotAStory",
     "NotSaved",
+    "Properties",
     "ROOT",
     "ReadOnly",
     "ReadOnlyStory",
@@ -52,5 +53,4 @@ __all__ = [
     "TokenSizes",
     "TooNew",
     "Unit",
-    "Unsaved",
 ]

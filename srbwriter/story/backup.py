@@ -7,6 +7,7 @@ other times of a file change as it is carried about. Knows a file and a folder; 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import sqlite3
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from srbwriter import paths
 from srbwriter.story import library
 from srbwriter.story.connection import looking
 from srbwriter.story.store import SUFFIX
@@ -57,7 +59,8 @@ def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None =
 def snapshot(source: Path, folder: Path, name: str, now: float | None = None) -> Path:
     """A copy that stays until it is deleted by hand. Raises NotSaved or DamagedStory."""
     moment = time.strftime(_MOMENT, time.localtime(now))
-    slug = (re.sub(r"[^\w .,()-]+", "_", name).strip() or "snapshot")[:80]
+    slug = re.sub(r"[^\w .,()-]+", "_", name).strip() or "snapshot"
+    slug = paths.shortened(slug[:80], library.LONGEST_NAME)
     target, number = folder / f"named {moment} {slug}{SUFFIX}", 2
     while target.exists():
         target, number = folder / f"named {moment} {slug} {number}{SUFFIX}", number + 1
@@ -124,14 +127,20 @@ def _copy(source: Path, target: Path) -> None:
 
 def _whole(target: Path, make: Callable[[Path], None]) -> None:
     """Let ``make`` fill a file that gets its name when it is complete."""
-    temp = target.with_name(f".{target.name}.{os.getpid()}.part")
+    temp = target.with_name(f".{paths.shortened(target.name, library.LONGEST_NAME)}.{os.getpid()}.part")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        temp.touch()  # the system says why it cannot, SQLite does not
         make(temp)
         library.rename(temp, target)
-    except FileExistsError:
+    except FileExistsError as error:
+        if not target.exists():  # a file stands where the folder should
+            raise NotSaved(target, f"{error.filename} is no folder", full=False) from error
         raise NotAStory(target, "is already there — choose another name") from None
-    except (OSError, sqlite3.Error) as error:
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise NotSaved(target, error.strerror or str(error), full=full) from error
+    except sqlite3.Error as error:
         full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
         raise NotSaved(target, str(error), full=full) from error
     finally:

@@ -16,8 +16,9 @@ Conventions shared by everyone who fills or reads a draft:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
 JsonValue = Any
@@ -109,6 +110,23 @@ class Settings:
         )
 
 
+def settings_text(settings: Settings) -> str | None:
+    """JSON of what ``settings`` say; None if they say nothing."""
+    if settings == Settings():
+        return None
+    said = {key: value for key, value in asdict(settings).items() if value not in (None, [], {})}
+    return json.dumps(said) if said else None
+
+
+def settings_from(text: str | None) -> Settings:
+    """The inverse of :func:`settings_text`."""
+    fields = cast(dict[str, Any], json.loads(text) if text else {})
+    fields["lore"] = [LoreEntry(**entry) for entry in cast(list[dict[str, Any]], fields.get("lore", []))]
+    if fields.get("template"):
+        fields["template"] = Template(**fields["template"])
+    return Settings(**fields)
+
+
 @dataclass(slots=True)
 class DraftRun:
     """A stretch of a node's text of one origin, with the tokens it was written in.
@@ -171,20 +189,54 @@ class DraftNode:
     settings: Settings = field(default_factory=Settings)
     created: float | None = None
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
+    number: int | None = None
+    """Its number in the story it came from, where ``id`` does not say it; values of faces go by numbers."""
+
+
+@dataclass(slots=True)
+class DraftDay:
+    """Words typed, picked and generated on one calendar day, and seconds spent writing."""
+
+    typed: int = 0
+    picked: int = 0
+    generated: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class DraftSitting:
+    """From opening a story to closing it (Unix seconds, UTC), and what came of it."""
+
+    began: float
+    ended: float
+    typed: int = 0
+    picked: int = 0
+    generated: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(slots=True)
 class StoryDraft:
-    """A story: its nodes, where the writer is, and what it is called."""
+    """A story: its nodes, where the writer is, what it is called, and what was done on it when."""
 
     nodes: list[DraftNode]
     current_id: str
     title: str = ""
     byline: str = ""
-    language: str = "en"
+    language: str = ""
+    """A language tag (BCP 47) such as ``en`` or ``pt-BR``; empty where nothing is known."""
     created: float | None = None
     modified: float | None = None
     meta: JsonObject = field(default_factory=dict[str, JsonValue])
+    id: str = ""
+    """A UUID that stays the same however often the story is written out; empty where there is none."""
+    hoisted: str = ""
+    """The node whose subtree is looked at; empty for the whole."""
+    values: JsonObject = field(default_factory=dict[str, JsonValue])
+    """What faces keep with a story, such as knobs and words on open sheets."""
+    days: dict[str, DraftDay] = field(default_factory=dict[str, DraftDay])
+    """By calendar day (ISO 8601)."""
+    sittings: list[DraftSitting] = field(default_factory=list[DraftSitting])
 
     @property
     def root(self) -> DraftNode:

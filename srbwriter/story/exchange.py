@@ -7,26 +7,29 @@ Knows both sides, and no file format.
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, astuple
 from typing import Any, cast
 
 from srbwriter.story import draft as d
 from srbwriter.story.desk import Desk
+from srbwriter.story.language import language_tag
 from srbwriter.story.migrations import gaps_in
 from srbwriter.story.reader import Reader
 from srbwriter.story.runs import Runs, plain, tidy
 from srbwriter.story.store import Body
 from srbwriter.story.tree import SETTINGS, VISITED, Entry
 from srbwriter.story.types import ROOT, Marks, Node, NodeId, Progress, Run, State, untold
-from srbwriter.story.verbs import settings_from, settings_text
 from srbwriter.story.words import well_formed
 
-_STORY = ("byline", "language", "created", "modified")
+_STORY = ("created", "modified", "id")
+_FACES = "x-"
+"""How the names of values begin that faces keep with a story."""
 _AT_ONCE = 500
 """Nodes between two words of progress."""
 
 
 def to_draft(story: Reader, desk: Desk, progress: Progress = untold) -> d.StoryDraft:
-    """Everything but the undo history, which only its own file keeps."""
+    """Everything but the undo history and the parts that only it needs, which only its own file keeps."""
     order = _exported(desk)
     places = _places(desk, order)
     names = _names(desk, order)
@@ -40,9 +43,29 @@ def to_draft(story: Reader, desk: Desk, progress: Progress = untold) -> d.StoryD
             parent = names.get(node.parent or 0)
             nodes.append(_draft_node(node, body, desk.tree[node.id], names[node.id], parent, places[node.id]))
     fields = cast(dict[str, Any], desk.value("draft", {}))
-    kept = {key: fields[key] for key in _STORY if key in fields}
-    here = names.get(desk.current, nodes[0].id)
-    return d.StoryDraft(nodes, here, title=story.title, meta=fields.get("meta", {}), **kept)
+    properties = story.properties
+    return d.StoryDraft(
+        nodes,
+        names.get(desk.current, nodes[0].id),
+        title=properties.title,
+        byline=properties.author,
+        language=properties.language,
+        created=fields.get("created"),
+        modified=fields.get("modified"),
+        meta=fields.get("meta", {}),
+        id=story.id,
+        hoisted=names[story.hoisted] if story.hoisted != ROOT else "",
+        values=_values(desk),
+        days={day: d.DraftDay(**asdict(progress)) for day, progress in story.days().items()},
+        sittings=[d.DraftSitting(began, ended, **asdict(p)) for began, ended, p in story.sittings()],
+    )
+
+
+def _values(desk: Desk) -> d.JsonObject:
+    """What faces keep, by their own names for it."""
+    with desk.store.reading() as db:
+        rows = db.execute("SELECT key, json FROM value WHERE key GLOB ? ORDER BY key", (f"{_FACES}*",))
+        return {key.removeprefix(_FACES): json.loads(text) for key, text in rows.fetchall()}
 
 
 def _exported(desk: Desk) -> list[NodeId]:
@@ -117,9 +140,10 @@ def _draft_node(
             visited=node.visited,
             deleted=node.state != State.LIVING,
         ),
-        settings=settings_from(body.settings),
+        settings=d.settings_from(body.settings),
         created=entry.created or None,
         meta=dict(node.meta),
+        number=None if name == str(node.id) else node.id,
     )
 
 
@@ -152,26 +176,58 @@ def fill(desk: Desk, draft: d.StoryDraft, progress: Progress = untold) -> None:
             numbers[node.id] = number
             parent = numbers.get(node.parent_id or "") or (ROOT if own_root else None)
             _put(desk, node, number, parent)
-        desk.ledger.wait(numbers[n.id] for n in draft.nodes if n.author == "model" and not n.marks.visited)
         desk.put_value("title", draft.title)
         desk.put_value("current", desk.tree.nearest_living(numbers[draft.current_id]))
         desk.put_value("own_root", own_root)
+        desk.put_value("author", draft.byline)
+        if draft.language:
+            desk.put_value("language", language_tag(draft.language) or draft.language)
+        if draft.hoisted in numbers:
+            desk.put_value("hoisted", numbers[draft.hoisted])
         desk.put_value("gaps", gaps_in([ROOT, *taken.values()]))
         fields = {key: getattr(draft, key) for key in _STORY}
         desk.put_value("draft", {**fields, "meta": draft.meta})
+        for key, value in draft.values.items():
+            desk.put_value(f"{_FACES}{key}", value)
+        _put_progress(desk, draft)
+
+
+def _put_progress(desk: Desk, draft: d.StoryDraft) -> None:
+    desk.store.db.executemany(
+        "INSERT OR REPLACE INTO progress (day, typed, picked, generated, seconds) VALUES (?, ?, ?, ?, ?)",
+        [(day, *astuple(done)) for day, done in draft.days.items()],
+    )
+    desk.store.db.executemany(
+        "INSERT INTO sitting (began, ended, typed, picked, generated, seconds) VALUES (?, ?, ?, ?, ?, ?)",
+        map(astuple, draft.sittings),
+    )
 
 
 def _numbers(draft: d.StoryDraft, own_root: bool) -> dict[str, NodeId]:
-    """A number for every draft id: the same one where it is a number that can be used."""
-    ids = [node.id for node in draft.nodes]
-    usable = all(i.isascii() and i.isdigit() and str(int(i)) == i and int(i) < 2**31 for i in ids)
-    if usable and not own_root and ids[0] == str(ROOT) and min(map(int, ids)) == ROOT:
-        return {i: int(i) for i in ids}
-    return {i: number for number, i in enumerate(ids, start=ROOT + own_root)}
+    """A number for every draft id: the one that it brings, if all of them can be used."""
+    brought = [_number(node) for node in draft.nodes]
+    first, *others = brought
+    if (
+        len(set(brought)) == len(brought)
+        and min(brought) >= ROOT
+        and max(brought) < 2**31
+        and (first == ROOT) == (not own_root)
+        and ROOT not in others
+    ):
+        return {node.id: number for node, number in zip(draft.nodes, brought, strict=True)}
+    return {node.id: number for number, node in enumerate(draft.nodes, start=ROOT + own_root)}
+
+
+def _number(node: d.DraftNode) -> NodeId:
+    """The number that a node brings, or 0."""
+    if node.number is not None:
+        return node.number
+    digits = node.id.isascii() and node.id.isdigit() and len(node.id) < 11
+    return int(node.id) if digits and str(int(node.id)) == node.id else 0
 
 
 def _put(desk: Desk, node: d.DraftNode, number: NodeId, parent: NodeId | None) -> None:
-    made, settings = node.generation, settings_text(node.settings)
+    made, settings = node.generation, d.settings_text(node.settings)
     marks = node.marks
     desk.tree.put(
         Entry(

@@ -16,11 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from srbwriter import paths
 from srbwriter.story.connection import looking, version_of
 from srbwriter.story.lock import FileLock, InUse
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.types import DamagedStory, NotAStory, NotSaved
-from srbwriter.story.words import NOTHING, Count
+from srbwriter.story.words import Count
+
+LONGEST_NAME = 150
+"""Bytes of a file's name: a file system takes 255, and a number, a suffix and names beside it need room."""
 
 _LINE = """
     WITH RECURSIVE line (id, parent, words, edges, depth) AS (
@@ -58,7 +62,7 @@ def info(path: Path) -> StoryInfo:
             version_of(db, path)
             title = str(json.loads(db.execute("SELECT json FROM value WHERE key = 'title'").fetchone()[0]))
             nodes = int(db.execute("SELECT count(*) FROM node WHERE state < 2").fetchone()[0])
-            words = sum((Count.of_edges(*row) for row in db.execute(_LINE)), NOTHING).words
+            words = Count.total(db.execute(_LINE)).words
     except NotSaved as error:  # it cannot be looked into now
         problem = str(error)
     except DamagedStory as error:
@@ -88,7 +92,8 @@ def stories(folder: Path) -> list[StoryInfo]:
 
 def file_name(title: str) -> str:
     """A readable name, without suffix, for a file of a story called ``title``."""
-    return re.sub(r"[^\w\- ]+", "", title).strip().replace(" ", "-")[:80] or "story"
+    words = re.sub(r"[^\w\- ]+", "", title).strip().replace(" ", "-")[:80]
+    return paths.shortened(words, LONGEST_NAME) or "story"
 
 
 def free_path(folder: Path, title: str) -> Path:

@@ -7,13 +7,19 @@ A step is a function and is never changed once released: write the next one. Ste
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from sqlite3 import Connection
 from zlib import crc32
 
+from srbwriter.story.words import count
+from srbwriter.unspaced import CHARACTER, MARKS, pairs
+
 APPLICATION_ID = 0x73726277  # "srbw"
 TOKENIZER = "unicode61 remove_diacritics 2"
+_MARKS = re.sub("(.)-(.)", lambda ends: "".join(map(chr, range(ord(ends[1]), ord(ends[2]) + 1))), MARKS)
+CHARACTER_TOKENIZER = f"{TOKENIZER} tokenchars '{_MARKS}'"
 
 
 def _tree(db: Connection) -> None:
@@ -122,10 +128,24 @@ def _sums(db: Connection) -> None:
     db.execute("INSERT INTO value VALUES ('gaps', ?, ?)", (gaps, row_sum("gaps", gaps)))
 
 
+def _characters(db: Connection) -> None:
+    """Scripts without spaces: an index of their characters, and their words counted anew."""
+    db.execute(f'CREATE VIRTUAL TABLE search_characters USING fts5(text, tokenize="{CHARACTER_TOKENIZER}")')
+    db.create_function("total", -1, row_sum)
+    for node, text in db.execute("SELECT id, text FROM body WHERE text <> ''"):
+        if CHARACTER.search(text):
+            db.execute("INSERT INTO search_characters (rowid, text) VALUES (?, ?)", (node, pairs(text)))
+            words = count(text)
+            db.execute("UPDATE node SET words = ?, edges = ? WHERE id = ?", (words.words, words.edges, node))
+            db.execute(f"UPDATE node SET sum = total({_NODE}) WHERE id = ?", (node,))
+
+
 SEARCHED, SUMMED = 3, 6
 """The first versions with a search index, and with sums of rows."""
 
-STEPS: Sequence[Callable[[Connection], None]] = (_tree, _history, _search, _progress, _today, _sums)
+STEPS: Sequence[Callable[[Connection], None]] = (
+    _tree, _history, _search, _progress, _today, _sums, _characters
+)  # fmt: skip
 
 VERSION = len(STEPS)
 

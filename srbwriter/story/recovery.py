@@ -16,6 +16,7 @@ from srbwriter.story.connection import copy_aside
 from srbwriter.story.lock import Note
 from srbwriter.story.migrations import gaps_in
 from srbwriter.story.remains import Remains, clean, connected, mend_header, parses
+from srbwriter.story.search import take_in
 from srbwriter.story.store import Body, Store
 from srbwriter.story.tree import SETTINGS, VISITED, Entry
 from srbwriter.story.types import ROOT, Damage, NodeId, NotAStory, State, numbers
@@ -68,6 +69,7 @@ def _rebuild(store: Store, found: Remains, problem: str, note: Note) -> Damage:
         displaced = _hang(entries)
         store.put_entries(entries.values())
         _put_the_rest(store, found, entries)
+        take_in(store.db)
     return Damage(
         problem,
         len(known),
@@ -133,4 +135,3 @@ def _put_the_rest(store: Store, found: Remains, entries: dict[NodeId, Entry]) ->
     for table, rows in found.progress.items():
         for row in rows:
             store.db.execute(f"INSERT OR IGNORE INTO {table} VALUES (?{', ?' * (len(row) - 1)})", row)
-    store.db.execute("INSERT INTO search (rowid, text) SELECT id, text FROM body WHERE text <> ''")

@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from srbwriter.story.connection import MAGIC, UNREADABLE
-from srbwriter.story.draft import AUTHORS, JsonValue
+from srbwriter.story.draft import AUTHORS, JsonValue, settings_from
 from srbwriter.story.lock import Note
 from srbwriter.story.migrations import APPLICATION_ID, SUMMED, body_sum, gaps_in, row_sum, text_sum
 from srbwriter.story.store import BODY, ENTRY, Body, Store
 from srbwriter.story.tree import VISITED, Entry
 from srbwriter.story.types import ROOT, NodeId, State
-from srbwriter.story.verbs import settings_from
 
 _PAGE = 4096  # bytes; SQLite's own choice, which a story leaves to it
 _MOST = 2**31  # ids above this are noise from a bad page

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -61,6 +62,10 @@ class Store:
     ) -> None:
         self.path, self.writable = path, writable
         self.db = db
+        self._reader: sqlite3.Connection | None = None
+        self._changing: int | None = None  # the thread whose transaction is open
+        self._before = 0  # changes of the connection before it
+        self._file = None if temp is not None else _identity(path)
         self._temp = temp
         self.version = VERSION
         self.commits, self.touched = 0, set[int]()
@@ -126,6 +131,8 @@ class Store:
         return cls(path, db, writable=True)
 
     def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
         close(self.db, self._temp)
 
     # -- transactions ------------------------------------------------------------------------------
@@ -133,18 +140,40 @@ class Store:
     @contextmanager
     def transaction(self) -> Generator[None]:
         """All or nothing; on the disk when it returns. Raises NotSaved or DamagedStory."""
-        with self._in_words():
-            try:
-                self.db.execute("BEGIN IMMEDIATE")
+        self.begin()
+        try:
+            with self.in_words():
                 yield
+            self.commit()
+        except BaseException:
+            self.rollback()
+            raise
+
+    def begin(self) -> None:
+        """Open a transaction. Raises NotSaved where its words would not be found again."""
+        if self.writable and self._file is not None and _identity(self.path) != self._file:
+            raise NotSaved(self.path, "the file was moved or deleted while it was open", full=False)
+        self.rollback()  # of one that a failing disk left open
+        with self.in_words():
+            self.db.execute("BEGIN IMMEDIATE")
+        self._changing, self._before = threading.get_ident(), self.db.total_changes
+
+    def commit(self) -> None:
+        """On the disk when it returns. Raises NotSaved or DamagedStory; then roll it back."""
+        with self.in_words(*UNREADABLE):
+            if changed := self.db.total_changes != self._before:
                 self._number()
-                self.db.execute("COMMIT")
-            except BaseException:
-                if self.db.in_transaction:
-                    self.db.execute("ROLLBACK")
-                raise
-        if self.on_commit is not None:
+            self.db.execute("COMMIT")
+        if changed and self.on_commit is not None:
             self.on_commit()
+        self._changing = None
+
+    def rollback(self) -> None:
+        """Nothing of the open transaction has happened; also when there is none."""
+        self._changing = None
+        with self.in_words():
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
 
     def _number(self) -> None:
         """Number the transaction, and say which node is the last: so it is noticed if they are lost."""
@@ -165,12 +194,22 @@ class Store:
 
     @contextmanager
     def reading(self) -> Generator[sqlite3.Connection]:
-        """The connection, for a query. Raises DamagedStory, also for what the rows hold."""
-        with self._in_words(*UNREADABLE):
-            yield self.db
+        """The connection for a query; raises DamagedStory, also for what the rows hold.
+
+        Who writes reads what they have written. Everybody else reads what is on the disk, over a connection
+        of its own: SQLite lets one wait for the other, and a commit can take a second on a slow disk.
+        """
+        with self.in_words(*UNREADABLE):
+            if not self.writable or self._changing == threading.get_ident():
+                yield self.db
+                return
+            if self._reader is None:
+                self._reader = connect(self.path, "ro")
+            yield self._reader
 
     @contextmanager
-    def _in_words(self, *unreadable: type[Exception]) -> Generator[None]:
+    def in_words(self, *unreadable: type[Exception]) -> Generator[None]:
+        """SQLite's errors become NotSaved or DamagedStory."""
         try:
             with in_words(self.path, *unreadable):
                 yield
@@ -257,3 +296,12 @@ class Store:
     def recipes(self) -> dict[int, tuple[str, str]]:
         with self.reading() as db:
             return {row[0]: (row[1], row[2]) for row in db.execute("SELECT id, model, sampling FROM recipe")}
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file lies at ``path``; None if there is none."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino

@@ -16,8 +16,10 @@ from uuid import uuid4
 
 from srbwriter import paths
 from srbwriter.story import formats, library
+from srbwriter.story.connection import MAGIC
 from srbwriter.story.draft import as_list
 from srbwriter.story.open import remove
+from srbwriter.story.store import SUFFIX
 from srbwriter.story.story import Story
 from srbwriter.story.types import DamagedStory, NotAStory, Progress, StoryError, untold, within
 
@@ -108,7 +110,7 @@ def rendered(source: Path, form: str, progress: Progress = untold) -> tuple[str,
 
 def _beside(path: Path) -> Path:
     """A name in the folder of ``path`` that nobody has, and that no list of stories shows."""
-    return path.with_name(f".{path.name[:80]}.{uuid4().hex[:8]}.part")
+    return path.with_name(f".{paths.shortened(path.name, 80)}.{uuid4().hex[:8]}.part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,8 @@ class Import:
 
     ``data`` is what to read instead of the file, whose name then is only for messages. ``title`` takes the
     place of the file's own, and ``untitled`` is for a file without one; the file's name if empty.
+    ``encoding`` is that of a text which is not in UTF, ``form`` the name of the format to read the file as,
+    whatever it looks like.
     """
 
     file: Path
@@ -163,6 +167,8 @@ class Import:
     title: str = ""
     data: bytes | None = None
     untitled: str = ""
+    encoding: str = ""
+    form: str = ""
     part: Path = field(init=False)
 
     def __post_init__(self) -> None:
@@ -171,10 +177,17 @@ class Import:
     def make(self, progress: Progress = untold) -> Made:
         if self.target is not None and self.target.exists():
             raise NotAStory(self.target, "is already there — choose another name, or open it")
-        draft = formats.read(self._read(), str(self.file), within(progress, 0, _PARSED))
+        draft = formats.read(
+            self._read(),
+            str(self.file),
+            within(progress, 0, _PARSED),
+            encoding=self.encoding,
+            format_name=self.form,
+        )
         progress(_PARSED)
         notices = as_list(draft.meta.pop("notices", []))
-        title = self.title or draft.title or self.untitled or self.file.stem
+        titles = (self.title, draft.title, self.untitled, self.file.stem)
+        title = next(filter(None, (" ".join(title.split()) for title in titles)), "")
         try:
             self.part.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -186,10 +199,17 @@ class Import:
     def _read(self) -> bytes:
         if self.data is not None:
             return self.data
+        if self.file.is_char_device() or self.file.is_block_device():
+            raise TransferError(self.file, "is a device — name a file")
         try:
-            return self.file.read_bytes()
+            data = self.file.read_bytes()
         except OSError as error:
             raise TransferError.of(self.file, error) from error
+        if self.file.suffix == SUFFIX and not data.startswith(MAGIC):
+            raise TransferError(
+                self.file, "has the name of a story and is none — if it is a text, give it a name in .txt"
+            )
+        return data
 
     def land(self, made: Made) -> Landed:
         if self.target is not None:

@@ -76,6 +76,15 @@ class Marks:
 
 
 @dataclass(frozen=True, slots=True)
+class Properties:
+    """What a story is called, who writes it, and the tag (BCP 47) of the language it is written in."""
+
+    title: str = ""
+    author: str = ""
+    language: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Node:
     """One node as it was when asked for. Times are Unix seconds, UTC."""
 
@@ -220,9 +229,10 @@ class ReadOnlyStory(StoryError):
 
 
 class NotSaved(StoryError):
-    """The disk did not take the words. They are kept in memory: see ``Story.unsaved`` and ``Story.retry``."""
+    """The disk did not take the words; nothing of the verb has happened."""
 
     def __init__(self, path: Path, problem: str, full: bool) -> None:
         self.path, self.full = path, full
+        self.short = "the disk is full" if full else problem
         cure = "free some space and try again" if full else "check the folder, or save a copy elsewhere"
         super().__init__(f"{path}: not saved, {problem} — {cure}; nothing is lost while the program runs")

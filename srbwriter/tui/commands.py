@@ -98,8 +98,10 @@ COMMANDS: tuple[Command, ...] = (
 
     Command("generate", _ALL, "Write new branches",
             "Write N branches from where the story stands.", "g", "ctrl+n", hint="write"),
-    Command("stop_all", _ALL, "Stop, or step back",
-            "Stop an export or import, the load of a model, or all branches; else go back to the story.",
+    Command("stop_all", _ALL, "Stop everything",
+            "Stop an export or import, the load of a model, or all branches."),
+    Command("back", _ALL, "Step back",
+            "Stop an export, an import or a load; from the story go to the branches; there stop them.",
             anywhere="escape", hint="stop"),
     Command("reroll_all", _ALL, "Re-roll all branches",
             "Write all but the locked ones again with new seeds.", "R"),
@@ -125,8 +127,10 @@ COMMANDS: tuple[Command, ...] = (
             "Everything is saved as you write; this waits for it.", anywhere="ctrl+s"),
     Command("openings", _STORY, "Begin with a sample",
             "Choose an opening and have branches written at once."),
+    Command("properties", _STORY, "Title, author, language",
+            "What the story is called, who writes it and in which language; books say so too.", "A"),
     Command("export", _STORY, "Export the story",
-            "Write it to a file: a book, a page, text or JSON, as the file's ending says.", "E"),
+            "Write it to a file: a book, a Word document, a page, text or JSON, as its ending says.", "E"),
     Command("import", _STORY, "Import a file",
             "Make a story of a text or of another program's file, and open it.", "I"),
 
@@ -147,7 +151,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("model", _KNOBS, "Change the model", "Choose another model file; the story stays.", "m"),
 
     Command("switch", _VIEW, "Story or branches",
-            "Move between the story and the branches.", anywhere="tab", hint="story/branches"),
+            "Move between the story and the branches.", "a", "tab", hint="story"),
     Command("left", _VIEW, "Branch to the left", "Go to the branch to the left.", "left", vim="h,left"),
     Command("right", _VIEW, "Branch to the right", "Go to the branch to the right.", "right", vim="l,right"),
     Command("up", _VIEW, "Branch above", "Go to the branch above.", "up", vim="k,up"),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from srbwriter import paths
 from srbwriter.cli.exits import Exit
 from srbwriter.cli.stories.finding import find_story
-from srbwriter.session.opening import open_story
+from srbwriter.session.open import open_story
 from srbwriter.story import Story
 
 from .stories import damaged, library_files, make
@@ -249,3 +253,69 @@ def test_one_of_a_thing_is_said_as_one(run: Any, tmp_path: Path) -> None:
     with Story.create(tmp_path / "a.srbw"):
         pass
     assert run("check", str(tmp_path / "a.srbw"))[1].endswith("sound, 1 node\n")
+
+
+# ---- names
+
+
+@pytest.mark.parametrize("title", ["", " \t "])
+def test_a_story_needs_a_title(run: Any, title: str) -> None:
+    code, out, err = run("new", title)
+    assert (code, out) == (Exit.USAGE, "") and "a story needs a title" in err and not library_files()
+    make()
+    for command in (("rename", "orchard", title), ("info", "orchard", "--title", title)):
+        code, out, err = run(*command)
+        assert (code, out) == (Exit.ERROR, "") and "a story needs a title" in err
+    assert library_files() == {"The-Orchard.srbw"}
+
+
+@pytest.mark.parametrize("letter", ["夜", "𐌰", "é"])
+def test_a_long_title_makes_a_name_that_every_file_system_takes(run: Any, letter: str) -> None:
+    code, out, _ = run("new", letter * 300)
+    file = Path(out.strip())
+    assert code == Exit.OK and len(file.name.encode()) < 200 and set(file.stem) == {letter}
+    assert Path(run("new", letter * 300)[1].strip()).stem == f"{file.stem}-2"
+    code, out, _ = run("backup", "make", str(file), letter * 300)
+    assert code == Exit.OK and len(Path(out.strip()).name.encode()) < 220
+    target = file.parent / f"{letter * (240 // len(letter.encode()))}.txt"
+    assert run("export", str(file), "-o", str(target))[0] == Exit.OK and target.is_file()
+
+
+def test_title_author_and_language_are_shown_and_set(run: Any) -> None:
+    path = make()
+    code, out, _ = run("info", "orchard", "--author", "Ada", "--language", "pt_BR", "--title", "A new one")
+    assert code == Exit.OK and out.startswith("A new one\n")
+    assert re.search(r"author\s+Ada\n\s+language\s+pt-BR\n", out)
+    facts = json.loads(run("info", str(path), "--json")[1])
+    assert (facts["title"], facts["author"], facts["language"]) == ("A new one", "Ada", "pt-BR")
+    assert UUID(facts["id"]) and facts["file"] == str(path), "the file stays where it is"
+    code, _, err = run("info", str(path), "--language", "Portuguese of Brazil")
+    assert code == Exit.ERROR and "is no language; one is written en, de or pt-BR" in err
+    run("info", str(path), "--author", "")
+    assert json.loads(run("info", str(path), "--json")[1])["author"] == ""
+
+
+def test_a_copy_that_cannot_be_written_is_said_in_words(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make()
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "closed").mkdir()
+    (tmp_path / "closed").chmod(0o555)
+    for place in ("file", "closed") if os.geteuid() else ("file",):  # nothing is closed to root
+        monkeypatch.setattr(paths, "backup_dir", lambda place=place: tmp_path / place)
+        code, out, err = run("backup", "make", "orchard")
+        assert (code, out) == (Exit.ERROR, "")
+        assert f"no copy was made; {tmp_path / place}" in err and " — " in err
+        assert "Errno" not in err and "defect" not in err and "Traceback" not in err
+
+
+def test_a_full_disk_is_no_defect(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    make()
+
+    def full(self: Path, *_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self))
+
+    monkeypatch.setattr(Path, "touch", full)
+    code, _, err = run("backup", "make", "orchard")
+    assert code == Exit.ERROR and "no copy was made" in err and "the disk is full" in err

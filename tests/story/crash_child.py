@@ -125,7 +125,6 @@ def work(path: Path, log: int, fault: Fault, seed: int, lie: bool, steps: int) -
             for branch in branches:
                 pending += (new := words(8, "g"))
                 story.stream(branch, " " + " ".join(new), list(range(8)))
-            story.flush()
         elif verb == "pick" and branches:
             length = len(story.node(story.target(branches[0])).text)
             story.pick(story.target(branches[0]), rng.randint(1, length))
@@ -207,8 +206,7 @@ def judge(path: Path, log_path: Path) -> dict[str, Any]:
         assert story.read_only is None, story.read_only
         promised |= {f"old{n}" for n in range(2, 60) if path.name == "old.srbw"}
         missing = _missing(story, promised)
-        if missing and story.futures():  # killed between an undo and its redo: they are one redo away
-            story.redo()
+        if missing and story.redo():  # killed between an undo and its redo: they are one redo away
             missing = _missing(story, promised)
         story.append(" afterwards", 1)
         story.undo()

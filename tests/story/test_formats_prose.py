@@ -38,8 +38,10 @@ def test_text_is_one_node_with_unix_line_ends() -> None:
     assert [node.text for node in draft.nodes] == ["", "The ferry was late.\n\n  I waited. "]
 
 
-def test_an_empty_file_is_an_empty_story() -> None:
-    assert path_text(formats.read(b"", "empty")) == ""
+@pytest.mark.parametrize(("data", "words"), [(b"", "is empty"), (b" \n\t\n", "white space")])
+def test_a_file_without_a_word_is_refused(data: bytes, words: str) -> None:
+    with pytest.raises(formats.FormatError, match=f"^nothing.txt .*{words}"):
+        formats.read(data, "nothing.txt")
 
 
 def test_markdown_starts_a_node_at_every_heading() -> None:
@@ -149,6 +151,41 @@ def test_every_page_of_every_epub_is_well_formed(
     for name in archive.namelist():
         if name.endswith(("xml", "xhtml", "opf")):
             ElementTree.fromstring(archive.read(name))
+
+
+def test_an_epub_has_emphasis_breaks_and_headings() -> None:
+    archive = open_epub(chain("# The *first*\n\nIt **was**\n*late*.\n\n* * *\n\n#### Inside\n\n5 * 3"))
+    page = archive.read("EPUB/chapter-0001.xhtml").decode()
+    assert "<h1>The <em>first</em></h1>" in page and "<title>The first</title>" in page
+    assert "<p>It <strong>was</strong><br/>\n<em>late</em>.</p>\n<hr/>" in page
+    nodes = [DraftNode("r"), chapter("a", "r", "One", "Text.\n\n# Inside\n\n5 * 3")]
+    page = open_epub(StoryDraft(nodes, "a")).read("EPUB/chapter-0001.xhtml").decode()
+    assert "<h1>One</h1>\n<p>Text.</p>\n<h2>Inside</h2>\n<p>5 * 3</p>" in page
+
+
+def test_an_epub_is_known_by_the_storys_own_id() -> None:
+    def identifier(draft: StoryDraft) -> str | None:
+        package = ElementTree.fromstring(open_epub(draft).read("EPUB/package.opf"))
+        return package.findtext(f".//{DC}identifier")
+
+    draft = chain("Text.", title="One")
+    draft.id = "12345678-1234-5678-1234-567812345678"
+    assert identifier(draft) == f"urn:uuid:{draft.id}"
+    draft.title, draft.byline, draft.nodes[-1].text = "Two", "Ada", "Other."
+    assert identifier(draft) == f"urn:uuid:{draft.id}"
+    for unknown in ("", "no uuid"):
+        draft.id = unknown
+        assert (identifier(draft) or "").startswith("urn:uuid:")
+
+
+@pytest.mark.parametrize(
+    ("said", "tag"), [("de", "de"), ("pt_br", "pt-BR"), ("Klingon speech", "und"), ("", "und")]
+)
+def test_a_book_is_in_a_language_by_its_tag(said: str, tag: str) -> None:
+    draft = chain("Text.")
+    draft.language = said
+    package = ElementTree.fromstring(open_epub(draft).read("EPUB/package.opf"))
+    assert package.findtext(f".//{DC}language") == tag
 
 
 def test_the_same_story_gives_the_same_epub() -> None:

@@ -182,8 +182,8 @@ def own(**changes: Any) -> Any:
 
 
 def test_broken_files_of_our_own() -> None:
-    rejects(own(version=2), "version", "a newer program")
-    rejects(own(version="1"), "version", "1 to 1")
+    rejects(own(version=3), "version", "a newer program")
+    rejects(own(version="1"), "version", "1 to 2")
     rejects(without(own(), "story"), "story", "Field required")
     rejects(changed(own(), 3, "story", "nodes", 1, "text"), "story.nodes.1.text", "valid string")
     rejects(changed(own(), "x", "story", "nodes", 1, "author"), "story.nodes.1.author", "'writer'")

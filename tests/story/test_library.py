@@ -11,7 +11,7 @@ import pytest
 from srbwriter.story import NotAStory, NotSaved, Story, backup
 from srbwriter.story.check import check
 from srbwriter.story.library import RecentStories, free_path, info, move, stories
-from srbwriter.story.stats import IDLE_SECONDS, Progress
+from srbwriter.story.progress import IDLE_SECONDS, Progress
 from tests.story.branches import generated
 
 DAY = 86_400.0
@@ -182,8 +182,9 @@ def test_words_by_author_and_by_day(story: Story) -> None:
 
 def test_idle_time_is_not_writing(story: Story, tmp_path: Path) -> None:
     now = [1000.0]
-    story._desk.sitting._clock = lambda: now[0]
-    story._desk.sitting._last = story._desk.sitting.began = 1000.0
+    sitting = story._desk.sitting
+    sitting._clock, sitting.began = lambda: now[0], 1000.0
+    sitting._log = sitting._log._replace(last=1000.0)
     for seconds in (10, IDLE_SECONDS, IDLE_SECONDS + 1, 20):
         now[0] += seconds
         story.end_typing()

@@ -27,7 +27,7 @@ from srbwriter.story.backup import backups, restore
 from srbwriter.story.check import check
 from srbwriter.story.migrations import STEPS, VERSION, migrate
 from srbwriter.story.store import Store
-from tests.story.branches import WORDS
+from tests.story.branches import WORDS, drafted
 from tests.story.crash_child import old_story
 
 
@@ -313,72 +313,71 @@ def test_a_story_that_was_only_half_made_can_be_opened(path: Path) -> None:
 # -- full disks and closed folders ----------------------------------------------------------------------
 
 
-def test_words_typed_on_a_full_disk_are_kept_and_saved_later(written: Path) -> None:
+def test_a_full_disk_takes_nothing_and_changes_nothing(written: Path) -> None:
     with Story.open(written) as story:
         here = story.current
-        before = story.text(here)
+        [branch] = story.begin_branches(here, 1, vocab="v")
+        before = drafted(story)
         fill_the_disk(story)
-        for part in (WORDS * 9, "second ", "third"):
+        for verb in (
+            lambda: story.append(WORDS * 9, here),
+            lambda: story.edit(here, WORDS * 10),
+            lambda: story.stream(branch, WORDS * 20, range(3)),
+            lambda: story.interject(branch, WORDS * 9),
+        ):
             with pytest.raises(NotSaved, match="nothing is lost") as caught:
-                story.append(part, here)
-        assert caught.value.full
-        assert story.text(story.current) == before
-        assert [words.text for words in story.unsaved] == [WORDS * 9 + "second third"]
+                verb()
+            assert caught.value.full
+            assert drafted(story) == before
+            assert branch in story.streaming
         make_room(story)
+        story.stream(branch, WORDS * 20, range(3))
+        story.stream(branch, "the end", [4])
+        story.finish(branch, "length")
         node = story.append("!", here)
-        assert story.unsaved == ()
-        assert story.text(node) == before + WORDS * 9 + "second third!"
     with Story.open(written) as story:
-        assert story.text(story.current).endswith("second third!")
+        assert story.text(node).endswith("!")
+        taken = story.node(branch)
+        assert taken.text == WORDS * 20 + "the end"
+        assert taken.runs[0].ids == (0, 1, 2, 4)
+        assert taken.finish_reason == "length"
     assert check(written).sound
 
 
-def test_an_edit_on_a_full_disk_is_kept_as_last_said(written: Path) -> None:
+def test_a_file_that_was_taken_away_gets_no_words(written: Path) -> None:
+    with Story.open(written) as story:
+        away = written.rename(written.with_name("away"))
+        with pytest.raises(NotSaved, match="moved or deleted"):
+            story.append("lost in a file that nobody sees")
+        away.rename(written)
+        story.append("here again")
+    with Story.open(written) as story:
+        assert story.text(story.current).endswith("here again")
+
+
+def test_a_disk_that_fails_altogether_changes_nothing(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither COMMIT nor ROLLBACK comes through."""
     with Story.open(written) as story:
         here = story.current
-        fill_the_disk(story)
-        for text in (WORDS * 9, WORDS * 10):
-            with pytest.raises(NotSaved):
-                story.edit(here, text)
-        make_room(story)
-        story.retry()
-        assert story.node(here).text == WORDS * 10
-        story.undo()
-        assert story.node(here).text.startswith("<59>")
+        [branch] = story.begin_branches(here, 1, vocab="v")
+        before = story.to_draft()
 
+        def fails() -> None:
+            raise NotSaved(written, "disk I/O error", full=False)
 
-def test_streams_go_on_over_a_full_disk(written: Path) -> None:
-    with Story.open(written) as story:
-        [branch] = story.begin_branches(story.current, 1, vocab="v")
-        fill_the_disk(story)
-        story.stream(branch, WORDS * 20, range(3))
-        with pytest.raises(NotSaved):
-            story.flush()
-        story.stream(branch, "the end", [4])
-        assert story.node(branch).text == WORDS * 20 + "the end"
-        with pytest.raises(NotSaved):
-            story.finish(branch, "length")
-        assert branch in story.streaming
-        make_room(story)
+        with monkeypatch.context() as disk:
+            disk.setattr(story._desk.store, "commit", fails)
+            disk.setattr(story._desk.store, "rollback", fails)
+            for verb in (lambda: story.append("!", here), lambda: story.finish(branch, "length")):
+                with pytest.raises(NotSaved, match="I/O"):
+                    verb()
+        assert story.to_draft() == before
+        assert story.streaming == {branch: branch}
         story.finish(branch, "length")
+        node = story.append("!", here)
     with Story.open(written) as story:
-        node = story.node(branch)
-        assert node.text == WORDS * 20 + "the end"
-        assert node.runs[0].ids == (0, 1, 2, 4)
-        assert node.finish_reason == "length"
-
-
-def test_closing_on_a_full_disk_keeps_the_story_open(written: Path) -> None:
-    story = Story.open(written)
-    fill_the_disk(story)
-    with pytest.raises(NotSaved):
-        story.append(WORDS * 9)
-    with pytest.raises(NotSaved):
-        story.close()
-    make_room(story)
-    story.close()
-    with Story.open(written) as again:
-        assert again.text(again.current).endswith(WORDS * 9)
+        assert story.node(node).text == "!"
+    assert check(written).sound
 
 
 def test_a_verb_that_fails_leaves_the_tree_as_it_was(written: Path) -> None:

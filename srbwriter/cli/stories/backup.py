@@ -12,8 +12,9 @@ from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_actions
 from srbwriter.cli.stories.finding import find_story, opened
 from srbwriter.config import Settings, Table
-from srbwriter.story import NotAStory, Story, library
+from srbwriter.story import NotAStory, NotSaved, Story, library
 from srbwriter.story.backup import Backup, backups, restore, snapshot
+from srbwriter.story.transfer import TransferError
 
 DESCRIPTION = """\
 List, make and restore copies of a story. Restoring makes another story and changes neither.
@@ -99,7 +100,12 @@ def _make(arguments: argparse.Namespace) -> None:
         if story.damage is not None:
             raise Failure(f"{story.file} is damaged, and was not copied: {story.damage}", Exit.DAMAGED)
         folder = story.backup_folder(paths.backup_dir())
-        print(snapshot(story.file, folder, arguments.name))
+        try:
+            print(snapshot(story.file, folder, arguments.name))
+        except NotSaved as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            raise Failure(f"no copy was made; {TransferError.of(folder, error.__cause__)}") from error
 
 
 def _restore(arguments: argparse.Namespace) -> None:

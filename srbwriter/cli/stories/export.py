@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from srbwriter.cli.exits import Exit, Failure
 from srbwriter.cli.stories.finding import find_story
+from srbwriter.cli.stories.forms import listing, named
 from srbwriter.config import Settings, Table
 
 if TYPE_CHECKING:
@@ -18,16 +19,17 @@ DESCRIPTION = """\
 Write a story as a book, a page, text or JSON. The format follows from the file's extension, or is named.
 
   srbwriter export orchard -o orchard.epub
+  srbwriter export orchard -o orchard.docx
   srbwriter export orchard.srbw -o orchard.json
-  srbwriter export orchard -o tree.json --format loom
+  srbwriter export orchard -o orchard.loom.json
   srbwriter export orchard -o - --format text | wc -w"""
 
 _STANDARD_OUTPUT = Path("-")
-_BINARY = ".epub"
+_BINARY = (".docx", ".epub")
 
 
 def configure(parser: argparse.ArgumentParser, table: Table) -> None:
-    parser.add_argument("story", metavar="STORY", help="title, name or file of a story")
+    parser.add_argument("story", metavar="STORY", nargs="?", help="title, name or file of a story")
     parser.add_argument(
         "-o", "--output", metavar="FILE", type=Path, default=_STANDARD_OUTPUT,
         help="file to write; - or nothing is standard output",
@@ -41,11 +43,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
     name: str | None = getattr(arguments, "format", None)
     if name == "list":
-        print("\n".join(f"{form.name:<12}{form.extension:<8}{form.label}" for form in formats.writable()))
+        print(listing(formats.writable()))
         return Exit.OK
+    if getattr(arguments, "story", None) is None:
+        raise Failure("which story? srbwriter export STORY -o FILE", Exit.USAGE)
     output: Path = arguments.output
     force: bool = getattr(arguments, "force", False)
-    form = _by_name(name) if name else _by_extension(output)
+    form = named(name, formats.writable(), "export to") if name else _by_file(output)
     _refuse_early(output, form, force=force)
     source = find_story(arguments.story)
     try:
@@ -63,7 +67,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 def _refuse_early(output: Path, form: Format, *, force: bool) -> None:
     """Raise Failure or StoryError before any work for what could not be written."""
     if output == _STANDARD_OUTPUT:
-        if form.extension == _BINARY and sys.stdout.isatty():
+        if form.extension in _BINARY and sys.stdout.isatty():
             raise Failure(f"{form.label} is not for a terminal; name a file with -o", Exit.USAGE)
         return
     from srbwriter.story import transfer
@@ -73,23 +77,13 @@ def _refuse_early(output: Path, form: Format, *, force: bool) -> None:
     transfer.check_target(output, force=force)
 
 
-def _by_name(name: str) -> Format:
-    from srbwriter.story import formats
-
-    for form in formats.writable():
-        if form.name == name:
-            return form
-    listed = ", ".join(form.name for form in formats.writable())
-    raise Failure(f"no format to export to is called {name}; there are {listed}", Exit.USAGE)
-
-
-def _by_extension(output: Path) -> Format:
-    """The first format of that extension in the table; standard output has none and gets Markdown."""
+def _by_file(output: Path) -> Format:
+    """The format that the file's name says; standard output has none and gets Markdown."""
     from srbwriter.story import formats
 
     if output == _STANDARD_OUTPUT:
-        return _by_name("markdown")
-    form = formats.by_extension(output.suffix)
+        return formats.by_name("markdown")
+    form = formats.for_file(output)
     if form is None:
         raise Failure(f"{formats.no_extension(output)}, or --format", Exit.USAGE)
     return form

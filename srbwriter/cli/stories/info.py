@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import asdict, replace
 
 from srbwriter import paths
 from srbwriter.cli.columns import columns, document, plain
@@ -14,19 +15,33 @@ from srbwriter.story import Story
 from srbwriter.story.backup import backups
 
 DESCRIPTION = """\
-Say what is in a story: words, branches, authors, chapters, progress.
+Say what is in a story: words, branches, authors, chapters, progress. With a flag, set what it is called,
+who writes it and in which language; books and pages made of it say so too.
 
   srbwriter info orchard
-  srbwriter info orchard.srbw --json"""
+  srbwriter info orchard.srbw --json
+  srbwriter info orchard --author "Ada L." --language en-GB"""
+
+_NAMES = ("title", "author", "language")
 
 
 def configure(parser: argparse.ArgumentParser, table: Table) -> None:
     parser.add_argument("story", metavar="STORY", help="title, name or file of a story")
+    parser.add_argument(
+        "--title", metavar="TITLE", help="set the title; `srbwriter rename` gives the file a new name too"
+    )
+    parser.add_argument("--author", metavar="NAME", help="set who writes it")
+    parser.add_argument("--language", metavar="TAG", help="set its language: en, de, pt-BR …")
     parser.add_argument("--json", action="store_true", help="print it as JSON")
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
-    with Story.open(find_story(arguments.story), readonly=True) as story:
+    path = find_story(arguments.story)
+    given = {name: getattr(arguments, name) for name in _NAMES if hasattr(arguments, name)}
+    if given:
+        with Story.open(path) as story:
+            story.set_properties(replace(story.properties, **given))
+    with Story.open(path, readonly=True) as story:
         facts = _facts(story)
         code = Exit.OK
         if story.damage is not None:
@@ -44,7 +59,8 @@ def _facts(story: Story) -> dict[str, object]:
     today, days = story.today(), story.days()
     living = list(story.reading_order())
     return {
-        "title": story.title,
+        **asdict(story.properties),
+        "id": story.id,
         "file": str(story.file),
         "changed": time.strftime("%Y-%m-%d %H:%M", time.localtime(story.file.stat().st_mtime)),
         "words": story.words(story.current),

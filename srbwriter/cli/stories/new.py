@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from srbwriter import paths
-from srbwriter.cli.exits import Exit
+from srbwriter.cli.exits import Exit, Failure
 from srbwriter.cli.stories.finding import opened
 from srbwriter.config import Settings, Table
 from srbwriter.story import Story, library
@@ -25,11 +25,14 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
 
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
+    title = " ".join(arguments.title.split())
+    if not title:
+        raise Failure('a story needs a title: srbwriter new "The Orchard"', Exit.USAGE)
     path: Path | None = getattr(arguments, "output", None)
     if path is None:
-        path = library.free_path(paths.library_dir(), arguments.title)
+        path = library.free_path(paths.library_dir(), title)
         path.parent.mkdir(parents=True, exist_ok=True)
-    with Story.create(path, arguments.title) as story:
+    with Story.create(path, title) as story:
         opened(story.file, story.title)
         print(story.file)
     return Exit.OK

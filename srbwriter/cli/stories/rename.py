@@ -29,8 +29,9 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     path = find_story(arguments.story).resolve()
     with Story.open(path) as story:
         story.rename(arguments.title)
+        title = story.title
     if path.parent == paths.library_dir().resolve() and not getattr(arguments, "keep_file", False):
-        path = _moved(path, arguments.title)
+        path = _moved(path, title)
     print(path)
     return Exit.OK
 

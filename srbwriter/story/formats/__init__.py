@@ -11,10 +11,12 @@ from pathlib import Path
 
 from srbwriter.story.draft import DraftError, StoryDraft, check_draft, without_deleted
 from srbwriter.story.formats import (
+    aidungeon,
     basemode,
     card,
     epub,
     exoloom,
+    fountain,
     html,
     kobold,
     kobold_v2,
@@ -24,25 +26,33 @@ from srbwriter.story.formats import (
     markdown,
     mikupad,
     novelai,
+    others,
     own,
     sillytavern,
+    tapestry,
     text,
+    word,
     worldinfo,
 )
 from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import check_depth
+from srbwriter.story.formats.build import check_depth, tell_faults
 from srbwriter.story.formats.document import Document, open_document
+from srbwriter.story.formats.encoding import decode
 from srbwriter.story.formats.errors import FormatError
 from srbwriter.story.types import Progress, untold
 
 FORMATS: tuple[Format, ...] = (
     own.FORMAT,
+    tapestry.FORMAT,
     exoloom.FORMAT,
     logitloom.FORMAT,
     novelai.STORY,
+    novelai.SCENARIO,
     novelai.LOREBOOK,
     kobold_v2.FORMAT,
     kobold.FORMAT,
+    aidungeon.CARDS,
+    aidungeon.ADVENTURE,
     card.FORMAT,
     sillytavern.FORMAT,
     worldinfo.FORMAT,
@@ -50,14 +60,18 @@ FORMATS: tuple[Format, ...] = (
     loomsidian.FORMAT,
     basemode.FORMAT,
     loom.FORMAT,
+    html.FORMAT,
+    word.FORMAT,
+    fountain.FORMAT,
     markdown.FORMAT,
     text.FORMAT,
-    html.FORMAT,
     epub.FORMAT,
 )
 """Every format, the most telling keys first: a file belongs to the first that matches."""
 
-_SQLITE = b"SQLite format 3\0"
+
+_OF_TEXT = (markdown.FORMAT, text.FORMAT, fountain.FORMAT, html.FORMAT)
+"""Formats that any text can be read in."""
 
 
 def by_name(name: str) -> Format:
@@ -68,14 +82,24 @@ def by_name(name: str) -> Format:
     raise KeyError(f"no format {name!r}; there are {', '.join(form.name for form in FORMATS)}")
 
 
+def readable() -> tuple[Format, ...]:
+    """The formats that a story can be imported from."""
+    return tuple(form for form in FORMATS if form.can_import)
+
+
 def writable() -> tuple[Format, ...]:
     """The formats that a story can be exported to."""
     return tuple(form for form in FORMATS if form.can_export)
 
 
-def by_extension(extension: str) -> Format | None:
-    """The first format to export to with that extension, which has its dot; case does not matter."""
-    return next((form for form in writable() if form.extension == extension.lower()), None)
+def for_file(file: Path) -> Format | None:
+    """The format to export to that a file's name says; case does not matter.
+
+    The first of the extension, unless the name of another stands before it, as in ``tree.loom.json``.
+    """
+    fits = [form for form in writable() if form.extension == file.suffix.lower()]
+    named = Path(file.stem).suffix.lower().removeprefix(".")
+    return next((form for form in fits if form.name == named), fits[0] if fits else None)
 
 
 def no_extension(file: Path) -> str:
@@ -89,16 +113,33 @@ def detect(data: bytes, name: str = "the file") -> Format:
     return _match(_open(data, name))
 
 
-def read(data: bytes, name: str, progress: Progress = untold) -> StoryDraft:
+def read(
+    data: bytes, name: str, progress: Progress = untold, *, encoding: str = "", format_name: str = ""
+) -> StoryDraft:
     """The story in a file; ``name`` is only for messages.
 
-    Things the writer should be told are in ``draft.meta["notices"]``.  Raises :class:`FormatError`.
+    Args:
+        data: the file.
+        name: what it is called in messages.
+        progress: told how far the work is.
+        encoding: the encoding of a text that is not in UTF, by a name that Python knows.
+        format_name: the format to read it as, whatever it looks like.
+
+    Things the writer should be told are in ``draft.meta["notices"]``. Raises :class:`FormatError`, and
+    :class:`KeyError` for the name of no format.
     """
-    document = _open(data, name)
+    form = by_name(format_name) if format_name else None
+    if form in _OF_TEXT:
+        document = Document(name, data, "text", decode(data, name, encoding))
+    else:
+        document = _open(data, name, encoding)
     progress(0.5)
-    form = _match(document)
-    assert form.read is not None  # formats that match can read
+    form = form or _match(document)
+    if form.read is None:
+        names = ", ".join(other.name for other in readable())
+        raise KeyError(f"{format_name!r} can only be exported; import from one of {names}")
     draft = form.read(document)
+    tell_faults(draft, document.faults, form.name)
     for node in draft.nodes:
         check_depth(node.meta, name, f"node {node.id}")
     check_depth(draft.meta, name, "the top level")
@@ -119,13 +160,13 @@ def write(draft: StoryDraft, format_name: str) -> bytes:
     return form.write(draft if form.keeps_bin else without_deleted(draft))
 
 
-def _open(data: bytes, name: str) -> Document:
-    if data.startswith(_SQLITE):
-        raise FormatError(name, "byte 0", "a file to import; this is a database: if it is a story, open it")
-    return open_document(data, name)
+def _open(data: bytes, name: str, encoding: str = "") -> Document:
+    others.refuse_bytes(data, name)
+    return open_document(data, name, encoding)
 
 
 def _match(document: Document) -> Format:
+    others.refuse_text(document)
     for form in FORMATS:
         if form.matches is not None and form.matches(document):
             return form
@@ -137,11 +178,12 @@ __all__ = [
     "FORMATS",
     "Format",
     "FormatError",
-    "by_extension",
     "by_name",
     "detect",
+    "for_file",
     "no_extension",
     "read",
+    "readable",
     "writable",
     "write",
 ]

@@ -13,7 +13,19 @@ import zipfile
 from srbwriter.story.draft import StoryDraft
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import write_time
-from srbwriter.story.formats.prose import Chapter, chapters, paragraphs, xml_text
+from srbwriter.story.formats.inline import plain
+from srbwriter.story.formats.prose import (
+    Block,
+    Chapter,
+    Heading,
+    Paragraph,
+    SceneBreak,
+    blocks,
+    chapters,
+    xhtml,
+    xml_text,
+)
+from srbwriter.story.language import language_tag
 
 NAME = "epub"
 
@@ -27,9 +39,11 @@ _CONTAINER = """<?xml version="1.0" encoding="utf-8"?>
 """
 
 _STYLE = """body { line-height: 1.5; margin: 0 5%; }
-h1 { margin: 2em 0 1em; text-align: center; }
+h1, h2, h3, h4, h5, h6 { margin: 2em 0 1em; text-align: center; }
 p { margin: 0; text-indent: 1.5em; }
-h1 + p { text-indent: 0; }
+h1 + p, h2 + p, h3 + p, h4 + p, h5 + p, h6 + p, hr + p { text-indent: 0; }
+hr { border: 0; height: 1em; margin: 1em 0; text-align: center; }
+hr::before { content: "* * *"; }
 """
 
 
@@ -61,13 +75,20 @@ def _title(draft: StoryDraft) -> str:
 
 
 def _language(draft: StoryDraft) -> str:
-    return xml_text(draft.language.strip() or "und")
+    return language_tag(draft.language) or "und"
+
+
+def _identifier(draft: StoryDraft) -> str:
+    """The story's own id; for one without, the same for the same beginning of the same story."""
+    try:
+        return str(uuid.UUID(draft.id))
+    except ValueError:
+        first_made = f"{draft.title}\n{draft.byline}\n{draft.created}\n{draft.root.id}"
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, first_made.encode("utf-8", "replace").decode()))
 
 
 def _package(draft: StoryDraft, parts: list[Chapter]) -> str:
     moment = next((at for at in (draft.modified, draft.created) if at is not None), time.time())
-    first_made = f"{draft.title}\n{draft.byline}\n{draft.created}\n{draft.root.id}"
-    identifier = uuid.uuid5(uuid.NAMESPACE_URL, first_made.encode("utf-8", "replace").decode())
     numbers = range(1, len(parts) + 1)
     items = "".join(
         f'<item id="c{number}" href="{_file(number)}" media-type="application/xhtml+xml"/>\n'
@@ -79,7 +100,7 @@ def _package(draft: StoryDraft, parts: list[Chapter]) -> str:
 <package xmlns="http://www.idpf.org/2007/opf" version="3.0" unique-identifier="id" \
 xml:lang="{_language(draft)}">
 <metadata xmlns:dc="http://purl.org/dc/elements/1.1/">
-<dc:identifier id="id">urn:uuid:{identifier}</dc:identifier>
+<dc:identifier id="id">urn:uuid:{_identifier(draft)}</dc:identifier>
 <dc:title>{_title(draft)}</dc:title>
 <dc:language>{_language(draft)}</dc:language>
 {creator}<meta property="dcterms:modified">{write_time(moment)}</meta>
@@ -96,7 +117,7 @@ xml:lang="{_language(draft)}">
 
 def _navigation(draft: StoryDraft, parts: list[Chapter]) -> str:
     links = "".join(
-        f'<li><a href="{_file(number)}">{xml_text(chapter.title.strip()) or _title(draft)}</a></li>\n'
+        f'<li><a href="{_file(number)}">{xml_text(plain(chapter.title).strip()) or _title(draft)}</a></li>\n'
         for number, chapter in enumerate(parts, 1)
     )
     body = f'<nav epub:type="toc"><h1>{_title(draft)}</h1>\n<ol>\n{links}</ol></nav>'
@@ -104,10 +125,22 @@ def _navigation(draft: StoryDraft, parts: list[Chapter]) -> str:
 
 
 def _page(draft: StoryDraft, chapter: Chapter) -> str:
-    title = xml_text(chapter.title.strip())
-    heading = f"<h1>{title}</h1>\n" if title else ""
-    body = heading + "\n".join(f"<p>{paragraph}</p>" for paragraph in paragraphs(chapter.text))
-    return _xhtml(draft, title or _title(draft), f'<section epub:type="chapter">\n{body}\n</section>')
+    name = xml_text(plain(chapter.title).strip())
+    parts = [f"<h1>{xhtml(chapter.title.strip())}</h1>"] if name else []
+    parts += map(_element, blocks(chapter.text))
+    body = "\n".join(parts)
+    return _xhtml(draft, name or _title(draft), f'<section epub:type="chapter">\n{body}\n</section>')
+
+
+def _element(block: Block) -> str:
+    match block:
+        case Heading(level, title):
+            level = max(level, 2)  # the chapter's own title is the first
+            return f"<h{level}>{xhtml(title)}</h{level}>"
+        case SceneBreak():
+            return "<hr/>"
+        case Paragraph(text):
+            return f"<p>{xhtml(text)}</p>"
 
 
 def _xhtml(draft: StoryDraft, title: str, body: str) -> str:

@@ -3,23 +3,33 @@
 The current path is plain text to read; at every fork the other branches fold out.  Away from the
 current path the child with the most below it carries the text on, so that branches are nested no
 deeper than the logarithm of the number of nodes.
+
+Emphasis and headings are set line of reading by line of reading: all nodes that carry the same text on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 from srbwriter.story.draft import DraftNode, StoryDraft, children_by_parent, nested_text, path_to
+from srbwriter.story.formats import webpage
 from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.prose import xml_text
+from srbwriter.story.formats.inline import Inline, placed, plain
+from srbwriter.story.formats.prose import Heading, Paragraph, inline_xhtml, placed_blocks, xhtml, xml_text
+from srbwriter.story.language import language_tag
 
 NAME = "html"
+GENERATOR = '<meta name="generator" content="srbwriter">'
 
 _STYLE = """
 :root { color-scheme: light dark; --quiet: #777; --model: #1a5fb4; --edited: #a3386c; }
 @media (prefers-color-scheme: dark) { :root { --quiet: #999; --model: #8ab8f5; --edited: #e29ac0; } }
 body { font: 1.1rem/1.6 Georgia, serif; max-width: 42rem; margin: 2rem auto; padding: 0 1rem; }
 .story { white-space: pre-wrap; overflow-wrap: break-word; }
+.story :is(h2, h3, h4, h5, h6) { margin: 0; }
 .model { color: var(--model); } .edited { color: var(--edited); }
 details { margin: .3rem 0; padding-left: 1rem; border-left: 2px solid var(--quiet); }
 summary { cursor: pointer; color: var(--quiet); font-size: .85rem; white-space: nowrap;
@@ -30,20 +40,25 @@ header, footer { color: var(--quiet); font-size: .85rem; }
 _OPENING = 80
 """Characters of a branch shown while it is folded."""
 
+_BEFORE = 2_000
+"""Characters before a branch, at most, in which emphasis that goes on in it may have begun."""
+
 
 def write(draft: StoryDraft) -> bytes:
     title = xml_text(draft.title.strip() or "Untitled")
-    byline = f"<p>{xml_text(draft.byline)}</p>" if draft.byline.strip() else ""
+    author = xml_text(draft.byline.strip())
     page = f"""<!DOCTYPE html>
-<html lang="{xml_text(draft.language.strip() or "und")}">
+<html lang="{language_tag(draft.language) or "und"}">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+{GENERATOR}
+{f'<meta name="author" content="{author}">' if author else ""}
 <title>{title}</title>
 <style>{_STYLE}</style>
 </head>
 <body>
-<header><h1>{title}</h1>{byline}</header>
+<header><h1>{title}</h1>{f"<p>{author}</p>" if author else ""}</header>
 <main class="story">{_tree(draft)}</main>
 <footer><p>Text by <span>the writer</span>, <span class="model">the model</span>, \
 <span class="edited">the model, edited</span>.</p></footer>
@@ -56,9 +71,10 @@ def write(draft: StoryDraft) -> bytes:
 def _tree(draft: StoryDraft) -> str:
     children = children_by_parent(draft)
     carries_on = _carriers(draft, children)
+    shown = _shown(draft, carries_on)
 
     def parts(node: DraftNode) -> Iterator[str | DraftNode]:
-        yield _span(node)
+        yield shown[node.id]
         main = carries_on.get(node.id)
         for branch in children[node.id]:
             if branch is not main:
@@ -82,20 +98,115 @@ def _carriers(draft: StoryDraft, children: dict[str, list[DraftNode]]) -> dict[s
     }
 
 
-def _span(node: DraftNode) -> str:
+def _shown(draft: StoryDraft, carries_on: dict[str, DraftNode]) -> dict[str, str]:
+    """What every node's text becomes."""
+    by_id = {node.id: node for node in draft.nodes}
+    shown: dict[str, str] = {}
+    for first in draft.nodes:
+        if first.id in shown:
+            continue
+        line = [first]
+        while (following := carries_on.get(line[-1].id)) is not None:
+            line.append(following)
+        before = _before(first, by_id)
+        shown.update(zip((node.id for node in line), _set(line, before), strict=True))
+    return shown
+
+
+def _before(node: DraftNode, by_id: dict[str, DraftNode]) -> str:
+    """The text from the beginning of the line in which ``node`` begins."""
+    before = ""
+    while node.parent_id is not None and "\n" not in before and len(before) < _BEFORE:
+        node = by_id[node.parent_id]
+        before = node.text[-_BEFORE:] + before
+    return before[before.rfind("\n") + 1 :]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A stretch of a text: words of one look, or a heading, which has a ``level``."""
+
+    start: int
+    end: int
+    inline: Inline
+    level: int = 0
+
+
+def _set(line: Sequence[DraftNode], before: str) -> Iterator[str]:
+    """The nodes of one line of reading, each as what stands on the page, in order."""
+    text = before + "".join(node.text for node in line)
+    edges = list(accumulate((len(node.text) for node in line), initial=len(before)))
+    pieces = list(_pieces(text, edges))
+    at = 0
+    for node, low, high in zip(line, edges, edges[1:], strict=False):
+        while at < len(pieces) and pieces[at].end <= low:
+            at += 1
+        here: list[_Piece] = []
+        for index in range(at, len(pieces)):
+            if pieces[index].start >= high:
+                break
+            here.extend(_cut(pieces[index], low, high))
+        yield _spans(node, here)
+
+
+def _pieces(text: str, edges: Sequence[int]) -> Iterator[_Piece]:
+    """All of ``text`` but the marks; ``edges`` are where nodes meet."""
+    at = 0
+    for start, end, block in placed_blocks(text):
+        if at < start:
+            yield _Piece(at, start, Inline(text[at:start]))
+        at = end
+        match block:
+            case Paragraph():
+                for place in placed(text[start:end]):
+                    yield _Piece(start + place.start, start + place.end, place.inline)
+            case Heading(level, title) if bisect_right(edges, start) == bisect_left(edges, end):
+                yield _Piece(start, end, Inline(title), min(level + 1, 6))  # the story's title is the first
+                at += text.startswith("\n", end)  # the heading is a line of its own anyway
+            case _:
+                yield _Piece(start, end, Inline(text[start:end]))
+    if at < len(text):
+        yield _Piece(at, len(text), Inline(text[at:]))
+
+
+def _cut(piece: _Piece, low: int, high: int) -> Iterator[_Piece]:
+    """The part of ``piece`` between ``low`` and ``high``; an escaped character is where it begins."""
+    if low <= piece.start and piece.end <= high:
+        yield piece
+    elif len(piece.inline.text) == piece.end - piece.start:
+        start, end = max(low, piece.start), min(high, piece.end)
+        words = piece.inline.text[start - piece.start : end - piece.start]
+        yield _Piece(start, end, Inline(words, piece.inline.emphasis, piece.inline.strong))
+    elif low <= piece.start < high:
+        yield piece
+
+
+def _spans(node: DraftNode, pieces: Sequence[_Piece]) -> str:
     if not node.text:
         return ""
-    chapter = f' id="{xml_text(node.id)}"' if node.marks.chapter else ""
-    if node.author in ("model", "edited"):
-        return f'<span class="{node.author}"{chapter}>{xml_text(node.text)}</span>'
-    return f"<span{chapter}>{xml_text(node.text)}</span>"
+    by = f' class="{node.author}"' if node.author in ("model", "edited") else ""
+    anchor = f' id="{xml_text(node.id)}"' if node.marks.chapter else ""
+    texts: list[str] = []
+    words: list[str] = []
+    for piece in [*pieces, None]:
+        if piece is not None and not piece.level:
+            words.append(inline_xhtml(piece.inline, "\n"))
+            continue
+        if words:
+            texts.append(f"<span{by}{anchor}>{''.join(words)}</span>")
+            words, anchor = [], ""
+        if piece is not None:
+            tag = f"h{piece.level}"
+            texts.append(f"<{tag}{by}{anchor}>{xhtml(piece.inline.text)}</{tag}>")
+            anchor = ""
+    return "".join(texts)
 
 
 def _opening(node: DraftNode) -> str:
-    words = node.marks.title or " ".join(node.text.split())
+    words = plain(node.marks.title or " ".join(node.text.split()))
     if len(words) > _OPENING:
         words = words[: _OPENING - 1] + "…"
     return ("★ " if node.marks.bookmark else "") + (xml_text(words) or "(empty)")
 
 
-FORMAT = Format(NAME, "HTML page (whole tree)", ".html", write=write)
+FORMAT = Format(NAME, "HTML page (whole tree)", ".html", webpage.matches, webpage.read, write)

@@ -1,95 +1,142 @@
-"""Markdown: the active path with a little front matter; headings start chapters on the way in."""
+"""Markdown: the active path with front matter; headings start chapters on the way in."""
 
 from __future__ import annotations
 
-import json
-import re
-
-from srbwriter.story.draft import DraftNode, Marks, StoryDraft, keep_foreign
+from srbwriter.story.draft import (
+    DraftNode,
+    JsonObject,
+    JsonValue,
+    Marks,
+    StoryDraft,
+    foreign,
+    keep_foreign,
+)
+from srbwriter.story.formats import frontmatter
 from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import Grower, read_time, write_time
+from srbwriter.story.formats.build import Grower, notice, read_time, write_time
 from srbwriter.story.formats.document import Document
+from srbwriter.story.formats.frontmatter import FrontMatter, NotYaml, words_of
+from srbwriter.story.formats.inline import plain
+from srbwriter.story.formats.prose import heading_at, heading_starts
 from srbwriter.story.formats.text import path_text, unix_lines
 
 NAME = "markdown"
 
-HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t#]*$", re.MULTILINE)
-_FENCE_OR_HEADING = re.compile(r"^(?:(```|~~~)|#{1,6}[ \t]+\S)", re.MULTILINE)
-_FRONT_MATTER = re.compile(r"\A---\n((?:[A-Za-z_][\w-]*:(?:[ \t].*)?\n)+)---\n")
+_LINES = "front matter"
+"""Where the lines of the front matter are kept among a draft's foreign fields."""
+
+_NAMES = {
+    "title": ("title",),
+    "author": ("author", "authors", "byline", "creator"),
+    "lang": ("lang", "language", "locale"),
+    "date": ("date",),
+}
+"""What the front matter says of a story, and the keys under which other programs say it; ours are first."""
 
 
 def matches(document: Document) -> bool:
     if document.kind != "text":
         return False
     text = unix_lines(document.text)
-    return bool(_FRONT_MATTER.match(text) or HEADING.search(text))
+    try:
+        front, _ = frontmatter.split(text)
+    except NotYaml:
+        return True
+    return front is not None or bool(heading_starts(text))
 
 
 def read(document: Document) -> StoryDraft:
     text = unix_lines(document.text)
-    fields: dict[str, str] = {}
-    if front := _FRONT_MATTER.match(text):
-        fields = _front_matter(front.group(1))
-        text = text[front.end() :]
-    grower = Grower()
-    here = grower.root
-    for section in _sections(text):
-        heading = HEADING.match(section)
-        marks = Marks(chapter=heading is not None, title=heading.group(1) if heading else "")
-        here = grower.add(here, DraftNode("", text=section, marks=marks))
-    draft = grower.draft(here, fields.pop("title", ""))
-    draft.byline = fields.pop("author", "")
-    draft.language = fields.pop("lang", "en")
-    draft.modified = read_time(fields.pop("date", None))
-    fields.pop("words", None)
-    keep_foreign(draft.meta, NAME, dict(fields))
+    front, problem = None, ""
+    try:
+        front, text = frontmatter.split(text)
+    except NotYaml as error:
+        problem = f"what stands between the first dashes is not YAML and became part of the text ({error})"
+    draft = _tree(text)
+    if front is not None:
+        _take(draft, front)
+    if problem:
+        notice(draft, problem)
     return draft
 
 
-def _front_matter(block: str) -> dict[str, str]:
-    fields: dict[str, str] = {}
-    for line in block.rstrip("\n").split("\n"):
-        key, _, value = line.partition(":")
-        fields[key] = _unquote(value.strip())
-    return fields
+def _tree(text: str) -> StoryDraft:
+    """A node for the text before the first heading, and one for each heading with what follows it."""
+    grower = Grower()
+    here = grower.root
+    edges = [0, *heading_starts(text), len(text)]
+    for low, high in zip(edges, edges[1:], strict=False):
+        if high > low:
+            heading = heading_at(text, low)
+            marks = Marks(chapter=heading is not None, title=plain(heading[0].title) if heading else "")
+            here = grower.add(here, DraftNode("", text=text[low:high], marks=marks))
+    return grower.draft(here)
 
 
-def _unquote(value: str) -> str:
-    if len(value) >= 2 and value[0] == value[-1] == '"':
-        try:
-            return str(json.loads(value))
-        except ValueError:
-            return value
-    return value[1:-1].replace("''", "'") if len(value) >= 2 and value[0] == value[-1] == "'" else value
+def _take(draft: StoryDraft, front: FrontMatter) -> None:
+    """What the front matter says; what means nothing here is kept, and so are the lines it all came in."""
+    rest = {key: value for key, value in front.values.items() if key != "words"}  # counted anew
+    said = {name: words_of(rest.pop(key)) for key, name in _meanings(front.values).items()}
+    draft.title, draft.byline, draft.language = (said.get(name, "") for name in ("title", "author", "lang"))
+    draft.modified = read_time(said.get("date"))
+    keep_foreign(draft.meta, NAME, rest)
+    keep_foreign(draft.meta, _LINES, {"lines": front.lines})
 
 
-def _sections(text: str) -> list[str]:
-    """The text before the first heading, and from each heading to the next, as far as there is any."""
-    edges = [0, *_headings(text), len(text)]
-    return [text[low:high] for low, high in zip(edges, edges[1:], strict=False) if high > low]
+def _meanings(values: JsonObject) -> dict[str, str]:
+    """The keys of ``values`` that say something of the story, and what: at most one key for each thing."""
+    found: dict[str, str] = {}
+    for name, keys in _NAMES.items():
+        usable = (key for key in keys if _usable(name, values.get(key)))
+        if (key := next(usable, None)) is not None:
+            found[key] = name
+    return found
 
 
-def _headings(text: str) -> list[int]:
-    """Where headings start; a line inside fenced code is none."""
-    starts: list[int] = []
-    fenced = False
-    for match in _FENCE_OR_HEADING.finditer(text):
-        if match.group(1):
-            fenced = not fenced
-        elif not fenced:
-            starts.append(match.start())
-    return starts
+def _usable(name: str, value: JsonValue) -> bool:
+    words = words_of(value)
+    return read_time(words) is not None if name == "date" else bool(words) or value == ""
 
 
 def write(draft: StoryDraft) -> bytes:
     text = path_text(draft)
-    fields = {"title": draft.title, "author": draft.byline, "lang": draft.language}
-    fields = {key: json.dumps(value, ensure_ascii=False) for key, value in fields.items()}
-    if draft.modified is not None:
-        fields["date"] = write_time(draft.modified)
-    fields["words"] = str(len(text.split()))
-    front = "".join(f"{key}: {value}\n" for key, value in fields.items())
-    return f"---\n{front}---\n{text}".encode("utf-8", "replace")
+    return f"---\n{_front(draft, len(text.split()))}---\n{text}".encode("utf-8", "replace")
+
+
+def _front(draft: StoryDraft, words: int) -> str:
+    """What is to be said of the story, in the lines it came in where it is still the same."""
+    date = write_time(draft.modified) if draft.modified is not None else ""
+    unsaid = {"title": draft.title, "author": draft.byline, "lang": draft.language, "date": date}
+    unsaid["words"] = str(words)
+    front = _kept(draft)
+    meanings = {**_meanings(front.values), "words": "words"}
+    lines: list[str] = []
+    for key, value in front.values.items():
+        now = unsaid.pop(meanings.get(key, ""), None)
+        if now is None or _same(value, now):
+            lines.append(front.source(key))
+        elif now:
+            lines.append(_line(key, now))
+    lines += [front.after, *(_line(name, now) for name, now in unsaid.items() if now)]
+    return "".join(lines)
+
+
+def _same(value: JsonValue, now: str) -> bool:
+    words = words_of(value)
+    return words == now or (bool(now) and read_time(words) == read_time(now) is not None)
+
+
+def _line(key: str, words: str) -> str:
+    return frontmatter.dump({key: int(words) if key == "words" else words})
+
+
+def _kept(draft: StoryDraft) -> FrontMatter:
+    """The front matter that the story came with."""
+    lines, rest = foreign(draft.meta, _LINES).get("lines"), foreign(draft.meta, NAME)
+    try:
+        return frontmatter.parse(str(lines)) if lines else FrontMatter("", rest, {})
+    except NotYaml:
+        return FrontMatter("", rest, {})
 
 
 FORMAT = Format(NAME, "Markdown (active path)", ".md", matches, read, write)

@@ -1,8 +1,13 @@
-"""The program's own JSON: everything a story has, without loss."""
+"""The program's own JSON: all of a story but its undo history, which belongs to the story file.
+
+Version 2 has what was done on which day, what faces keep, and the numbers of nodes; version 1 is read too.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import astuple, dataclass, field
+from datetime import date
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -16,14 +21,19 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 NAME = "srbwriter"
-VERSION = 1
+VERSION = 2
+WITHOUT = ("the undo history",)
+"""What is not in such a file; the file says so too."""
+
+_MOST = 2**53  # what every reader of JSON can count to
 
 
 @dataclass(slots=True)
 class _File:
     format: str
     version: int
-    story: StoryDraft
+    without: list[str] = field(default_factory=list[str])
+    story: StoryDraft = field(kw_only=True)
 
 
 @cache
@@ -48,6 +58,7 @@ def read(document: Document) -> StoryDraft:
     try:
         story = _adapter().validate_json(document.text, strict=True).story
         check_draft(story)
+        _check_progress(story, document.name)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(step) for step in first["loc"]) or "the top level"
@@ -57,8 +68,28 @@ def read(document: Document) -> StoryDraft:
     return story
 
 
+def _check_progress(story: StoryDraft, name: str) -> None:
+    """Raise :class:`FormatError` for days that no calendar has, and for numbers that no story can keep."""
+    for day, done in story.days.items():
+        try:
+            date.fromisoformat(day)
+        except ValueError:
+            raise FormatError(name, f"story.days.{day}", "a day such as 2024-05-06") from None
+        if not all(map(_sane, astuple(done))):
+            raise FormatError(name, f"story.days.{day}", "numbers of a sane size")
+    for place, sitting in enumerate(story.sittings):
+        if not all(map(_sane, astuple(sitting))):
+            raise FormatError(name, f"story.sittings.{place}", "numbers of a sane size")
+
+
+def _sane(number: float) -> bool:
+    return math.isfinite(number) and abs(number) < _MOST
+
+
 def write(draft: StoryDraft) -> bytes:
-    return _adapter().dump_json(_File(NAME, VERSION, draft), exclude_defaults=True)
+    return _adapter().dump_json(_File(NAME, VERSION, list(WITHOUT), story=draft), exclude_defaults=True)
 
 
-FORMAT = Format(NAME, "srbwriter JSON (everything)", ".json", matches, read, write, keeps_bin=True)
+FORMAT = Format(
+    NAME, "srbwriter JSON (all but the undo history)", ".json", matches, read, write, keeps_bin=True
+)

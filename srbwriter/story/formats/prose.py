@@ -1,17 +1,46 @@
-"""The active path as chapters and paragraphs, for formats that are read rather than edited."""
+"""The active path as chapters, paragraphs and scene breaks, for formats that are read rather than edited."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from srbwriter.story.draft import DraftNode, StoryDraft, path_to
-from srbwriter.story.formats.markdown import HEADING
+from srbwriter.story.formats.inline import Inline, inlines, plain
 
-_BLANK_LINES = re.compile(r"\n[ \t]*\n\s*")
+_BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
+_LINE_END = re.compile(r"\n")
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_HEADING = re.compile(r"^(#{1,6})[ \t]+(\S.*)$", re.MULTILINE)
+_FENCE_OR_HEADING = re.compile(r"^(?:(```|~~~)|#{1,6}[ \t]+\S)", re.MULTILINE)
+_BREAK = re.compile(r"[ \t]*(?:([*_~=•·⁂-])(?:[ \t]*\1){2,}|[#*⁂❦❧☙⁑])[ \t]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A heading of Markdown; ``level`` is 1 to 6, the title may hold marks of emphasis."""
+
+    level: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class SceneBreak:
+    """A line of stars or the like, as it was written."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """One or several lines, which may hold marks of emphasis."""
+
+    text: str
+
+
+Block = Heading | SceneBreak | Paragraph
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +49,38 @@ class Chapter:
 
     title: str
     text: str
+    level: int = 1
+
+
+def heading_at(text: str, start: int = 0) -> tuple[Heading, int] | None:
+    """The heading that the line at ``start`` is, and where the line ends; None for any other line."""
+    found = _HEADING.match(text, start)
+    if found is None:
+        return None
+    return Heading(len(found[1]), _without_closing(found[2].rstrip(" \t"))), found.end()
+
+
+def _without_closing(title: str) -> str:
+    """The title without the ``#`` that may close a heading."""
+    words = title.rstrip("#")
+    return words.rstrip(" \t") if words.endswith((" ", "\t")) else title
+
+
+def heading_starts(text: str) -> list[int]:
+    """Where headings start; a line inside fenced code is none."""
+    starts: list[int] = []
+    fenced = False
+    for match in _FENCE_OR_HEADING.finditer(text):
+        if match.group(1):
+            fenced = not fenced
+        elif not fenced:
+            starts.append(match.start())
+    return starts
+
+
+def is_scene_break(line: str) -> bool:
+    """Whether a line is stars, dashes or the like and nothing else."""
+    return _BREAK.fullmatch(line) is not None
 
 
 def chapters(draft: StoryDraft) -> list[Chapter]:
@@ -29,11 +90,12 @@ def chapters(draft: StoryDraft) -> list[Chapter]:
         return _by_headings("".join(node.text for node in path))
     found: list[Chapter] = []
     for title, text in _by_marks(path):
-        heading = HEADING.match(text.lstrip("\n"))
-        if heading and (not title or heading.group(1) == title):
-            title, text = heading.group(1), text.lstrip("\n")[heading.end() :]
+        level, first = 1, text.lstrip("\n")
+        heading = heading_at(first)
+        if heading and (not title or plain(heading[0].title) == plain(title)):
+            level, title, text = heading[0].level, heading[0].title, first[heading[1] :]
         if title or text.strip():
-            found.append(Chapter(title, text))
+            found.append(Chapter(title, text, level))
     return found or [Chapter("", "")]
 
 
@@ -47,24 +109,77 @@ def _by_marks(path: Sequence[DraftNode]) -> list[tuple[str, str]]:
 
 
 def _by_headings(text: str) -> list[Chapter]:
-    headings = list(HEADING.finditer(text))
-    edges = [*(heading.start() for heading in headings), len(text)]
+    starts = heading_starts(text)
+    edges = [*starts, len(text)]
     first = text[: edges[0]]
-    found = [Chapter("", first)] if first.strip() or not headings else []
-    for heading, end in zip(headings, edges[1:], strict=True):
-        found.append(Chapter(heading.group(1), text[heading.end() : end]))
+    found = [Chapter("", first)] if first.strip() or not starts else []
+    for start, end in zip(starts, edges[1:], strict=True):
+        heading = heading_at(text, start)
+        assert heading is not None  # both patterns say the same of a line
+        found.append(Chapter(heading[0].title, text[heading[1] : end], heading[0].level))
     return found
 
 
-def paragraphs(text: str) -> list[str]:
-    """Paragraphs as XHTML text: blank lines separate them, or line ends where there are no blank lines."""
-    text = text.strip("\n")
-    if not text.strip():
-        return []
-    parts = _BLANK_LINES.split(text) if _BLANK_LINES.search(text) else text.split("\n")
-    return [xml_text(part).replace("\n", "<br/>\n") for part in parts if part.strip()]
+def blocks(text: str) -> Iterator[Block]:
+    """What stands below a chapter's title.
+
+    Blank lines separate paragraphs, or line ends where there are no blank lines.
+    """
+    return (block for _, _, block in placed_blocks(text))
+
+
+def placed_blocks(text: str) -> Iterator[tuple[int, int, Block]]:
+    """As :func:`blocks`, with where each begins and ends in ``text``."""
+    start, end = len(text) - len(text.lstrip("\n")), len(text.rstrip("\n"))
+    separator = _BLANK_LINES if _BLANK_LINES.search(text, start, end) else _LINE_END
+    for gap in separator.finditer(text, start, end):
+        yield from _of_lines(text, start, gap.start())
+        start = gap.end()
+    yield from _of_lines(text, start, end)
+
+
+def _of_lines(text: str, start: int, end: int) -> Iterator[tuple[int, int, Block]]:
+    """Headings and scene breaks end a paragraph also where no blank line does."""
+    begun = -1
+    while start <= end:
+        stop = text.find("\n", start, end)
+        stop = end if stop < 0 else stop
+        line = text[start:stop]
+        heading = heading_at(line)
+        ends = heading is not None or is_scene_break(line) or not line.strip()
+        if ends and begun >= 0:
+            yield begun, start - 1, Paragraph(text[begun : start - 1])
+            begun = -1
+        if heading is not None:
+            yield start, stop, heading[0]
+        elif ends and line.strip():
+            yield start, stop, SceneBreak(line.strip())
+        elif not ends and begun < 0:
+            begun = start
+        start = stop + 1
+    if begun >= 0:
+        yield begun, end, Paragraph(text[begun:end])
+
+
+def xhtml(text: str) -> str:
+    """A paragraph, or a title, as it stands between tags: escaped, with emphasis and line breaks set."""
+    return "".join(inline_xhtml(part) for part in inlines(text))
+
+
+def inline_xhtml(part: Inline, line_end: str = "<br/>\n") -> str:
+    """Words of one look as they stand between tags."""
+    words = xml_text(part.text).replace("\n", line_end)
+    for tag, on in (("em", part.emphasis), ("strong", part.strong)):
+        if on:
+            words = f"<{tag}>{words}</{tag}>"
+    return words
 
 
 def xml_text(text: str) -> str:
     """Text for XML: escaped, and without the control characters that XML cannot hold."""
-    return escape(_NOT_IN_XML.sub("\ufffd", text))
+    return escape(xml_characters(text))
+
+
+def xml_characters(text: str) -> str:
+    """Text without the control characters that XML cannot hold; U+FFFD stands for each."""
+    return _NOT_IN_XML.sub("\ufffd", text)

@@ -8,10 +8,12 @@ from contextlib import contextmanager
 
 import pytest
 
+from srbwriter.story import Properties
 from srbwriter.tui.screens.picker import Picker
+from srbwriter.tui.screens.properties import PropertiesForm
 from srbwriter.tui.screens.tree import TreeScreen
 from tests.tui.conftest import Bench
-from tests.tui.scenarios.common import answer, opened, scenario, started
+from tests.tui.scenarios.common import answer, opened, scenario, started, visible
 
 
 @scenario
@@ -71,10 +73,10 @@ async def own_editor(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @scenario
 async def save(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await bench.press(*" Hard")
-    assert bench.session.text() == "It rained."
-    await bench.press("ctrl+s")
+    await bench.press(*" Hard", "ctrl+s")
+    assert bench.session.typing.state.saved
     assert bench.session.text() == "It rained. Hard"
+    assert "Saved in" in visible(bench)
 
 
 @scenario
@@ -84,6 +86,23 @@ async def openings(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press("enter")
     assert len(bench.session.text()) > len("It rained.")
     assert bench.session.round is not None
+
+
+@scenario
+async def properties(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.press(*" Hard")  # typed words are an action of their own
+    await bench.press("ctrl+g", "A")
+    form = await opened(bench, PropertiesForm)
+    assert form.query_one("#title").value == bench.session.title
+    form.query_one("#title").value = "The  Rain"
+    await bench.press("tab", *"Ada")
+    form.query_one("#language").value = "pt_br"
+    await bench.press("enter")
+    assert bench.app.screen is bench.desk
+    assert bench.session.story.properties == Properties("The Rain", "Ada", "pt-BR")
+    assert "The Rain" in bench.app.title
+    bench.desk.run("undo")
+    assert bench.session.story.properties.author == "" and bench.session.text() == "It rained. Hard"
 
 
 @scenario

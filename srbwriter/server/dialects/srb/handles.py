@@ -127,7 +127,7 @@ def _reroll(branch: Branch, body: Body, call: Call) -> None:
 
 
 def _extend(branch: Branch, body: Body, call: Call) -> None:
-    tokens = body.integer("max_tokens", -1, 1, 2**31 - 1)
+    tokens = body.size("max_tokens", -1, 1)
     if set(body.values) <= {"max_tokens"}:
         branch.extend(tokens if tokens > 0 else None)
     else:
@@ -170,7 +170,7 @@ async def _fork(call: Call, record: Record, branch: Branch, body: Body) -> Respo
         n=n,
         sampling=branch_samplings(sampling, n),
         stop=read_stop(body, branch.stop_rule),
-        **read_options(body, call.settings.context_shift),
+        **read_options(body, call.settings.context_shift, call.engine),
     )
     return await _start(call, request)
 

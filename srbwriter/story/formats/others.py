@@ -1,0 +1,158 @@
+"""Files that are known and cannot be read: what they are, and what their owner can do about it.
+
+Without this table a novel in RTF would become a story of backslashes, and a game a story of arrows. They are
+recognised by what is in them. The cures name programs that people have; nothing here runs them.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Callable
+from typing import NamedTuple
+
+from srbwriter.story.formats.document import ZIP_SIGNATURE, Document
+from srbwriter.story.formats.errors import NotForUs
+
+_AS_DOCX = "save it as .docx, .html or .txt where it comes from"
+_PANDOC = "or turn it into Markdown: pandoc -t markdown"
+_AS_TEXT = "`srbwriter import --format text` takes it as it stands"
+_UNPACK = "unpack it, and import what is in it"
+_WORDS_ONLY = "export its text as .txt, .html or .docx, and import that"
+
+
+class _Other(NamedTuple):
+    """What a file is, in words that follow "is", and the cure."""
+
+    what: str
+    cure: str
+
+
+_SIGNATURES: tuple[tuple[bytes, _Other], ...] = (
+    (b"SQLite format 3\0", _Other("a database", "if it is a story, open it; it needs no import")),
+    (b"{\\rtf", _Other("RTF", f"{_AS_DOCX}, {_PANDOC} -f rtf")),
+    (b"%PDF-", _Other("a PDF, which has places of letters and no text", "import what it was made from")),
+    (
+        b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1",
+        _Other("an old Word file (.doc), or one with a password", "save it as .docx, without a password"),
+    ),
+    (b"\x1f\x8b", _Other("compressed (gzip)", _UNPACK)),
+    (b"BZh", _Other("compressed (bzip2)", _UNPACK)),
+    (b"\xfd7zXZ\0", _Other("compressed (xz)", _UNPACK)),
+    (b"\x28\xb5\x2f\xfd", _Other("compressed (zstd)", _UNPACK)),
+    (b"7z\xbc\xaf\x27\x1c", _Other("an archive (7z)", _UNPACK)),
+    (b"Rar!\x1a\x07", _Other("an archive (RAR)", _UNPACK)),
+    (b"\xff\xd8\xff", _Other("a picture (JPEG)", "of pictures only character cards in PNG can be imported")),
+    (b"GIF8", _Other("a picture (GIF)", "of pictures only character cards in PNG can be imported")),
+)
+
+_ODF = "application/vnd.oasis.opendocument."
+_ZIPPED: tuple[tuple[Callable[[frozenset[str], str], bool], _Other], ...] = (
+    (
+        lambda names, kind: kind.startswith(f"{_ODF}text"),
+        _Other("an OpenDocument text (.odt)", f"{_AS_DOCX}, {_PANDOC} -f odt"),
+    ),
+    (
+        lambda names, kind: kind == "application/epub+zip",
+        _Other("an EPUB book", "turn it into Markdown, and import that: pandoc -f epub -t markdown"),
+    ),
+    (lambda names, kind: kind.startswith(_ODF), _Other("an OpenDocument file, but no text", _WORDS_ONLY)),
+    (
+        lambda names, kind: any(name.endswith(".iwa") for name in names),
+        _Other("a Pages document", "export it from Pages as Word (.docx)"),
+    ),
+    (
+        lambda names, kind: "[Content_Types].xml" in names,
+        _Other("an Office file, but no Word document of today's kind", "save it as .docx"),
+    ),
+    (lambda names, kind: True, _Other("an archive (ZIP)", _UNPACK)),
+)
+
+
+def _all(*regexes: str) -> Callable[[str], bool]:
+    tests = [re.compile(regex, re.MULTILINE) for regex in regexes]
+    return lambda text: all(test.search(text) for test in tests)
+
+
+_HEAD = 4_000  # characters in which the root of a page of XML stands
+_NO_TREE = "its passages lead to each other and back, which no tree can hold"
+_TEXTS: tuple[tuple[Callable[[str], bool], _Other], ...] = (
+    (
+        _all(r"<tw-storydata\b"),
+        _Other("a Twine story", f"{_NO_TREE}; import its proofing copy (in Twine: Build, Proof)"),
+    ),
+    (
+        _all(r"\A\s*::[ \t]*\S", r"^::[ \t]*(?:StoryTitle|StoryData|Start)\b|\[\[[^\]\n]+\]\]"),
+        _Other(
+            "Twee, the source of a Twine story",
+            f"{_NO_TREE}; import the proofing copy that Twine makes of it; {_AS_TEXT}",
+        ),
+    ),
+    (
+        _all(
+            r"^={2,}[ \t]*(?:function[ \t]+)?\w+[ \t]*(?:\([^)\n]*\))?[ \t]*=*[ \t]*$",
+            r"->[ \t]*\w[\w.]*[ \t]*$",
+        ),
+        _Other("Ink, the source of a story that is played", f"it is a program and no text; {_AS_TEXT}"),
+    ),
+    (
+        _all(r"^[ \t]*\\documentclass\b"),
+        _Other("LaTeX", f"turn it into Markdown: pandoc -f latex -t markdown; {_AS_TEXT}"),
+    ),
+)
+_XML: tuple[tuple[str, _Other], ...] = (
+    ("<FictionBook", _Other("a FictionBook (.fb2)", "turn it into Markdown: pandoc -f fb2 -t markdown")),
+    ("<FinalDraft", _Other("a Final Draft script (.fdx)", "export it as text or Fountain, and import that")),
+    ("office:document", _Other("a flat OpenDocument text (.fodt)", _AS_DOCX)),
+    ("w:wordDocument", _Other("a Word document in XML", "save it as .docx")),
+    ("pkg:package", _Other("a Word document in XML", "save it as .docx")),
+    ("", _Other("XML of a kind that is not known here", f"{_WORDS_ONLY}; {_AS_TEXT}")),
+)  # fmt: skip
+
+
+def refuse_bytes(data: bytes, name: str) -> None:
+    """Raise :class:`NotForUs` for what its first bytes show to be nothing that can be read."""
+    if not data:
+        raise NotForUs(name, "is empty", "there is nothing to import")
+    for signature, other in _SIGNATURES:
+        if data.startswith(signature):
+            raise _refusal(name, other)
+    if data[60:68] == b"BOOKMOBI":
+        raise _refusal(name, _Other("a Kindle book", _WORDS_ONLY))
+    if data.startswith(ZIP_SIGNATURE):
+        _refuse_zip(data, name)
+
+
+def _refuse_zip(data: bytes, name: str) -> None:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            names = frozenset(archive.namelist())
+            kind = _kind(archive) if "mimetype" in names else ""
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError) as error:
+        raise NotForUs(name, f"is a broken archive ({error})", "copy it again from where it came") from error
+    if "card.json" not in names and not any(member.startswith("word/") for member in names):
+        raise _refusal(name, next(other for test, other in _ZIPPED if test(names, kind)))
+
+
+def _kind(archive: zipfile.ZipFile) -> str:
+    with archive.open("mimetype") as file:
+        return file.read(100).decode("latin-1").strip()
+
+
+def refuse_text(document: Document) -> None:
+    """Raise :class:`NotForUs` for a text that is the source of something else."""
+    if document.kind != "text":
+        return
+    if not document.text.strip():
+        raise NotForUs(document.name, "holds nothing but white space", "there is nothing to import")
+    for test, other in _TEXTS:
+        if test(document.text):
+            raise _refusal(document.name, other)
+    head = document.text[:_HEAD]
+    if head.lstrip().startswith("<?xml") and not re.search(r"<html\b", head, re.IGNORECASE):
+        raise _refusal(document.name, next(other for mark, other in _XML if mark in head))
+
+
+def _refusal(name: str, other: _Other) -> NotForUs:
+    return NotForUs(name, f"is {other.what}", other.cure)

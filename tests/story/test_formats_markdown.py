@@ -1,0 +1,193 @@
+"""Markdown: front matter of any kind, and texts that begin like JSON."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srbwriter.story import formats
+from srbwriter.story.draft import StoryDraft, foreign
+from srbwriter.story.formats import FormatError, frontmatter
+from tests.story.format_files import path_text
+
+FULL = """---
+# what it is called
+title: "A: tale"   # in quotes
+subtitle: 'it''s'
+author:
+  - Ada Lovelace
+  - {name: Bob, affiliation: none}
+tags: [a, "b c", 3]
+summary: |
+  First line.
+
+  # no comment
+# before the next
+folded: >-
+  one
+  two
+draft: true
+version: 3.10
+time: 12:30
+country: no
+n: 12
+empty:
+language: de
+date: 2024-05-06
+words: 7
+# last
+---
+# One
+
+Three words here.
+"""
+
+
+def read(text: str) -> StoryDraft:
+    return formats.read(text.encode(), "tale.md")
+
+
+def notices(draft: StoryDraft) -> list[str]:
+    return draft.meta.get("notices", [])
+
+
+def test_front_matter_is_yaml_and_every_value_is_kept() -> None:
+    draft = read(FULL)
+    assert (draft.title, draft.byline, draft.language) == ("A: tale", "Ada Lovelace, Bob", "de")
+    assert draft.modified == 1714953600
+    assert foreign(draft.meta, "markdown") == {
+        "subtitle": "it's", "tags": ["a", "b c", 3], "summary": "First line.\n\n# no comment\n",
+        "folded": "one two", "draft": True, "version": "3.10", "time": "12:30", "country": "no", "n": 12,
+        "empty": None,
+    }  # fmt: skip
+    assert path_text(draft) == "# One\n\nThree words here.\n"
+    assert not notices(draft)
+
+
+def test_front_matter_goes_out_as_it_came() -> None:
+    again = formats.write(read(FULL), "markdown").decode()
+    assert again == FULL.replace("words: 7", "words: 5")
+
+
+def test_what_was_changed_here_is_what_goes_out() -> None:
+    draft = read(FULL)
+    draft.title, draft.byline, draft.language, draft.modified = 'New: "x"', "", "pt-BR", None
+    front, text = frontmatter.split(formats.write(draft, "markdown").decode())
+    assert front is not None and text == path_text(draft)
+    assert front.values["title"] == 'New: "x"' and front.values["language"] == "pt-BR"
+    assert "author" not in front.values and "date" not in front.values
+    assert front.values["tags"] == ["a", "b c", 3]
+    assert "version: 3.10\n" in front.lines and "# before the next\nfolded" in front.lines
+
+
+def test_a_story_without_front_matter_gets_what_is_known_of_it() -> None:
+    draft = read("# One\n\nText.")
+    draft.byline = "yes"  # would be something else than a text, were it not in quotes
+    lines = formats.write(draft, "markdown").decode().split("---\n")[1]
+    assert yaml.safe_load(lines) == {"author": "yes", "words": 3}
+
+
+@pytest.mark.parametrize(
+    ("front", "byline"),
+    [
+        ("author: Ada", "Ada"),
+        ("authors: [Ada, Bob]", "Ada, Bob"),
+        ("author: {name: Ada}", "Ada"),
+        ("author:\n- name: Ada\n- name: Bob", "Ada, Bob"),
+        ("author: 1984", "1984"),
+        ("byline: 'by: me'", "by: me"),
+        ("author: null", ""),
+    ],
+)
+def test_an_author_is_found_however_it_is_written(front: str, byline: str) -> None:
+    assert read(f"---\n{front}\n---\nText.").byline == byline
+
+
+@pytest.mark.parametrize(
+    ("front", "problem"),
+    [
+        ("title: x\nShe ran.\n", "line 4"),
+        ("a: &x [1]\nb: *x\n", "aliases"),
+        ("a: [1\n", "line"),
+        ("a: " + "[" * 400 + "]" * 400 + "\n", "nested too deeply"),
+        ("a: !!python/object:os.system x\n", "could not determine a constructor"),
+    ],
+)
+def test_what_is_no_yaml_stays_in_the_text_and_the_writer_is_told(front: str, problem: str) -> None:
+    text = f"---\n{front}---\n# One\n"
+    draft = read(text)
+    assert path_text(draft) == text and not draft.title
+    [notice] = notices(draft)
+    assert "not YAML" in notice and problem in notice
+
+
+@pytest.mark.parametrize(
+    "text", ["---\nA scene.\n---\n# One\n", "---\n\n# One\n", "---\n- a list\n---\n", "---\ntitle: x\nno end"]
+)
+def test_dashes_that_mean_no_front_matter_are_text(text: str) -> None:
+    draft = read(text)
+    assert path_text(draft) == text and not notices(draft) and not draft.title
+
+
+def test_values_that_no_json_has_become_texts() -> None:
+    front = "a: !!timestamp 2024-05-06\nb: !!binary aGk=\nc: !!float .inf\n2: two\n"
+    values = foreign(read(f"---\nk: 1\n{front}---\nText.").meta, "markdown")
+    assert values["a"].startswith("2024-05-06") and values["c"] == "inf" and values["2"] == "two"
+    assert isinstance(values["b"], str)
+
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**9), 10**9)
+    | st.text(st.characters(codec="utf-8"), max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text("abc", min_size=1), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.from_regex(r"[a-c][a-z ]{0,5}[a-z]", fullmatch=True), VALUES, max_size=4))
+def test_any_values_come_back(values: dict[str, object]) -> None:
+    values = {key: value for key, value in values.items() if key not in ("author", "byline", "creator")}
+    front = frontmatter.parse(frontmatter.dump({**values, "zz": 1}))
+    assert front.values == {**values, "zz": 1}
+    draft = read(f"---\nzz: 1\n{frontmatter.dump(values)}---\nText.")
+    assert foreign(draft.meta, "markdown") == {"zz": 1, **values}
+    again = formats.read(formats.write(draft, "markdown"), "again.md")
+    assert foreign(again.meta, "markdown") == {"zz": 1, **values}
+
+
+@given(st.text(st.sampled_from("ab:-#'\"[]{},&*!|>%@`\n \t.1~?"), max_size=40))
+def test_no_front_matter_loses_text(block: str) -> None:
+    text = f"---\n{block}\n---\nText.\n"
+    draft = read(text)
+    front, rest = "", path_text(draft)
+    if rest != text:
+        front = text.removesuffix(rest)
+        assert front.startswith("---\n") and front.rstrip().endswith(("---", "..."))
+    assert front + rest == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[[The Orchard]] is a place.\n\n# One\n",
+        '["Go," she said](note.md) and went.\n\n# One\n',
+        '["Unclosed\n\n# One\n',
+        "[[1, 2], the rest of a page\n",
+    ],
+)
+def test_a_text_that_begins_with_brackets_is_a_text(text: str) -> None:
+    assert path_text(read(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text", ['[["a", "b"], ["c"', '["a", "b"', '["a", 5]', '[{"a": }]', '[["a' + "x" * 2000]
+)
+def test_broken_json_is_not_taken_for_a_text(text: str) -> None:
+    with pytest.raises(FormatError):
+        read(text)

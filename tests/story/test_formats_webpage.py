@@ -1,0 +1,194 @@
+"""HTML: our own page with its emphasis, and pages of any origin read as text."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from srbwriter.story import formats
+from srbwriter.story.draft import DraftNode, Marks, StoryDraft
+from srbwriter.story.formats import FormatError
+from tests.story.format_files import path_text
+
+
+def page(*nodes: DraftNode, current: str = "", **fields: str) -> str:
+    draft = StoryDraft([DraftNode("r"), *nodes], current or nodes[-1].id, **fields)
+    whole = formats.write(draft, "html").decode()
+    found = re.search(r'<main class="story">(.*)</main>', whole, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def read(html: str, name: str = "page.html") -> StoryDraft:
+    return formats.read(html.encode(), name)
+
+
+def body(html: str) -> str:
+    return path_text(read(f"<!DOCTYPE html><html><body>{html}</body></html>"))
+
+
+# ---- out
+
+
+def test_emphasis_is_set_also_across_nodes() -> None:
+    late = DraftNode("b", "a", text="late*, **now**.", author="model")
+    shown = page(DraftNode("a", "r", text="It *was "), late)
+    assert shown == (
+        '<span>It <em>was </em></span><span class="model"><em>late</em>, <strong>now</strong>.</span>'
+    )
+
+
+def test_emphasis_of_a_branch_may_begin_before_it() -> None:
+    nodes = [
+        DraftNode("a", "r", text="Line.\nIt *was "),
+        DraftNode("b", "a", 0, text="late*."),
+        DraftNode("c", "a", 1, text="early* on."),
+    ]
+    shown = page(*nodes, current="b")
+    assert "<span><em>late</em>.</span>" in shown
+    assert "<span><em>early</em> on.</span></details>" in shown
+
+
+def test_headings_are_headings_unless_they_run_over_nodes() -> None:
+    shown = page(
+        DraftNode("a", "r", text="Before.\n\n## One *two* ##\n\nText.\n\n# Th"),
+        DraftNode("b", "a", text="ree\n\n***\n\nEnd."),
+    )
+    assert "<h3>One <em>two</em></h3>" in shown
+    assert "# Th</span><span>ree" in shown and "<span>***" not in shown and "***" in shown
+
+
+def test_a_chapter_keeps_its_anchor_once() -> None:
+    mark = Marks(chapter=True, title="One")
+    shown = page(DraftNode("a", "r", text="# One\n\nText.", marks=mark, author="edited"))
+    assert shown == '<h2 class="edited" id="a">One</h2><span class="edited">\nText.</span>'
+
+
+def test_author_and_language_are_on_the_page() -> None:
+    draft = StoryDraft([DraftNode("r", text="Text.")], "r", title="T", byline="Ada <x>", language="pt_br")
+    whole = formats.write(draft, "html").decode()
+    assert '<html lang="pt-BR">' in whole and '<meta name="author" content="Ada &lt;x&gt;">' in whole
+
+
+class Words(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = ""
+        self.inside = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.inside = self.inside or tag == "main"
+
+    def handle_endtag(self, tag: str) -> None:
+        self.inside = self.inside and tag != "main"
+
+    def handle_data(self, data: str) -> None:
+        self.words += data if self.inside else ""
+
+
+MARKED = st.text(st.sampled_from("ab *_\\#\n&<"), max_size=30)
+
+
+@settings(max_examples=200)
+@given(st.lists(MARKED, min_size=1, max_size=5))
+def test_no_word_is_lost_however_nodes_cut_the_marks(texts: list[str]) -> None:
+    nodes = [DraftNode("r")]
+    for number, text in enumerate(texts):
+        nodes.append(DraftNode(f"n{number}", nodes[-1].id, text=text))
+    reader = Words()
+    reader.feed(formats.write(StoryDraft(nodes, nodes[-1].id), "html").decode())
+    marks = re.compile(r"[\s*_#\\]")
+    assert marks.sub("", reader.words) == marks.sub("", "".join(texts))
+
+
+# ---- there and back
+
+
+def test_our_own_page_gives_the_path_back_and_no_branch() -> None:
+    text = "# One *two*\n\n  It **was**\nlate.\n\n***\n\nNext. 5 * 3\n\n## Three\n\nEnd."
+    nodes = [
+        DraftNode("r"), DraftNode("a", "r", text=text[:30]),
+        DraftNode("b", "a", 0, text=text[30:]), DraftNode("c", "a", 1, text="Elsewhere."),
+    ]  # fmt: skip
+    draft = StoryDraft(nodes, "b", title="A & B", byline="Ada", language="de")
+    back = formats.read(formats.write(draft, "html"), "a.html")
+    assert path_text(back) == text
+    assert (back.title, back.byline, back.language) == ("A & B", "Ada", "de")
+    assert [n.marks.title for n in back.nodes if n.marks.chapter] == ["One two", "Three"]
+
+
+# ---- in
+
+
+def test_a_page_is_read_with_headings_and_emphasis() -> None:
+    draft = read("""<?xml version="1.0"?>
+        <!-- made by hand --><!doctype html>
+        <html lang="en-GB"><head><title>The
+        Orchard</title><meta name="Author" content=" Ada "><style>p {x}</style></head>
+        <body><h1>The Orchard</h1><p>It was <i>late</i>,&nbsp;she <b>said</b> &mdash;
+        and   went.<br>On.</p><hr/><h2>Two <em>parts</em></h2><div>One<p>Two</div>
+        <script>var a = "<p>no</p>";</script><!-- no --></body></html>""")
+    assert (draft.title, draft.byline, draft.language) == ("The Orchard", "Ada", "en-GB")
+    assert path_text(draft) == (
+        "It was *late*,\u00a0she **said** — and went.\nOn.\n\n* * *\n\n## Two *parts*\n\nOne\n\nTwo"
+    )
+    assert [(n.marks.chapter, n.marks.title) for n in draft.nodes[1:]] == [(False, ""), (True, "Two parts")]
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<p>a <em> b </em> c</p>", "a *b* c"),
+        ("<p>a</p>\n\n  <p>b</p>", "a\n\nb"),
+        ('<p style="font-style: italic">all</p>', "*all*"),
+        ('<p><span style="font-weight:700">b</span><i style="font-style:normal">n</i></p>', "**b**n"),
+        ("<pre>  a\n\tb</pre>", "  a\n\tb"),
+        ("<ul><li>one</li><li><p>two</p></li></ul>", "- one\n\n- two"),
+        ("a<br>\n b <br/>c", "a\nb\nc"),
+        ("<h1><b>Bold</b> as a whole</h1>", "# **Bold** as a whole"),
+        ("<p>1 * 2 * 3 and *x*", "1 * 2 * 3 and \\*x\\*"),
+        ("<p># no heading</p>", "\\# no heading"),
+        ("<p>a<object><p>no</p></object>b</p>", "ab"),
+        ("<p>a<svg/>b</p>", "ab"),
+        ("&lt;b&gt; &amp; &eacute;", "<b> & é"),
+        ("<i>a<p>b</i>c", "*a*\n\n*b*c"),
+    ],
+)
+def test_tags_as_they_come(html: str, text: str) -> None:
+    assert body(html) == text
+
+
+def test_what_has_no_words_is_said() -> None:
+    draft = read("<html><p>a <img src=x></p><table><tr><td>b<td>c</table></html>")
+    assert path_text(draft) == "a\n\nb\n\nc"
+    assert "pictures" in str(draft.meta["notices"]) and "tables" in str(draft.meta["notices"])
+
+
+@pytest.mark.parametrize("text", ["<p>one</p><p>two</p>", "<h2>one</h2>\n<p>two</p>"])
+def test_a_piece_of_a_page_is_html_too(text: str) -> None:
+    assert formats.detect(text.encode()).name == "html"
+
+
+@pytest.mark.parametrize(
+    "text", ["<sigh> she went", "a <b>bold</b> move", "<div align=center>\n\n# Title\n</div>", "5 < 6 > 4"]
+)
+def test_a_text_with_a_tag_in_it_is_a_text(text: str) -> None:
+    assert formats.detect(text.encode()).name in ("text", "markdown")
+
+
+@settings(max_examples=200)
+@given(st.lists(st.sampled_from(
+    ["<p>", "</p>", "<i>", "</i>", "<b", ">", "<![if", "<!", "<!--", "-->", "<?", "&#x", "&", "word ", "<br>",
+     "<title>", "</title>", "<svg>", "</svg>", "<li>", "<h1>", "</h1>", "]]>", '"', "<![CDATA["]
+)))  # fmt: skip
+def test_no_page_is_a_defect(parts: list[str]) -> None:
+    try:
+        draft = read("<html>" + "".join(parts) + "end")
+    except FormatError as error:
+        assert "page.html" in str(error)
+    else:
+        assert "\x00" not in path_text(draft)
