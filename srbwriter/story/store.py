@@ -188,7 +188,7 @@ class Store:
 
     def checkpoint(self) -> bool:
         """Fold the log into the file as far as readers allow; whether nothing is in the log alone now."""
-        with self._in_words():
+        with self.in_words():
             busy, there, done = self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return not busy and there == done
 
