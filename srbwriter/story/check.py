@@ -5,14 +5,16 @@ Reads only, and changes neither the file nor the log beside it. Knows tables and
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 
 from srbwriter.story.connection import check_file
 from srbwriter.story.lock import Note
-from srbwriter.story.migrations import SEARCHED, SUMMED, body_sum, row_sum
+from srbwriter.story.migrations import SEARCHED, STEPS, SUMMED, VERSION, body_sum, migrate, row_sum
 from srbwriter.story.recovery import recover
 from srbwriter.story.store import ACTION, BODY, ENTRY, Store
 from srbwriter.story.types import ROOT, Damage, DamagedStory, NodeId, numbers
@@ -22,6 +24,10 @@ _ODD = """
     SELECT id, parent, EXISTS (SELECT 1 FROM node AS above WHERE above.id = node.parent) AS hangs FROM node
     WHERE NOT hangs OR parent >= id ORDER BY id"""
 """Nodes that hang on nothing, as only the root may, or on a higher number, as one of every ring does."""
+
+_COLUMNS = """
+    SELECT found.name, its.name FROM sqlite_schema AS found, pragma_table_info(found.name) AS its
+    WHERE found.type = 'table'"""
 
 _INDEXED = """
     SELECT body.id FROM body JOIN search_content USING (id)
@@ -92,6 +98,8 @@ def verify(store: Store, note: Note, *, thorough: bool) -> None:
     if store.version == 0:  # the program died while it was making this story
         return
     with store.reading() as db:
+        if store.version < VERSION and _later(db, store.version):
+            raise DamagedStory(store.path, f"it is not of version {store.version}, as it says")
         if thorough:
             found = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
             if found != "ok":
@@ -108,6 +116,15 @@ def verify(store: Store, note: Note, *, thorough: bool) -> None:
                     raise DamagedStory(store.path, "nodes are lost")
     if note.commits > store.numbered()[0] and note.story == store.value("uuid", ""):
         raise DamagedStory(store.path, "what was written last is lost with the log that lay beside it")
+
+
+def _later(db: Connection, version: int) -> bool:
+    """Whether there is a table or a column that came with a later version."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as new:
+        migrate(new, STEPS[:version])
+        before = set(new.execute(_COLUMNS))
+        migrate(new)
+        return not (set(new.execute(_COLUMNS)) - before).isdisjoint(db.execute(_COLUMNS))
 
 
 def _shape(db: Connection, path: Path) -> None:

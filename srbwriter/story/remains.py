@@ -124,6 +124,7 @@ class Remains:
         self.nodes = {row[0]: row for row in self._rows("node", f"{ENTRY}, {total}")}
         self.bodies = {row[0]: row for row in self._rows("body", f"{BODY}, {total}")}
         self._copies = {row[0]: row[1] for row in self._rows("search_content", "id, c0")}
+        self._searched = self._has("search_content")
         self._unindexed = {row[0] for row in _all(db, "SELECT id FROM unindexed") or ()}
         self.sound_nodes = {node for node, row in self.nodes.items() if _adds_up(row_sum, row)}
         self.sound_bodies = {node for node, row in self.bodies.items() if _adds_up(body_sum, row)}
@@ -273,7 +274,7 @@ class Remains:
         text, copy = self.bodies[node][1], self._copies.get(node)
         if not isinstance(text, str) or text != clean(text) or len(text) != self.chars(node):
             return False
-        return copy in (None, text) or node in self._unindexed
+        return copy == text or not text or node in self._unindexed or not self._searched
 
     def body(self, node: NodeId, text: str) -> Body:
         """The body of a node whose text is ``text``, without what cannot be right."""

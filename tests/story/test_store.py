@@ -292,6 +292,21 @@ def test_an_upgrade_sums_up_what_is_there(path: Path) -> None:
     assert report.damage.doubtful == (33,)
 
 
+def test_a_story_that_calls_itself_older_than_it_is_is_damaged(written: Path) -> None:
+    for version in range(1, VERSION):
+        db = sqlite3.connect(written)
+        db.execute(f"PRAGMA user_version = {version}")
+        db.close()
+        before = written.read_bytes()
+        with Story.open(written) as story:
+            assert story.damage is not None
+            assert "not of version" in story.damage.problem
+            assert story.text(61).count("<") == 60
+        assert not check(written).sound
+        assert written.read_bytes() == before
+    assert not list(paths.backup_dir().rglob("*.srbw"))
+
+
 def test_an_old_story_of_which_a_bit_changed_is_not_summed_up_as_it_is(path: Path) -> None:
     old_story(path)
     data = path.read_bytes().replace(b" old33", b" \xffld33", 1)
