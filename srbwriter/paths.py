@@ -33,7 +33,7 @@ def data_dir() -> Path:
 
 
 def state_dir() -> Path:
-    """What the program remembers between runs: overlay, logs, backups."""
+    """What the program remembers between runs: overlay, logs, backups, locks."""
     return _platform_dirs().user_state_path
 
 
@@ -67,6 +67,11 @@ def library_dir() -> Path:
 def backup_dir() -> Path:
     """Copies of stories, in a folder for each."""
     return state_dir() / "backups"
+
+
+def lock_dir() -> Path:
+    """Locks on stories, whatever they are called."""
+    return state_dir() / "locks"
 
 
 def recent_file() -> Path:

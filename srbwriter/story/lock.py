@@ -93,7 +93,7 @@ class FileLock:
     def lock_inode(self) -> None:
         """Lock the story under whatever name; to be called once it is there. Raises :class:`InUse`."""
         stat = os.stat(self._story)
-        file = paths.state_dir() / "locks" / f"{socket.gethostname()} {stat.st_dev:x} {stat.st_ino:x}"
+        file = paths.lock_dir() / f"{socket.gethostname()} {stat.st_dev:x} {stat.st_ino:x}"
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             descriptor = _flock(file)

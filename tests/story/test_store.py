@@ -139,7 +139,7 @@ def test_a_lock_ends_with_its_process(written: Path) -> None:
         assert story.read_only is None
         assert story.text(story.current).endswith("The last words.")
     assert sorted(file.name for file in written.parent.iterdir()) == [written.name]
-    assert not list((paths.state_dir() / "locks").iterdir())
+    assert not list(paths.lock_dir().iterdir())
 
 
 def test_last_words_in_the_log_of_another_name_are_not_written_over(written: Path, tmp_path: Path) -> None:
