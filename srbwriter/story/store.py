@@ -187,8 +187,8 @@ class Store:
 
     def checkpoint(self) -> bool:
         """Fold the log into the file as far as readers allow; whether nothing is in the log alone now."""
-        with self.reading() as db:
-            busy, there, done = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        with self.in_words(*UNREADABLE):
+            busy, there, done = self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return not busy and there == done
 
     @contextmanager
