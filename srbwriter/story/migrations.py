@@ -89,10 +89,13 @@ def _today(db: Connection) -> None:
     )
 
 
+_as_json = json.JSONEncoder(check_circular=False).encode
+
+
 def row_sum(*fields: object) -> int:
     """A CRC-32 of the fields of a row, as SQLite gives them back: it has one number for 1, 1.0 and True."""
-    plain = [int(f) if isinstance(f, int) or (isinstance(f, float) and f.is_integer()) else f for f in fields]
-    return crc32(json.dumps(plain).encode())
+    plain = [int(f) if isinstance(f, (bool, float)) and f == f // 1 else f for f in fields]
+    return crc32(_as_json(plain).encode())
 
 
 def text_sum(node: int, text: str) -> int:

@@ -20,7 +20,7 @@ from srbwriter.story.lock import FileLock, InUse, Note
 from srbwriter.story.migrations import VERSION
 from srbwriter.story.recovery import recover
 from srbwriter.story.store import Store
-from srbwriter.story.types import Blocked, Damage, DamagedStory, NotSaved, ReadOnly
+from srbwriter.story.types import Blocked, Damage, DamagedStory, NotSaved, ReadOnly, StoryError
 
 SMALL_BYTES = 32 * 2**20
 """Files up to this size are looked at whole when they are opened; larger ones after damage or a crash."""
@@ -47,12 +47,13 @@ class _Watch:
 
     def _committed(self) -> None:
         note = self._lock.note
-        note.story = note.story or str(self._store.value("uuid", ""))
         note.commits = self._store.commits
         note.nodes |= self._store.touched
         self._store.touched.clear()
-        if len(note.nodes) > _MOST_NODES and self._keeper is None and self._store.checkpoint():
-            note.nodes.clear()
+        with suppress(StoryError):  # what was committed is on the disk, come what may
+            note.story = note.story or str(self._store.value("uuid", ""))
+            if len(note.nodes) > _MOST_NODES and self._keeper is None and self._store.checkpoint():
+                note.nodes.clear()
         self._lock.sign()
 
     def _damaged(self) -> None:

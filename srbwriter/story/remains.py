@@ -12,15 +12,24 @@ import math
 import sqlite3
 import tempfile
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from srbwriter.story.connection import MAGIC, UNREADABLE
 from srbwriter.story.draft import AUTHORS, JsonValue, settings_from
 from srbwriter.story.lock import Note
-from srbwriter.story.migrations import APPLICATION_ID, SUMMED, body_sum, gaps_in, row_sum, text_sum
-from srbwriter.story.store import BODY, ENTRY, Body, Store
+from srbwriter.story.migrations import (
+    APPLICATION_ID,
+    STEPS,
+    SUMMED,
+    body_sum,
+    gaps_in,
+    migrate,
+    row_sum,
+    text_sum,
+)
+from srbwriter.story.store import BODY, ENTRY, Body
 from srbwriter.story.tree import VISITED, Entry
 from srbwriter.story.types import ROOT, NodeId, State
 
@@ -56,15 +65,17 @@ def _begin(path: Path, head: bytes) -> None:
 
 
 def _first_page() -> bytes:
-    """That of a new story."""
+    """That of a new story of the first version with sums, whose list of tables fits on it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "new"
-        Store.create(path).close()
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("PRAGMA journal_mode = WAL")
+            migrate(db, STEPS[:SUMMED])
         return path.read_bytes()[:_PAGE]
 
 
 def connected(path: Path) -> sqlite3.Connection:
-    """A connection to ``path``; if its list of tables is broken, it gets a new story's: they begin alike."""
+    """A connection to ``path``. If its list of tables is broken, it gets a new story's: they begin alike."""
     db = _connect(path)
     version = _all(db, "PRAGMA user_version") or [(0,)]
     more = ", sum" if version[0][0] >= SUMMED else ""

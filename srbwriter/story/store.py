@@ -106,6 +106,7 @@ class Store:
             store = cls(path, db, writable=False)
             with in_words(path):
                 store.version = version_of(db, path)
+                db.execute("BEGIN")  # all that is seen is of one moment, though somebody may be writing
             yield store
 
     @classmethod
@@ -187,7 +188,7 @@ class Store:
 
     def checkpoint(self) -> bool:
         """Fold the log into the file as far as readers allow; whether nothing is in the log alone now."""
-        with self.in_words(*UNREADABLE):
+        with self.in_words():
             busy, there, done = self.db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         return not busy and there == done
 

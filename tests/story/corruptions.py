@@ -91,6 +91,7 @@ def make_bases(folder: Path) -> dict[str, list[Base]]:
     with sqlite3.connect(old / NAME) as db:  # as the version before wrote it: without sums
         for table in ("node", "body", "value", "action"):
             db.execute(f"ALTER TABLE {table} DROP COLUMN sum")
+        db.execute("DROP TABLE search_characters")
         db.execute("DELETE FROM value WHERE key IN ('gaps', 'written')")
         db.execute("PRAGMA user_version = 5")
     db.close()

@@ -13,7 +13,9 @@ import pytest
 
 from srbwriter.story import Blocked, DamagedStory, NotSaved, ReadOnlyStory, Refused, Story
 from srbwriter.story.check import check
+from srbwriter.story.migrations import STEPS, VERSION, migrate
 from tests.story.branches import WORDS
+from tests.story.crash_child import old_story
 
 PAGE = 4096
 
@@ -383,14 +385,30 @@ def test_nodes_that_hang_on_one_another_are_shown(written: Path) -> None:
         assert len(list(story.reading_order())) == 61
 
 
-def test_a_first_page_that_is_gone_costs_nothing(written: Path) -> None:
-    data = bytearray(written.read_bytes())
+def without_first_page(path: Path) -> Path:
+    data = bytearray(path.read_bytes())
     data[:PAGE] = bytes(PAGE)
-    written.write_bytes(data)
-    with Story.open(written) as story:
+    path.write_bytes(data)
+    return path
+
+
+def test_a_first_page_that_is_gone_costs_nothing(written: Path) -> None:
+    with Story.open(without_first_page(written)) as story:
         assert story.damage is not None
         assert not story.damage.doubtful and not story.damage.missing_nodes
         assert (story.title, story.text(61).count("<")) == ("Sixty", 60)
+
+
+@pytest.mark.parametrize("version", range(1, VERSION + 1))
+def test_so_it_does_in_a_story_that_began_as_an_older_one(path: Path, version: int) -> None:
+    old_story(path)
+    db = sqlite3.connect(path, isolation_level=None)
+    migrate(db, STEPS[:version])
+    db.close()
+    with Story.open(without_first_page(path)) as story:
+        assert story.damage is not None
+        assert not story.damage.doubtful and not story.damage.missing_nodes
+        assert all(story.node(node).text == f" old{node}" * 40 for node in range(2, 60))
 
 
 def test_words_by_day_are_kept_and_the_undo_history_is_not(written: Path) -> None:
