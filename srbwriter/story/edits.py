@@ -32,11 +32,11 @@ from srbwriter.story.history import Action, History, Respell, SetEntry, SetSetti
 from srbwriter.story.language import default_language, language_tag
 from srbwriter.story.progress import taken
 from srbwriter.story.reader import Reader
-from srbwriter.story.runs import change, cut, plain, tidy
+from srbwriter.story.runs import change, plain
 from srbwriter.story.store import Body
 from srbwriter.story.tree import VISITED
 from srbwriter.story.types import ROOT, Marks, NodeId, NoSuchNode, Properties, Refused, State
-from srbwriter.story.words import count, well_formed
+from srbwriter.story.words import well_formed
 
 PAUSE_SECONDS = 2.0
 """A longer pause between keystrokes starts a new action."""
@@ -339,39 +339,6 @@ class Edits(Reader):
                 action.picked = taken(self._desk.tree, action.was, node)
                 action.became = node
             return node
-
-    def pick_as(self, parent: NodeId, text: str, original: str, end: NodeId | None = None) -> NodeId:
-        """Take ``text`` below ``parent``, which somebody made of a model's ``original``; returns its node.
-
-        With ``end``, the nodes from ``parent`` down to that begin with ``original``: they stay as they are,
-        and what was not changed keeps its tokens.
-        """
-        desk, text = self._desk, well_formed(text)
-        with self._verb():
-            self._kept(parent)
-            self._unwritten(parent)
-            runs, body, place, flags = plain(original, "model"), Body(), None, 0
-            below: list[NodeId] = []
-            if end is not None:
-                below = desk.tree.path(end)[len(desk.tree.path(parent)) :]
-                whole = tidy(run for n in below for run in desk.runs(n))
-                runs, _ = cut(whole, len(original), desk.token_sizes)
-                first = desk.body(below[0])
-                body = Body(recipe=first.recipe, seed=first.seed, settings=first.settings)
-                place, flags = desk.tree[below[0]].place, desk.tree[below[0]].flags
-            author: Author = "model" if text == original else "edited"
-            if text != original:
-                runs = change(runs, text, "writer", desk.token_sizes)
-            with self._history.action("pick", parent) as action:
-                self._out_of_bin(action, parent)
-                made = desk.add(parent, runs, author, place=place, body=body)
-                desk.tree.put(desk.tree[made]._replace(flags=flags | VISITED))
-                action.created(made)
-                action.typed = count(text).words - count(original).words
-                known = sum(desk.tree[n].words for n in below if desk.tree[n].author == "writer")
-                action.picked = self._words(made) - self._words(parent) - action.typed - known
-                action.became = made
-            return made
 
     def visit(self, node: NodeId) -> None:
         """Stand at ``node`` and mark it read. Moving about is not an action."""
