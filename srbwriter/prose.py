@@ -12,15 +12,23 @@ a sentence when whitespace follows. It does not end one
 * after an ellipsis, a closing quote or bracket, or a dotted word such as ``p.m.``, when the next
   word begins in lower case (``"Wait!" she said``), unless the line ends first.
 
-``。 ！ ？`` need no whitespace behind them.
+``。 ！ ？ ။`` need no whitespace behind them.
+
+Thai and Lao have no full stop; a space parts clauses, items and numbers as well as sentences. One ends a
+sentence there when its line has had twenty letters and marks since the last end, and the next word begins
+with a letter and is none of those that join clauses (``แต่``, ``ซึ่ง`` …).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Literal, Protocol
+
+from srbwriter.unspaced import CHARACTER, STRETCH, THAI_LAO, THAI_LAO_MARKS
+from srbwriter.unspaced import word_ends as ends_of_stretch
 
 Unit = Literal["word", "sentence", "paragraph"]
 """What a writer takes at a time."""
@@ -31,15 +39,24 @@ ABBREVIATIONS = frozenset(
 )
 """Words whose full stop does not end a sentence. Those that are everyday words too are left out."""
 
-_WIDE_ENDERS = "。！？｡"
-_ENDERS = ".!?…‽؟۔।॥" + _WIDE_ENDERS
+_WIDE_ENDERS = "。！？｡။"
+_ENDERS = ".!?…‽؟۔।॥។៕" + _WIDE_ENDERS
 _CLOSERS = "\"'”’»›)]}*_」』）】〉》〕］｝"
 _TAIL = 16  # characters remembered before a full stop; longer than any abbreviation
 
 _ENDER = re.compile(f"[{re.escape(_ENDERS)}]")
 _LAST_WORD = re.compile(r"[^\W\d_]+(?:\.[^\W\d_]+)*\Z")
-_IDEOGRAPHIC = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"\s*(?:[{_IDEOGRAPHIC}]|[^\s{_IDEOGRAPHIC}]+)")
+_RUN = re.compile(r"\S+")
+
+_THAI = re.compile(f"[{THAI_LAO}{THAI_LAO_MARKS}]")
+_THAI_LETTER = re.compile("[\u0e01-\u0e2e\u0e40-\u0e44\u0e81-\u0eae\u0ec0-\u0ec4]")  # one that begins words
+_THAI_REPEATS = "\u0e46\u0ec6"  # ๆ, ໆ: the word before once more; often between spaces
+_THAI_SENTENCE = 20  # letters and marks; a space after fewer parts a list, or a word that is stressed
+_THAI_JOINERS = frozenset(
+    "และ หรือ แต่ ที่ ซึ่ง ว่า เพราะ เพื่อ โดย จึง ก็ แล้ว จน กับ ของ ใน "
+    "ແລະ ຫຼື ແຕ່ ທີ່ ຊຶ່ງ ວ່າ ເພາະ ເພື່ອ ໂດຍ ຈຶ່ງ ກໍ ແລ້ວ ຈົນ ກັບ ຂອງ ໃນ".split()
+)
+"""Words that go on with a clause, or are the beginning of one that does."""
 
 
 class Scanner(Protocol):
@@ -140,12 +157,16 @@ class SentenceScanner:
         self._word = ""  # before the enders
         self._enders, self._last = 0, ""
         self._wide = self._trailing = self._closed = False
+        self._thai = False  # True from the first letter of Thai or Lao on
+        self._letters = 0  # of Thai or Lao, in this sentence and line
+        self._ahead: str | None = None  # of the word behind a space that may end a sentence of Thai
         self._position = position
         self.held = 0
 
     def feed(self, text: str) -> Sequence[int]:
         ends: list[int] = []
-        if self._state is not _State.BODY or _ENDER.search(text):
+        self._thai = self._thai or not (text.isascii() or _THAI.search(text) is None)
+        if self._state is not _State.BODY or self._thai or _ENDER.search(text):
             self._scan(text, ends)
         self._position += len(text)
         self._tail = text[-_TAIL:] if len(text) >= _TAIL else (self._tail + text)[-_TAIL:]
@@ -159,7 +180,7 @@ class SentenceScanner:
         """The end of a sentence that nothing follows; None when its full stop is missing."""
         if self._state is _State.BODY or (self._state is _State.CLOSING and self._abbreviated()):
             return None
-        return self._end
+        return self._end if self._ahead is None else None
 
     def _scan(self, text: str, ends: list[int]) -> None:
         i = 0
@@ -169,15 +190,40 @@ class SentenceScanner:
             elif self._state is _State.CLOSING:
                 self._close(text[i], self._position + i + 1, ends)
             if self._state is _State.BODY:
-                found = _ENDER.search(text, i)
-                if found is None:
-                    return
-                i = found.start()
-                self._open(text, i)
+                i = self._seek(text, i)
+                if i < len(text):
+                    self._open(text, i)
             i += 1
 
+    def _seek(self, text: str, i: int) -> int:
+        """Where the next character stands, from ``i`` on, that may end a sentence; else the text's end."""
+        if not self._thai:
+            found = _ENDER.search(text, i)
+            return found.start() if found else len(text)
+        while i < len(text):
+            char = text[i]
+            if char in _ENDERS:
+                break
+            if char == " " and self._letters >= _THAI_SENTENCE and self._thai_before(text, i):
+                break
+            if char == "\n":
+                self._letters = 0
+            elif _THAI.match(char):
+                self._letters += 1
+            i += 1
+        return i
+
+    def _thai_before(self, text: str, i: int) -> bool:
+        """A word of Thai or Lao ends at ``i``."""
+        before = text[i - 1] if i else self._tail[-1:]
+        return before not in _THAI_REPEATS and _THAI.match(before) is not None
+
     def _open(self, text: str, i: int) -> None:
-        """The ender at ``i`` may end the sentence."""
+        """The character at ``i`` may end the sentence."""
+        if text[i] == " ":
+            self._state, self.held, self._ahead = _State.AFTER, 1, ""
+            self._end = self._position + i
+            return
         word = _LAST_WORD.search(text[i - _TAIL : i] if i >= _TAIL else self._tail + text[:i])
         self._word = word[0] if word else ""
         self._enders, self._last = 0, ""
@@ -209,15 +255,29 @@ class SentenceScanner:
 
     def _weigh(self, char: str, ends: list[int]) -> None:
         """``char`` follows an end and whitespace."""
-        if char == "\n" or not (char.isspace() or char.islower()):
+        if self._ahead is not None:
+            self._weigh_thai(char, ends)
+        elif char == "\n" or not (char.isspace() or char.islower()):
             self._finish(ends)
         elif char.islower():
             self._state, self.held = _State.BODY, 0
         else:
             self.held += 1
 
+    def _weigh_thai(self, char: str, ends: list[int]) -> None:
+        """``char`` follows a space, and what there is already of the word behind it."""
+        word = f"{self._ahead}{char}".lstrip(" ")
+        if not word or (any(j.startswith(word) for j in _THAI_JOINERS) and word not in _THAI_JOINERS):
+            self._ahead = word
+            self.held += 1
+        elif word in _THAI_JOINERS or not _THAI_LETTER.match(word):
+            self._state, self.held, self._ahead = _State.BODY, 0, None
+        else:
+            self._finish(ends)
+
     def _finish(self, ends: list[int]) -> None:
-        self._state, self.held = _State.BODY, 0
+        self._state, self.held, self._ahead = _State.BODY, 0, None
+        self._letters = 0
         if self._end > self._floor:
             ends.append(self._end)
 
@@ -246,8 +306,49 @@ def paragraph_ends(text: str) -> list[int]:
 
 
 def word_ends(text: str) -> list[int]:
-    """Positions at which words of ``text`` end; Chinese and Japanese characters are words."""
-    return [found.end() for found in _WORD.finditer(text)]
+    """Positions at which words of ``text`` end; in scripts without spaces a dictionary says so.
+
+    Punctuation belongs to the word before it, an opening bracket or quote to the next.
+    """
+    if text.isascii() or not CHARACTER.search(text):
+        return [run.end() for run in _RUN.finditer(text)]
+    return [run.start() + end for run in _RUN.finditer(text) for end in _ends_in_run(run[0])]
+
+
+def _ends_in_run(run: str) -> list[int]:
+    """Where words of ``run`` end, in which no space stands; the last is its own end."""
+    ends: list[int] = []
+    for start, piece, unspaced in _pieces(run):
+        if unspaced:
+            ends += [start + word for word in ends_of_stretch(piece)]
+            continue
+        first = next((i for i, c in enumerate(piece) if c.isalnum() or _opens(c)), len(piece))
+        if ends:
+            ends[-1] += first
+        stop = len(piece)
+        while stop > first and _opens(piece[stop - 1]):
+            stop -= 1
+        if stop > first:
+            ends.append(start + stop)
+    if not ends or ends[-1] < len(run):
+        ends[-1:] = [len(run)]
+    return ends
+
+
+def _pieces(run: str) -> Iterator[tuple[int, str, bool]]:
+    """The parts of ``run``: where one starts, its text, and whether its script has no spaces."""
+    start = 0
+    for found in re.finditer(STRETCH, run):
+        if found.start() > start:
+            yield start, run[start : found.start()], False
+        yield found.start(), found[0], True
+        start = found.end()
+    if start < len(run):
+        yield start, run[start:], False
+
+
+def _opens(char: str) -> bool:
+    return unicodedata.category(char) in ("Ps", "Pi")
 
 
 def line_ends(text: str) -> list[int]:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 OURS = ("srbwriter", "tests", "benchmarks", "tools", "examples")
 SKIPPED = {"__pycache__", "node_modules"}
 
-MAX_LINES = 400
+MAX_LINES = 800
 MAX_APP_LINES = 300
 
 # What belongs to the making of the program and not to the program.

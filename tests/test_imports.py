@@ -56,6 +56,12 @@ def test_a_room_loads_nothing_of_its_siblings(module: str, strangers: set[str]) 
     assert not loaded_by(f"import {module}") & strangers
 
 
+def test_dictionaries_of_words_are_loaded_for_scripts_without_spaces_only() -> None:
+    prelude = "from srbwriter.prose import word_ends; from srbwriter.story.words import count; "
+    assert "icu4py" not in loaded_by(prelude + "word_ends('It’s a “dark” night — été'); count('他把门')")
+    assert "icu4py" in loaded_by(prelude + "word_ends('他把门')")
+
+
 def test_the_probe_sees_what_is_loaded() -> None:
     assert "llama_cpp" in loaded_by("import srbwriter.engine.native.library")
 

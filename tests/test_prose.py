@@ -14,14 +14,19 @@ from srbwriter.prose import (
     ParagraphScanner,
     Scanner,
     SentenceScanner,
+    Unit,
     last_sentence_start,
     paragraph_ends,
     sentence_ends,
+    unit_ends,
     word_ends,
 )
 
 prose = st.lists(
-    st.sampled_from([*"aBI3 \n.!?…。\"')", "Mr.", "...", "\n\n", "etc.", "界", "p.m."]), max_size=30
+    st.sampled_from(
+        [*"aBI3 \n.!?…。\"')", "Mr.", "...", "\n\n", "etc.", "界", "p.m.", "ประตูประภาคาร", " แต่", " แ", "ๆ"]
+    ),
+    max_size=30,
 ).map("".join)
 
 
@@ -44,6 +49,9 @@ def cut(text: str, ends: list[int]) -> list[str]:
         ["It was Mr...", " Jones.", " He (Mr.)", " Then"],
         ["It was Mr.!", " Then"],
         ["It ends with Mr."],
+        ["彼は笑った。", "そして（本当に？）", "黙った｡", "終わり"],
+        ["သူလာသည်။", "သူပြန်သွားသည်။", ""],
+        ["គាត់មក។", " គាត់ទៅ។", "\nចប់៕", ""],
     ],
 )
 def test_sentence_ends(sentences: list[str]) -> None:
@@ -58,6 +66,26 @@ def test_an_abbreviation_ends_no_sentence(word: str) -> None:
     assert sentence_ends(text.replace(".", ".\n")) != []
 
 
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["เขาผลักประตูประภาคารเปิดออก", " ลมทะเลพัดเข้ามาทันทีจนเขาต้องหลับตา", " ชายชราหัวเราะ"],
+        ["เขาเดินไปตามถนนสายยาวที่มืด แต่ไม่มีใครอยู่ที่นั่น", " เธอยืนรอ"],  # a word that joins goes on
+        ["เขาซื้อส้ม กล้วย มะม่วง"],  # a space after few letters parts a list
+        ["ปีนั้นเขาอายุครบยี่สิบ 25 ปีผ่านไปอย่างช้า"],  # as one before a number does
+        ["เธออ่านหนังสือเล่มใหม่ต่าง ๆ ทุกวัน"],
+        ['"คุณมาช้าไปมากเลยนะครับวันนี้" เขาพูด'],
+        ["เขาผลักประตูประภาคารเปิดออก\nลม พัดเข้ามา"],  # letters count from the line's beginning
+        ["ລາວເປີດປະຕູປະພາຄານຢ່າງຊ້າ", " ລົມທະເລພັດເຂົ້າມາ"],
+        ["เขาผลักประตูประภาคารเปิดออก "],  # who knows what follows
+        ["He came.", " เขามา"],
+    ],
+)
+def test_a_space_ends_a_long_sentence_of_thai_or_lao(sentences: list[str]) -> None:
+    text = "".join(sentences)
+    assert cut(text, sentence_ends(text)) == sentences
+
+
 def test_paragraph_ends() -> None:
     text = "\n\none\ntwo\n \nthree\n\n\n\nfour \n"
     assert cut(text, paragraph_ends(text)) == ["\n\none\ntwo", "\n \nthree", "\n\n\n\nfour", " \n"]
@@ -65,8 +93,44 @@ def test_paragraph_ends() -> None:
 
 
 def test_word_ends() -> None:
-    text = " It's  a “test”, 界隈 end "
-    assert cut(text, word_ends(text)) == [" It's", "  a", " “test”,", " 界", "隈", " end", " "]
+    text = " It's  a “test”, well-known end "
+    assert cut(text, word_ends(text)) == [" It's", "  a", " “test”,", " well-known", " end", " "]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["他", "把", "灯塔", "的", "门", "推开，", "海风", "进来。", "“你", "终于", "来", "了。”", ""],
+        ["她", "看見", "遠處", "的", "漁船。", ""],
+        ["灯台", "は", "古い", "扉。", "「やっと", "来", "た", "の", "ね」", "と", "彼女。", ""],
+        ["เขา", "ผลัก", "ประตู", " ลมทะเล", "พัด", "เข้า", "มา", ""],
+        ["ລາວ", "ເປີດ", "ປະຕູ", " ລົມທະເລ", "ພັດ", ""],
+        ["ខ្យល់", "សមុទ្រ", "បាន", "បក់។", ""],
+        ["သူ", "သည်", " တံခါး", "ကို", "ဖွင့်။", ""],
+        [" Use", " the", "手机", "iPhone-15", " now", ""],
+        ["他\u200b", "们……", ""],
+        ["——", ""],
+        ["（！）", ""],
+        ["「", ""],
+    ],
+)
+def test_word_ends_without_spaces(words: list[str]) -> None:
+    text = "".join(words)
+    assert cut(text, word_ends(text)) == words
+
+
+scripts = st.text(alphabet="a'- \n“”「」。（！界灯塔の閉めกินข้ามาຂខ្មមြန်\u200b\U00020bb7\ud800", max_size=40)
+
+
+@given(scripts)
+def test_words_take_up_the_whole_text(text: str) -> None:
+    ends = word_ends(text)
+    assert all(a < b for a, b in pairwise(ends))
+    assert (ends[-1] if ends else 0) == len(text.rstrip())
+    assert all(text[a:b].strip() and not text[b - 1].isspace() for a, b in pairwise([0, *ends]))
+    assert not any(text[end : end + 1] in "」”。" for end in ends if end < len(text))
+    bare = "".join("x" if c in "界灯塔の閉めกินข้ามาຂខ្មမြန်\U00020bb7" else c for c in text)
+    assert {end for end in word_ends(bare)} <= set(ends)  # words only come nearer to each other
 
 
 @pytest.mark.parametrize(
@@ -102,3 +166,28 @@ def test_how_a_text_is_cut_up_does_not_matter(text: str, cuts: list[int], kind: 
     assert found == list(whole.feed(text))
     assert parts.held == whole.held
     assert all(a < b for a, b in pairwise(found))
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "times", "taken"),
+    [
+        (" Once upon a time", "word", 1, " Once"),
+        (" Once upon a time", "word", 3, " Once upon a"),
+        ("\u201cGo!\u201d she said. Then", "sentence", 1, "\u201cGo!\u201d she said."),
+        ("\u201cGo!\u201d she said. Then", "sentence", 2, "\u201cGo!\u201d she said. Then"),
+        ("Mr. Fox met J. Hare. He ran.", "sentence", 1, "Mr. Fox met J. Hare."),
+        ("A title\nAnd a line.", "sentence", 1, "A title"),
+        ("First.\n\nSecond.\n\nThird.", "paragraph", 1, "First."),
+        ("First.\n\nSecond.\n\nThird.", "paragraph", 2, "First.\n\nSecond."),
+        ("no end", "sentence", 1, "no end"),
+        ("no end", "paragraph", 9, "no end"),
+        ("wait... what?", "sentence", 1, "wait... what?"),
+        ("Wait\u2026 What?", "sentence", 1, "Wait\u2026"),
+        ("「灯塔」的门", "word", 1, "「灯塔」"),
+        ("他说：「你好！」然后走了。", "word", 3, "他说：「你好！」"),
+        ("他说：「你好！」然后走了。", "sentence", 1, "他说：「你好！」"),
+    ],
+)
+def test_units_end(text: str, unit: Unit, times: int, taken: str) -> None:
+    ends = unit_ends(text, unit)
+    assert text[: ends[min(times, len(ends)) - 1]] == taken

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from srbwriter.engine.gone import GONE
-from srbwriter.engine.parameters import GROUPS, PARAMETERS, SAMPLERS, Parameter
+from srbwriter.engine.parameters import GROUPS, PARAMETERS, SAMPLERS, Parameter, number_words
 from srbwriter.engine.sampling import DEFAULT_ORDER, PREFILTER
 
 PAGE = Path(__file__).parent.parent / "docs" / "sampling.md"
@@ -37,13 +37,18 @@ Bias and forbidden tokens come first. Then, unless `samplers` says otherwise:
 ## Seeds
 
 Equal seeds, settings, number of branches and an idle engine give equal text on one machine. Every sampler
-that draws (the selector, XTC) gets a seed of its own, derived from the branch's.
+that draws (the selector, XTC) gets a seed of its own, derived from the branch's. A branch that goes on,
+extended, typed into or with other settings, draws on from where it was, and mirostat and `adaptive_target`
+keep what they have learnt; a seed that is given with new settings begins anew.
 
 ## Constraints
 
 At most one of `grammar`, `json_schema` and `regex`. All three run on
-[llguidance](https://github.com/guidance-ai/llguidance). A branch ends when its constraint is fulfilled
-for good or leaves no token; the model may end its text wherever the constraint may.
+[llguidance](https://github.com/guidance-ai/llguidance). A branch ends when its constraint is fulfilled for
+good; the model may end its text wherever the constraint may. Where no token is left before that, where
+typed text breaks the constraint, or where it is beyond llguidance's limits (2000 optional keys of an object
+are), the branch ends with an error that says so. A constraint begins where the prompt ends: `heal` is off
+with one.
 
 - `grammar` is GBNF as llama.cpp reads it. `!<token>` is refused; a left-recursive grammar is understood here.
   Control tokens are no text: only `<[id]>` or `<name>` lets one through.
@@ -93,9 +98,10 @@ def _range(p: Parameter) -> str:
     if p.choices:
         return _code(p.choices)
     if p.minimum is None:
-        return p.kind
-    high = "" if p.maximum is None or p.maximum > 1e6 else f"{p.maximum:g}"
-    return f"{p.minimum:g} … {high}".strip()
+        bounds = (f"{p.most} at most" * bool(p.most), f"{p.longest} characters" * bool(p.longest),
+                  f"{p.in_all} in all" * bool(p.in_all))  # fmt: skip
+        return ", ".join((p.kind, *filter(None, bounds)))
+    return f"{number_words(p.minimum)} … {number_words(p.maximum)}".strip()
 
 
 def _gone() -> str:

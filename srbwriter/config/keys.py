@@ -124,7 +124,9 @@ CTX_SIZE = Key[int | None](
     ("--ctx-size", "-c"), minimum=16,
 )
 THREADS = Key[int | None](
-    "model.threads", INTEGER, None, "threads for writing", ("--threads", "-t"), minimum=1
+    "model.threads", INTEGER, None,
+    "threads for writing; if not given, one a core, and fewer while other programs want the cores",
+    ("--threads", "-t"), minimum=1,
 )
 THREADS_BATCH = Key[int | None](
     "model.threads_batch", INTEGER, None,

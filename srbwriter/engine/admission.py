@@ -15,6 +15,9 @@ from .types import BranchState, EngineError, FinishReason, PromptProgress
 from .writing import Writer
 
 RESERVE = 16  # cells a branch should find free before it is let in
+SECOND_THOUGHTS = 0.15
+"""Seconds that a request waits while a more important one writes. Programs that complete while somebody types
+ask and cancel ten times in that; each time they would cost the writer a step."""
 
 
 class Admission:
@@ -33,12 +36,21 @@ class Admission:
         """Let in what fits. The first that does not fit keeps its place before all later ones."""
         queue = [run for run in self.lanes.runs if any(map(waiting, run.runners))]
         for run in sorted(queue, key=lambda r: r.order):
+            if self._too_new(run):
+                continue
             try:
                 if not self._admit_run(run):
                     break
             except EngineError as error:
                 self.writer.fail_run(run, error)
                 self.lanes.retire()
+
+    def _too_new(self, run: Run) -> bool:
+        """Whether a request may yet be thought better of, and would be in the way of a more important one."""
+        age = self.writer.now - run.generation.submitted_at
+        return age < SECOND_THOUGHTS and any(
+            track.run.request.priority < run.request.priority for track in self.lanes.writing
+        )
 
     def _admit_run(self, run: Run) -> bool:
         """False when something is lacking that later requests must not take first."""
@@ -70,7 +82,8 @@ class Admission:
         if not self._room_for(len(path) - held, run):
             return False
         self._account(run, len(run.ids))
-        self.writer.prepare(runner)
+        if not self.writer.prepare(runner):
+            return True
         lease = self.cache.lease(path, most)
         if lease is None:
             return False

@@ -34,10 +34,12 @@ class Plan(NamedTuple):
     def prompt_rows(self) -> int:
         return sum(f.size for f in self.fed)
 
-    def sequences(self) -> Iterable[int]:
-        yield from (r.seq for r in self.rows)
-        yield from (r.seq for group in self.shared.values() for r in group)
-        yield from (f.track.seq for f in self.fed)
+    def tracks(self) -> Iterable[Track]:
+        """Everyone whose tokens are in it."""
+        yield from self.rows
+        for group in self.shared.values():
+            yield from group
+        yield from (f.track for f in self.fed)
 
 
 class ChunkBudget:
@@ -133,8 +135,8 @@ class Batcher:
 
     def roll_back(self, plan: Plan) -> None:
         """The decode was aborted: drop whatever it left behind, as if it had not begun."""
-        for seq in plan.sequences():
-            self.context.remove(seq, self.cache.tree.tip[seq].end)
+        for track in plan.tracks():
+            self.context.remove(track.seq, self.cache.tree.tip[track.seq].end)
 
 
 def _mean(old: float, new: float) -> float:

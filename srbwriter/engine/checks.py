@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from types import NoneType
 from typing import Any, cast, get_args, get_type_hints
 
+from . import limits
 from .generation import Command
 from .native.context import CACHE_TYPES
 from .parameters import PARAMETERS
@@ -61,8 +62,14 @@ def check_command(command: Command, model: SamplerModel, max_branches: int) -> N
             check_stop(value, model.n_vocab)
         elif isinstance(value, int) and value < 0:
             raise InvalidRequest(command.verb, f"{value} is less than 0")
+        elif isinstance(value, str):
+            limits.check_prompt("text", len(value))
     if command.verb == "add_branch" and not 1 <= command.args[0] <= max_branches:
         raise LimitExceeded(command.args[0], max_branches)
+    if command.verb == "add_branch":
+        have = len(command.generation.branches)
+        if have + command.args[0] > limits.BRANCHES:
+            raise InvalidRequest("n", f"the request has had {have} branches, {limits.BRANCHES} are possible")
 
 
 def check_sampling(sampling: Any, model: SamplerModel) -> None:

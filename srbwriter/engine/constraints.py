@@ -27,6 +27,11 @@ class Constraint(Protocol):
         """Nothing can follow any more."""
         ...
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether it ran into limits, and can say nothing any more."""
+        ...
+
     def mask(self, logits: NDArray[np.float32]) -> bool:
         """Set the logits of forbidden tokens to minus infinity, in place; False when none is left."""
         ...
@@ -41,6 +46,10 @@ class Constraint(Protocol):
 
     def fork(self) -> Constraint:
         """An independent copy in the same state."""
+        ...
+
+    def trouble(self) -> str:
+        """Why the text must not end where no token is allowed any more, in words; nothing if it may."""
         ...
 
 
@@ -126,6 +135,10 @@ class PrefixConstraint:
         """The prefix stands there; the constraint has nothing more to say."""
         return not self._rest
 
+    @property
+    def exhausted(self) -> bool:
+        return False
+
     def mask(self, logits: NDArray[np.float32]) -> bool:
         if self._rest:
             shorter = (self._index.spelling(self._rest[:k]) for k in range(1, len(self._rest)))
@@ -149,3 +162,6 @@ class PrefixConstraint:
 
     def fork(self) -> PrefixConstraint:
         return PrefixConstraint(self._index, self._rest)
+
+    def trouble(self) -> str:
+        return ""

@@ -20,13 +20,14 @@ from typing import Any
 
 from .cache import Cache
 from .checks import check_command, check_options, check_request
+from .ending import close_at_exit
 from .generation import INTERRUPTING, Command, Generation
 from .model import Model
 from .native.context import Context
 from .native.weights import Progress, refuse_unsafe_tensors
 from .prompt import assemble, fit
 from .scheduler import Scheduler
-from .sizing import open_context, uses_gpu
+from .sizing import open_context, threads_of, uses_gpu
 from .steering import compile_for, make_run
 from .types import (
     EngineClosed,
@@ -58,7 +59,10 @@ class Engine:
             context, partial=partial, parked_fraction=options.parked_fraction, logits_rows=options.logits_rows
         )
         abortable = partial and not uses_gpu(options) and context.enable_abort()
-        self._scheduler = Scheduler(model, context, self._cache, options, window=window, abortable=abortable)
+        self._scheduler = Scheduler(
+            model, context, self._cache, options, window=window, abortable=abortable,
+            threads=threads_of(options),
+        )  # fmt: skip
         self._numbers = itertools.count(1)
         self._seeds = itertools.count()
         self._seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
@@ -331,6 +335,7 @@ class Engine:
             sys.setswitchinterval(SWITCH_INTERVAL)
         self._thread = threading.Thread(target=self._loop, name="srbwriter-engine", daemon=True)
         self._thread.start()
+        close_at_exit(self)
 
     def _loop(self) -> None:
         while not self._closing:
@@ -385,8 +390,8 @@ class Engine:
     def _release(self) -> None:
         """Free what is native; only for whoever holds the right to step."""
         self._abandon()
-        for run in self._scheduler.lanes.runs:
-            run.close()
+        for generation in list(self._generations):
+            generation.engine_state.close()
         self._context.close()
         self.model.close()
 

@@ -14,7 +14,6 @@ from typing import NoReturn
 
 from .types import InvalidRequest
 
-MAX_SIZE = 65536  # characters of a grammar
 MAX_DEPTH = 100  # groups within groups
 MAX_REPEAT = 2000  # llama.cpp's MAX_REPETITION_THRESHOLD; a higher maximum is none
 
@@ -37,8 +36,6 @@ def to_lark(grammar: str, token_id: Callable[[str], int | None]) -> list[str]:
     A grammar without recursion is one regular expression, and so one single terminal; llguidance may find it
     too large, and then takes the second form. Raises InvalidRequest that names the line.
     """
-    if len(grammar) > MAX_SIZE:
-        raise InvalidRequest("grammar", f"it has {len(grammar)} characters, {MAX_SIZE} are possible")
     parser = _Parser(grammar, token_id)
     parser.parse()
     forms = [_lark(parser.rules, "r")]

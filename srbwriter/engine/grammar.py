@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 
 from .constraints import ConstraintModel
 from .gbnf import to_lark
+from .parameters import BY_NAME
 from .types import InvalidRequest
-
-MAX_SIZE = 262144  # characters of a JSON schema or regular expression
 
 # Without this, llguidance would only allow the usual tokenization of text that is certain. The model chooses.
 _HEADER = '%llguidance {"no_forcing": true}\n'
@@ -29,13 +28,13 @@ _WHITESPACE = r"[\x20\x0A\x0D\x09]{1,20}"  # a bound, or a doubtful model pads i
 # Parser items of one step: some 40 ms. llguidance's own limit of 50,000 stops rules as plain as `("." | x)+`.
 _MOST_ITEMS = 1_000_000
 _NEGATIVE_INFINITY = np.float32(-np.inf)
+_MOST_WORDS = 200  # characters of llguidance's own reason
 _SPECIAL = b"\xff"  # llguidance's mark of tokens that are not text
 
 
 def compile_grammar(name: str, text: str, model: ConstraintModel) -> GrammarConstraint:
     """``text`` in the notation that the field ``name`` of Sampling holds. Raises InvalidRequest."""
-    if len(text) > MAX_SIZE:
-        raise InvalidRequest(name, f"it has {len(text)} characters, {MAX_SIZE} are possible")
+    BY_NAME[name].check(text)
     limits = LLParserLimits(step_max_items=_MOST_ITEMS, verbose_errors=False)
     error = ""
     for form in _COMPILERS[name](text, model):
@@ -68,7 +67,7 @@ _COMPILERS = {"grammar": _from_gbnf, "json_schema": _from_json_schema, "regex": 
 
 
 class GrammarConstraint:
-    """A state of llguidance's matcher. Running into its limits ends the text like a dead end."""
+    """A state of llguidance's matcher."""
 
     def __init__(self, matcher: LLMatcher, n_vocab: int, eog: frozenset[int]) -> None:
         self._matcher = matcher
@@ -77,7 +76,7 @@ class GrammarConstraint:
 
     @property
     def finished(self) -> bool:
-        return self._matcher.is_stopped()
+        return self._matcher.is_stopped() and not self.exhausted
 
     @property
     def exhausted(self) -> bool:
@@ -104,6 +103,12 @@ class GrammarConstraint:
             raise ValueError(f"token {token} breaks the grammar")
         if token not in self._eog:
             self._matcher.consume_token(token)
+
+    def trouble(self) -> str:
+        if self.exhausted:
+            reason = " ".join(self._matcher.get_error().split())
+            return f"it is too large or too intricate to be followed: {reason[:_MOST_WORDS]}"
+        return "" if self._matcher.is_accepting() else "no token of this model can go on from here"
 
     def fork(self) -> GrammarConstraint:
         return GrammarConstraint(self._matcher.deep_copy(), self._n_vocab, self._eog)

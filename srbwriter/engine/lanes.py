@@ -88,7 +88,7 @@ class Lanes:
     def forget(self, run: Run) -> None:
         """Give back what a request holds besides its place in the cache."""
         self.drop_trunk(run)
-        run.close()
+        run.forget()
 
     def fail_all(self, error: EngineError) -> None:
         """After a native failure: every request ends, the cache starts empty."""

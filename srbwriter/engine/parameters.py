@@ -7,13 +7,15 @@ anything heavy: the command line reads this table to print its help.
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, Literal, TypeGuard
 
-from .types import InvalidRequest, Priority, Request, Sampling, Stop
+from . import limits
+from .types import MAX_SEQUENCES, InvalidRequest, Priority, Request, Sampling, Stop
 
 Kind = Literal["int", "float", "bool", "text", "choice", "texts", "ids", "biases"]
 """Shape of a value: the last three are sequences of strings, of token ids, of (token id, bias)."""
@@ -45,7 +47,9 @@ class Parameter:
     """One field of a request.
 
     ``name`` is what faces call it, ``field`` what ``record`` calls it. ``step`` is a sensible increment for
-    a control; ``flags`` follow llama-server where it has the same thing.
+    a control; ``flags`` follow llama-server where it has the same thing. ``most`` entries may a sequence
+    have, ``longest`` characters a text, ``in_all`` all texts of a sequence. A ``size`` above its maximum is
+    refused by every face; other numbers out of range may be bent into it.
     """
 
     record: Literal["sampling", "stop", "request"]
@@ -59,6 +63,10 @@ class Parameter:
     aliases: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     public: str = ""
+    most: int | None = None
+    longest: int | None = None
+    in_all: int | None = None
+    size: bool = False
 
     @property
     def name(self) -> str:
@@ -86,7 +94,7 @@ class Parameter:
         """Raise InvalidRequest when ``value`` is not of this kind or not in range."""
         if value is None and self.optional:
             return
-        problem = self._problem(value)
+        problem = self.problem(value)
         if problem:
             raise InvalidRequest(self.name, problem)
 
@@ -99,13 +107,28 @@ class Parameter:
     def _field(self) -> Any:
         return next(f for f in fields(_RECORDS[self.record]) if f.name == self.field)
 
-    def _problem(self, value: Any) -> str:
+    def problem(self, value: Any) -> str:
+        """What is wrong with ``value``, in words; nothing if it can be used."""
         if not _is_kind(self.kind, value):
-            return f"{value!r} is not {_KIND_WORDS[self.kind]}"
+            return f"{reprlib.repr(value)} is not {_KIND_WORDS[self.kind]}"
         if self.choices and _text(value) not in self.choices:
-            return f"{value!r} is not one of {', '.join(self.choices)}"
-        if isinstance(value, (int, float)) and self.clamp(value) != value:
-            return f"{value} is not in {_number(self.minimum)} … {_number(self.maximum)}"
+            return f"{reprlib.repr(value)} is not one of {', '.join(self.choices)}"
+        if isinstance(value, (int, float)):
+            if self.clamp(value) == value:
+                return ""
+            low, high = number_words(self.minimum), number_words(self.maximum)
+            return f"{value} is not in {low or '∞'} … {high or '∞'}"
+        return self._oversize(value)
+
+    def _oversize(self, value: Any) -> str:
+        if self.most is not None and len(value) > self.most:
+            return f"{len(value)} entries, {self.most} are possible"
+        lengths = [len(value)] if self.kind == "text" else map(len, value) if self.kind == "texts" else ()
+        lengths = list(lengths)
+        if self.longest is not None and max(lengths, default=0) > self.longest:
+            return f"a text of {max(lengths)} characters, {self.longest} are possible"
+        if self.in_all is not None and sum(lengths) > self.in_all:
+            return f"{sum(lengths)} characters in all, {self.in_all} are possible"
         return ""
 
 
@@ -164,8 +187,11 @@ def _text(value: Any) -> str:
     return value.name.lower() if isinstance(value, IntEnum) else str(value)
 
 
-def _number(value: float | None) -> str:
-    return "∞" if value is None else f"{value:g}"
+def number_words(bound: float | None) -> str:
+    """A bound as it is shown; nothing where there is none, or none that matters to anybody."""
+    if bound is None or bound >= _INT32:
+        return ""
+    return str(int(bound)) if bound == int(bound) else f"{bound:g}"
 
 
 def _sampling(
@@ -175,10 +201,14 @@ def _sampling(
     return Parameter("sampling", field, group, help, minimum, maximum, step, **more)
 
 
+_STOPS: dict[str, Any] = {
+    "most": limits.STOPS, "longest": limits.STOP_CHARS, "in_all": limits.STOPS_CHARS
+}  # fmt: skip
+
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         "stop", "max_tokens", "length", "Tokens a branch writes at most; 0 only fills the cache.",
-        0, _INT32, 16,
+        0, limits.TOKENS, 16, size=True,
         aliases=("n_predict", "max_new_tokens", "max_length", "max_completion_tokens", "num_predict"),
         flags=("--max-tokens", "--predict", "--n-predict"),
     ),
@@ -189,15 +219,17 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         "stop", "strings", "length", "Texts that end a branch; they are cut off.", public="stop",
         aliases=("stopping_strings", "stop_sequence", "stop_sequences"),
-        flags=("--stop", "--reverse-prompt", "-r"),
+        flags=("--stop", "--reverse-prompt", "-r"), **_STOPS,
     ),
     Parameter(
         "stop", "boundary", "length", "End each branch after a whole line, sentence or paragraph.",
         choices=("line", "sentence", "paragraph"), flags=("--boundary",),
     ),
-    Parameter("stop", "after_any", "length", "End after a token that holds one of these texts; it is kept."),
+    Parameter("stop", "after_any", "length", "End after a token that holds one of these texts; it is kept.",
+              **_STOPS),
     Parameter("stop", "after_min_tokens", "length", "Tokens that after_any passes over.", 0, _INT32, 1),
-    Parameter("stop", "token_ids", "length", "Tokens that end a branch.", public="stop_token_ids"),
+    Parameter("stop", "token_ids", "length", "Tokens that end a branch.", public="stop_token_ids",
+              most=limits.IDS),
     Parameter(
         "stop", "include_string", "length", "Keep the stop text at the end of the branch.",
         public="include_stop", aliases=("include_stop_str_in_output",), flags=("--include-stop",),
@@ -237,8 +269,8 @@ PARAMETERS: tuple[Parameter, ...] = (
     _sampling("repeat_penalty", "repetition", "Makes tokens that occurred less likely; 1 is off.",
               0.01, 100, 0.05, aliases=("repetition_penalty", "rep_pen"), flags=("--repeat-penalty",)),
     _sampling("repeat_last_n", "repetition", "Tokens that penalties look back; -1 is the whole context.",
-              -1, _INT32, 16, aliases=("repetition_penalty_range", "rep_pen_range", "penalty_range"),
-              flags=("--repeat-last-n",)),
+              -1, limits.TOKENS, 16, size=True, flags=("--repeat-last-n",),
+              aliases=("repetition_penalty_range", "rep_pen_range", "penalty_range")),
     _sampling("frequency_penalty", "repetition", "Lowers a token's logit by this for each time it occurred.",
               -100, 100, 0.05, flags=("--frequency-penalty",)),
     _sampling("presence_penalty", "repetition", "Lowers a token's logit by this once it occurred.",
@@ -250,9 +282,9 @@ PARAMETERS: tuple[Parameter, ...] = (
     _sampling("dry_allowed_length", "DRY", "Tokens that may repeat before DRY acts.",
               0, _INT32, 1, flags=("--dry-allowed-length",)),
     _sampling("dry_penalty_last_n", "DRY", "Tokens that DRY looks back; -1 is the whole context.",
-              -1, _INT32, 64, aliases=("dry_range",), flags=("--dry-penalty-last-n",)),
+              -1, limits.TOKENS, 64, size=True, aliases=("dry_range",), flags=("--dry-penalty-last-n",)),
     _sampling("dry_sequence_breakers", "DRY", "Texts across which no repetition is seen.",
-              flags=("--dry-sequence-breaker",)),
+              most=limits.BREAKERS, longest=limits.BREAKER_CHARS, flags=("--dry-sequence-breaker",)),
     _sampling("mirostat", "other samplers", "Steer surprise instead of truncating: 1 or 2; 0 is off.",
               0, 2, 1, aliases=("mirostat_mode",), flags=("--mirostat",)),
     _sampling("mirostat_tau", "other samplers", "Surprise that mirostat aims at, in bits.",
@@ -265,23 +297,24 @@ PARAMETERS: tuple[Parameter, ...] = (
               0, 0.99, 0.01, flags=("--adaptive-decay",)),
     _sampling("infill", "other samplers", "Merge candidates that begin alike, for filling a gap in a text."),
     _sampling("samplers", "other samplers", "Samplers in the order they act, taken literally.",
-              flags=("--samplers",)),
+              most=limits.SAMPLERS, longest=limits.LIST_CHARS, flags=("--samplers",)),
     _sampling("logit_bias", "constraint", "Added to the logits of tokens; minus infinity forbids one.",
-              flags=("--logit-bias", "-l")),
+              most=limits.BIASES, flags=("--logit-bias", "-l")),
     _sampling("grammar", "constraint", "GBNF grammar that the text follows.",
-              aliases=("grammar_string", "guided_grammar"), flags=("--grammar",)),
+              longest=limits.CONSTRAINT_CHARS, flags=("--grammar",),
+              aliases=("grammar_string", "guided_grammar")),
     _sampling("json_schema", "constraint", "JSON schema that the text follows.",
-              aliases=("guided_json",), flags=("--json-schema", "-j")),
+              longest=limits.CONSTRAINT_CHARS, aliases=("guided_json",), flags=("--json-schema", "-j")),
     _sampling("regex", "constraint", "Regular expression that the whole text matches.",
-              aliases=("guided_regex",), flags=("--regex",)),
-    Parameter("request", "n", "request", "Branches of the prompt.", 1, None, 1, aliases=("n_cmpl",),
-              flags=("--n", "-n")),
+              longest=limits.CONSTRAINT_CHARS, aliases=("guided_regex",), flags=("--regex",)),
+    Parameter("request", "n", "request", "Branches of the prompt.", 1, MAX_SEQUENCES, 1, size=True,
+              aliases=("n_cmpl",), flags=("--n", "-n")),
     Parameter("request", "priority", "request", "Who is served first.",
               choices=tuple(p.name.lower() for p in Priority)),
     Parameter("request", "logprobs", "request", "Log-probabilities of the chosen token and so many others.",
-              0, _INT32, 1, aliases=("n_probs", "top_logprobs"), flags=("--logprobs",)),
+              0, limits.LOGPROBS, 1, size=True, aliases=("n_probs", "top_logprobs"), flags=("--logprobs",)),
     Parameter("request", "prompt_logprobs", "request", "The same for the tokens of the prompt.",
-              0, _INT32, 1),
+              0, limits.LOGPROBS, 1, size=True),
     Parameter("request", "heal", "request", "Let the first token complete the prompt's last word."),
     Parameter("request", "add_bos", "request", "Begin the prompt as the model expects.",
               aliases=("add_bos_token", "add_special_tokens")),
@@ -296,9 +329,6 @@ BY_NAME: dict[str, Parameter] = {name: p for p in PARAMETERS for name in (p.name
 """Every spelling that requests may use."""
 
 _OF_SAMPLING = {p.field: p for p in PARAMETERS if p.record == "sampling"}
-MAX_BREAKERS = 64
-"""Most ``dry_sequence_breakers``; DRY's start takes longer with each."""
-_MAX_ORDER = 32
 
 
 def validate(sampling: Sampling) -> None:
@@ -307,10 +337,6 @@ def validate(sampling: Sampling) -> None:
         parameter.check(getattr(sampling, field))
     if any(not text or "\0" in text for text in sampling.dry_sequence_breakers):
         raise InvalidRequest("dry_sequence_breakers", "a breaker cannot be empty or hold a NUL character")
-    if len(sampling.dry_sequence_breakers) > MAX_BREAKERS:
-        raise InvalidRequest("dry_sequence_breakers", f"at most {MAX_BREAKERS} are possible")
-    if sampling.samplers is not None and len(sampling.samplers) > _MAX_ORDER:
-        raise InvalidRequest("samplers", f"at most {_MAX_ORDER} are possible")
     notation(sampling)
 
 

@@ -6,7 +6,9 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import SupportsIndex, cast
 
+from .limits import check_prompt
 from .model import Model
+from .parameters import notation
 from .types import ContextOverflow, InvalidRequest, Request, TokenRun
 from .writing import last_token_prefix
 
@@ -14,13 +16,16 @@ from .writing import last_token_prefix
 def assemble(model: Model, request: Request) -> tuple[list[int], bytes]:
     """Token ids of the prompt, and the bytes that token healing took off its end.
 
-    Raises InvalidRequest when there is nothing to evaluate or an id is unknown.
+    Raises InvalidRequest when there is nothing to evaluate, too much to look at, or an id is unknown.
     """
     prompt = request.prompt
     if isinstance(prompt, str):
+        check_prompt("prompt", len(prompt))
         ids, typed = model.tokenize(prompt, False, request.parse_special), prompt
     else:
-        ids, typed = _join(model, _runs(prompt), request.parse_special)
+        runs = _runs(prompt)
+        check_prompt("prompt", sum(len(run.text) for run in runs), sum(len(run.ids or ()) for run in runs))
+        ids, typed = _join(model, runs, request.parse_special)
     wants_bos = request.add_bos and model.add_bos and model.bos is not None
     if wants_bos and model.bos is not None and ids[:1] != [model.bos]:
         ids = [model.bos, *ids]
@@ -28,8 +33,14 @@ def assemble(model: Model, request: Request) -> tuple[list[int], bytes]:
         if model.bos is None:
             raise InvalidRequest("prompt", "it is empty, and this model cannot begin from nothing")
         ids = [model.bos]
-    prefix = last_token_prefix(model, ids, typed) if request.heal else b""
+    prefix = last_token_prefix(model, ids, typed) if request.heal and not _constrained(request) else b""
     return (ids[:-1], prefix) if prefix else (ids, b"")
+
+
+def _constrained(request: Request) -> bool:
+    """Whether a constraint is asked for: it begins where the prompt ends, and completes no word of that."""
+    samplings = request.sampling if isinstance(request.sampling, tuple) else (request.sampling,)
+    return any(notation(sampling) for sampling in samplings)
 
 
 def _runs(prompt: object) -> Sequence[TokenRun]:

@@ -9,17 +9,27 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import TypeAlias
 
+from .chains import Chain, derive_seed
 from .constraints import Constraint
 from .generation import Branch, Buffer, Generation
-from .sampling import Chain, SamplerTemplate
+from .sampling import SamplerTemplate
 from .text import BranchText, Pieces
 from .types import BranchState, Done, Event, Request, Sampling, Stop, TokenLogprob
 
 ConstraintKey: TypeAlias = "tuple[str | None, str | None, str | None]"
 NO_LIMIT = 1 << 60
 WAITING_STATES = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING})
+
+
+class ChainIs(IntEnum):
+    """What has to be done to a branch's chain before it samples again."""
+
+    RIGHT = 0
+    STALE = 1  # the text was changed: it must look back anew
+    OUTDATED = 2  # the settings were changed: another takes its place
 
 
 class Track:
@@ -47,8 +57,8 @@ class Runner(Track):
     """One branch. ``base`` and the buffer's ids from ``first`` on are the path it is on."""
 
     __slots__ = (
-        "base", "branch", "chain", "constraint", "deadline", "fast", "first", "heal", "hidden", "ignore_eog",
-        "limit", "min_tokens", "sampling", "skip", "stop_ids", "text",
+        "base", "branch", "chain", "chain_is", "constrained", "constraint", "deadline", "fast", "first",
+        "heal", "hidden", "ignore_eog", "limit", "min_tokens", "sampling", "skip", "stop_ids", "text",
     )
 
     def __init__(self, run: Run, branch: Branch, pieces: Pieces) -> None:
@@ -57,7 +67,9 @@ class Runner(Track):
         self.base: list[int] = run.ids
         self.first = 0
         self.chain: Chain | None = None
+        self.chain_is = ChainIs.RIGHT
         self.constraint: Constraint | None = None
+        self.constrained = False  # whether the constraint stands where the text ends
         self.heal: Constraint | None = None  # the next tokens must spell what typed text began
         self.hidden = 0  # decoded characters that belong to the prompt (token healing)
         self.skip = 0  # characters still to be hidden
@@ -119,10 +131,24 @@ class Runner(Track):
         self.close_chain()
 
     def close_chain(self) -> None:
+        """Forget where chance has got to: what comes next is another take."""
         if self.chain is not None:
             self.chain.close()
             self.chain = None
-        self.constraint = None
+        self.unconstrain()
+
+    def text_changed(self) -> None:
+        """The text is not what chain and constraint have seen; chance goes on."""
+        self.chain_is = max(self.chain_is, ChainIs.STALE)
+        self.unconstrain()
+
+    def rule_changed(self) -> None:
+        """The chain is to be another one; chance goes on."""
+        self.chain_is = ChainIs.OUTDATED
+        self.unconstrain()
+
+    def unconstrain(self) -> None:
+        self.constraint, self.constrained = None, False
 
 
 class Run:
@@ -137,8 +163,10 @@ class Run:
         self.runners: list[Runner] = []
         self.events: list[Event] = []
         self.accounted = False  # its prompt stands in the statistics
+        self.failed = False  # as a whole
         self.order = (int(self.request.priority), generation.number)
-        self.templates: dict[Sampling, SamplerTemplate] = {}
+        self.seeds: set[int] = set()  # of all takes
+        self.templates: dict[tuple[Sampling, bool], SamplerTemplate] = {}  # and whether no end is chosen
         self.constraints: dict[ConstraintKey, Constraint | None] = {}
 
     @property
@@ -151,25 +179,35 @@ class Run:
         return self.trunk is not None or any(r.seq >= 0 for r in self.runners)
 
     @property
-    def failed(self) -> bool:
-        return any(r.branch.state is BranchState.FAILED for r in self.runners)
-
-    @property
     def scoring(self) -> bool:
         """Whether log-probabilities of the prompt were asked for and are still to come."""
         wanted = self.request.prompt_logprobs is not None
         return wanted and len(self.generation.prompt_logprobs) < len(self.ids) - 1
 
+    def seed(self, asked: int | None, base: int, k: int) -> int:
+        """The seed ``asked`` for, or the k-th from ``base`` on, past those that takes of the request had."""
+        seed = asked
+        while seed is None:
+            seed, k = derive_seed(base, k), k + 1
+            seed = None if seed in self.seeds else seed
+        self.seeds.add(seed)
+        return seed
+
     def completed(self) -> Done:
         tokens = sum(len(r.buffer.ids) for r in self.runners)
         return Done(len(self.ids), self.generation.cached_tokens, tokens)
 
-    def close(self) -> None:
-        for runner in self.runners:
-            runner.close_chain()
+    def forget(self) -> None:
+        """Give back what only a running request needs."""
         for template in self.templates.values():
             template.close()
         self.templates.clear()
+
+    def close(self) -> None:
+        """Give everything native back."""
+        for runner in self.runners:
+            runner.close_chain()
+        self.forget()
 
 
 def constraint_key(sampling: Sampling) -> ConstraintKey:

@@ -8,13 +8,11 @@ chain because a chain in which a grammar rejects every candidate aborts the proc
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
+from .chains import Chain, State, derive_seed
 from .native import samplers as native
 from .native.library import library
 from .native.samplers import NEGATIVE_INFINITY, Sampler
@@ -41,8 +39,7 @@ _INFILL_PIECE = 512  # bytes; its buffer does not grow, a longer piece ends the 
 _GREEDY_BELOW = 1e-6  # dividing logits by less overflows to infinity
 _TYPICAL_FLOOR = 1e-30  # a candidate of probability 0 makes typical's entropy NaN
 _MIROSTAT_M = 100  # tokens mirostat 1 estimates from; llama.cpp's constant
-_WHOLE_CONTEXT = 131072  # tokens of history at most; a ring buffer of this size is copied per branch
-_MASK64 = 0xFFFFFFFFFFFFFFFF
+_WHOLE_CONTEXT = 131072  # tokens of history at most; a ring buffer of the history's size is copied per branch
 
 
 class SamplerModel(Protocol):
@@ -53,8 +50,6 @@ class SamplerModel(Protocol):
     @property
     def n_vocab(self) -> int: ...
     @property
-    def n_ctx_train(self) -> int: ...
-    @property
     def eog(self) -> frozenset[int]: ...
     @property
     def suppress(self) -> tuple[int, ...]: ...  # never sampled
@@ -62,55 +57,17 @@ class SamplerModel(Protocol):
     def special_pieces(self) -> Sequence[bytes]: ...  # text of every token, control tokens written out
 
 
-def derive_seed(seed: int, k: int) -> int:
-    """The k-th seed that follows from ``seed``, for one sampler; never 0xFFFFFFFF, llama.cpp's "random".
-
-    SplitMix64 (Steele, Lea and Flood, 2014), so that neighbouring seeds give unrelated streams.
-    """
-    z = (seed + (k + 1) * 0x9E3779B97F4A7C15) & _MASK64
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK64
-    return (z ^ (z >> 31)) & 0xFFFFFFFE
-
-
-class Chain:
-    """The sampler of one branch. ``pointer`` goes to ``llama_sampler_sample``, which also accepts."""
-
-    __slots__ = ("_accept", "_n_vocab", "pointer")
-
-    def __init__(self, pointer: Sampler, n_vocab: int, remembers: bool) -> None:
-        self.pointer = pointer
-        self._n_vocab = n_vocab
-        self._accept = library().llama_sampler_accept if remembers else None
-
-    def pick(self, logits: NDArray[np.float32]) -> int:
-        """Sample from a row of logits, which stays as it is; :meth:`accept` the token afterwards.
-
-        Tokens at minus infinity are not chosen while another is left; when the samplers leave nothing,
-        the likeliest token of the row is taken.
-        """
-        token = native.candidates(self._n_vocab).pick(self.pointer, logits)
-        return token if token >= 0 else int(np.argmax(np.nan_to_num(logits, nan=NEGATIVE_INFINITY)))
-
-    def accept(self, token: int) -> None:
-        """Remember a token that was picked or typed; not one from ``llama_sampler_sample``."""
-        if self._accept is not None:
-            self._accept(self.pointer, token)
-
-    def close(self) -> None:
-        """Free the native chain; closing twice does nothing."""
-        pointer, self.pointer = self.pointer, None
-        if pointer:
-            native.free(pointer)
-
-
 @dataclass(slots=True)
 class _Stage:
-    """A place in the chain: made afresh from a seed, or cloned from a prototype that has a history."""
+    """A place in the chain: made afresh from a seed, or cloned from a prototype that has a history.
+
+    What has a ``state`` goes on where it is, in whatever chain comes next.
+    """
 
     name: str
     make: Callable[[int], Sampler]
     prototype: Sampler = None
+    state: State = ()
 
 
 def check_for(sampling: Sampling, model: SamplerModel) -> None:
@@ -124,30 +81,33 @@ def check_for(sampling: Sampling, model: SamplerModel) -> None:
 class SamplerTemplate:
     """Chains for any number of branches that sample alike; made once, since DRY's scan takes long.
 
-    Raises InvalidRequest for values outside their ranges and for what the model cannot do.
+    ``n_ctx`` tokens are the whole context. ``banned`` tokens are never chosen. Raises InvalidRequest for
+    values outside their ranges and for what the model cannot do.
     """
 
-    def __init__(self, sampling: Sampling, model: SamplerModel) -> None:
+    def __init__(
+        self, sampling: Sampling, model: SamplerModel, n_ctx: int = _WHOLE_CONTEXT, banned: Sequence[int] = ()
+    ) -> None:
         check_for(sampling, model)
-        self.sampling = sampling
+        forbidden = tuple((token, NEGATIVE_INFINITY) for token in banned)
+        self.sampling = replace(_within(sampling, n_ctx), logit_bias=sampling.logit_bias + forbidden)
         self._model = model
         self._stages: list[_Stage] = []
         try:
             self._stages += self._members()
-            self._selector = _selector(sampling, model)
+            self._selector = _selector(self.sampling, model)
         except BaseException:
             self.close()
             raise
         self.history = any(stage.prototype for stage in self._stages)
         self._remembers = self.history or self._selector.name == "adaptive_p"
 
-    def history_length(self, n_ctx: int) -> int:
-        """How many tokens before the next one matter, in a context of ``n_ctx``."""
-        if not self.history:
-            return 0
+    @property
+    def history_length(self) -> int:
+        """How many tokens before the next one matter."""
         names = {stage.name for stage in self._stages if stage.prototype}
         lengths = {"penalties": self.sampling.repeat_last_n, "dry": self.sampling.dry_penalty_last_n}
-        return max(min(n_ctx, _WHOLE_CONTEXT) if n < 0 else n for name, n in lengths.items() if name in names)
+        return max((n for name, n in lengths.items() if name in names), default=0)
 
     def prime(self, ids: Sequence[int]) -> None:
         """Make ``ids``, the end of the prompt, the history that every chain begins with."""
@@ -156,25 +116,36 @@ class SamplerTemplate:
                 native.reset(stage.prototype)
                 native.accept_all(stage.prototype, ids)
 
-    def new(self, seed: int, ids: Sequence[int] = ()) -> Chain:
+    def new(self, seed: int, ids: Sequence[int] = (), before: Chain | None = None) -> Chain:
         """A chain of its own for one branch, that has seen the primed history and ``ids``.
 
-        Equal seeds choose equally. Seeded samplers are made afresh, as a clone would repeat its twin.
+        Equal seeds choose equally. Seeded samplers are made afresh, as a clone would repeat its twin; those
+        that the chain ``before``, which is closed, has alike go on with their chance and what they learnt.
         """
+        stages = [*self._stages, self._selector]
+        going_on = {} if before is None else dict(before.give(stage.state for stage in stages))
         members: list[Sampler] = []
         try:
-            for k, stage in enumerate(self._stages):
+            for k, stage in enumerate(stages):
                 if stage.prototype:
                     members.append(native.clone(stage.prototype))
                     native.accept_all(members[-1], ids)
+                elif stage.state in going_on:
+                    members.append(going_on.pop(stage.state))
                 else:
-                    members.append(stage.make(derive_seed(seed, k + 1)))
-            selector = self._selector.make(derive_seed(seed, 0))
+                    members.append(stage.make(derive_seed(seed, (k + 1) % len(stages))))
         except BaseException:
-            for sampler in members:
+            for sampler in (*members, *going_on.values()):
                 native.free(sampler)
             raise
-        return Chain(native.join(members, selector), self._model.n_vocab, self._remembers)
+        finally:
+            if before is not None:
+                before.close()
+        return Chain(
+            members, [stage.state for stage in stages],
+            [member for member, stage in zip(members, stages, strict=True) if stage.prototype],
+            self._model.n_vocab, length=self.history_length, learns=self._remembers,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Free the prototypes; chains made from them live on. Closing twice does nothing."""
@@ -218,15 +189,18 @@ def _stage(name: str, sampler: str, *args: object) -> _Stage:
 
 
 def _seeded(name: str, sampler: str, *args: object) -> _Stage:
-    return _Stage(name, lambda seed: native.make(sampler, *args, seed))
+    return _Stage(name, lambda seed: native.make(sampler, *args, seed), state=(sampler, *args))
 
 
 def _remembering(name: str, prototype: Sampler) -> _Stage:
     return _Stage(name, lambda _: native.clone(prototype), prototype)
 
 
-def _whole(last_n: int, model: SamplerModel) -> int:
-    return min(model.n_ctx_train or _WHOLE_CONTEXT, _WHOLE_CONTEXT) if last_n < 0 else last_n
+def _within(s: Sampling, n_ctx: int) -> Sampling:
+    """The same with windows no longer than the context: llama.cpp asks for the memory of all they name."""
+    whole = min(n_ctx, _WHOLE_CONTEXT)
+    penalties, dry = (whole if n < 0 else min(n, whole) for n in (s.repeat_last_n, s.dry_penalty_last_n))
+    return replace(s, repeat_last_n=penalties, dry_penalty_last_n=dry)
 
 
 def _logit_bias(s: Sampling, model: SamplerModel) -> list[_Stage]:
@@ -239,7 +213,7 @@ def _logit_bias(s: Sampling, model: SamplerModel) -> list[_Stage]:
         return []
     if sum(bias == NEGATIVE_INFINITY for bias in biases.values()) >= model.n_vocab:
         raise InvalidRequest("logit_bias", "no token is left to choose from")
-    pairs = tuple(biases.items())
+    pairs = native.logit_biases(biases.items())
     return [_Stage("logit_bias", lambda _: native.make_logit_bias(model.n_vocab, pairs))]
 
 
@@ -247,19 +221,17 @@ def _penalties(s: Sampling, model: SamplerModel) -> list[_Stage]:
     neutral = s.repeat_penalty == 1.0 and s.frequency_penalty == 0.0 and s.presence_penalty == 0.0
     if neutral or s.repeat_last_n == 0:
         return []
-    last_n = _whole(s.repeat_last_n, model)
     strengths = (s.repeat_penalty, s.frequency_penalty, s.presence_penalty)
-    return [_remembering("penalties", native.make("penalties", model.n_vocab, last_n, *strengths))]
+    return [_remembering("penalties", native.make("penalties", model.n_vocab, s.repeat_last_n, *strengths))]
 
 
 def _dry(s: Sampling, model: SamplerModel) -> list[_Stage]:
     if s.dry_multiplier == 0.0 or s.dry_penalty_last_n == 0:
         return []
-    last_n = _whole(s.dry_penalty_last_n, model)
-    breakers = s.dry_sequence_breakers
     prototype = native.make_dry(
-        model.vocab, s.dry_multiplier, s.dry_base, s.dry_allowed_length, last_n, breakers
-    )
+        model.vocab, s.dry_multiplier, s.dry_base, s.dry_allowed_length, s.dry_penalty_last_n,
+        s.dry_sequence_breakers,
+    )  # fmt: skip
     return [_remembering("dry", prototype)]
 
 
@@ -335,17 +307,21 @@ _BUILDERS: dict[str, Callable[[Sampling, SamplerModel], list[_Stage]]] = {
 def _selector(s: Sampling, model: SamplerModel) -> _Stage:
     if s.temperature <= _GREEDY_BELOW:
         return _stage("greedy", "greedy")
-    if s.mirostat == 1:
-        return _Stage(
-            "mirostat",
-            lambda seed: native.make(
-                "mirostat", model.n_vocab, seed, s.mirostat_tau, s.mirostat_eta, _MIROSTAT_M
-            ),
-        )
-    if s.mirostat == 2:
-        return _Stage(
-            "mirostat", lambda seed: native.make("mirostat_v2", seed, s.mirostat_tau, s.mirostat_eta)
-        )
+    if s.mirostat:
+        return _mirostat(s, model)
     if s.adaptive_target >= 0:
         return _seeded("adaptive_p", "adaptive_p", s.adaptive_target, s.adaptive_decay)
     return _seeded("dist", "dist")
+
+
+def _mirostat(s: Sampling, model: SamplerModel) -> _Stage:
+    aim = s.mirostat_tau, s.mirostat_eta
+    if s.mirostat == 1:
+        return _Stage(
+            "mirostat",
+            lambda seed: native.make("mirostat", model.n_vocab, seed, *aim, _MIROSTAT_M),
+            state=("mirostat", *aim),
+        )
+    return _Stage(
+        "mirostat", lambda seed: native.make("mirostat_v2", seed, *aim), state=("mirostat_v2", *aim)
+    )

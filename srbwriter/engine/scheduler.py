@@ -21,6 +21,7 @@ from .native.context import ABORTED, OK, Context
 from .runner import Runner, Track, Trunk, score
 from .steering import Steering
 from .tails import Tails
+from .threads import Threads, shape
 from .types import (
     BranchState,
     EngineError,
@@ -49,7 +50,7 @@ class Scheduler:
 
     def __init__(
         self, model: Model, context: Context, cache: Cache, options: EngineOptions, *, window: int,
-        abortable: bool,
+        abortable: bool, threads: Threads | None,
     ) -> None:  # fmt: skip
         self.context, self.cache, self.window = context, cache, window
         self.tails = Tails(context, cache, window, options.max_branches)
@@ -63,6 +64,7 @@ class Scheduler:
         self.batcher = Batcher(context, cache, share=not model.recurrent)
         self.budget = ChunkBudget(options.step_seconds, context.max_rows)
         self.abortable = abortable
+        self.threads, self._prompt_threads = threads, options.threads_batch
         self.commands: deque[Command] = deque()
         self.counters = Counters()
         self._in_flight: frozenset[int] = frozenset()
@@ -88,8 +90,8 @@ class Scheduler:
         return self._tidy()
 
     def interrupt(self, generation: Generation) -> None:
-        """From any thread: do not finish a long prompt chunk of this request first."""
-        if self.abortable and generation.number in self._in_flight:
+        """From any thread: do not finish a decode first that nobody wants any more."""
+        if self.abortable and generation.number in self._in_flight and self._unwanted():
             self.context.abort()
 
     def fail_all(self, error: EngineError) -> None:
@@ -151,8 +153,8 @@ class Scheduler:
 
     def _decode(self, plan: Plan) -> None:
         if self.abortable and plan.fed:
-            self._in_flight = frozenset(f.track.run.generation.number for f in plan.fed)
-            if self._interrupted():
+            self._in_flight = frozenset(track.run.generation.number for track in plan.tracks())
+            if self._unwanted():  # the command came before the mark was up, when it could not interrupt
                 self._in_flight = frozenset()
                 return
         started = time.perf_counter()
@@ -161,17 +163,22 @@ class Scheduler:
         self._in_flight = frozenset()
         if code == OK:
             self._count(plan, seconds)
+            self._pace(plan, seconds)
             self._settle(plan)
         elif code == ABORTED:
             self.batcher.roll_back(plan)
         elif not self.lanes.relieve():
             raise NativeError("llama_decode", "no free cell, though none should be needed")
 
-    def _interrupted(self) -> bool:
-        """Whether a command came before the mark was up, when it could not interrupt."""
-        return any(
-            c.verb in INTERRUPTING and c.generation.number in self._in_flight for c in list(self.commands)
-        )
+    def _unwanted(self) -> bool:
+        """Whether every row under way belongs to what is to be ended: an abort throws all of them away."""
+        left: dict[int, set[int]] = {}  # branches of a request that nobody ends
+        for command in list(self.commands):
+            if command.verb in INTERRUPTING:
+                generation = command.generation
+                live = left.setdefault(generation.number, {b.index for b in generation.branches if b.live})
+                live -= {command.branch} if command.branch >= 0 else live.copy()
+        return all(number in left and not left[number] for number in self._in_flight)
 
     def _count(self, plan: Plan, seconds: float) -> None:
         prompt, branches = plan.prompt_rows, len(plan.rows)
@@ -184,6 +191,15 @@ class Scheduler:
             counters.prompt_seconds += seconds
         else:
             counters.decode_seconds += seconds
+
+    def _pace(self, plan: Plan, seconds: float) -> None:
+        """Fewer threads for the next step while another program wants cores; more when it is gone."""
+        threads = self.threads
+        if threads is not None:
+            before = threads.now
+            now = threads.learn(shape(len(plan.rows) + plan.prompt_rows, self.cache.used_cells), seconds)
+            if now != before:
+                self.context.set_threads(now, self._prompt_threads or now)
 
     def _settle(self, plan: Plan) -> None:
         self.batcher.settle(plan)

@@ -6,6 +6,7 @@ import logging
 
 from .model import Model
 from .native.context import Context, default_threads, has_gpu
+from .threads import Threads
 from .types import EngineOptions, ModelError
 from .window import window_and_cells
 
@@ -18,6 +19,11 @@ RECURRENT_SEQUENCES = 16  # each of them costs a whole state
 
 def uses_gpu(options: EngineOptions) -> bool:
     return has_gpu() and options.gpu_layers != 0
+
+
+def threads_of(options: EngineOptions) -> Threads | None:
+    """Threads that give way to other programs; None where their number is given, or hardly matters."""
+    return None if options.threads or uses_gpu(options) else Threads(default_threads())
 
 
 def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:

@@ -17,7 +17,6 @@ from .generation import Branch, Command, Generation
 from .lanes import Lanes
 from .model import Model
 from .runner import Run, Runner, constraint_key, tokens_within
-from .sampling import derive_seed
 from .types import (
     Added,
     BranchState,
@@ -112,7 +111,7 @@ class Steering:
             runner.sampling = branch.sampling = sampling
         if stop is not None:
             branch.stop_rule = stop
-        branch.seed = self._seed(branch, seed)
+        branch.seed = runner.run.seed(seed, branch.seed, branch.buffer.revision + 1)
         runner.new_take()
         branch.overlap = 0
         runner.run.events.append(Cut(branch.index, 0, 0))
@@ -146,7 +145,7 @@ class Steering:
         else:
             chars_kept = last_sentence_start(text, sentences or 0)
         self._cut_to(runner, text, chars_kept)
-        branch.seed = self._seed(branch, seed)
+        branch.seed = runner.run.seed(seed, branch.seed, branch.buffer.revision + 1)
         runner.set_stop(branch.stop_rule)
         runner.run.events.append(Cut(branch.index, chars_kept, len(branch.buffer.ids)))
         self._revive(runner)
@@ -181,13 +180,14 @@ class Steering:
         ids = self.model.tokenize_continuation(unspelt + text)
         if unspelt:
             branch.overlap = len(unspelt)
-        prefix = last_token_prefix(self.model, ids, text) if goes_on and runner.run.request.heal else b""
+        heals = goes_on and runner.run.request.heal and not any(constraint_key(runner.sampling))
+        prefix = last_token_prefix(self.model, ids, text) if heals else b""
         if prefix:
             ids = ids[:-1]
         begun = prefix.decode("utf-8", "replace")
         self._typed(runner, text, ids, len(begun))
         if prefix:
-            self.writer.heal(runner, prefix)
+            self.writer.preparer.heal(runner, prefix)
         if goes_on:
             self._revive(runner)
 
@@ -200,27 +200,27 @@ class Steering:
         buffer.ids.extend(ids)
         buffer.ends.extend([len(branch.text) - begun] * len(ids))
         runner.limit += len(ids)
-        runner.close_chain()
+        runner.text_changed()
         self._restart_text(runner)
         runner.run.events.append(Text(branch.index, text, tuple(ids)))
 
     def set_sampling(self, runner: Runner, sampling: Sampling) -> None:
+        runner.sampling = runner.branch.sampling = sampling
+        runner.rule_changed()
         if sampling.seed is not None:
             runner.branch.seed = sampling.seed
-        runner.sampling = runner.branch.sampling = sampling
-        runner.close_chain()
-        if runner.seq >= 0:
-            self.writer.prepare(runner)
+            runner.close_chain()
+        self._prepare(runner)
 
     def set_stop(self, runner: Runner, stop: Stop) -> None:
         ignore = runner.ignore_eog
         runner.set_stop(stop)
         if runner.ignore_eog != ignore:
-            runner.close_chain()
+            runner.rule_changed()
         if runner.branch.live and runner.buffer.ids and runner.limit <= len(runner.buffer.ids):
             self._end(runner, FinishReason.LENGTH)
-        elif runner.seq >= 0:
-            self.writer.prepare(runner)
+        else:
+            self._prepare(runner)
 
     def add_branch(self, run: Run, n: int, sampling: Sampling | None, stop: Stop | None) -> None:
         first = run.runners[0].branch
@@ -228,7 +228,7 @@ class Steering:
             index = len(run.runners)
             chosen = sampling if sampling is not None else first.sampling
             own = sampling.seed if sampling is not None else None
-            seed = own if own is not None else derive_seed(first.seed, index)
+            seed = run.seed(own, first.seed, index)
             rule = stop if stop is not None else first.stop_rule
             branch = Branch(run.generation, index, chosen, rule, seed)
             run.generation.branches.append(branch)
@@ -260,13 +260,18 @@ class Steering:
 
     # ---- inside
 
+    def _prepare(self, runner: Runner) -> None:
+        """Let a branch that writes go on by other rules, or end in the attempt."""
+        if runner.seq >= 0 and not self.writer.prepare(runner):
+            self.lanes.retire()
+
     def _take_off(self, runner: Runner) -> None:
         self.lanes.unlist(runner)
         self.writer.detach(runner)
 
     def _revive(self, runner: Runner) -> None:
         branch = runner.branch
-        branch.finish_reason = branch.stop_text = None
+        branch.finish_reason = branch.stop_text = branch.error = None
         if branch.state is not BranchState.PAUSED:
             self.writer.set_state(runner, BranchState.WAITING)
 
@@ -283,6 +288,7 @@ class Steering:
             buffer.ids.clear()
             buffer.ends.clear()
             buffer.logprobs.clear()
+            runner.text_changed()
 
     def _settle_tail(self, runner: Runner) -> None:
         """Text that no token covers becomes tokens, so that the branch can go on from it."""
@@ -292,9 +298,7 @@ class Steering:
             buffer.ids.extend(ids)
             buffer.ends.extend([len(runner.branch.text)] * len(ids))
             buffer.tail = ""
-
-    def _seed(self, branch: Branch, seed: int | None) -> int:
-        return seed if seed is not None else derive_seed(branch.seed, branch.buffer.revision + 1)
+            runner.text_changed()
 
 
 def _answer(asked: Future[Any], function: Callable[[], Any]) -> None:
@@ -313,8 +317,7 @@ def make_run(generation: Generation, ids: list[int], heal_prefix: bytes, seed: i
         sampling = request.sampling[index] if isinstance(request.sampling, tuple) else request.sampling
         stop = request.stop[index] if isinstance(request.stop, tuple) else request.stop
         own = sampling.seed if isinstance(request.sampling, tuple) and sampling.seed is not None else None
-        chosen = own if own is not None else derive_seed(seed, index)
-        branch = Branch(generation, index, sampling, stop, chosen)
+        branch = Branch(generation, index, sampling, stop, run.seed(own, seed, index))
         generation.branches.append(branch)
         run.runners.append(Runner(run, branch, model.pieces))
     for runner in run.runners:

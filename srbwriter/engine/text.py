@@ -7,11 +7,11 @@ one look-up. Must never know the model, sampling or who reads the text.
 from __future__ import annotations
 
 import codecs
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..prose import LineScanner, ParagraphScanner, Scanner, SentenceScanner
+from .stops import Reader, StopStrings, stop_strings
 from .types import Boundary, FinishReason, Stop
 
 _CONTEXT = 64  # characters of earlier text that a sentence scanner is given
@@ -42,12 +42,8 @@ class _Rules:
     """A :class:`Stop` made ready for checking."""
 
     def __init__(self, stop: Stop) -> None:
-        strings = sorted({text for text in stop.strings if text}, key=len, reverse=True)
-        self.strings = tuple(strings)
-        # Alternatives are tried in order at each position: earliest match, then longest.
-        self.match = re.compile("|".join(map(re.escape, strings))) if strings else None
-        self.first = re.compile("|".join(sorted({re.escape(s[0]) for s in strings}))) if strings else None
-        self.longest = len(strings[0]) if strings else 0
+        strings = tuple(sorted({text for text in stop.strings if text}))
+        self.strings: StopStrings | None = stop_strings(strings) if strings else None
         self.include = stop.include_string
         self.after_any = tuple(text for text in stop.after_any if text)
         self.after_from = max(stop.after_min_tokens + 1, stop.min_tokens)
@@ -65,8 +61,8 @@ class BranchText:
     """
 
     __slots__ = (
-        "_ahead", "_decoder", "_floor", "_held", "_partial", "_plain", "_rules", "_scanner", "_text",
-        "_vocabulary", "decoded", "tokens",
+        "_ahead", "_decoder", "_floor", "_held", "_partial", "_plain", "_rules", "_scanner", "_stops",
+        "_text", "_unread", "_vocabulary", "decoded", "tokens",
     )  # fmt: skip
 
     def __init__(self, pieces: Pieces, stop: Stop) -> None:
@@ -74,6 +70,7 @@ class BranchText:
         self._text = pieces.text
         self._decoder = _new_decoder("replace")
         self._rules: _Rules = _Rules(stop)
+        self._held = ""
         self.restart("")
 
     @property
@@ -91,8 +88,8 @@ class BranchText:
         self._partial = False
         self.tokens = tokens  # fed so far; what min_tokens and after_min_tokens count
         self.decoded = self._floor = len(text)  # characters, those held back included
-        self._held = ""
         self._ahead = ahead
+        self._let_go()
         self._plain = self._rules.plain and not ahead
         before = text[-_CONTEXT:]
         self._scanner = _scanner(self._rules.boundary, self.decoded - len(before))
@@ -108,6 +105,8 @@ class BranchText:
             if self._scanner is not None:
                 self._scanner.feed(self._held)
         self._rules = rules
+        self._stops = _reader(rules)
+        self._unread = self._held
         self._plain = rules.plain and not (self._held or self._ahead)
 
     def typed(self, text: str) -> str:
@@ -116,8 +115,7 @@ class BranchText:
         self.decoded += len(text)
         self._ahead = 0
         self._pass(broken)
-        rest, self._held = self._held + broken, ""
-        return rest
+        return self._let_go() + broken
 
     def feed(self, token: int) -> tuple[str, Hit | None]:
         """One token more: text that may be published now, and the rule that ended the branch.
@@ -139,11 +137,16 @@ class BranchText:
     def finish(self) -> str:
         """The branch ended without a hit: what was held back, a broken character as U+FFFD."""
         broken = self._flush()
-        rest, self._held = self._held + broken, ""
         if self._scanner is not None:
             self._scanner.feed(broken)
             self._scanner.mark()
-        return rest
+        return self._let_go() + broken
+
+    def _let_go(self) -> str:
+        """What was held back; no match can begin in it any more."""
+        held, self._held = self._held, ""
+        self._stops, self._unread = _reader(self._rules), ""
+        return held
 
     def _flush(self) -> str:
         """What is left of a broken character."""
@@ -173,7 +176,7 @@ class BranchText:
         rules = self._rules
         window = self._held + text
         published = self.decoded - len(window)
-        hit, hold = self._find(window, published) if rules.first is not None else (None, 0)
+        hit, hold = (None, 0) if self._stops is None else self._find(window, text, self._stops)
         scanner = self._scanner
         if scanner is not None:
             ends = scanner.feed(text)
@@ -190,27 +193,26 @@ class BranchText:
         self._plain = rules.plain and not self._ahead
         return window[:cut], None
 
-    def _find(self, window: str, published: int) -> tuple[Hit | None, int]:
-        """A stop string in ``window``, or how much of its end may be the start of one."""
-        rules = self._rules
-        assert rules.first is not None and rules.match is not None
-        if rules.first.search(window) is None:
-            return None, 0
-        found = rules.match.search(window)
-        if found is not None:
-            keep = published + (found.end() if rules.include else found.start())
-            return Hit(FinishReason.STOP, keep, found[0]), 0
-        for start in rules.first.finditer(window, max(0, len(window) - rules.longest + 1)):
-            end = window[start.start() :]
-            if any(string.startswith(end) for string in rules.strings):
-                return None, len(end)
-        return None, 0
+    def _find(self, window: str, text: str, stops: Reader) -> tuple[Hit | None, int]:
+        """A stop string that ends in ``text``, or how much of the end of ``window`` may begin one."""
+        unread, self._unread = self._unread + text, ""
+        found = stops.read(unread)
+        if found is None:
+            return None, stops.open
+        before = len(window) - len(unread)
+        start, end = before + found.start, before + found.end
+        keep = self.decoded - len(window) + (end if self._rules.include else start)
+        return Hit(FinishReason.STOP, keep, window[start:end]), 0
 
     def _ends_token(self, text: str) -> Hit | None:
         for string in self._rules.after_any:
             if string in text:
                 return Hit(FinishReason.STOP, self.decoded, string)
         return None
+
+
+def _reader(rules: _Rules) -> Reader | None:
+    return None if rules.strings is None else Reader(rules.strings)
 
 
 def _scanner(boundary: Boundary | None, position: int, inside: bool = False) -> Scanner | None:

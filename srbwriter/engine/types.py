@@ -220,12 +220,16 @@ class StateChanged:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A branch ended. ``stop_text`` is the stop string that matched, if one did."""
+    """A branch ended. ``stop_text`` is the stop string that matched, if one did.
+
+    ``problem`` says in words why it could not go on, when the reason is an error.
+    """
 
     branch: int
     reason: FinishReason
     tokens: int
     stop_text: str | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +361,16 @@ class Cancelled(EngineError):
 
 class EngineClosed(EngineError):
     """The engine is closed, or its thread has died; the message says which."""
+
+
+class NotANumber(EngineError):
+    """The model's answer is no number, and nothing can be chosen by it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the model computes something that is no number (NaN): its file is damaged, or it needs another "
+            "--cache-type-k and --cache-type-v (f32), or --flash-attn the other way round"
+        )
 
 
 class NativeError(EngineError):

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .cache import Cache
-from .constraints import Constraint, PieceIndex, PrefixConstraint, compile_constraint
+from .chains import Resting
 from .model import Model
 from .native.context import Context
 from .native.library import library
-from .runner import Run, Runner, constraint_key, score, tokens_within
-from .sampling import SamplerTemplate
+from .parameters import notation
+from .preparing import Preparer
+from .runner import Run, Runner, score, tokens_within
 from .tails import Tails
 from .types import (
     BranchState,
@@ -31,6 +31,7 @@ from .types import (
     Finished,
     FinishReason,
     InvalidRequest,
+    NotANumber,
     Priority,
     StateChanged,
     Text,
@@ -47,83 +48,33 @@ class Writer:
         self.model, self.context, self.cache, self.tails = model, context, cache, tails
         self.now = 0.0  # time.monotonic() of this step
         self.generated = 0
-        self._sample = library().llama_sampler_sample
-        self._index: PieceIndex | None = None
+        self.resting = Resting()
+        self.preparer = Preparer(model, context)
+        self._sample, self._logits = library().llama_sampler_sample, library().llama_get_logits_ith
         self._eog = model.eog
         self._eog_ids = np.fromiter(model.eog, np.int64, len(model.eog))
 
     # ---- starting
 
-    def prepare(self, runner: Runner) -> None:
-        """Build what the branch samples with, primed with the text it continues.
-
-        Raises InvalidRequest for settings that cannot be built.
-        """
-        if runner.chain is None:
-            run = runner.run
-            ids = runner.buffer.ids
-            runner.chain = self._template(run, runner).new(runner.branch.seed, ids)
-            constraint = self._constraint(run, runner)
-            if constraint is not None:
-                constraint = constraint.fork()
-                if not all(constraint.allows(t) and constraint.accept(t) is None for t in ids):
-                    log.warning("branch %d broke its grammar, which is off now", runner.branch.index)
-                    constraint = None
-            runner.constraint = constraint
-            if not ids and run.heal_prefix and runner.base is run.ids:
-                self.heal(runner, run.heal_prefix)
-                runner.hidden = runner.branch.overlap = len(run.heal_prefix.decode("utf-8", "replace"))
-        self.refresh(runner)
-
-    def heal(self, runner: Runner, prefix: bytes) -> None:
-        """Make the next tokens spell ``prefix``, the end of the text so far, again."""
-        runner.heal = PrefixConstraint(self.index, prefix)
-        runner.skip = len(prefix.decode("utf-8", "replace"))
-        text = runner.branch.text
-        runner.text.restart(text[: max(len(text) - runner.skip, 0)], len(runner.buffer.ids), runner.skip)
-
-    @property
-    def index(self) -> PieceIndex:
-        if self._index is None:
-            self._index = PieceIndex(self.model.pieces.bytes)
-        return self._index
-
-    def refresh(self, runner: Runner) -> None:
-        """Decide whether llama.cpp can sample this branch in a single call."""
-        runner.fast = (
-            runner.heal is None
-            and runner.constraint is None
-            and runner.run.request.logits_callback is None
-            and runner.run.request.logprobs is None
-            and len(runner.buffer.ids) >= runner.min_tokens
-        )
-
-    def _template(self, run: Run, runner: Runner) -> SamplerTemplate:
-        sampling = replace(runner.sampling, seed=None)  # branches that differ in their seeds share it
-        if runner.ignore_eog:
-            banned = tuple((token, float("-inf")) for token in sorted(self._eog))
-            sampling = replace(sampling, logit_bias=sampling.logit_bias + banned)
-        template = run.templates.get(sampling)
-        if template is None:
-            template = SamplerTemplate(sampling, self.model)
-            length = template.history_length(self.context.cells)
-            if length:
-                template.prime(run.ids[-length:])
-            run.templates[sampling] = template
-        return template
-
-    def _constraint(self, run: Run, runner: Runner) -> Constraint | None:
-        key = constraint_key(runner.sampling)
-        if key not in run.constraints:
-            run.constraints[key] = compile_constraint(runner.sampling, self.model)
-        return run.constraints[key]
+    def prepare(self, runner: Runner) -> bool:
+        """Build what the branch samples with; False when its settings or its text end it instead."""
+        try:
+            self.preparer.prepare(runner)
+        except EngineError as error:
+            self.break_off(runner, error)
+            return False
+        return True
 
     # ---- one token
 
     def next_token(self, runner: Runner, row: int) -> None:
         """Sample from a row of the decode that just ended, and publish."""
         if runner.fast and runner.chain is not None:
-            self.publish(runner, self._sample(runner.chain.pointer, self.context.pointer, row), row, None)
+            token = self._sample(runner.chain.pointer, self.context.pointer, row)
+            if self._logits(self.context.pointer, row)[token] < np.inf and not self._broken(runner, row):
+                self.publish(runner, token, row, None)
+            else:
+                self.break_off(runner, NotANumber())
         else:
             self.sample_from(runner, self.context.logits(row), row)
 
@@ -131,24 +82,46 @@ class Writer:
         """Sample from logits at hand (stored ones have no row), and publish."""
         try:
             token = self._choose(runner, logits)
+        except NotANumber as error:
+            self.break_off(runner, error)
+            return
         except Exception as error:  # a callback is the caller's code
             self._fail(runner, error)
             return
         if token is None:
-            self.finish(runner, FinishReason.STOP, row)
+            self._dead_end(runner, row)
             return
         wanted = runner.run.request.logprobs
         self.publish(runner, token, row, None if wanted is None else score(logits, token, wanted))
-        constraint = runner.constraint
-        if constraint is not None and constraint.finished and runner.branch.live:
+        if not runner.branch.live or (not runner.constrained and not self.prepare(runner)):
+            return
+        if runner.constraint is not None and runner.constraint.finished:
             self.finish(runner, FinishReason.STOP, None)
 
+    def _broken(self, runner: Runner, row: int) -> bool:
+        """Whether anything in a row is no number; now and then only, as large vocabularies take a while."""
+        return _now_and_then(runner) and bool(np.isnan(self.context.logits(row)).any())
+
+    def _dead_end(self, runner: Runner, row: int | None) -> None:
+        """No token is allowed. The text is complete, or can never be."""
+        constraint = runner.heal or runner.constraint
+        problem = "" if constraint is None else constraint.trouble()
+        if problem:
+            self.break_off(runner, InvalidRequest(notation(runner.sampling) or "grammar", problem))
+        else:
+            self.finish(runner, FinishReason.STOP, row)
+
     def _choose(self, runner: Runner, logits: NDArray[np.float32]) -> int | None:
-        """A token, accepted by the chain and the constraint; None when none is allowed."""
+        """A token, accepted by the chain and the constraint; None when none is allowed.
+
+        Raises NotANumber when there is nothing to choose by.
+        """
         chain, constraint = runner.chain, runner.heal or runner.constraint
         assert chain is not None
         edited = self._edited(runner, logits)
         token = chain.pick(edited)
+        if not edited[token] < np.inf or (_now_and_then(runner) and np.isnan(edited).any()):
+            raise NotANumber
         if constraint is not None and not constraint.allows(token):
             if edited is logits:
                 edited = logits.copy()
@@ -160,7 +133,7 @@ class Writer:
             constraint.accept(token)
             if runner.heal is not None and runner.heal.finished:
                 runner.heal = None
-                self.refresh(runner)
+                runner.unconstrain()  # it has not seen what this token adds to the prompt's end
         return token
 
     def _edited(self, runner: Runner, logits: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -207,7 +180,7 @@ class Writer:
         if len(buffer.ids) >= runner.limit or (runner.deadline is not None and self.now > runner.deadline):
             self.finish(runner, FinishReason.LENGTH, row)
         elif not runner.fast and len(buffer.ids) == runner.min_tokens:
-            self.refresh(runner)
+            self.preparer.refresh(runner)
 
     def _first_token(self, runner: Runner) -> None:
         runner.branch.started_at = self.now
@@ -235,6 +208,8 @@ class Writer:
             last = (buffer.ids[-1],) if dropped == 0 else ()
             runner.run.events.append(Text(branch.index, text, last, (logprob,) if last and logprob else ()))
         del buffer.ids[kept:], buffer.ends[kept:], buffer.logprobs[kept:]
+        if dropped:
+            runner.text_changed()
         buffer.tail = branch.text[covered:]
         if dropped > 1:  # ids that were published before the stop string was complete
             runner.run.events.append(Cut(branch.index, len(branch.text), kept))
@@ -254,16 +229,25 @@ class Writer:
         if kept and runner.seq >= 0 and runner.run.request.priority is Priority.FOREGROUND:
             self.tails.add(runner.path)  # somebody is reading it, and may go on from it
         self.detach(runner, row, kept)
-        runner.close_chain()
+        self._rest(runner, kept)
         branch.finish_reason, branch.stop_text = reason, stop_text
         branch.state = BranchState.DONE
         runner.run.events.append(Finished(branch.index, reason, len(branch.buffer.ids), stop_text))
+
+    def _rest(self, runner: Runner, kept: bool) -> None:
+        """Somebody may let the branch go on: what it draws next is what it would have drawn."""
+        if kept and runner.chain is not None and runner.chain.pointer:
+            self.resting.add(runner.chain)
+            runner.unconstrain()
+        else:
+            runner.close_chain()
 
     def discard(self, runner: Runner) -> None:
         """An ended branch was thrown away: what the cache holds of it alone is given back, its text stays."""
         branch, path = runner.branch, runner.path
         self.tails.remove(path)
         self.cache.forget(path, len(runner.base))
+        runner.close_chain()
         branch.finish_reason, branch.stop_text = FinishReason.KILLED, None
         runner.run.events.append(Finished(branch.index, FinishReason.KILLED, len(branch.buffer.ids)))
 
@@ -302,6 +286,19 @@ class Writer:
             runner.branch.state = state
             runner.run.events.append(StateChanged(runner.branch.index, state))
 
+    def break_off(self, runner: Runner, error: EngineError) -> None:
+        """End one branch because of ``error``, and the request if it was the last that had not failed."""
+        branch = runner.branch
+        log.warning("request %d, branch %d: %s", runner.run.generation.number, branch.index, error)
+        self.flush(runner)
+        self.detach(runner)
+        runner.close_chain()
+        branch.state, branch.finish_reason, branch.error = BranchState.FAILED, FinishReason.ERROR, error
+        tokens = len(branch.buffer.ids)
+        runner.run.events.append(Finished(branch.index, FinishReason.ERROR, tokens, problem=str(error)))
+        if all(r.branch.state is BranchState.FAILED for r in runner.run.runners):
+            self.fail_run(runner.run, error)
+
     def _fail(self, runner: Runner, error: Exception) -> None:
         log.warning("request %d: %s", runner.run.generation.number, error, exc_info=error)
         if not isinstance(error, EngineError):
@@ -310,15 +307,21 @@ class Writer:
 
     def fail_run(self, run: Run, error: EngineError) -> None:
         """End every branch of a request because of ``error``."""
+        run.failed = True
         for runner in run.runners:
             if runner.branch.live:
                 self.flush(runner)
                 self.detach(runner)
                 runner.close_chain()
                 runner.branch.state = BranchState.FAILED
-                runner.branch.finish_reason = FinishReason.ERROR
+                runner.branch.finish_reason, runner.branch.error = FinishReason.ERROR, error
         failed: Event = Failed(error)
         run.events.append(failed)
+
+
+def _now_and_then(runner: Runner) -> bool:
+    """Whether this token is one of those at which a whole row is looked at."""
+    return len(runner.buffer.ids) % 16 == 0
 
 
 def last_token_prefix(model: Model, ids: Sequence[int], text: str) -> bytes:

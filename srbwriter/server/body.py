@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from srbwriter.engine import limits
 from srbwriter.engine.parameters import PARAMETERS
 
 from .errors import bad, out_of_range
@@ -18,6 +19,8 @@ SEED_LIMIT = 2**32
 
 ALIASES: Mapping[str, tuple[str, ...]] = {parameter.name: parameter.aliases for parameter in PARAMETERS}
 """Other spellings of a field by its canonical name: the engine's table, nothing of our own."""
+
+_TABLE = {parameter.name: parameter for parameter in PARAMETERS}
 
 
 class Body:
@@ -65,6 +68,17 @@ class Body:
             number = low if low is not None and number < low else cast(int, high)
         return number
 
+    def size(self, name: str, default: int, low: int = 0) -> int:
+        """A whole number whose bound is the table's: more is refused, less than ``low`` is ``low``."""
+        most = _TABLE[name].maximum
+        spelling, value = self.found(name)
+        if value is None:
+            return default
+        number = int(_number(spelling, value))
+        if most is not None and number > most:
+            raise out_of_range(spelling, number, low, int(most))
+        return max(number, low)
+
     def flag(self, name: str, default: bool = False) -> bool:
         spelling, value = self.found(name)
         if value is None:
@@ -85,28 +99,42 @@ class Body:
             raise bad(spelling, f"Field '{spelling}': expected text")
         return value
 
-    def texts(self, name: str, limit: int = 256) -> tuple[str, ...]:
-        """A text or a list of texts; empty ones are dropped."""
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A text or a list of texts, no more and no longer than the table allows; empty ones are dropped."""
         spelling, value = self.found(name)
         if value is None:
             return ()
         items: Sequence[Any] = [value] if isinstance(value, str) else value
         if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
             raise bad(spelling, f"Field '{spelling}': expected a text or a list of texts")
-        if len(items) > limit:
-            raise bad(spelling, f"Field '{spelling}': at most {limit} texts, but got {len(items)}")
-        return tuple(item for item in cast("Sequence[str]", items) if item)
+        texts = tuple(item for item in cast("Sequence[str]", items) if item)
+        self._check(name, spelling, texts)
+        return texts
 
-    def integers(self, name: str, limit: int = 4096) -> tuple[int, ...]:
-        """A list of whole numbers."""
+    def integers(self, name: str) -> tuple[int, ...]:
+        """A list of whole numbers, no more than the table allows."""
         spelling, value = self.found(name)
         if value is None:
             return ()
         if not isinstance(value, list) or not all(is_integer(item) for item in cast("list[Any]", value)):
             raise bad(spelling, f"Field '{spelling}': expected a list of whole numbers")
-        if len(cast("list[int]", value)) > limit:
-            raise bad(spelling, f"Field '{spelling}': at most {limit} numbers")
-        return tuple(cast("list[int]", value))
+        numbers = tuple(cast("list[int]", value))
+        self._check(name, spelling, numbers)
+        return numbers
+
+    def _check(self, name: str, spelling: str, values: tuple[Any, ...]) -> None:
+        """Raises ApiError (400) for a list that is too long, or holds texts that are."""
+        parameter = _TABLE.get(name)
+        if parameter is not None:
+            problem = parameter.problem(values)
+        elif len(values) > limits.LIST:
+            problem = f"{len(values)} entries, {limits.LIST} are possible"
+        elif any(isinstance(value, str) and len(value) > limits.LIST_CHARS for value in values):
+            problem = f"a text of more than {limits.LIST_CHARS} characters"
+        else:
+            return
+        if problem:
+            raise bad(spelling, f"Field '{spelling}': {problem}")
 
     def seed(self) -> int | None:
         """The seed, or None to draw one; -1 and its unsigned twin mean that too."""

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from srbwriter.engine.backend import Backend
+from srbwriter.engine.limits import DEPTH, too_deep
 
 from .errors import ApiError, Dialect
 from .registry import Record
@@ -237,6 +238,8 @@ def parse(raw: bytes) -> Any:
         raise ApiError(400, "the body is nested too deeply") from None
     except ValueError as error:
         raise ApiError(400, f"the body is not valid JSON: {error}") from None
+    if raw.count(b"[") + raw.count(b"{") > DEPTH and too_deep(value):
+        raise ApiError(400, f"the body is nested too deeply: more than {DEPTH} lists and objects")
     return _mended(value) if b"\\u" in raw else value
 
 

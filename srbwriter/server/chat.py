@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
 from srbwriter.engine.chat import CHATML
+from srbwriter.engine.limits import MESSAGES
 from srbwriter.engine.types import EngineError
 
 from .body import Body
@@ -64,6 +65,8 @@ def read_messages(value: Any) -> list[dict[str, Any]]:
     """Messages with text content. Raises ApiError (400: clients of this dialect try a 501 again)."""
     if not isinstance(value, list) or not value:
         raise bad("messages", "Field 'messages': expected a list of messages")
+    if len(cast("list[Any]", value)) > MESSAGES:
+        raise bad("messages", f"Field 'messages': at most {MESSAGES} are possible")
     return [_message(item) for item in cast("list[Any]", value)]
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import replace
 from typing import Any, TypedDict, cast
 
+from srbwriter.engine import limits
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.gone import replace_gone
-from srbwriter.engine.parameters import MAX_BREAKERS, PARAMETERS, Parameter, is_number, sampler_order
+from srbwriter.engine.parameters import PARAMETERS, Parameter, is_number, sampler_order
 from srbwriter.engine.types import InvalidRequest, Overflow, Sampling, Stop
 
 from .body import SEED_LIMIT, Body, is_integer
@@ -24,7 +25,6 @@ from .errors import bad
 log = logging.getLogger(__name__)
 
 _OF_SAMPLING = [p for p in PARAMETERS if p.record == "sampling" and p.kind in ("int", "float", "bool")]
-_MAX_BIASES = 4096
 
 
 def read_sampling(body: Body, base: Sampling, engine: Backend) -> Sampling:
@@ -66,7 +66,7 @@ def _emulated(body: Body) -> dict[str, Any]:
 def read_stop(body: Body, base: Stop) -> Stop:
     """When the request wants its branches to end; ``base`` where it says nothing. Raises ApiError (400)."""
     tokens = body.integer(
-        "max_tokens", -1 if base.max_tokens is None else base.max_tokens, -1, 2**31 - 1, hard=True
+        "max_tokens", -1 if base.max_tokens is None else base.max_tokens, -1, limits.TOKENS, hard=True
     )
     seconds = body.number("t_max_predict_ms", 0.0, 0.0) / 1000 or body.number("max_seconds", 0.0, 0.0)
     boundary = body.text("boundary", base.boundary or "") or None
@@ -130,6 +130,8 @@ def read_biases(body: Body, engine: Backend) -> tuple[tuple[int, float], ...]:
         pairs = [_pair(item) for item in cast("list[Any]", value)]
     elif value is not None:
         raise bad("logit_bias", "Field 'logit_bias': expected an object or a list of pairs")
+    if len(cast("Sized", value or ())) > limits.BIASES:
+        raise bad("logit_bias", f"Field 'logit_bias': at most {limits.BIASES} entries")
     biases: dict[int, float] = {}
     for key, bias in pairs:
         amount = _bias(bias)
@@ -138,8 +140,8 @@ def read_biases(body: Body, engine: Backend) -> tuple[tuple[int, float], ...]:
     for item in body.text("custom_token_bans").replace(" ", "").split(","):
         if item.isdecimal() and int(item) < engine.info.n_vocab:
             biases[int(item)] = -math.inf
-    if len(biases) > _MAX_BIASES:
-        raise bad("logit_bias", f"Field 'logit_bias': at most {_MAX_BIASES} tokens")
+    if len(biases) > limits.BIASES:
+        raise bad("logit_bias", f"Field 'logit_bias': at most {limits.BIASES} tokens")
     return tuple(biases.items())
 
 
@@ -155,22 +157,27 @@ def schema_text(name: str, schema: Any) -> str:
 def _plain(body: Body, parameter: Parameter, default: Any) -> Any:
     if parameter.kind == "bool":
         return body.flag(parameter.name, default)
+    if parameter.size:
+        return body.size(parameter.name, default, int(parameter.minimum or 0))
     value = parameter.clamp(body.number(parameter.name, default))
     return int(value) if parameter.kind == "int" else float(value)
 
 
 def _breakers(body: Body) -> tuple[str, ...]:
     """A list, or a list written as JSON text, which some clients send."""
-    value = body.raw("dry_sequence_breakers")
+    name = "dry_sequence_breakers"
+    value = body.raw(name)
     if isinstance(value, str):
         try:
             value = json.loads(value)
+        except RecursionError:
+            raise bad(name, f"Field '{name}': nested too deeply") from None
         except ValueError:
             value = [value]
     if not isinstance(value, list):
         return ()
-    texts = [item for item in cast("list[Any]", value) if isinstance(item, str) and item and "\0" not in item]
-    return tuple(texts[:MAX_BREAKERS])
+    texts = [item for item in cast("list[Any]", value) if isinstance(item, str) and "\0" not in item]
+    return Body({name: texts}).texts(name)
 
 
 def _samplers(body: Body) -> tuple[str, ...]:
@@ -214,6 +221,8 @@ def _bias(value: Any) -> float:
 def _tokens(key: Any, engine: Backend) -> list[int]:
     """Ids that a key of ``logit_bias`` means; ids outside the vocabulary mean nothing."""
     if isinstance(key, str):
+        if len(key) > limits.LIST_CHARS:
+            raise bad("logit_bias", f"Field 'logit_bias': a text of more than {limits.LIST_CHARS} characters")
         if not key.lstrip("-").isdecimal() or len(key) > 12:
             return engine.tokenize(key)
         key = int(key)

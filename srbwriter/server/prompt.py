@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, cast
 
 from srbwriter.engine.backend import Backend
+from srbwriter.engine.limits import PROMPTS, check_prompt
 from srbwriter.engine.types import Prompt
 
 from .body import is_integer
 from .errors import bad
-
-MAX_PROMPTS = 128
 
 
 def read_prompts(value: Any, engine: Backend) -> list[Prompt]:
@@ -28,20 +27,22 @@ def read_prompts(value: Any, engine: Backend) -> list[Prompt]:
         raise bad("prompt", "Field 'prompt': an empty list")
     if any(is_integer(item) for item in items):
         return [_one(items, engine)]
-    if len(items) > MAX_PROMPTS:
-        raise bad("prompt", f"Field 'prompt': at most {MAX_PROMPTS} prompts, but got {len(items)}")
+    if len(items) > PROMPTS:
+        raise bad("prompt", f"Field 'prompt': at most {PROMPTS} prompts, but got {len(items)}")
     return [_one(item, engine) for item in items]
 
 
 def _one(value: Any, engine: Backend) -> Prompt:
     if isinstance(value, str):
+        check_prompt("prompt", len(value))
         return value
     if isinstance(value, dict):
         text = cast("dict[str, Any]", value).get("prompt_string")
         if isinstance(text, str):
-            return text
+            return _one(text, engine)
     if isinstance(value, list) and value:
         items = cast("list[Any]", value)
+        check_prompt("prompt", sum(len(item) for item in items if isinstance(item, str)), len(items))
         if all(is_integer(item) for item in items):
             return _checked(items, engine)
         if all(is_integer(item) or isinstance(item, str) for item in items):

@@ -133,12 +133,14 @@ def _listen(settings: ServerSettings) -> socket.socket:
     host = settings.host.strip("[]")
     try:
         family = socket.getaddrinfo(host, settings.port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, settings.port), family=family, backlog=1024)
+        listener = socket.create_server((host, settings.port), family=family, backlog=1024)
     except OSError as error:
         raise ServerError(
             f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; "
             "choose another with --host and --port"
         ) from error
+    # asyncio switches Nagle's algorithm off where a socket says that it is TCP; this one says nothing
+    return socket.socket(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())
 
 
 def _listen_unix(path: Path) -> socket.socket:

@@ -12,7 +12,8 @@ from typing import Any, TypeVar, cast
 from srbwriter import __version__
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import EngineError, Prompt, Request, TokenRun
+from srbwriter.engine.limits import check_prompt
+from srbwriter.engine.types import EngineError, Request, TokenRun
 
 from .auth import ServerError, read_text
 from .errors import ApiError, Dialect, from_engine, unavailable
@@ -97,7 +98,7 @@ class Services:
         try:
             for request in requests:
                 generations.append(
-                    await _off_loop(_length(request.prompt), lambda r=request: engine.submit(r))
+                    await off_loop(_length(request), lambda r=request: engine.submit(r))
                 )
         except Exception as error:
             for generation in generations:
@@ -108,7 +109,8 @@ class Services:
 
     async def tokenize(self, text: str, *, add_bos: bool = False, parse_special: bool = False) -> list[int]:
         engine = self.engine
-        return await _off_loop(
+        check_prompt("content", len(text))
+        return await off_loop(
             len(text), lambda: engine.tokenize(text, add_bos=add_bos, parse_special=parse_special)
         )
 
@@ -143,14 +145,20 @@ class Services:
         )
 
 
-async def _off_loop(size: int, work: Callable[[], T]) -> T:
+async def off_loop(size: int, work: Callable[[], T]) -> T:
+    """What ``work`` answers; on a thread when it looks at so many characters that others would wait."""
     return await asyncio.to_thread(work) if size > _LONG_TEXT else work()
 
 
-def _length(prompt: Prompt) -> int:
+def _length(request: Request) -> int:
+    """Characters, or as many as take the engine as long, that it looks at before it takes a request."""
+    prompt, sampling = request.prompt, request.sampling
+    first = sampling[0] if isinstance(sampling, tuple) else sampling
+    constraint = len(first.grammar or first.json_schema or first.regex or "")
     if isinstance(prompt, str):
-        return len(prompt)
-    return sum(len(item.text) for item in prompt if isinstance(item, TokenRun))
+        return len(prompt) + constraint * 8
+    runs = [item for item in prompt if isinstance(item, TokenRun)]
+    return len(prompt) + sum(len(run.text) + len(run.ids or ()) for run in runs) + constraint * 8
 
 
 def _read_system(settings: ServerSettings) -> SystemPrompt:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from srbwriter.engine.types import Stop, TokenRun
+from srbwriter.engine.types import EngineError, ModelInfo, Stop, TokenRun
 from srbwriter.story import NodeId, Story
 from srbwriter.story.context import Assembly, Layout, Run, Tokenizer, Window, assemble
+from srbwriter.story.draft import Template
 from srbwriter.story.types import Run as StoryRun
-
-from .templates import detect
 
 if TYPE_CHECKING:
     from srbwriter.engine.engine import Engine
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 CHARS_PER_TOKEN = 12  # text fetched per token of the window; more than any prose needs
 LEAST_TOKENS = 4  # of a branch: who asks for more where the model saw an end wants words all the same
 LEAST_RESERVE, MOST_RESERVE = 32, 1024  # tokens kept free for what will be written
+
+INSTRUCTION = (
+    "Write the next part of the story below. Answer with the story's text alone, "
+    "and go on exactly where it stops."
+)
+_MEMORY = "\u2063memory\u2063"  # invisible separators: nothing a template would change or contain
+_TUNED = re.compile(r"(?:^|[^a-z])(instruct|chat|it|assistant|rp|thinking)(?:[^a-z]|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,3 +143,36 @@ class Prompter:
 
 def _context_run(node: NodeId, run: StoryRun, start: int) -> Run:
     return Run(str(node), run.text, run.ids or (), run.vocab if run.ids else "", run.lead, start)
+
+
+# -- the frame that an instruction-tuned model needs, from its own chat template ---------------------------
+
+
+def is_instruct(info: ModelInfo) -> bool:
+    """Whether the file says that the model expects conversations.
+
+    A chat template alone proves nothing: converters put one into many base models too.
+    """
+    if info.chat_template is None:
+        return False
+    names = [info.metadata.get("general.finetune", ""), info.name, info.metadata.get("general.basename", "")]
+    return any(_TUNED.search(name.lower()) for name in names)
+
+
+def detect(engine: Engine) -> Template | None:
+    """The model's template as text before memory, between memory and story, and after.
+
+    Memory and the instruction are the user's turn, the story is the beginning of the answer. None
+    for a base model, or a template that cannot be used like that.
+    """
+    if not is_instruct(engine.info):
+        return None
+    try:
+        text = engine.apply_template([{"role": "user", "content": f"{_MEMORY}\n\n{INSTRUCTION}"}])
+    except EngineError:
+        return None
+    before, found, rest = text.partition(_MEMORY)
+    bos = engine.detokenize([engine.bos], special=True) if engine.bos is not None else ""
+    if not found:
+        return None
+    return Template(name=engine.info.name, before=before.removeprefix(bos) if bos else before, between=rest)

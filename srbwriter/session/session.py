@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from srbwriter import launch
 from srbwriter.config import Settings
@@ -22,23 +23,24 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
-from srbwriter.story import NodeId, ReadOnlyStory, Story, StoryError
+from srbwriter.story import NodeId, NotSaved, ReadOnlyStory, Story, StoryError
 from srbwriter.story.context import ContextError
 
-from . import drafts, editing, typed
-from .earlier import earlier
-from .ladder import Ladder, rungs
-from .opening import open_story, token_sizes
-from .past import Past, take
+from . import typing
+from .open import open_story, rescue_folder, token_sizes
 from .prompting import Context, Prompter, with_words
-from .rounds import Round
-from .scribe import Scribe
+from .recorder import Recorder
+from .rounds import Round, RoundHistory
+from .sampling import Ladder, rungs
 
 if TYPE_CHECKING:
     from srbwriter.engine.engine import Engine  # at run time it would load the native library
 
 log = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
+
+_LINE_CHARS = 40
 _END_SECONDS = 10.0  # a step of the engine that is under way cannot be broken off
 
 
@@ -55,16 +57,21 @@ class Session:
         self.stop = stop or Stop(max_tokens=64)
         self.ladder: Ladder | None = None
         self.round: Round | None = None
-        self._past = Past()
+        self._history = RoundHistory()
         self._options = options
         self._lock = threading.RLock()
-        self._scribe = Scribe(self._lock)
+        folder = rescue_folder(story)
+        self.typing = typing.Typing(story, story.set_text, folder)
+        self._recorder = Recorder(story, self.typing, self._lock)
         self._prompter: Prompter | None = None
         self._failure: Exception | None = None
         self._cancelled: Cancelled | None = None
         self._loader = loader
         self._closed = False
-        self.rescued = typed.take_up(story) + drafts.take_up(story)
+        self.taken_up = typing.take_up(story)
+        """How many times words of an earlier run, which died, became nodes of the story."""
+        self.rescued = typing.rescued(folder)
+        """Words of an earlier run that the disk did not take; None if there are none."""
         self._recall()
         self._await(loader)
 
@@ -156,7 +163,10 @@ class Session:
 
     def _swap(self, old: EngineLoader, new: EngineLoader) -> None:
         old.close()  # first: two models may not fit the memory
-        self._scribe.keep_all()
+        try:
+            self.keep()
+        except StoryError as error:
+            log.warning("not written down yet: %s", error)
         self._await(new)
 
     def _await(self, loader: EngineLoader) -> None:
@@ -175,7 +185,10 @@ class Session:
             self._prompter = Prompter(self.story, engine)
             self.story.use_token_sizes(token_sizes(engine))
             if self.round is not None and self.round.generation is None:
-                self._submit(self.round)
+                try:
+                    self._submit(self.round)
+                except (EngineError, ContextError, StoryError) as error:
+                    log.warning("the round that waited for the model is refused: %s", error)
 
     # ---- writing by the model
 
@@ -189,6 +202,7 @@ class Session:
             raise ReadOnlyStory(self.story.read_only)
         with self._lock:
             self.stop_all()
+            self.keep()
             self.story.end_typing()
             current = self.round = Round(self.story, self.story.current, n or self.n)
             if self._prompter is not None:
@@ -219,17 +233,17 @@ class Session:
         current.model, current.vocab = engine.info.name, engine.model.fingerprint
         current.lead = generation.healed
         current.generation = generation
-        self._scribe.follow(current)
-        self._past.remember(current)
+        self._recorder.follow(current)
+        self._history.remember(current)
 
     def _recall(self) -> None:
         """The writer has moved: show the branches that were written where he stands now, if there are any."""
         here = self.story.current
         if self.round is not None and (self.round.parent == here or self.round.generation is None):
             return
-        self.round = self._past.at(here) or earlier(self.story, here)
+        self.round = self._history.at(self.story, here)
         if self.round is not None:
-            self._scribe.follow(self.round)
+            self._recorder.follow(self.round)
 
     # ---- branches
 
@@ -259,11 +273,19 @@ class Session:
         """Type into a branch; it goes on from there. The words are on the disk when this returns."""
         branch = self._branch(index)
         with self._lock:
-            assert self.round is not None
-            self.round.keep()
-            typed.note(self.story, self.round.node_of(index), text)
-            self._scribe.when_kept(lambda: typed.forget(self.story))
-            branch.append(text, go_on=True)
+            current = self.round
+            assert current is not None
+
+            def hand_over() -> None:
+                self._recorder.keep(current)
+                typing.hand_over(self.story, current.node_of(index), text)
+
+            self._recorder.together(hand_over)
+            try:
+                branch.append(text, go_on=True)
+            except EngineError:  # whoever typed them is told, and has them still
+                typing.arrived(self.story, text)
+                raise
 
     def set_sampling(self, index: int, sampling: Sampling) -> None:
         self._branch(index).set_sampling(sampling)
@@ -315,21 +337,48 @@ class Session:
 
     @property
     def save_state(self) -> str:
-        """In words: saved, read only, or why not."""
+        """In words: saved, read only, how old the oldest unsaved key is, or what is in the way."""
         if self.story.read_only is not None:
             return "read only"
-        if self.story.trouble is not None or self.story.unsaved:
-            return f"NOT SAVED: {self.story.trouble or 'the disk did not take the last words'}"
-        return "saved"
+        state = self.typing.state
+        if state.trouble is not None:
+            why = state.trouble.short if isinstance(state.trouble, NotSaved) else str(state.trouble)
+            return f"NOT SAVED for {state.seconds:.0f} s: {_in_short(why)}"
+        return "saved" if state.saved else f"unsaved {state.seconds:.1f} s"
 
     def text(self) -> str:
         """The text from the beginning to the current node."""
         return self.story.text(self.story.current)
 
-    def set_text(self, text: str) -> None:
-        """The writer changed the text: generated nodes are forked, typed ones edited in place."""
+    def keep(self) -> None:
+        """Everything typed and written so far is on the disk when this returns.
+
+        Raises StoryError when the disk refuses; nothing is lost then, and it is tried again by itself.
+        """
+        self._recorder.write()
+
+    def together(self, act: Callable[[], Result]) -> Result:
+        """Do ``act``, a verb of the story, in one transaction with everything typed before it."""
+        return self._recorder.together(act)
+
+    def draft(self, sheet: str) -> typing.Draft:
+        """Where the words of an open sheet are safe; ``sheet`` names it in a word or two."""
+        return typing.Draft(self.typing, self.story, sheet)
+
+    def take_rescued(self) -> None:
+        """Put :attr:`rescued` where it belongs: into the story, and on its sheets. Raises StoryError."""
         with self._lock:
-            editing.set_text(self.story, text)
+            if (found := self.rescued) is not None:
+                self.together(lambda: found.take(self.story))
+                found.clear()
+                self.rescued = None
+
+    def set_text(self, text: str) -> None:
+        """The writer changed the text to ``text``; it is on the disk when this returns."""
+        if self.story.read_only is not None:
+            raise ReadOnlyStory(self.story.read_only)
+        self.typing.text(text)
+        self.keep()
 
     def pick(self, index: int, upto: int | None = None, text: str | None = None) -> NodeId:
         """Take branch ``index``, or its first ``upto`` characters, into the story.
@@ -340,21 +389,39 @@ class Session:
         """
         self._branch(index)
         with self._lock:
-            assert self.round is not None
+            current = self.round
+            assert current is not None
             self.stop_all()
-            return take(self.story, self.round, index, upto, text)
+            return self._recorder.together(lambda: self._take(current, index, upto, text))
+
+    def _take(self, current: Round, index: int, upto: int | None, text: str | None) -> NodeId:
+        self._recorder.settle(current, index)
+        story, written = self.story, current.tracks[index].text  # what came since stays in the branch
+        shown = len(written) if upto is None else max(0, min(upto, len(written)))
+        found = current.find(index, shown) if self._stands_at(current.parent) else None
+        if found is None:
+            return story.pick_as(story.current, written[:shown] if text is None else text, written[:shown])
+        node, at = found
+        if text is not None:
+            return story.pick_as(current.parent, text, written[:shown], node)
+        return story.pick(node, at or None)
+
+    def _stands_at(self, node: NodeId) -> bool:
+        """Whether the text up to the current node is that of ``node``."""
+        story, here = self.story, self.story.current
+        return here == node or (story.is_living(node) and story.text(here) == story.text(node))
 
     def undo(self) -> bool:
         """Take back the last pick, edit or verb; False when there is nothing to take back."""
         with self._lock:
             self.stop_all()
-            done = self.story.undo() is not None
+            done = self.together(self.story.undo) is not None
             self._recall()
             return done
 
     def redo(self) -> bool:
         with self._lock:
-            done = self.story.redo() is not None
+            done = self.together(self.story.redo) is not None
             self._recall()
             return done
 
@@ -362,7 +429,7 @@ class Session:
         """Stand at another node; what is resident of its path will not be evaluated again."""
         with self._lock:
             self.stop_all()
-            self.story.visit(node)
+            self.together(lambda: self.story.visit(node))
             self._recall()
 
     def context(self) -> Context:
@@ -386,7 +453,10 @@ class Session:
             self._let_end()
         else:
             self._loader.close()
-        self._scribe.close()
+        try:
+            self._recorder.close()
+        except StoryError as error:
+            log.error("the last words are in %s: %s", self.typing.rescue(), error)
         self.story.close()
 
     def _let_end(self) -> None:
@@ -397,3 +467,8 @@ class Session:
                 generation.wait(_END_SECONDS)
             except (EngineError, TimeoutError) as error:
                 log.warning("the last branches did not end well: %s", error)
+
+
+def _in_short(why: str) -> str:
+    """As much of ``why`` as fits into a line with other things."""
+    return why if len(why) <= _LINE_CHARS else f"{why[:_LINE_CHARS - 1].rstrip()}…"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from srbwriter.prose import Unit
 from srbwriter.story.draft import Author, Settings
-from srbwriter.story.store import DamagedStory
 from srbwriter.story.story import Story
 from srbwriter.story.types import (
     ROOT,
     Blocked,
     Damage,
+    DamagedStory,
     Hit,
     Marks,
     Node,
@@ -27,7 +27,6 @@ from srbwriter.story.types import (
     TokenSizes,
     TooNew,
 )
-from srbwriter.story.unsaved import Unsaved
 
 __all__ = [
     "Author",
@@ -54,5 +53,4 @@ __all__ = [
     "TokenSizes",
     "TooNew",
     "Unit",
-    "Unsaved",
 ]

@@ -1,7 +1,7 @@
 """Copies of a story: one a day, rolling, and snapshots with a name. Copies are whole story files.
 
-A copy appears complete or not at all, and nothing is ever overwritten by one. Knows a file and a
-folder; who decides when stands above.
+A copy appears complete or not at all, and nothing is ever overwritten by one. When it was made says its name:
+other times of a file change as it is carried about. Knows a file and a folder; who decides when stands above.
 """
 
 from __future__ import annotations
@@ -18,17 +18,19 @@ from pathlib import Path
 
 from srbwriter import paths
 from srbwriter.story import library
+from srbwriter.story.connection import looking
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.types import NotAStory, NotSaved
 
 KEEP_DAYS = 14
-_DAILY = "day"
-_NAMED = "named"
+_DAY, _MOMENT = "%Y-%m-%d", "%Y-%m-%d %H.%M.%S"
+_DAILY = re.compile(r"day (\d{4}-\d\d-\d\d)")
+_NAMED = re.compile(r"named (\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d) (.+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A copy; ``name`` is empty for a daily one, ``at`` is Unix seconds."""
+    """A copy; ``name`` is empty for a daily one. ``at`` is Unix seconds, of a daily one midnight."""
 
     path: Path
     name: str
@@ -37,42 +39,60 @@ class Backup:
 
 
 def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None = None) -> Path | None:
-    """Today's copy, unless there is one; the oldest beyond ``keep`` are removed. Raises NotSaved."""
-    day = time.strftime("%Y-%m-%d", time.localtime(now))
-    target = folder / f"{_DAILY} {day}{SUFFIX}"
+    """Today's copy, unless there is one; the oldest beyond ``keep`` are removed.
+
+    Copies of days to come were made before the clock was set back: they are the oldest.
+
+    Raises NotSaved or DamagedStory.
+    """
+    target = folder / f"day {time.strftime(_DAY, time.localtime(now))}{SUFFIX}"
     if target.exists():
         return None
     _copy(source, target)
-    for old in [b for b in backups(folder) if not b.name][keep:]:
-        old.path.unlink(missing_ok=True)
+    daily = [copy.path for copy in backups(folder) if not copy.name]  # the newest first
+    today = daily.index(target)
+    for old in [*daily[today:], *daily[:today]][max(keep, 1) :]:
+        old.unlink(missing_ok=True)
     return target
 
 
 def snapshot(source: Path, folder: Path, name: str, now: float | None = None) -> Path:
-    """A copy that stays until it is deleted by hand. Raises NotSaved."""
-    moment = time.strftime("%Y-%m-%d %H.%M.%S", time.localtime(now))
+    """A copy that stays until it is deleted by hand. Raises NotSaved or DamagedStory."""
+    moment = time.strftime(_MOMENT, time.localtime(now))
     slug = re.sub(r"[^\w .,()-]+", "_", name).strip() or "snapshot"
-    target = folder / f"{_NAMED} {moment} {paths.shortened(slug[:80], library.LONGEST_NAME)}{SUFFIX}"
-    if target.exists():
-        raise NotSaved(target, "there is a snapshot of this name and second already", full=False)
+    slug = paths.shortened(slug[:80], library.LONGEST_NAME)
+    target, number = folder / f"named {moment} {slug}{SUFFIX}", 2
+    while target.exists():
+        target, number = folder / f"named {moment} {slug} {number}{SUFFIX}", number + 1
     _copy(source, target)
     return target
 
 
 def backups(folder: Path) -> list[Backup]:
-    """All copies in ``folder``, newest first."""
+    """All copies in ``folder``, by the dates in their names, newest first."""
     found: list[Backup] = []
     for path in folder.glob(f"*{SUFFIX}") if folder.is_dir() else ():
-        kind, _, rest = path.stem.partition(" ")
-        name = rest[len("2000-01-01 00.00.00 ") :] if kind == _NAMED else ""
-        if kind in (_DAILY, _NAMED):
-            stat = path.stat()
-            found.append(Backup(path, name, stat.st_mtime, stat.st_size))
-    return sorted(found, key=lambda b: (b.at, b.path.name), reverse=True)
+        daily, named = _DAILY.fullmatch(path.stem), _NAMED.fullmatch(path.stem)
+        with contextlib.suppress(ValueError, OverflowError):  # a date that never was
+            if daily:
+                found.append(Backup(path, "", _seconds(daily[1], _DAY), path.stat().st_size))
+            elif named:
+                found.append(Backup(path, named[2], _seconds(named[1], _MOMENT), path.stat().st_size))
+    return sorted(found, key=lambda copy: (copy.at, copy.path.name), reverse=True)
 
 
-def folder_of(name: str, folder: Path) -> Path:
-    """Where below ``folder`` the copies of the story file called ``name`` lie, as their titles say."""
+def _seconds(moment: str, form: str) -> float:
+    return time.mktime(time.strptime(moment, form))
+
+
+def own_folder(uuid: object, name: str, folder: Path) -> Path:
+    """Where below ``folder`` the copies of the story file called ``name`` lie; it stays when the file moves.
+
+    ``uuid`` is what the story calls itself. It is lost with the worst damage, when copies are wanted most;
+    then their titles tell.
+    """
+    if uuid:
+        return folder / str(uuid)
     for below in sorted(folder.iterdir()) if folder.is_dir() else ():
         for copy in backups(below)[:1]:
             with contextlib.suppress(NotAStory):
@@ -82,7 +102,7 @@ def folder_of(name: str, folder: Path) -> Path:
 
 
 def restore(backup: Path, target: Path) -> Path:
-    """The copy as a story of its own. Raises NotAStory if ``target`` exists, or NotSaved."""
+    """The copy as a story of its own. Raises NotAStory if ``target`` exists, NotSaved or DamagedStory."""
     if target.exists():
         raise NotAStory(target, "is already there — choose another name")
     _copy(backup, target)
@@ -99,8 +119,7 @@ def _copy(source: Path, target: Path) -> None:
     """A consistent copy, also of a story that is being written to."""
 
     def copy(temp: Path) -> None:
-        uri = f"{source.absolute().as_uri()}?mode=ro"
-        with contextlib.closing(sqlite3.connect(uri, uri=True)) as old:
+        with looking(source) as old:
             _copy_database(old, temp)
 
     _whole(target, copy)
@@ -113,7 +132,7 @@ def _whole(target: Path, make: Callable[[Path], None]) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         temp.touch()  # the system says why it cannot, SQLite does not
         make(temp)
-        os.link(temp, target)  # unlike a rename it fails rather than overwrite
+        library.rename(temp, target)
     except FileExistsError as error:
         if not target.exists():  # a file stands where the folder should
             raise NotSaved(target, f"{error.filename} is no folder", full=False) from error

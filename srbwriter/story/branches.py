@@ -1,36 +1,35 @@
 """The branches of a story while a model writes them.
 
-Nothing that was generated is ever undone or dropped. Knows no engine: somebody tells it the text.
+A branch is known by the node it began with. If the writer takes part of it, or types into it, it goes on at
+the end of what was written, and keeps its name. Nothing that was generated is ever undone or dropped. Knows
+no engine: somebody tells it the text, and when; what is told is on the disk when a verb returns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
-from srbwriter.story.desk import Desk
+from srbwriter.story.desk import Written
 from srbwriter.story.draft import JsonObject
-from srbwriter.story.history import History
-from srbwriter.story.reader import Reader
-from srbwriter.story.streams import Streams
-from srbwriter.story.types import NodeId
-from srbwriter.story.typewriter import Typewriter
+from srbwriter.story.edits import Edits
+from srbwriter.story.runs import plain, text_of, tidy
+from srbwriter.story.store import Body
+from srbwriter.story.types import NodeId, Refused, Run, State
 from srbwriter.story.words import well_formed
 
 
-class Branches(Reader):
+class Branches(Edits):
     """A story's branches in work. Verbs raise NoSuchNode, Refused, ReadOnlyStory or NotSaved."""
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, Streams(desk))
-        self._history = History(desk)
-        self._typewriter = Typewriter(desk, self._history, self._streams)
-
     @contextmanager
-    def _verb(self) -> Generator[None]:
-        """One verb: under the lock, and typing ends as a unit."""
-        with self._lock:
-            self._typewriter.stop()
+    def together(self) -> Generator[None]:
+        """All verbs inside are one transaction: on the disk afterwards, or nothing of them happened.
+
+        If one of them raises, the whole does, also where its error was caught inside.
+        """
+        with self._desk.change():
             yield
 
     def begin_branches(
@@ -51,8 +50,16 @@ class Branches(Reader):
         numbers = list(seeds) or [None] * n
         if len(each) != n or len(numbers) != n:
             raise ValueError(f"{n} branches, {len(each)} samplings, {len(numbers)} seeds")
-        with self._lock:
-            return self._streams.begin(parent, n, model, vocab, each, numbers)
+        desk = self._desk
+        with desk.change():
+            if desk.tree[parent].state == State.ABSORBED:
+                raise Refused(f"node {parent} is part of another node now")
+            if desk.written_at(parent) is not None:
+                raise Refused(f"node {parent} is still being written — finish it, or pick a part of it")
+            bodies = [Body(recipe=desk.recipe(model, each[i]), seed=numbers[i]) for i in range(n)]
+            names = [desk.add(parent, (), "model", body=body, visited=False) for body in bodies]
+            desk.live.update((name, Written(name, vocab)) for name in names)
+            return names
 
     def stream(
         self,
@@ -63,12 +70,16 @@ class Branches(Reader):
         *,
         lead: str = "",
     ) -> None:
-        """More of a branch. It is on the disk within a second; a failure shows in :attr:`trouble`.
-
-        ``lead`` is what the first ids say that already stood before (token healing).
-        """
-        with self._lock:
-            self._streams.add(branch, well_formed(text), ids, logprobs, lead)
+        """More of a branch. ``lead`` is what the first ids say that already stood before (token healing)."""
+        if logprobs is not None and len(logprobs) != len(ids):
+            raise ValueError(f"{len(ids)} ids and {len(logprobs)} logprobs")
+        if not text and not ids:
+            return
+        desk = self._desk
+        with desk.change():
+            written = self._written(branch)
+            more = _run(text, ids, logprobs, written.vocab, lead)
+            desk.write(written.node, tidy([*desk.runs(written.node), more]))
 
     def replace_stream(
         self,
@@ -84,25 +95,62 @@ class Branches(Reader):
         What it had written stays as a node of its own, with the old number; with ``keep=False`` it is
         dropped, unless the writer has already taken some of it.
         """
-        with self._lock:
-            return self._streams.replace(branch, well_formed(text), ids, logprobs, keep)
+        desk = self._desk
+        with desk.change():
+            written = self._written(branch)
+            first = desk.tree[branch]
+            runs = tidy([_run(text, ids, logprobs, written.vocab)])
+            if written.node == branch and (not keep or not text_of(desk.runs(branch))):
+                desk.write(branch, runs)
+                return branch
+            if first.parent is None:
+                raise Refused("the root is not a branch")
+            body = replace(desk.body(branch), finish="", settings=None, meta=None, name=None)
+            new = desk.add(first.parent, runs, "model", body=body, place=first.place, visited=False)
+            desk.put_body(written.node, replace(desk.body(written.node), finish="replaced"))
+            del desk.live[branch]
+            desk.live[new] = Written(new, written.vocab)
+            return new
 
     def interject(self, branch: NodeId, text: str) -> NodeId:
         """Words of the writer at the end of a branch that goes on being written; returns their node."""
-        with self._verb(), self._history.action("type", self._streams.target(branch)) as action:
-            return self._streams.interject(action, branch, well_formed(text))
+        desk = self._desk
+        with self._verb(), self._history.action("type", self._written(branch).node) as action:
+            end = self._written(branch).node
+            old = desk.body(end)
+            desk.put_body(end, replace(old, finish="interrupted"))
+            typed = desk.add(end, plain(well_formed(text), "writer"), "writer")
+            action.created(typed)
+            action.typed = desk.tree.count(typed).words - desk.tree.count(end).words
+            after = desk.add(typed, (), "model", body=Body(recipe=old.recipe, seed=old.seed), visited=False)
+            desk.moved_on(end, after)
+            return typed
 
     def finish(self, branch: NodeId, reason: str) -> None:
-        """The branch is written; on the disk when this returns."""
-        with self._lock:
-            self._streams.finish(branch, reason)
+        """The branch is written."""
+        desk = self._desk
+        with desk.change():
+            node = self._written(branch).node
+            desk.put_body(node, replace(desk.body(node), finish=reason))
+            desk.sitting.record(0, 0, desk.tree[node].words)
+            del desk.live[branch]
 
     def target(self, branch: NodeId) -> NodeId:
         """The node that a branch's text goes to now."""
-        with self._lock:
-            return self._streams.target(branch)
+        return self._written(branch).node
 
-    def flush(self) -> None:
-        """Write all streamed words now. Raises NotSaved; they are kept and tried again."""
+    def _written(self, branch: NodeId) -> Written:
         with self._lock:
-            self._streams.flush()
+            try:
+                return self._desk.live[branch]
+            except KeyError:
+                raise Refused(f"node {branch} is not being written") from None
+
+
+def _run(
+    text: str, ids: Sequence[int], logprobs: Sequence[float | None] | None, vocab: str, lead: str = ""
+) -> Run:
+    text = well_formed(text)
+    if not ids:
+        return Run(text, "model")
+    return Run(text, "model", tuple(ids), vocab, tuple(logprobs) if logprobs else None, lead)

@@ -1,18 +1,32 @@
-"""Going over a story file: does the database hold, and does the tree?
+"""Going over a story file: does the database hold, does the tree, and is each row as it was written?
 
-Reads only. Knows tables and the rules of the tree.
+Reads only, and changes neither the file nor the log beside it. Knows tables and the rules of the tree.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from sqlite3 import Connection
 
-from srbwriter.story.opening import open_story
-from srbwriter.story.store import Store
-from srbwriter.story.tree import Tree
-from srbwriter.story.types import Damage
+from srbwriter.story.connection import check_file
+from srbwriter.story.lock import Note
+from srbwriter.story.migrations import SEARCHED, SUMMED, body_sum, row_sum
+from srbwriter.story.recovery import recover
+from srbwriter.story.store import ACTION, BODY, ENTRY, Store
+from srbwriter.story.types import ROOT, Damage, DamagedStory, NodeId, numbers
 from srbwriter.story.words import count
+
+_ODD = """
+    SELECT id, parent, EXISTS (SELECT 1 FROM node AS above WHERE above.id = node.parent) AS hangs FROM node
+    WHERE NOT hangs OR parent >= id ORDER BY id"""
+"""Nodes that hang on nothing, as only the root may, or on a higher number, as one of every ring does."""
+
+_INDEXED = """
+    SELECT body.id FROM body JOIN search_content USING (id)
+    WHERE c0 <> text AND id NOT IN (SELECT id FROM unindexed)"""
+"""The nodes whose text is not the one in the search index, which has a copy of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,37 +44,102 @@ class Report:
 
 
 def check(path: Path) -> Report:
-    """Go over the whole file. Raises NotAStory or TooNew."""
-    opened = open_story(path, readonly=True)
+    """Go over the whole file.
+
+    Raises NotAStory, TooNew, or NotSaved without room for a copy of a damaged file.
+    """
+    path = path.expanduser().resolve()
+    check_file(path)
+    note = Note.read(path)
     try:
-        tree = Tree(opened.store.entries())
-        problems = [*_database(opened.store), *_shape(tree), *_text(opened.store, tree)]
-        return Report(opened.path, len(tree), tuple(problems), opened.damage)
-    finally:
-        opened.close()
+        with Store.look(path) as store:
+            verify(store, note, thorough=True)
+            with store.reading() as db:
+                if not store.version:
+                    return Report(path, 0)
+                problems = tuple(_problems(db, store.version))
+                return Report(path, db.execute("SELECT count(*) FROM node").fetchone()[0], problems)
+    except DamagedStory as error:
+        left, damage = recover(path, error.problem, note)
+        left.close()
+        return Report(path, damage.read, damage=damage)
 
 
-def _database(store: Store) -> list[str]:
+def _problems(db: Connection, version: int) -> Iterator[str]:
+    """What does not agree, though nothing is lost."""
+    rows = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
+    yield from () if rows == ["ok"] else rows
+    for node, text, chars, words in db.execute(
+        "SELECT id, text, chars, words FROM node JOIN body USING (id) ORDER BY id"
+    ):
+        if len(text) != chars or count(text).words != words:
+            yield f"node {node}: the index says {chars} characters, not {len(text)}"
+    if version < SUMMED:
+        return
+    for row in db.execute(_INDEXED):
+        yield f"node {row[0]}: the search index has another text"
+    for *row, total in db.execute(f"SELECT {ACTION}, sum FROM action"):
+        if row_sum(*row) != total:
+            yield f"action {row[0]} is not as it was written, and cannot be undone or done again"
+
+
+def verify(store: Store, note: Note, *, thorough: bool) -> None:
+    """Raise DamagedStory unless ``store``, which :meth:`Store.look` gave, holds what it should.
+
+    ``note`` is what was found beside it. Every page, and the sum of every row, are looked at only if
+    ``thorough``.
+    """
+    if store.version == 0:  # the program died while it was making this story
+        return
     with store.reading() as db:
-        rows = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
-    return [] if rows == ["ok"] else rows
+        if thorough:
+            found = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+            if found != "ok":
+                raise DamagedStory(store.path, found.splitlines()[-1])  # SQLite names its own file first
+        _shape(db, store.path)
+        if thorough:
+            if wrong := sorted(_wrong(db, store.version)):
+                raise DamagedStory(store.path, f"not as they were written: nodes {numbers(wrong)}")
+            if store.version >= SUMMED:
+                for row in db.execute("SELECT key FROM value").fetchall():
+                    store.value(row[0])
+                given = store.numbered()[1] - sum(end - first + 1 for first, end in store.value("gaps", []))
+                if db.execute("SELECT count(*) FROM node").fetchone()[0] < given:
+                    raise DamagedStory(store.path, "nodes are lost")
+    if note.commits > store.numbered()[0] and note.story == store.value("uuid", ""):
+        raise DamagedStory(store.path, "what was written last is lost with the log that lay beside it")
 
 
-def _shape(tree: Tree) -> list[str]:
-    reached = set(tree.reading_order(every=True))
-    return [f"node {e.id} cannot be reached from the root" for e in tree if e.id not in reached]
+def _shape(db: Connection, path: Path) -> None:
+    """Does every node hang on the root?"""
+    odd = db.execute(_ODD).fetchall()
+    if not odd and db.execute("SELECT count(*) FROM body").fetchone()[0]:
+        raise DamagedStory(path, "its tree is lost")
+    loose = [node for node, _, hangs in odd if not hangs]
+    if loose != [ROOT][: len(odd)]:
+        lost = [node for node in loose if node != ROOT] or [ROOT]
+        raise DamagedStory(path, f"what nodes hang on is lost: {numbers(lost)}")
+    fine = {ROOT}
+    for node, _, _ in odd:
+        walked = set[NodeId]()
+        while node not in fine:
+            fine.add(node)
+            walked.add(node)
+            node = db.execute("SELECT parent FROM node WHERE id = ?", (node,)).fetchone()[0]
+        if node in walked:
+            raise DamagedStory(path, f"node {node} hangs on itself")
 
 
-def _text(store: Store, tree: Tree) -> list[str]:
-    problems: list[str] = []
-    ids = sorted(entry.id for entry in tree)
-    for start in range(0, len(ids), 500):
-        chunk = ids[start : start + 500]
-        texts = store.texts(chunk)
-        for node in chunk:
-            text = texts.get(node)
-            if text is None:
-                problems.append(f"node {node} has no text")
-            elif len(text) != tree[node].chars or count(text).words != tree[node].words:
-                problems.append(f"node {node}: the index says {tree[node].chars} characters, not {len(text)}")
-    return problems
+def _wrong(db: Connection, version: int) -> set[NodeId]:
+    """The nodes that are not as they were written, as far as their version tells."""
+    nodes = {row[0] for row in db.execute("SELECT id FROM node UNION SELECT id FROM body")}
+    if version >= SUMMED:
+        entries = db.execute(f"SELECT {ENTRY}, sum FROM node")
+        fine = {row[0] for *row, total in entries if row_sum(*row) == total}
+        bodies = db.execute(f"SELECT {BODY}, sum FROM body")
+        return nodes - fine.intersection(row[0] for *row, total in bodies if body_sum(*row) == total)
+    texts = db.execute("SELECT id, text, chars FROM node JOIN body USING (id)")
+    fine = {node for node, text, chars in texts if len(text) == chars}
+    if version >= SEARCHED:
+        fine.difference_update(row[0] for row in db.execute(_INDEXED))
+    return nodes - fine

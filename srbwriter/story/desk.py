@@ -2,34 +2,51 @@
 
 Verbs are built on this. Knows how to change a node so that nothing is half done; decides no policy.
 
-Threading rule: every public method of :class:`~srbwriter.story.story.Story` takes :attr:`Desk.lock`, so any
-thread may call any of them; one verb runs at a time, and a reader waits at most for one commit.
+Threading rule: any thread may call any public method of :class:`~srbwriter.story.story.Story`. A verb takes
+:attr:`Desk.writing`, so one runs at a time; what is in memory changes and is looked at under
+:attr:`Desk.lock`, which is let go while the disk takes the words: who reads never waits for a disk.
+``writing`` comes before ``lock``, never after it.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from threading import RLock
 
 from srbwriter.story.draft import Author, JsonValue
-from srbwriter.story.ledger import Ledger
+from srbwriter.story.progress import Sitting
 from srbwriter.story.runs import Runs, decode, encode, text_of
-from srbwriter.story.stats import Sitting
 from srbwriter.story.store import Body, Store
 from srbwriter.story.tree import SETTINGS, VISITED, Entry, Tree
-from srbwriter.story.types import ROOT, NodeId, NoSuchNode, ReadOnly, ReadOnlyStory, State, TokenSizes
+from srbwriter.story.types import (
+    ROOT,
+    NodeId,
+    NoSuchNode,
+    ReadOnly,
+    ReadOnlyStory,
+    State,
+    StoryError,
+    TokenSizes,
+)
 from srbwriter.story.words import count
+
+log = logging.getLogger(__name__)
 
 _CACHED_CHARS = 4_000_000  # of bodies kept in memory; a long novel has about three million
 
 
-def _nobody(old: NodeId, new: NodeId) -> None:
-    """No streams are kept."""
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A branch that a model is writing: where its text goes now, and the vocabulary of its tokens."""
+
+    node: NodeId
+    vocab: str
 
 
 class Desk:
@@ -37,23 +54,26 @@ class Desk:
 
     def __init__(self, store: Store, read_only: ReadOnly | None) -> None:
         self.lock = RLock()
+        self.writing = RLock()
         self.store = store
         self.read_only = read_only
         self.token_sizes: TokenSizes | None = None
-        self.on_begin: list[Callable[[], None]] = []  # run first in every transaction
-        self.after_commit: list[Callable[[], None]] = []
-        self.follow: Callable[[NodeId, NodeId], None] = _nobody
+        self.on_revert: list[Callable[[], None]] = []  # run after every transaction that came to nothing
+        self.live: dict[NodeId, Written] = {}
+        """The branches being written, by the node that each began with."""
+        self._inside = False
+        self._broken: BaseException | None = None  # what went wrong in a part of the open transaction
+        self._fresh: dict[NodeId, Body] = {}  # bodies of the open transaction
         self._bodies: OrderedDict[NodeId, Body] = OrderedDict()
         self._cached = 0
         self.sitting = Sitting(store)
-        self.ledger = Ledger(store, self.sitting.today)
+        self.on_revert.append(self.sitting.revert)
         self.load()
 
     def load(self) -> None:
         """Read the index again."""
         self.tree = Tree(self.store.entries())
         self.recipes = self.store.recipes()
-        self.ledger.forget()
         self.values: dict[str, JsonValue] = {}
         self.values["current"] = self.tree.nearest_living(int(self.store.value("current", ROOT)))
         self._forget()
@@ -62,27 +82,60 @@ class Desk:
 
     @contextmanager
     def change(self) -> Generator[None]:
-        """All of it is on the disk afterwards, or nothing changed. Not to be nested."""
+        """All of it is on the disk afterwards, or nothing changed. Inside another one it is a part of that.
+
+        Raises ReadOnlyStory, NotSaved or DamagedStory.
+        """
         if self.read_only is not None:
             raise ReadOnlyStory(self.read_only)
-        kept = dict(self.values)
+        with self.writing:
+            if self._inside:
+                with self._part():
+                    yield
+                return
+            self._inside = True
+            kept = dict(self.values), dict(self.live)
+            try:
+                self.store.begin()  # without the lock: another process may have the file for seconds
+                with self.lock, self.store.in_words():
+                    yield
+                    if self._broken is not None:
+                        raise self._broken
+                    self.store.put_entries(self.tree.changed)
+                self.store.commit()  # without the lock
+            except BaseException:
+                self._revert(*kept)
+                raise
+            finally:
+                self._inside, self._broken = False, None
+            self._settle()
+
+    @contextmanager
+    def _part(self) -> Generator[None]:
+        """A change inside another: if it fails, the whole does, since half of it may have happened."""
         try:
-            with self.store.transaction():
-                for first in self.on_begin:
-                    first()
-                yield
-                self.store.put_entries(self.tree.changed)
-        except BaseException:
-            self.tree.revert()
-            self.values = kept
-            self.after_commit.clear()
-            self.ledger.forget()
-            self._forget()
+            yield
+        except BaseException as error:
+            self._broken = self._broken or error
             raise
-        self.tree.settle()
-        done, self.after_commit = self.after_commit, []
-        for call in done:
-            call()
+
+    def _settle(self) -> None:
+        with self.lock:
+            self.tree.settle()
+            self._fresh.clear()
+            self.sitting.settle()
+
+    def _revert(self, values: dict[str, JsonValue], live: dict[NodeId, Written]) -> None:
+        with self.lock:
+            self.tree.revert()
+            self.values, self.live = values, live
+            self._forget()
+            for call in self.on_revert:
+                call()
+            try:
+                self.store.rollback()
+            except StoryError as error:  # a disk that fails altogether; the next transaction makes up for it
+                log.warning("a transaction is left open: %s", error)
 
     def value(self, key: str, default: JsonValue = None) -> JsonValue:
         """A story-wide value."""
@@ -102,20 +155,31 @@ class Desk:
         return self.some_bodies([node])[node]
 
     def some_bodies(self, nodes: Sequence[NodeId]) -> dict[NodeId, Body]:
-        found = {node: self._bodies[node] for node in nodes if node in self._bodies}
-        wanted = [node for node in nodes if node not in found]
-        for node, body in self.store.bodies(wanted).items() if wanted else ():
-            found[node] = body
-            self._remember(node, body)
-        for node in nodes:
-            if node not in found:
-                raise NoSuchNode(node, "has lost its text") if node in self.tree else NoSuchNode(node)
-            if node in self._bodies:
-                self._bodies.move_to_end(node)
-        return found
+        with self.lock:
+            found = {node: body for node in nodes if (body := self._known(node)) is not None}
+            wanted = [node for node in nodes if node not in found]
+            for node, body in self.store.bodies(wanted).items() if wanted else ():
+                found[node] = body
+                self._remember(node, body)
+            for node in nodes:
+                if node not in found:
+                    raise NoSuchNode(node, "has lost its text") if node in self.tree else NoSuchNode(node)
+                if node in self._bodies:
+                    self._bodies.move_to_end(node)
+            return found
+
+    def _known(self, node: NodeId) -> Body | None:
+        return self._fresh.get(node) or self._bodies.get(node)
+
+    def texts(self, nodes: Sequence[NodeId]) -> dict[NodeId, str]:
+        """The texts alone; for long paths."""
+        with self.lock:
+            found = {node: body.text for node, body in self._fresh.items()} if self._fresh else {}
+            return self.store.texts([node for node in nodes if node not in found]) | found
 
     def put_body(self, node: NodeId, body: Body) -> None:
         self.store.put_body(node, body)
+        self._fresh[node] = body
         self._remember(node, body)
 
     def _remember(self, node: NodeId, body: Body) -> None:
@@ -126,6 +190,7 @@ class Desk:
             self._cached -= len(self._bodies.popitem(last=False)[1].text)
 
     def _forget(self) -> None:
+        self._fresh.clear()
         self._bodies.clear()
         self._cached = 0
 
@@ -199,33 +264,36 @@ class Desk:
 
     # -- spares: a text that was, kept for what was written after it ------------------------------
 
-    def park(self, node: NodeId, spare: NodeId, children: Sequence[NodeId]) -> NodeId:
+    def park(
+        self, node: NodeId, spare: NodeId, children: Sequence[NodeId], always: bool = False
+    ) -> NodeId:
         """Move ``children`` from ``node`` to a sibling with the same text, so that theirs does not change.
 
-        ``spare`` is that sibling from an earlier time, or 0. Returns it.
+        ``spare`` is that sibling from an earlier time, or 0. Returns it. With ``always`` the sibling is
+        wanted for its own sake, children or not.
         """
         # What is absorbed and has children is such a sibling itself; all that hangs below it is in the bin.
         children = [c for c in children if self.tree[c].state != State.ABSORBED or self.tree.all_children(c)]
-        if not children:
+        if not children and not always:
             return spare
         entry, body = self.tree[node], self.body(node)
         runs = self.runs(node)
         assert entry.parent is not None  # the root has no text that could change
         if not spare:
             spare = self.add(entry.parent, (), entry.author, place=entry.place, body=Body())
-        alive = any(self.tree[c].state == State.LIVING for c in children)
+        alive = always or any(self.tree[c].state == State.LIVING for c in children)
         self.tree.put(
             self.tree[spare]._replace(
                 parent=entry.parent,
                 place=entry.place,
                 author=entry.author,
-                flags=entry.flags & (SETTINGS | VISITED),
+                flags=entry.flags & (SETTINGS | VISITED) | (VISITED if always else 0),
                 state=State.LIVING if alive else State.ABSORBED,
+                created=entry.created,
             )
         )
         self.write(spare, runs, replace(body, name=None))
         self.move(children, spare)
-        self.ledger.copy(node, spare)
         return spare
 
     def unpark(self, node: NodeId, spare: NodeId) -> None:
@@ -252,22 +320,15 @@ class Desk:
         """Where the writer is."""
         return int(self.value("current"))
 
+    # -- branches being written ----------------------------------------------------------------------
+
+    def written_at(self, node: NodeId) -> NodeId | None:
+        """The branch whose text goes to the end of ``node`` now."""
+        return next((name for name, branch in self.live.items() if branch.node == node), None)
+
     def moved_on(self, old: NodeId, new: NodeId) -> None:
-        """The end of the text of ``old`` is the end of ``new`` now: streams follow once it is saved."""
-        self.after_commit.append(lambda: self.follow(old, new))
+        """The end of the text of ``old`` is the end of ``new`` now; a branch being written follows."""
+        name = self.written_at(old)
+        if name is not None:
+            self.live[name] = replace(self.live[name], node=new)
 
-    def progress(self) -> tuple[int, int]:
-        """Write down the words of today, inside a transaction; returns (typed, picked) of what is new."""
-        typed, picked = self.ledger.count(self.tree, self.current)
-        added = self.sitting.added(typed, picked)
-        self.after_commit.append(self.sitting.record(*added, 0))
-        return added
-
-    def moved(self) -> None:
-        """The current node is another one, inside a transaction: other words may be those of today."""
-        if self.sitting.added(*self.ledger.count(self.tree, self.current)) != (0, 0):
-            self.progress()
-
-    def generated(self, words: int) -> None:
-        """Count words of the model, inside a transaction."""
-        self.after_commit.append(self.sitting.record(0, 0, words))

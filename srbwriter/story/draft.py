@@ -16,8 +16,9 @@ Conventions shared by everyone who fills or reads a draft:
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
 JsonValue = Any
@@ -107,6 +108,23 @@ class Settings:
             template=above.template if self.template is None else self.template,
             sampling={**above.sampling, **self.sampling},
         )
+
+
+def settings_text(settings: Settings) -> str | None:
+    """JSON of what ``settings`` say; None if they say nothing."""
+    if settings == Settings():
+        return None
+    said = {key: value for key, value in asdict(settings).items() if value not in (None, [], {})}
+    return json.dumps(said) if said else None
+
+
+def settings_from(text: str | None) -> Settings:
+    """The inverse of :func:`settings_text`."""
+    fields = cast(dict[str, Any], json.loads(text) if text else {})
+    fields["lore"] = [LoreEntry(**entry) for entry in cast(list[dict[str, Any]], fields.get("lore", []))]
+    if fields.get("template"):
+        fields["template"] = Template(**fields["template"])
+    return Settings(**fields)
 
 
 @dataclass(slots=True)

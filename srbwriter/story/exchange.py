@@ -13,12 +13,12 @@ from typing import Any, cast
 from srbwriter.story import draft as d
 from srbwriter.story.desk import Desk
 from srbwriter.story.language import language_tag
+from srbwriter.story.migrations import gaps_in
 from srbwriter.story.reader import Reader
 from srbwriter.story.runs import Runs, plain, tidy
 from srbwriter.story.store import Body
 from srbwriter.story.tree import SETTINGS, VISITED, Entry
 from srbwriter.story.types import ROOT, Marks, Node, NodeId, Progress, Run, State, untold
-from srbwriter.story.verbs import settings_from, settings_text
 from srbwriter.story.words import well_formed
 
 _STORY = ("created", "modified", "id")
@@ -140,7 +140,7 @@ def _draft_node(
             visited=node.visited,
             deleted=node.state != State.LIVING,
         ),
-        settings=settings_from(body.settings),
+        settings=d.settings_from(body.settings),
         created=entry.created or None,
         meta=dict(node.meta),
         number=None if name == str(node.id) else node.id,
@@ -176,7 +176,6 @@ def fill(desk: Desk, draft: d.StoryDraft, progress: Progress = untold) -> None:
             numbers[node.id] = number
             parent = numbers.get(node.parent_id or "") or (ROOT if own_root else None)
             _put(desk, node, number, parent)
-        desk.ledger.wait(numbers[n.id] for n in draft.nodes if n.author == "model" and not n.marks.visited)
         desk.put_value("title", draft.title)
         desk.put_value("current", desk.tree.nearest_living(numbers[draft.current_id]))
         desk.put_value("own_root", own_root)
@@ -185,6 +184,7 @@ def fill(desk: Desk, draft: d.StoryDraft, progress: Progress = untold) -> None:
             desk.put_value("language", language_tag(draft.language) or draft.language)
         if draft.hoisted in numbers:
             desk.put_value("hoisted", numbers[draft.hoisted])
+        desk.put_value("gaps", gaps_in([ROOT, *taken.values()]))
         fields = {key: getattr(draft, key) for key in _STORY}
         desk.put_value("draft", {**fields, "meta": draft.meta})
         for key, value in draft.values.items():
@@ -227,7 +227,7 @@ def _number(node: d.DraftNode) -> NodeId:
 
 
 def _put(desk: Desk, node: d.DraftNode, number: NodeId, parent: NodeId | None) -> None:
-    made, settings = node.generation, settings_text(node.settings)
+    made, settings = node.generation, d.settings_text(node.settings)
     marks = node.marks
     desk.tree.put(
         Entry(

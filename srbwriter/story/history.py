@@ -1,28 +1,255 @@
-"""Undo and redo without end: a tree of actions, kept in the file, of which nothing is dropped.
+"""What was done to a story, so that it can be undone and done again any number of times.
 
-An undone action followed by a new one is not forgotten: it stays beside the new one, and undoing
-back to where they part lets either be done again. Knows how actions are kept, not what verbs mean.
+An action is one undoable step, made of reversible changes. Actions form a tree that is kept in the file,
+and none is dropped: one that was undone and followed by another stays beside that. Between an undo and a redo
+branches go on being written, and new ones may hang below any node. So a change is an operation and not a
+picture of the past: it moves aside what came after it (see :meth:`Desk.park`) and takes it back.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Protocol
 
-from srbwriter.story.changes import Change, dump, load
+from srbwriter.story.desk import Desk
+from srbwriter.story.diff import same_end, same_start
+from srbwriter.story.draft import Author, JsonValue
+from srbwriter.story.migrations import row_sum
+from srbwriter.story.runs import Runs, Seam, change, cut_at, decode, encode, seam, seam_of, tidy
+from srbwriter.story.store import ACTION
+from srbwriter.story.tree import SETTINGS, VISITED
+from srbwriter.story.types import NodeId, Refused, State
 
-if TYPE_CHECKING:
-    from srbwriter.story.desk import Desk
-    from srbwriter.story.types import NodeId
+
+class Change(Protocol):
+    """One reversible step. Both ways may note in the change what they had to move aside."""
+
+    KIND: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def do(self, desk: Desk) -> None: ...
+
+    def undo(self, desk: Desk) -> None: ...
+
+
+@dataclass(slots=True)
+class SetEntry:
+    """New values for fields of the index. Whether a node was visited is not part of history."""
+
+    KIND: ClassVar[str] = "entry"
+    node: NodeId
+    before: dict[str, JsonValue]
+    after: dict[str, JsonValue]
+
+    def do(self, desk: Desk) -> None:
+        self._put(desk, self.after)
+
+    def undo(self, desk: Desk) -> None:
+        self._put(desk, self.before)
+
+    def _put(self, desk: Desk, fields: dict[str, JsonValue]) -> None:
+        fields = dict(fields)
+        author = fields.pop("author", None)
+        entry = desk.tree[self.node]
+        if "flags" in fields:
+            fields["flags"] = fields["flags"] & ~VISITED | entry.flags & VISITED
+        desk.tree.put(entry._replace(**fields))
+        if author is not None:
+            desk.set_author(self.node, author)
+
+
+@dataclass(slots=True)
+class SetSettings:
+    """New settings (JSON text or None) of a node."""
+
+    KIND: ClassVar[str] = "settings"
+    node: NodeId
+    before: str | None
+    after: str | None
+
+    def do(self, desk: Desk) -> None:
+        self._put(desk, self.after)
+
+    def undo(self, desk: Desk) -> None:
+        self._put(desk, self.before)
+
+    def _put(self, desk: Desk, settings: str | None) -> None:
+        desk.put_body(self.node, replace(desk.body(self.node), settings=settings))
+        entry = desk.tree[self.node]
+        flags = entry.flags & ~SETTINGS | (SETTINGS if settings else 0)
+        desk.tree.put(entry._replace(flags=flags))
+
+
+@dataclass(slots=True)
+class SetValue:
+    """A new story-wide value."""
+
+    KIND: ClassVar[str] = "value"
+    key: str
+    before: JsonValue
+    after: JsonValue
+
+    def do(self, desk: Desk) -> None:
+        desk.put_value(self.key, self.after)
+
+    def undo(self, desk: Desk) -> None:
+        desk.put_value(self.key, self.before)
+
+
+@dataclass(slots=True)
+class Respell:
+    """``removed`` at ``start`` became ``inserted``; ``runs_*`` describe the whole node, base64.
+
+    Children numbered ``mark`` and up came after the change. With ``retake`` the node was the model's: its
+    take is kept beside it, on ``spare_before``, for as long as the change stands, and the node is "edited".
+    """
+
+    KIND: ClassVar[str] = "text"
+    node: NodeId
+    start: int
+    removed: str
+    inserted: str
+    runs_before: str | None
+    runs_after: str | None
+    mark: NodeId
+    spare_before: NodeId = 0
+    spare_after: NodeId = 0
+    retake: bool = False
+
+    @classmethod
+    def of(cls, desk: Desk, node: NodeId, text: str) -> Respell:
+        """The change from what ``node`` says now to ``text``."""
+        body, retake = desk.body(node), desk.tree[node].author == "model"
+        step = cls(node, 0, "", "", _pack(body.runs), None, desk.tree.next_id, retake=retake)
+        step._aim(desk, body.text, text)
+        return step
+
+    def before(self, desk: Desk) -> str:
+        """What the node said before the change, while it stands."""
+        now = desk.body(self.node).text
+        return now[: self.start] + self.removed + now[self.start + len(self.inserted) :]
+
+    def go_on(self, desk: Desk, text: str) -> None:
+        """The change stands and is to ``text`` from now on."""
+        self._aim(desk, self.before(desk), text)
+        desk.write(self.node, decode(_unpack(self.runs_after), text, desk.tree[self.node].author))
+
+    def _aim(self, desk: Desk, before: str, text: str) -> None:
+        author: Author = "model" if self.retake else desk.tree[self.node].author
+        old = decode(_unpack(self.runs_before), before, author)
+        runs = change(old, text, "writer", desk.token_sizes)
+        self.start = same_start(before, text)
+        tail = same_end(before, text, min(len(before), len(text)) - self.start)
+        self.removed = before[self.start : len(before) - tail]
+        self.inserted = text[self.start : len(text) - tail]
+        self.runs_after = _pack(encode(runs, "edited" if self.retake else author))
+
+    def do(self, desk: Desk) -> None:
+        self.spare_before = self._leave(desk, self.spare_before, self.retake)
+        self._put(desk, self.removed, self.inserted, self.runs_after, "edited")
+        desk.unpark(self.node, self.spare_after)
+
+    def undo(self, desk: Desk) -> None:
+        self.spare_after = self._leave(desk, self.spare_after, False)
+        self._put(desk, self.inserted, self.removed, self.runs_before, "model")
+        desk.unpark(self.node, self.spare_before)
+
+    def _leave(self, desk: Desk, spare: NodeId, always: bool) -> NodeId:
+        late = [c for c in desk.tree.all_children(self.node) if c >= self.mark]
+        return desk.park(self.node, spare, late, always)
+
+    def _put(self, desk: Desk, old: str, new: str, runs: str | None, author: Author) -> None:
+        entry, text = desk.tree[self.node], desk.body(self.node).text
+        text = text[: self.start] + new + text[self.start + len(old) :]
+        if self.retake:
+            desk.tree.put(entry._replace(author=author))
+        desk.write(self.node, decode(_unpack(runs), text, desk.tree[self.node].author))
+
+
+@dataclass(slots=True)
+class Split:
+    """The text of ``node`` from ``at`` on became a child, ``rest``, with all its children.
+
+    ``joining`` turns it round: ``rest`` became part of ``node``. What else hangs below ``node`` while
+    it is two, and needs its shorter text, waits on ``spare`` while it is one.
+    """
+
+    KIND: ClassVar[str] = "split"
+    node: NodeId
+    at: int
+    rest: NodeId = 0
+    spare: NodeId = 0
+    joining: bool = False
+    seam: tuple[int, int, int] | None = None  # as runs.Seam; None until it is known
+    finish: str = ""  # why ``node`` ended while it is two
+
+    def do(self, desk: Desk) -> None:
+        (self._join if self.joining else self._split)(desk)
+
+    def undo(self, desk: Desk) -> None:
+        (self._split if self.joining else self._join)(desk)
+
+    def _split(self, desk: Desk) -> None:
+        head, tail = self._cut(desk)
+        body, entry = desk.body(self.node), desk.tree[self.node]
+        children = desk.tree.all_children(self.node)
+        if not self.rest:
+            made = replace(body, settings=None, meta=None, name=None)
+            self.rest = desk.add(self.node, (), entry.author, body=made, visited=bool(entry.flags & VISITED))
+        desk.tree.put(desk.tree[self.rest]._replace(parent=self.node, state=State.LIVING))
+        desk.write(self.rest, tail, replace(desk.body(self.rest), finish=body.finish))
+        desk.write(self.node, head, replace(body, finish=self.finish))
+        desk.move((c for c in children if c != self.rest), self.rest)
+        desk.unpark(self.node, self.spare)
+        desk.moved_on(self.node, self.rest)
+
+    def _cut(self, desk: Desk) -> tuple[Runs, Runs]:
+        """Cut where it was cut the first time, whichever vocabularies are at hand now."""
+        runs = desk.runs(self.node)
+        if self.seam is None:
+            self._seal(seam(runs, self.at, desk.token_sizes))
+        return cut_at(runs, self.at, Seam(*(self.seam or (0, 0, 0))))
+
+    def _seal(self, where: Seam) -> None:
+        self.seam = (where.index, where.tokens, where.broken)
+
+    def _join(self, desk: Desk) -> None:
+        extra = [c for c in desk.tree.all_children(self.node) if c != self.rest]
+        self.spare = desk.park(self.node, self.spare, extra)
+        head = desk.runs(self.node)
+        runs = tidy([*head, *desk.runs(self.rest)])
+        if self.seam is None:
+            self._seal(seam_of(head, runs))
+        self.finish, finish = desk.body(self.node).finish, desk.body(self.rest).finish
+        desk.move(desk.tree.all_children(self.rest), self.node)
+        desk.write(self.node, runs, replace(desk.body(self.node), finish=finish))
+        desk.write(self.rest, ())
+        desk.set_state(self.rest, State.ABSORBED)
+        desk.moved_on(self.rest, self.node)
+
+
+_KINDS: dict[str, Callable[..., Change]] = {
+    kind.KIND: kind for kind in (SetEntry, SetSettings, SetValue, Respell, Split)
+}
+
+
+def _pack(runs: bytes | None) -> str | None:
+    """Bytes as JSON can hold them."""
+    return None if runs is None else b64encode(runs).decode()
+
+
+def _unpack(runs: str | None) -> bytes | None:
+    return None if runs is None else b64decode(runs)
 
 
 @dataclass(slots=True)
 class Action:
     """One undoable step: ``verb`` on ``node``. ``was`` and ``became`` are the current node around it,
-    ``typed`` and ``picked`` by how many the words of today grew as it was done first."""
+    ``typed`` and ``picked`` the words it brought: see :mod:`srbwriter.story.progress`."""
 
     id: int
     parent: int
@@ -41,6 +268,10 @@ class Action:
         change.do(desk)
         self.changes.append(change)
 
+    def created(self, node: NodeId) -> None:
+        """``node`` is new. Undoing that puts it into the bin: its words stay."""
+        self.changes.append(SetEntry(node, {"state": State.BINNED}, {"state": State.LIVING}))
+
 
 class History:
     """The actions of one story, and the one after which it stands now."""
@@ -57,53 +288,38 @@ class History:
     def action(self, verb: str, node: NodeId) -> Generator[Action]:
         """A new action in a transaction of its own; the current node follows ``became``."""
         with self._desk.change():
-            action = self._blank(verb, node)
+            here, now = self._desk.current, self._desk.sitting.now()
+            action = Action(self._next(), self.head, verb, node, now, here, here)
             yield action
-            self._desk.put_value("head", action.id)
-            self._desk.put_value("current", action.became)
-            action.typed, action.picked = self._desk.progress()
-            self._touch(action)
-
-    def _blank(self, verb: str, node: NodeId) -> Action:
-        here = self._desk.current
-        return Action(self._next(), self.head, verb, node, time.time(), here, here)
+            self._count(action, 1)
+            self._arrive(action, action.id, action.became)
 
     def _next(self) -> int:
         row = self._desk.store.db.execute("SELECT coalesce(max(id), 0) + 1 FROM action").fetchone()
         return int(row[0])
 
-    def _touch(self, action: Action) -> None:
-        """Of the actions that follow one action, this is the one that was done last."""
-        action.touched = int(self._desk.value("touched", 0)) + 1
-        self._desk.put_value("touched", action.touched)
-        self.save(action)
+    def get(self, number: int) -> Action | None:
+        """An action by number. Raises Refused if it is not as it was written."""
+        with self._desk.store.reading() as db:
+            row = db.execute(f"SELECT {ACTION}, sum FROM action WHERE id = ?", (number,)).fetchone()
+            if row is None:
+                return None
+            if row_sum(*row[:-1]) != row[-1]:
+                raise Refused("the file does not hold any more what was done there")
+            changes = [_KINDS[fields.pop("kind")](**fields) for fields in json.loads(row[10])]
+            return Action(*row[:10], changes=changes)
 
     def save(self, action: Action) -> None:
         """Write ``action``, inside a transaction."""
-        self._desk.store.db.execute(
-            "INSERT OR REPLACE INTO action (id, parent, verb, node, at, was, became, typed, picked, "
-            "touched, changes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                action.id, action.parent, action.verb, action.node, action.at, action.was, action.became,
-                action.typed, action.picked, action.touched, dump(action.changes),
-            ),
+        changes = json.dumps([{"kind": change.KIND, **asdict(change)} for change in action.changes])
+        row = (
+            action.id, action.parent, action.verb, action.node, action.at, action.was, action.became,
+            action.typed, action.picked, action.touched, changes,
         )  # fmt: skip
-
-    def get(self, number: int) -> Action | None:
-        """An action by number."""
-        with self._desk.store.reading() as db:
-            row = db.execute(
-                "SELECT id, parent, verb, node, at, was, became, typed, picked, touched, changes "
-                "FROM action WHERE id = ?",
-                (number,),
-            ).fetchone()
-        return None if row is None else Action(*row[:10], changes=load(row[10]))
-
-    def futures(self) -> list[int]:
-        """The actions that :meth:`redo` could do now, the one that was done last first."""
-        with self._desk.store.reading() as db:
-            rows = db.execute("SELECT id FROM action WHERE parent = ? ORDER BY touched DESC", (self.head,))
-            return [row[0] for row in rows]
+        self._desk.store.db.execute(
+            f"INSERT OR REPLACE INTO action ({ACTION}, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, row_sum(*row)),
+        )
 
     def undo(self) -> Action | None:
         """Undo the last action and return it; None at the beginning."""
@@ -114,27 +330,34 @@ class History:
             for change in reversed(action.changes):
                 change.undo(self._desk)
             action.became = self._desk.current
+            self._count(action, -1)
             self._arrive(action, action.parent, action.was)
         return action
 
-    def redo(self, number: int | None = None) -> Action | None:
-        """Do the last undone action again, or one of :meth:`futures`; None if there is none."""
+    def redo(self) -> Action | None:
+        """Do the action again that was undone last here; None if there is none."""
         with self._desk.change():
-            futures = self.futures()
-            if number is None:
-                number = futures[0] if futures else 0
-            action = self.get(number) if number in futures else None
+            row = self._desk.store.db.execute(
+                "SELECT id FROM action WHERE parent = ? ORDER BY touched DESC", (self.head,)
+            ).fetchone()
+            action = self.get(row[0]) if row is not None else None
             if action is None:
                 return None
             for change in action.changes:
                 change.do(self._desk)
             action.was = self._desk.current
+            self._count(action, 1)
             self._arrive(action, action.id, action.became)
         return action
 
+    def _count(self, action: Action, times: int) -> None:
+        self._desk.sitting.record(times * action.typed, times * action.picked, 0, action.at)
+
     def _arrive(self, action: Action, head: int, current: NodeId) -> None:
+        """Of the actions that follow one action, this is the one that was done or undone last."""
         desk = self._desk
-        self._touch(action)
+        action.touched = int(desk.value("touched", 0)) + 1
+        desk.put_value("touched", action.touched)
+        self.save(action)
         desk.put_value("head", head)
         desk.put_value("current", desk.tree.nearest_living(current))
-        desk.progress()

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from srbwriter import paths
+from srbwriter.story.connection import looking, version_of
 from srbwriter.story.lock import FileLock, InUse
-from srbwriter.story.store import MAGIC, SUFFIX
-from srbwriter.story.types import NotAStory, NotSaved
-from srbwriter.story.upgrades.v0001_tree import APPLICATION_ID
-from srbwriter.story.words import NOTHING, Count
+from srbwriter.story.store import SUFFIX
+from srbwriter.story.types import DamagedStory, NotAStory, NotSaved
+from srbwriter.story.words import Count
 
 LONGEST_NAME = 150
 """Bytes of a file's name: a file system takes 255, and a number, a suffix and names beside it need room."""
@@ -53,36 +53,25 @@ def info(path: Path) -> StoryInfo:
     """A look into a story file. Raises NotAStory; a damaged one is described by ``problem``."""
     try:
         stat = path.stat()
-        with path.open("rb") as file:
-            head = file.read(len(MAGIC))
     except OSError as error:
         raise NotAStory(path, error.strerror or str(error)) from error
-    if head != MAGIC:
-        raise NotAStory(path, "is not a story")
     modified = max(stat.st_mtime, _modified(Path(f"{path}-wal")))
+    title, words, nodes, problem = path.stem, 0, 0, ""
     try:
-        with contextlib.closing(_look(path)) as db:
-            if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-                raise NotAStory(path, "is not a story")
-            title = json.loads(db.execute("SELECT json FROM value WHERE key = 'title'").fetchone()[0])
-            nodes: int = db.execute("SELECT count(*) FROM node WHERE state < 2").fetchone()[0]
-            words = sum((Count.of_edges(*row) for row in db.execute(_LINE)), NOTHING).words
-    except sqlite3.OperationalError as error:  # it cannot be looked into now
-        return StoryInfo(path, path.stem, 0, 0, modified, stat.st_size, str(error))
+        with looking(path) as db:
+            version_of(db, path)
+            title = str(json.loads(db.execute("SELECT json FROM value WHERE key = 'title'").fetchone()[0]))
+            nodes = int(db.execute("SELECT count(*) FROM node WHERE state < 2").fetchone()[0])
+            words = Count.total(db.execute(_LINE)).words
+    except NotSaved as error:  # it cannot be looked into now
+        problem = str(error)
+    except DamagedStory as error:
+        if getattr(error.__cause__, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
+            raise NotAStory(path, "is not a story") from error
+        problem = "is damaged"
     except (sqlite3.Error, TypeError, ValueError):
-        return StoryInfo(path, path.stem, 0, 0, modified, stat.st_size, "is damaged")
-    return StoryInfo(path, title, words, nodes, modified, stat.st_size)
-
-
-def _look(path: Path) -> sqlite3.Connection:
-    uri = path.absolute().as_uri()
-    db = sqlite3.connect(f"{uri}?mode=ro", uri=True)
-    try:
-        db.execute("SELECT count(*) FROM value")
-    except sqlite3.OperationalError:  # a folder without write permission has no room for SQLite's index
-        db.close()
-        db = sqlite3.connect(f"{uri}?immutable=1", uri=True)
-    return db
+        problem = "is damaged"
+    return StoryInfo(path, title, words, nodes, modified, stat.st_size, problem)
 
 
 def _modified(path: Path) -> float:
@@ -127,13 +116,13 @@ def move(path: Path, target: Path) -> Path:
     try:
         lock = FileLock(path.resolve())
     except InUse as error:
-        raise NotSaved(path, f"the story is open in {error.who}", full=False) from None
+        raise NotSaved(path, f"the story {error.problem}", full=False) from None
     except OSError as error:
         raise NotSaved(path, error.strerror or str(error), full=False) from error
     try:
         with contextlib.closing(sqlite3.connect(path)) as db:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # closing folds the log into the file
-        _rename(path, target)
+        rename(path, target)
     except FileExistsError:
         raise Taken(target, "is already there — choose another name") from None
     except (OSError, sqlite3.Error) as error:
@@ -143,8 +132,8 @@ def move(path: Path, target: Path) -> Path:
     return target
 
 
-def _rename(path: Path, target: Path) -> None:
-    """Rename without ever overwriting. Raises FileExistsError."""
+def rename(path: Path, target: Path) -> None:
+    """Give a file another name without ever overwriting. Raises FileExistsError or OSError."""
     try:
         os.link(path, target)  # unlike a rename it fails rather than overwrite
     except FileExistsError:

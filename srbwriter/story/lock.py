@@ -1,7 +1,12 @@
-"""One writer per story: an operating-system lock beside the file, released by the system at any death.
+"""One writer per story, whatever name they open it by; and what one who died leaves to the next.
 
-The lock is not on the story itself: closing any descriptor of a file drops SQLite's own locks on it.
-Knows nothing of what the file holds.
+Two files of our own are locked with ``flock``, never the story: closing any descriptor of a file drops the
+locks that SQLite has on it, and on macOS and network file systems ``flock`` of the story would collide with
+them. One file lies beside the story, where every user and every machine that can write the story sees it.
+The other is named by the story's device and inode and lies among the program's own files: hard links and
+bind mounts of one story are other paths, but the same inode. The system releases both at any death.
+
+Knows nothing of what the story holds.
 """
 
 from __future__ import annotations
@@ -11,75 +16,168 @@ import fcntl
 import json
 import os
 import socket
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Any
+
+from srbwriter import paths
+from srbwriter.story.connection import has_log
+
+_LONGEST = 1 << 20  # bytes of a note that are read
 
 
 class InUse(Exception):
-    """Somebody else holds the lock; ``who`` says what is known of them."""
+    """The story is not free; ``problem`` goes on from its name: "is open in process 7 on attic"."""
 
-    def __init__(self, who: str) -> None:
-        self.who = who
-        super().__init__(who)
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(problem)
+
+
+@dataclass(slots=True)
+class Note:
+    """What stands in the file beside a story while it is open, and after a writer died.
+
+    ``story`` is its uuid, ``commits`` the number of its last transaction, and ``nodes`` are those that may
+    stand in the log alone. ``suspect``: damage was met.
+    """
+
+    suspect: bool = False
+    story: str = ""
+    commits: int = 0
+    nodes: set[int] = field(default_factory=set[int])
+
+    @classmethod
+    def read(cls, path: Path) -> Note:
+        """That of the story at ``path``; an empty one if there is none, or none that can be understood."""
+        try:
+            with _note_file(path).open("rb") as file:
+                return cls.of(_fields(file.read(_LONGEST)))
+        except OSError:
+            return cls()
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> Note:
+        try:
+            return cls(
+                fields.get("suspect") is True,
+                str(fields.get("story", "")),
+                int(fields.get("commits", 0)),
+                {int(node) for node in fields.get("nodes", ())},
+            )
+        except (TypeError, ValueError):
+            return cls()
 
 
 class FileLock:
     """Held from construction to :meth:`release`. Raises :class:`InUse`, or OSError if it cannot be made."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path.with_name(f".{path.name}.lock")
-        self._fd = self._take()
-        while not self._is_there():  # its last holder removed it between our opening and locking it
-            os.close(self._fd)
-            self._fd = self._take()
-        self.suspect = self._note().get("suspect") is True
-        """Whether damage was found when the file was open the last time."""
+        self.path = _note_file(path)
+        self._story = path
+        self._inode: tuple[Path, int] | None = None
+        try:
+            self._fd = _flock(self.path)
+        except BlockingIOError:
+            raise InUse(f"is open in {_holder(self.path)}") from None
+        self.note = Note.of(_fields(os.pread(self._fd, _LONGEST, 0)))
+        """What the last writer left, if they died; what is to be left if this one does."""
+        try:
+            if path.exists():
+                self.lock_inode()
+        except BaseException:
+            self.release()
+            raise
         self.sign()
 
-    def _take(self) -> int:
-        self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    def lock_inode(self) -> None:
+        """Lock the story under whatever name; to be called once it is there. Raises :class:`InUse`."""
+        stat = os.stat(self._story)
+        file = paths.state_dir() / "locks" / f"{socket.gethostname()} {stat.st_dev:x} {stat.st_ino:x}"
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            who = self._holder()
-            os.close(self._fd)
-            if isinstance(error, BlockingIOError):
-                raise InUse(who) from None
-            raise
-        return self._fd
-
-    def _is_there(self) -> bool:
-        try:
-            return os.path.samestat(os.stat(self.path), os.fstat(self._fd))
-        except FileNotFoundError:
-            return False
+            file.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = _flock(file)
+        except BlockingIOError:
+            raise InUse(f"is open in {_holder(file)}, by another name") from None
+        except OSError:  # no place of our own that can be written: the lock beside the story has to do
+            return
+        other = Path(str(_fields(os.pread(descriptor, _LONGEST, 0)).get("path", self._story)))
+        if other != self._story and has_log(other) and _inode_of(other) == (stat.st_dev, stat.st_ino):
+            os.close(descriptor)  # SQLite looks for a log by the name of the file
+            raise InUse(f"has its last words in the log of {other}, another name of it — open that one")
+        self._inode = file, descriptor
+        _write(descriptor, {**_self(), "path": str(self._story)})
 
     def sign(self) -> None:
-        """Say who holds the lock, and what is suspected; a full disk does not matter here."""
-        fields = {"pid": os.getpid(), "host": socket.gethostname(), "suspect": self.suspect}
-        note = json.dumps(fields).encode()
-        try:
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, note, 0)
-        except OSError:
-            return
-
-    def _holder(self) -> str:
-        note = self._note()
-        if "pid" not in note or "host" not in note:
-            return "another process"
-        return f"process {note['pid']} on {note['host']}"
-
-    def _note(self) -> dict[str, object]:
-        try:
-            note = json.loads(os.pread(self._fd, 4096, 0))
-        except (ValueError, OSError):
-            return {}
-        return cast(dict[str, object], note) if isinstance(note, dict) else {}
+        """Say who holds the lock, and what to leave; a full disk does not matter here."""
+        note = self.note
+        left = {"suspect": note.suspect, "story": note.story, "commits": note.commits}
+        _write(self._fd, {**_self(), **left, "nodes": sorted(note.nodes)})
 
     def release(self) -> None:
         """Let the next one in. The file goes too, unless it has something to remember."""
-        if not self.suspect:
+        if self.note == Note():
             with contextlib.suppress(OSError):
                 self.path.unlink()
+        if self._inode is not None:
+            file, descriptor = self._inode
+            with contextlib.suppress(OSError):
+                file.unlink()
+            os.close(descriptor)
         os.close(self._fd)
+
+
+def _note_file(path: Path) -> Path:
+    return path.with_name(f".{path.name}.lock")
+
+
+def _inode_of(path: Path) -> tuple[int, int] | None:
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino
+
+
+def _flock(file: Path) -> int:
+    """An open, locked ``file``, made if need be. Raises BlockingIOError if somebody has it, or OSError."""
+    while True:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.stat(file), os.fstat(descriptor)):
+                return descriptor
+        except FileNotFoundError:  # its last holder removed it between our opening and locking it
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _self() -> dict[str, object]:
+    return {"pid": os.getpid(), "host": socket.gethostname()}
+
+
+def _holder(file: Path) -> str:
+    """Who says in ``file`` that they hold it."""
+    try:
+        fields = _fields(file.read_bytes())
+    except OSError:
+        fields = {}
+    known = {"pid", "host"} <= fields.keys()
+    return f"process {fields['pid']} on {fields['host']}" if known else "another process"
+
+
+def _fields(data: bytes) -> dict[str, Any]:
+    with contextlib.suppress(ValueError):
+        fields = json.loads(data)
+        if isinstance(fields, dict):
+            return fields  # pyright: ignore[reportUnknownVariableType]
+    return {}
+
+
+def _write(descriptor: int, fields: dict[str, Any]) -> None:
+    """Replace what stands in a file, in one stroke: who dies on the way leaves the old or the new."""
+    with contextlib.suppress(OSError):
+        os.pwrite(descriptor, json.dumps(fields).encode().ljust(os.fstat(descriptor).st_size), 0)

@@ -15,6 +15,7 @@ from functools import lru_cache
 import regex
 
 from srbwriter.story.draft import LoreEntry
+from srbwriter.unspaced import CHARACTER, CHARACTERS
 
 DEFAULT_SCAN_DEPTH = 4000
 """Characters looked at from the end of the story when neither entry nor story says otherwise."""
@@ -86,9 +87,12 @@ def compile_key(key: str, case_sensitive: bool = True, whole_words: bool = False
     """The pattern for a key.  Raises :class:`LoreKeyError` when a regular expression cannot be used."""
     if is_regex(key):
         return _compile_regex(key)
-    pattern = regex.escape(key.strip())
-    if whole_words:
-        pattern = rf"(?<!\w){pattern}(?!\w)"
+    key = key.strip()
+    pattern = regex.escape(key)
+    if whole_words and key:  # a word can begin and end anywhere beside a script without spaces
+        before = "" if CHARACTER.match(key[0]) else rf"(?<![^\W{CHARACTERS}])"
+        behind = "" if CHARACTER.match(key[-1]) else rf"(?![^\W{CHARACTERS}])"
+        pattern = f"{before}{pattern}{behind}"
     return regex.compile(pattern, 0 if case_sensitive else regex.IGNORECASE | regex.FULLCASE)
 
 

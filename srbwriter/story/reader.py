@@ -6,39 +6,25 @@ Nothing here writes. Knows no verb.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from typing import cast
 
 from srbwriter.story.desk import Desk
-from srbwriter.story.draft import Author, JsonObject, Settings, as_object
+from srbwriter.story.draft import Author, JsonObject, Settings, as_object, settings_from
 from srbwriter.story.language import default_language
-from srbwriter.story.runs import prompt_runs, text_of, tidy
+from srbwriter.story.progress import Progress, by_author, day_of, days, sittings
+from srbwriter.story.runs import prompt_runs
 from srbwriter.story.search import search as find
-from srbwriter.story.stats import Progress, by_author, day_of, days, sittings
 from srbwriter.story.store import Body
-from srbwriter.story.streams import Streams
 from srbwriter.story.tree import BOOKMARK, CHAPTER, SETTINGS, VISITED
-from srbwriter.story.types import (
-    ROOT,
-    Hit,
-    Marks,
-    Node,
-    NodeId,
-    Properties,
-    ReadOnly,
-    Run,
-    State,
-    StoryError,
-)
-from srbwriter.story.verbs import settings_from
+from srbwriter.story.types import ROOT, Hit, Marks, Node, NodeId, Properties, ReadOnly, Run, State
 
 
 class Reader:
     """Every way to look at a story. Values are frozen: a node is as it was when asked for."""
 
-    def __init__(self, desk: Desk, streams: Streams) -> None:
-        self._desk, self._streams = desk, streams
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
         self._lock = desk.lock
 
     # -- the story ---------------------------------------------------------------------------------
@@ -85,15 +71,10 @@ class Reader:
         return self._desk.read_only
 
     @property
-    def trouble(self) -> StoryError | None:
-        """Why streamed words could not be written lately; None if all is well."""
-        return self._streams.trouble
-
-    @property
     def streaming(self) -> dict[NodeId, NodeId]:
         """The branches being written: what each is called → the node its text goes to now."""
         with self._lock:
-            return self._streams.live
+            return {name: written.node for name, written in self._desk.live.items()}
 
     def __len__(self) -> int:
         """Nodes of any kind, the root and the bin among them."""
@@ -115,13 +96,12 @@ class Reader:
     def _node(self, node: NodeId, body: Body) -> Node:
         entry = self._desk.tree[node]
         model, sampling = self._desk.recipes.get(body.recipe or 0, ("", "{}"))
-        runs = tidy([*self._desk.decode(node, body), *self._streams.pending(node)])
         return Node(
             id=node,
             parent=entry.parent,
             state=State(entry.state),
             author=entry.author,
-            runs=runs,
+            runs=self._desk.decode(node, body),
             marks=entry.marks,
             visited=bool(entry.flags & VISITED),
             created=entry.created,
@@ -129,7 +109,7 @@ class Reader:
             seed=body.seed,
             sampling=json.loads(sampling),
             finish_reason=body.finish,
-            streaming=self._streams.of(node) is not None,
+            streaming=self._desk.written_at(node) is not None,
             meta=json.loads(body.meta) if body.meta else {},
         )
 
@@ -149,8 +129,8 @@ class Reader:
         """The full text, root → ``node``; with ``chars``, at least so much of its end."""
         with self._lock:
             path = self._tail(node, chars)
-            texts = self._desk.store.texts(path)
-            return "".join(texts.get(part, "") + text_of(self._streams.pending(part)) for part in path)
+            texts = self._desk.texts(path)
+            return "".join(texts.get(part, "") for part in path)
 
     def runs(self, node: NodeId, chars: int | None = None) -> tuple[Run, ...]:
         """The full text as an engine wants it: token ids wherever they are known.
@@ -161,11 +141,7 @@ class Reader:
         with self._lock:
             path = self._tail(node, chars)
             bodies = self._desk.some_bodies(path)
-            return prompt_runs(
-                run
-                for part in path
-                for run in (*self._desk.decode(part, bodies[part]), *self._streams.pending(part))
-            )
+            return prompt_runs(run for part in path for run in self._desk.decode(part, bodies[part]))
 
     def _tail(self, node: NodeId, chars: int | None) -> list[NodeId]:
         if chars is None:
@@ -179,7 +155,7 @@ class Reader:
         return found[::-1]
 
     def length(self, node: NodeId) -> int:
-        """Characters of the full text; streamed words count when they are on the disk."""
+        """Characters of the full text."""
         with self._lock:
             return self._desk.tree.chars(node)
 
@@ -280,7 +256,7 @@ class Reader:
 
         ``"…"`` is a phrase; the last word may be unfinished.
         """
-        with self._lock:
+        with self._desk.writing:  # it may take in first what was written since the last time
             return find(self._desk, query, limit, with_bin)
 
     def words_by_author(self, node: NodeId | None = None) -> dict[Author, int]:
@@ -295,12 +271,8 @@ class Reader:
             return days(self._desk.store)
 
     def today(self) -> Progress:
-        """Progress on this calendar day.
-
-        Its words are those on the path to the current node that were typed, or stand in a take that was
-        picked, today; see :mod:`srbwriter.story.ledger`.
-        """
-        return self.days().get(day_of(time.time()), Progress())
+        """Progress on this calendar day; see :mod:`srbwriter.story.progress`."""
+        return self.days().get(day_of(self._desk.sitting.now()), Progress())
 
     @property
     def sitting(self) -> Progress:

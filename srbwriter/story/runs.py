@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import cast
 
-from srbwriter.story.alike import same_end, same_start
+from srbwriter.story.diff import hunks
 from srbwriter.story.draft import Author
 from srbwriter.story.types import Run, TokenSizes
 
@@ -171,17 +171,12 @@ def _part(run: Run, start: int, stop: int, text: str, lead: str) -> Run:
     return replace(run, text=text, ids=(run.ids or ())[start:stop], logprobs=logprobs, lead=lead)
 
 
-def change(runs: Runs, text: str, author: Author, sizes: TokenSizes | None = None) -> tuple[Runs, int]:
-    """``runs`` with their text made ``text``; whatever did not change keeps its tokens.
-
-    Returns the new runs and the character where the change starts.
-    """
-    old = text_of(runs)
-    start = same_start(old, text)
-    same = same_end(old, text, min(len(old), len(text)) - start)
-    before = cut(runs, start, sizes)[0]
-    after = _whole_tokens(cut(runs, len(old) - same, sizes)[1], sizes)
-    return tidy([*before, *plain(text[start : len(text) - same], author), *after]), start
+def change(runs: Runs, text: str, author: Author, sizes: TokenSizes | None = None) -> Runs:
+    """``runs`` with their text made ``text``; whatever did not change keeps its tokens."""
+    for start, stop, words in reversed(hunks(text_of(runs), text)):
+        before, after = cut(runs, start, sizes)[0], cut(runs, stop, sizes)[1]
+        runs = tidy([*before, *plain(words, author), *_whole_tokens(after, sizes)])
+    return runs
 
 
 def _whole_tokens(runs: Runs, sizes: TokenSizes | None) -> Runs:

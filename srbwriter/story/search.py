@@ -1,31 +1,45 @@
 """Full-text search over the whole tree. The index is brought up to date before it is asked.
 
-Knows SQLite's FTS5 and nothing of verbs.
+There are two tables. ``search`` holds every text as it is, by words between spaces. ``search_characters``
+holds those texts with Chinese, Japanese, Thai, Lao, Khmer or Burmese in them, in pairs of characters: where
+nothing parts words, whatever stands in a text is found, and no dictionary has to cut a text and what is
+looked for alike. Knows SQLite's FTS5 and nothing of verbs.
 """
 
 from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
+from functools import partial
+from typing import NamedTuple
 
 from srbwriter.story.desk import Desk
+from srbwriter.story.migrations import CHARACTER_TOKENIZER
 from srbwriter.story.types import Hit, NodeId, NotSaved, Progress, State, untold
-from srbwriter.story.upgrades.v0003_search import TOKENIZER
 from srbwriter.story.words import well_formed
+from srbwriter.unspaced import CHARACTER, pairs, spread
 
 MARK_START, MARK_END = "\x02", "\x03"
-_SNIPPET_WORDS = 16
+_SNIPPET_WORDS, _SNIPPET_CHARACTERS = 16, 40
 _RANKED = 3000  # with more hits than this, rank says little and costs much: the newest come first
 _SHORTEST_BEGINNING = 2  # letters; one letter begins too many words
 _PART = re.compile(r'"([^"]*)"|(\S+)')
+_SEAM = "\x1f"  # parts characters where a snippet is made
+
+
+class _Term(NamedTuple):
+    """A word or phrase that is looked for, and whether what it ends with may go on."""
+
+    text: str
+    unfinished: bool
 
 
 def search(desk: Desk, query: str, limit: int, with_bin: bool) -> list[Hit]:
     """Places that hold all words of ``query`` (the last may be unfinished; ``"…"`` is a phrase)."""
-    match = _match(query)
-    if not match:
+    terms = _terms(query)
+    if not terms:
         return []
     if desk.read_only is None:
         with suppress(NotSaved):  # a full disk is no reason not to search what was taken in before
@@ -33,7 +47,7 @@ def search(desk: Desk, query: str, limit: int, with_bin: bool) -> list[Hit]:
     living = desk.tree.memory_of_living()
     best: list[tuple[NodeId, float, bool]] = []
     with desk.store.reading() as db:
-        for node, score in _hits(db, match):
+        for node, score in _hits(db, terms):
             if node not in desk.tree or desk.tree[node].state == State.ABSORBED:
                 continue
             alive = living(node)
@@ -41,46 +55,57 @@ def search(desk: Desk, query: str, limit: int, with_bin: bool) -> list[Hit]:
                 best.append((node, score, not alive))
                 if len(best) == limit:
                     break
-    snippets = _snippets(match, desk.store.texts([node for node, _, _ in best]))
+    snippets = _snippets(terms, desk.store.texts([node for node, _, _ in best]))
     return [Hit(node, snippets.get(node, ""), score, binned) for node, score, binned in best]
 
 
-def _snippets(match: str, texts: dict[NodeId, str]) -> dict[NodeId, str]:
+def _snippets(terms: Sequence[_Term], texts: dict[NodeId, str]) -> dict[NodeId, str]:
     """A piece of every text around what matches. A small index of its own is quicker than the large one."""
+    cut = partial(spread, mark=_SEAM)
     with closing(sqlite3.connect(":memory:")) as db:
-        db.execute(f"CREATE VIRTUAL TABLE search USING fts5(text, tokenize='{TOKENIZER}')")
-        db.executemany("INSERT INTO search (rowid, text) VALUES (?, ?)", texts.items())
+        columns = f'text, size UNINDEXED, tokenize="{CHARACTER_TOKENIZER}"'
+        db.execute(f"CREATE VIRTUAL TABLE search USING fts5({columns})")
+        for node, text in texts.items():
+            size = _SNIPPET_CHARACTERS if CHARACTER.search(text) else _SNIPPET_WORDS
+            db.execute("INSERT INTO search (rowid, text, size) VALUES (?, ?, ?)", (node, cut(text), size))
         rows = db.execute(
-            f"SELECT rowid, snippet(search, 0, ?, ?, '…', {_SNIPPET_WORDS}) FROM search WHERE search MATCH ?",
-            (MARK_START, MARK_END, match),
+            "SELECT rowid, snippet(search, 0, ?, ?, '…', size) FROM search WHERE search MATCH ?",
+            (MARK_START, MARK_END, _match(terms, cut)),
         )
-        return dict(rows.fetchall())
+        return {node: snippet.replace(_SEAM, "") for node, snippet in rows}
 
 
-def _hits(db: sqlite3.Connection, match: str) -> Iterable[tuple[NodeId, float]]:
+def _hits(db: sqlite3.Connection, terms: Sequence[_Term]) -> Iterable[tuple[NodeId, float]]:
     """(node, score), best first."""
-    newest = db.execute(
-        "SELECT rowid, 0.0 FROM search WHERE search MATCH ? ORDER BY rowid DESC LIMIT ?", (match, _RANKED + 1)
-    ).fetchall()
+    asked = [("search_characters", _match(terms, partial(pairs, goes_on=True)))]
+    if not any(CHARACTER.search(term.text) for term in terms):
+        asked.append(("search", _match(terms, str)))
+    newest: set[NodeId] = set()
+    for table, match in asked:
+        query = f"SELECT rowid FROM {table} WHERE {table} MATCH ? ORDER BY rowid DESC LIMIT ?"
+        newest.update(row[0] for row in db.execute(query, (match, _RANKED + 1)))
     if len(newest) > _RANKED:
-        return newest
-    return db.execute(
-        "SELECT rowid, -bm25(search) AS score FROM search WHERE search MATCH ? ORDER BY score DESC, rowid",
-        (match,),
-    )
+        return [(node, 0.0) for node in sorted(newest, reverse=True)[: _RANKED + 1]]
+    scores: dict[NodeId, float] = {}
+    for table, match in asked:
+        query = f"SELECT rowid, -bm25({table}) FROM {table} WHERE {table} MATCH ?"
+        for node, score in db.execute(query, (match,)):
+            scores.setdefault(node, score)
+    return sorted(scores.items(), key=lambda hit: (-hit[1], hit[0]))
 
 
-def _match(query: str) -> str:
-    """``query`` in the language of FTS5, with nothing of it read as an operator."""
-    terms: list[str] = []
+def _terms(query: str) -> list[_Term]:
     query = well_formed(query).replace("\0", " ")
-    for phrase, word in _PART.findall(query):
-        text = (phrase or word).replace('"', "")
-        if any(c.isalnum() for c in text):
-            terms.append(f'"{text}"')
-    if terms and query[-1] not in ' "' and len(terms[-1]) >= _SHORTEST_BEGINNING + 2:
-        terms[-1] += "*"
-    return " ".join(terms)
+    texts = [(phrase or word).replace('"', "") for phrase, word in _PART.findall(query)]
+    terms = [_Term(text, bool(CHARACTER.match(text[-1]))) for text in texts if any(map(str.isalnum, text))]
+    if terms and query[-1] not in ' "' and len(terms[-1].text) >= _SHORTEST_BEGINNING:
+        terms[-1] = _Term(terms[-1].text, True)
+    return terms
+
+
+def _match(terms: Iterable[_Term], cut: Callable[[str], str]) -> str:
+    """``terms`` in the language of FTS5, with nothing of them read as an operator."""
+    return " ".join(f'"{cut(text)}"' + ("*" if unfinished else "") for text, unfinished in terms)
 
 
 def index(desk: Desk, most: int | None = None, progress: Progress = untold) -> None:
@@ -96,10 +121,15 @@ def index(desk: Desk, most: int | None = None, progress: Progress = untold) -> N
             progress(start / len(waiting))
             chunk = waiting[start : start + 500]
             marks = ",".join("?" * len(chunk))
-            db.execute(f"DELETE FROM search WHERE rowid IN ({marks})", chunk)
-            db.execute(
-                f"INSERT INTO search (rowid, text) SELECT id, text FROM body WHERE id IN ({marks})"
-                " AND text <> ''",
-                chunk,
-            )
-            db.execute(f"DELETE FROM unindexed WHERE id IN ({marks})", chunk)
+            for table, key in (("search", "rowid"), ("search_characters", "rowid"), ("unindexed", "id")):
+                db.execute(f"DELETE FROM {table} WHERE {key} IN ({marks})", chunk)
+            take_in(db, f"id IN ({marks})", chunk)
+
+
+def take_in(db: sqlite3.Connection, where: str = "1", values: Sequence[NodeId] = ()) -> None:
+    """Put the texts ``where`` into the index; none of them is there."""
+    where = f"text <> '' AND {where}"
+    db.execute(f"INSERT INTO search (rowid, text) SELECT id, text FROM body WHERE {where}", values)
+    for node, text in db.execute(f"SELECT id, text FROM body WHERE {where}", values):
+        if CHARACTER.search(text):
+            db.execute("INSERT INTO search_characters (rowid, text) VALUES (?, ?)", (node, pairs(text)))

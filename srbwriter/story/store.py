@@ -1,44 +1,43 @@
 """One story, one SQLite file: rows in and out, transactions, and errors in words.
 
-Knows what a row is and nothing of what a verb means. Not thread-safe: the desk holds the lock.
+Every row is written with its sum, and a body or a value whose sum is another one when it is read raises
+DamagedStory. Knows what a row is and nothing of what a verb means. Not thread-safe: the desk holds the lock.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import sqlite3
-import tempfile
+import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from srbwriter.story.connection import (
+    UNREADABLE,
+    close,
+    connect,
+    copy_aside,
+    in_words,
+    looking,
+    quietly,
+    use_log,
+    version_of,
+)
 from srbwriter.story.draft import JsonValue
+from srbwriter.story.migrations import SUMMED, VERSION, body_sum, migrate, row_sum, text_sum
 from srbwriter.story.tree import Entry
-from srbwriter.story.types import NotAStory, NotSaved, StoryError, TooNew, counted
-from srbwriter.story.upgrades import VERSION, upgrade
-from srbwriter.story.upgrades.v0001_tree import APPLICATION_ID
+from srbwriter.story.types import DamagedStory, NotAStory, NotSaved
 
 SUFFIX = ".srbw"
-MAGIC = b"SQLite format 3\0"
 _CHUNK = 500  # host parameters in one statement; SQLite allows at least 999
-_ENTRY = ", ".join(Entry._fields)
-_PUT_ENTRY = f"INSERT OR REPLACE INTO node ({_ENTRY}) VALUES ({', '.join('?' * len(Entry._fields))})"
-_LOST = """
-    SELECT count(*) FROM node
-    WHERE coalesce(parent, 0) <> CASE id WHEN 1 THEN 0 ELSE -1 END
-    AND (id = 1 OR parent IS NULL OR NOT EXISTS (SELECT 1 FROM node AS above WHERE above.id = node.parent))"""
-
-
-class DamagedStory(StoryError):
-    """Part of the file cannot be read. Open it again to get everything that can."""
-
-    def __init__(self, path: Path, problem: str) -> None:
-        self.path, self.problem = path, problem
-        super().__init__(f"{path}: the file is damaged ({problem}) — open it again to read what is left")
+ENTRY = ", ".join(Entry._fields)
+_PUT_ENTRY = f"INSERT OR REPLACE INTO node ({ENTRY}, sum) VALUES (?{', ?' * len(Entry._fields)})"
+BODY = "id, text, runs, recipe, seed, finish, settings, meta, name"
+ACTION = "id, parent, verb, node, at, was, became, typed, picked, touched, changes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,45 +62,51 @@ class Store:
     ) -> None:
         self.path, self.writable = path, writable
         self.db = db
+        self._reader: sqlite3.Connection | None = None
+        self._changing: int | None = None  # the thread whose transaction is open
+        self._before = 0  # changes of the connection before it
+        self._file = None if temp is not None else _identity(path)
         self._temp = temp
+        self.version = VERSION
+        self.commits, self.touched = 0, set[int]()
+        """The number of the last transaction, and the nodes written; whoever counts them may clear them."""
+        self.on_commit: Callable[[], None] | None = None
         self.on_damage: Callable[[], None] | None = None
 
     @classmethod
-    def open(
-        cls, path: Path, *, writable: bool, before_upgrade: Callable[[int], None] | None = None
-    ) -> Store:
-        """Open an existing story, bringing it up to date if it may be written.
-
-        ``before_upgrade`` is told the old version.
+    def open(cls, path: Path, *, writable: bool) -> Store:
+        """Open an existing story: up to date, in a private copy if it may not be written.
 
         Raises NotAStory, TooNew, DamagedStory, or NotSaved if an upgrade found no room.
         """
-        check_file(path)
-        temp: Path | None = None
-        with _in_words(path):
+        with in_words(path):
+            db, temp = (connect(path, "rw"), None) if writable else quietly(path, "ro")
             try:
-                db = _connect(path, "rw" if writable else "ro")
-            except sqlite3.OperationalError:
-                if writable:
-                    raise
-                temp = copy_aside(path)  # a folder that cannot be written has no place for SQLite's own files
-                db = _connect(temp / path.name, "rw")
-            try:
-                version = _version(db, path)
-                if writable:
-                    _use_log(db)
-                    if before_upgrade is not None and 0 < version < VERSION:
-                        before_upgrade(version)
-                if version < VERSION and not writable and temp is None:
+                if version_of(db, path) < VERSION and not writable and temp is None:
                     db.close()
-                    temp = copy_aside(path)  # an old story is read through an upgraded copy
-                    db = _connect(temp / path.name, "rw")
+                    temp = copy_aside(path)
+                    db = connect(temp / path.name, "rw")
+                if writable:
+                    use_log(db)
                 if writable or temp is not None:
-                    upgrade(db)
+                    migrate(db)
             except BaseException:
-                db.close()
+                close(db, temp)
                 raise
         return cls(path, db, writable=writable, temp=temp)
+
+    @classmethod
+    @contextmanager
+    def look(cls, path: Path) -> Generator[Store]:
+        """The story as it stands, of whatever version; changes neither the file nor the log beside it.
+
+        Raises NotAStory, TooNew or DamagedStory.
+        """
+        with looking(path) as db:
+            store = cls(path, db, writable=False)
+            with in_words(path):
+                store.version = version_of(db, path)
+            yield store
 
     @classmethod
     def create(cls, path: Path) -> Store:
@@ -113,10 +118,10 @@ class Store:
         except OSError as error:
             raise NotSaved(path, error.strerror or str(error), full=False) from error
         try:
-            with _in_words(path):
-                db = _connect(path, "rw")
-                _use_log(db)
-                upgrade(db)
+            with in_words(path):
+                db = connect(path, "rw")
+                use_log(db)
+                migrate(db)
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file itself says what it is
         except BaseException:
             for suffix in ("", "-wal", "-shm"):
@@ -124,46 +129,88 @@ class Store:
             raise
         return cls(path, db, writable=True)
 
-    def check(self, *, thorough: bool) -> None:
-        """Raise DamagedStory if the tree is broken, or, looking at every page, the file."""
-        with self.reading() as db:
-            problem = str(db.execute("PRAGMA quick_check(1)").fetchone()[0]) if thorough else "ok"
-            lost: int = db.execute(_LOST).fetchone()[0]
-        if problem != "ok":
-            raise DamagedStory(self.path, problem.splitlines()[-1])  # SQLite names its own file first
-        if lost:
-            raise DamagedStory(self.path, f"what they hung on is lost of {counted(lost, 'node')}")
-
     def close(self) -> None:
-        self.db.close()
-        if self._temp is not None:
-            shutil.rmtree(self._temp, ignore_errors=True)
+        if self._reader is not None:
+            self._reader.close()
+        close(self.db, self._temp)
 
     # -- transactions ------------------------------------------------------------------------------
 
     @contextmanager
     def transaction(self) -> Generator[None]:
         """All or nothing; on the disk when it returns. Raises NotSaved or DamagedStory."""
-        with self._in_words():
-            try:
-                self.db.execute("BEGIN IMMEDIATE")
+        self.begin()
+        try:
+            with self.in_words():
                 yield
-                self.db.execute("COMMIT")
-            except BaseException:
-                if self.db.in_transaction:
-                    self.db.execute("ROLLBACK")
-                raise
+            self.commit()
+        except BaseException:
+            self.rollback()
+            raise
+
+    def begin(self) -> None:
+        """Open a transaction. Raises NotSaved where its words would not be found again."""
+        if self.writable and self._file is not None and _identity(self.path) != self._file:
+            raise NotSaved(self.path, "the file was moved or deleted while it was open", full=False)
+        self.rollback()  # of one that a failing disk left open
+        with self.in_words():
+            self.db.execute("BEGIN IMMEDIATE")
+        self._changing, self._before = threading.get_ident(), self.db.total_changes
+
+    def commit(self) -> None:
+        """On the disk when it returns. Raises NotSaved or DamagedStory; then roll it back."""
+        with self.in_words(*UNREADABLE):
+            if changed := self.db.total_changes != self._before:
+                self._number()
+            self.db.execute("COMMIT")
+        if changed and self.on_commit is not None:
+            self.on_commit()
+        self._changing = None
+
+    def rollback(self) -> None:
+        """Nothing of the open transaction has happened; also when there is none."""
+        self._changing = None
+        with self.in_words():
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+
+    def _number(self) -> None:
+        """Number the transaction, and say which node is the last: so it is noticed if they are lost."""
+        last: int = self.db.execute("SELECT coalesce(max(id), 0) FROM node").fetchone()[0]
+        self.commits = self.numbered()[0] + 1
+        self.put_value("written", [self.commits, last])
+
+    def numbered(self) -> tuple[int, int]:
+        """The numbers of the last transaction and of the last node; 0 in a story just brought up to date."""
+        commits, last = self.value("written", [0, 0])
+        return commits, last
+
+    def checkpoint(self) -> bool:
+        """Fold the log into the file as far as readers allow; whether nothing is in the log alone now."""
+        with self.reading() as db:
+            busy, there, done = db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        return not busy and there == done
 
     @contextmanager
     def reading(self) -> Generator[sqlite3.Connection]:
-        """The connection, for a query. Raises DamagedStory."""
-        with self._in_words():
-            yield self.db
+        """The connection for a query; raises DamagedStory, also for what the rows hold.
+
+        Who writes reads what they have written. Everybody else reads what is on the disk, over a connection
+        of its own: SQLite lets one wait for the other, and a commit can take a second on a slow disk.
+        """
+        with self.in_words(*UNREADABLE):
+            if not self.writable or self._changing == threading.get_ident():
+                yield self.db
+                return
+            if self._reader is None:
+                self._reader = connect(self.path, "ro")
+            yield self._reader
 
     @contextmanager
-    def _in_words(self) -> Generator[None]:
+    def in_words(self, *unreadable: type[Exception]) -> Generator[None]:
+        """SQLite's errors become NotSaved or DamagedStory."""
         try:
-            with _in_words(self.path):
+            with in_words(self.path, *unreadable):
                 yield
         except DamagedStory:
             if self.on_damage is not None:
@@ -174,29 +221,49 @@ class Store:
 
     def value(self, key: str, default: JsonValue = None) -> JsonValue:
         with self.reading() as db:
-            row = db.execute("SELECT json FROM value WHERE key = ?", (key,)).fetchone()
-        return default if row is None else json.loads(row[0])
+            summed = self.version >= SUMMED
+            total = "sum" if summed else "NULL"
+            row = db.execute(f"SELECT json, {total} FROM value WHERE key = ?", (key,)).fetchone()
+            if row is None:
+                return default
+            if summed and row_sum(key, row[0]) != row[1]:
+                raise DamagedStory(self.path, f"the story's {key} is not as it was written")
+            return json.loads(row[0])
 
     def put_value(self, key: str, value: JsonValue) -> None:
-        self.db.execute("INSERT OR REPLACE INTO value VALUES (?, ?)", (key, json.dumps(value)))
+        text = json.dumps(value)
+        self.db.execute("INSERT OR REPLACE INTO value VALUES (?, ?, ?)", (key, text, row_sum(key, text)))
 
     # -- nodes -------------------------------------------------------------------------------------
 
     def entries(self) -> Iterator[Entry]:
         with self.reading() as db:
-            yield from map(Entry._make, db.execute(f"SELECT {_ENTRY} FROM node"))
+            yield from map(Entry._make, db.execute(f"SELECT {ENTRY} FROM node"))
 
     def put_entries(self, entries: Iterable[Entry]) -> None:
-        self.db.executemany(_PUT_ENTRY, entries)
+        entries = list(entries)
+        self.db.executemany(_PUT_ENTRY, [(*entry, row_sum(*entry)) for entry in entries])
+        self.touched.update(entry.id for entry in entries)
 
     def bodies(self, ids: Sequence[int]) -> dict[int, Body]:
         """The bodies of ``ids``; missing ones are left out."""
-        columns = "id, text, runs, recipe, seed, finish, settings, meta, name"
-        return {row[0]: Body(*row[1:]) for row in self._of_bodies(columns, ids)}
+        found: dict[int, Body] = {}
+        with self.reading():
+            for *row, total in self._of_bodies(f"{BODY}, sum", ids):
+                if body_sum(*row) != total:
+                    raise DamagedStory(self.path, f"node {row[0]} is not as it was written")
+                found[row[0]] = Body(*row[1:])
+        return found
 
     def texts(self, ids: Sequence[int]) -> dict[int, str]:
         """The text alone, for long paths."""
-        return dict(self._of_bodies("id, text", ids))
+        found: dict[int, str] = {}
+        with self.reading():
+            for node, text, total in self._of_bodies("id, text, sum", ids):
+                if text_sum(node, text) != total & 0xFFFF_FFFF:
+                    raise DamagedStory(self.path, f"the text of node {node} is not as it was written")
+                found[node] = text
+        return found
 
     def _of_bodies(self, columns: str, ids: Sequence[int]) -> Iterator[tuple[Any, ...]]:
         with self.reading() as db:
@@ -206,14 +273,15 @@ class Store:
                 yield from db.execute(f"SELECT {columns} FROM body WHERE id IN ({marks})", chunk)
 
     def put_body(self, node: int, body: Body) -> None:
-        self.db.execute(
-            "INSERT OR REPLACE INTO body (id, text, runs, recipe, seed, finish, settings, meta, name) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                node, body.text, body.runs, body.recipe, body.seed,
-                body.finish, body.settings, body.meta, body.name,
-            ),
+        row = (
+            node, body.text, body.runs, body.recipe, body.seed,
+            body.finish, body.settings, body.meta, body.name,
         )  # fmt: skip
+        self.db.execute(
+            f"INSERT OR REPLACE INTO body ({BODY}, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*row, body_sum(*row)),
+        )
+        self.touched.add(node)
 
     def put_unindexed(self, node: int) -> None:
         self.db.execute("INSERT OR IGNORE INTO unindexed VALUES (?)", (node,))
@@ -229,82 +297,10 @@ class Store:
             return {row[0]: (row[1], row[2]) for row in db.execute("SELECT id, model, sampling FROM recipe")}
 
 
-def check_file(path: Path) -> None:
-    """Raise NotAStory unless ``path`` is a file that could be a story."""
-    if not path.exists():
-        raise NotAStory(path, "does not exist")
-    if not path.is_file():
-        raise NotAStory(path, "is not a file")
-    if path.stat().st_size == 0:
-        raise NotAStory(path, "is empty")
-
-
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    db = sqlite3.connect(
-        f"{path.absolute().as_uri()}?mode={mode}",
-        uri=True,
-        isolation_level=None,
-        check_same_thread=False,  # the desk's lock lets in one thread at a time
-        timeout=5.0,
-    )
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file lies at ``path``; None if there is none."""
     try:
-        db.execute("PRAGMA synchronous = FULL")
-        db.execute("PRAGMA cache_size = -16384")  # KiB
-        db.execute("PRAGMA temp_store = MEMORY")
-        db.execute("PRAGMA user_version").fetchone()
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _use_log(db: sqlite3.Connection) -> None:
-    """Write ahead, so that readers of other processes never wait."""
-    db.execute("PRAGMA journal_mode = WAL")
-
-
-def _version(db: sqlite3.Connection, path: Path) -> int:
-    """The story version. A file that was being made when the program died is version 0 and empty."""
-    version: int = db.execute("PRAGMA user_version").fetchone()[0]
-    empty = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
-    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID and not (empty and version == 0):
-        raise NotAStory(path, "is a database, but not a story")
-    if version > VERSION:
-        raise TooNew(path, version, VERSION)
-    return version
-
-
-def copy_aside(path: Path) -> Path:
-    """A private copy of the file and its log, in a folder of its own."""
-    folder = Path(tempfile.mkdtemp(prefix="srbwriter-"))
-    for suffix in ("", "-wal"):
-        source = Path(f"{path}{suffix}")
-        if source.exists():
-            shutil.copyfile(source, folder / source.name)
-    return folder
-
-
-@contextmanager
-def _in_words(path: Path) -> Generator[None]:
-    """SQLite's errors as the story's own."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error):
-            raise StoryError(f"{path}: the story is closed") from error
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise DamagedStory(path, str(error)) from error
-        if code in _UNSAVED:
-            raise NotSaved(path, str(error), full=code == sqlite3.SQLITE_FULL) from error
-        raise
-
-
-_UNSAVED = (
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_PERM,
-)
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino

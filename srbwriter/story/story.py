@@ -1,58 +1,41 @@
 """A story: the one object through which everyone reads and changes the tree.
 
-Any thread may call any method: each takes the story's lock, so one verb runs at a time and a reader
-waits at most for one commit. A verb that returns is on the disk; one that raises changed nothing.
+Any thread may call any method: one verb runs at a time, and who reads waits for no disk. A verb that returns
+is on the disk, or will be with the :meth:`Story.together` around it; one that raises changed nothing.
 Knows no engine and no screen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
-from srbwriter.prose import Unit
-from srbwriter.story import backup, exchange, opening, verbs
+from srbwriter.story import backup, exchange
 from srbwriter.story.branches import Branches
+from srbwriter.story.connection import UNREADABLE
 from srbwriter.story.desk import Desk
-from srbwriter.story.draft import Author, JsonValue, Settings, StoryDraft, check_draft
-from srbwriter.story.history import Action
+from srbwriter.story.draft import StoryDraft, check_draft
 from srbwriter.story.language import default_language
-from srbwriter.story.runs import plain
+from srbwriter.story.open import Opened, create_story, open_story, recovered, remove
 from srbwriter.story.search import index
-from srbwriter.story.tree import VISITED
-from srbwriter.story.types import (
-    ROOT,
-    Damage,
-    Marks,
-    NodeId,
-    Progress,
-    Properties,
-    Refused,
-    TokenSizes,
-    untold,
-    within,
-)
-from srbwriter.story.unsaved import Unsaved, UnsavedWords
-from srbwriter.story.words import end_of, well_formed
+from srbwriter.story.types import ROOT, Damage, DamagedStory, Progress, TokenSizes, untold, within
 
 
 class Story(Branches):
     """An open story.
 
-    How to look at it stands in :class:`~srbwriter.story.reader.Reader`, how branches are written in
+    How to look at it stands in :class:`~srbwriter.story.reader.Reader`, how it is changed in
+    :class:`~srbwriter.story.edits.Edits`, how branches are written in
     :class:`~srbwriter.story.branches.Branches`.
 
     Verbs raise NoSuchNode, Refused, ReadOnlyStory or NotSaved, all of them StoryError.
     """
 
-    def __init__(self, opened: opening.Opened) -> None:
+    def __init__(self, opened: Opened) -> None:
         self._opened = opened
         super().__init__(Desk(opened.store, opened.read_only))
-        self._unsaved = UnsavedWords()
         self._closed = False
 
     # -- open and close ----------------------------------------------------------------------------
@@ -60,7 +43,7 @@ class Story(Branches):
     @classmethod
     def create(cls, path: Path | str, title: str = "") -> Story:
         """A new story file. Raises NotAStory if the file exists, NotSaved if it cannot be made."""
-        opened = opening.create_story(Path(path))
+        opened = create_story(Path(path))
         try:
             story = cls(opened)
             story._begin(title)
@@ -87,7 +70,7 @@ class Story(Branches):
             index(story._desk, progress=within(progress, 0.8, 1))
         except BaseException:
             story.close()
-            opening.remove(story.file)
+            remove(story.file)
             raise
         return story
 
@@ -95,13 +78,21 @@ class Story(Branches):
     def open(cls, path: Path | str, *, readonly: bool = False, backups: Path | None = None) -> Story:
         """An existing story. If it cannot be written to, :attr:`read_only` says why.
 
-        A copy of a story of an older version goes into ``backups`` before it is brought up to date.
+        A copy of a story of an older version goes below ``backups``, the program's own folder for them if
+        none is given, before it is brought up to date; without the copy it is for reading only.
 
-        Raises NotAStory, TooNew, or NotSaved if an old file could not be brought up to date.
+        Raises NotAStory, TooNew, or NotSaved without room to bring an old file up to date, or to copy a
+        damaged one.
         """
-        opened = opening.open_story(Path(path), readonly=readonly, backups=backups)
+        opened = open_story(Path(path), readonly=readonly, backups=backups)
         try:
-            story = cls(opened)
+            try:
+                story = cls(opened)
+            except (DamagedStory, *UNREADABLE) as error:  # a large file, which was not looked at whole
+                problem = error.problem if isinstance(error, DamagedStory) else f"its tree is broken: {error}"
+                opened.close()
+                opened = recovered(opened.path, problem)
+                story = cls(opened)
             if not len(story):  # the program died while it was making this story
                 story._begin("")
             return story
@@ -110,17 +101,11 @@ class Story(Branches):
             raise
 
     def close(self) -> None:
-        """Write what is pending and let go of the file. Raises NotSaved and stays open if it cannot."""
-        with self._lock:
-            if self._closed:
-                return
-            if self.read_only is None:
-                self.retry()
-                self._streams.flush()
-            self._closed = True
-        self._streams.close()
-        with self._lock:
-            self._opened.close()
+        """Let go of the file. Every verb that has returned is on the disk."""
+        with self._desk.writing, self._lock:
+            if not self._closed:
+                self._closed = True
+                self._opened.close()
 
     def __enter__(self) -> Self:
         return self
@@ -150,205 +135,11 @@ class Story(Branches):
         """How long tokens are, so that a cut through generated text keeps the ids on both sides of it."""
         self._desk.token_sizes = sizes
 
-    # -- words -------------------------------------------------------------------------------------
-
-    def append(self, text: str, node: NodeId | None = None) -> NodeId:
-        """Type at the end of ``node`` (the current one); returns the node that holds the words.
-
-        They go into ``node`` itself if a person wrote it and nothing follows it, else into a new child.
-        """
-        return self._type(Unsaved("append", self.current if node is None else node, well_formed(text)))
-
-    def edit(self, node: NodeId, text: str, *, overwrite: bool = False) -> NodeId:
-        """Make ``text`` the whole text of ``node``; returns the node that holds it.
-
-        Generated text stays and the edit becomes a sibling, unless ``overwrite``. Keystrokes in one
-        place coalesce into one action.
-        """
-        return self._type(Unsaved("overwrite" if overwrite else "edit", node, well_formed(text)))
-
-    def end_typing(self) -> None:
-        """Whatever is typed next can be undone on its own."""
-        with self._lock:
-            self._typewriter.stop()
-
-    def _type(self, words: Unsaved) -> NodeId:
-        with self._lock:
-            return self._unsaved.attempt(words, self._type_now)
-
-    def _type_now(self, words: Unsaved) -> NodeId:
-        if words.verb == "append":
-            return self._typewriter.append(words.node, words.text)
-        return self._typewriter.edit(words.node, words.text, words.verb == "overwrite")
-
-    @property
-    def unsaved(self) -> tuple[Unsaved, ...]:
-        """Typed words that the disk did not take, oldest first. Streamed ones are kept as well."""
-        with self._lock:
-            return self._unsaved.waiting
-
-    def retry(self) -> None:
-        """Save what :attr:`unsaved` holds, and streamed words. Raises NotSaved if that fails again."""
-        with self._lock:
-            self._unsaved.retry(self._type_now)
-            self._streams.flush()
-
-    def add(
-        self, parent: NodeId, texts: Sequence[str], author: Author = "writer", *,
-        instead_of: Sequence[NodeId] = (), stand: bool = False,
-    ) -> list[NodeId]:
-        """New sibling branches below ``parent``, from text at hand; ``stand`` at the last of them.
-
-        Text by "imported" does not count as written today; of text that is there ``instead_of`` other
-        nodes, the words beyond theirs.
-        """
-        with self._verb():
-            if self._streams.of(parent) is not None:
-                raise Refused(f"node {parent} is still being written")
-            runs = [plain(well_formed(text), author) for text in texts]
-            return verbs.add(
-                self._desk, self._history, parent, runs, author, instead_of=instead_of, stand=stand
-            )
-
-    # -- the tree ----------------------------------------------------------------------------------
-
-    def pick(self, node: NodeId, at: int | None = None) -> NodeId:
-        """Take ``node``, or its first ``at`` characters, and stand there; the rest stays as its child."""
-        with self._verb():
-            return verbs.pick(self._desk, self._history, node, at)
-
-    def pick_units(self, node: NodeId, unit: Unit, times: int = 1) -> NodeId:
-        """Take the first words, sentences or paragraphs of ``node``."""
-        with self._verb():
-            at = end_of(self.node(node).text, unit, times=times)
-            return verbs.pick(self._desk, self._history, node, at or None)
-
-    def visit(self, node: NodeId, *, visited: bool = True) -> None:
-        """Stand at ``node`` and mark it read. Moving about is not an action."""
-        with self._lock, self._desk.change():
-            verbs.living(self._desk, node)
-            self._flag(node, visited)
-            self._desk.put_value("current", node)
-            self._desk.moved()
-
-    def mark_visited(self, node: NodeId, visited: bool = True) -> None:
-        """Mark ``node`` read or unread, without going there."""
-        with self._lock, self._desk.change():
-            self._flag(node, visited)
-
-    def _flag(self, node: NodeId, visited: bool) -> None:
-        entry = self._desk.tree[node]
-        self._desk.tree.put(entry._replace(flags=entry.flags & ~VISITED | (VISITED if visited else 0)))
-
-    def split(self, node: NodeId, at: int) -> NodeId:
-        """The text from ``at`` on becomes a child with all children of ``node``; returns that child."""
-        with self._verb():
-            return verbs.split(self._desk, self._history, node, at)
-
-    def merge(self, node: NodeId) -> NodeId:
-        """Make ``node`` part of its parent, which is returned; siblings keep their text on a copy of it."""
-        with self._verb():
-            return verbs.merge(self._desk, self._history, node)
-
-    def delete(self, node: NodeId) -> None:
-        """Into the bin, with everything below."""
-        with self._verb():
-            verbs.delete(self._desk, self._history, node)
-
-    def restore(self, node: NodeId) -> None:
-        """Out of the bin, with whatever it hangs below."""
-        with self._verb():
-            verbs.restore(self._desk, self._history, node)
-
-    def duplicate(self, node: NodeId, *, deep: bool = False) -> NodeId:
-        """A copy beside ``node``; ``deep`` copies everything below as well."""
-        with self._verb():
-            return verbs.duplicate(self._desk, self._history, node, deep)
-
-    def reorder(self, node: NodeId, index: int) -> None:
-        """Make ``node`` the ``index``-th of its siblings, counted from 0."""
-        with self._verb():
-            verbs.reorder(self._desk, self._history, node, index)
-
-    # -- marks and settings ------------------------------------------------------------------------
-
-    def mark(
-        self,
-        node: NodeId,
-        *,
-        bookmark: bool | None = None,
-        tags: Sequence[str] | None = None,
-        rating: int | None = None,
-        note: str | None = None,
-        chapter: bool | None = None,
-        title: str | None = None,
-    ) -> Marks:
-        """Change some of a node's marks and return all of them; ``rating`` is -1, 0 or +1."""
-        given = {
-            "bookmark": bookmark,
-            "tags": None if tags is None else tuple(tags),
-            "rating": rating,
-            "note": note,
-            "chapter": chapter,
-            "title": title,
-        }
-        with self._verb():
-            marks = replace(self.marks(node), **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
-            verbs.mark(self._desk, self._history, node, marks)
-            return marks
-
-    def put_settings(self, node: NodeId, settings: Settings) -> None:
-        """What ``node`` says about itself and everything below."""
-        with self._verb():
-            verbs.put_settings(self._desk, self._history, node, settings)
-
-    def rename(self, title: str) -> None:
-        """The title of the story, which has at least one letter in it."""
-        self.set_properties(replace(self.properties, title=title))
-
-    def set_properties(self, properties: Properties) -> None:
-        """Title, author and language, in one action; an empty language is that of the surroundings.
-
-        Refused for a title without a letter, and for a language that has no tag (BCP 47).
-        """
-        with self._verb():
-            verbs.put_properties(self._desk, self._history, self.properties, properties)
-
-    def hoist(self, node: NodeId = ROOT) -> None:
-        """Look at the subtree of ``node`` alone; of the root: at everything."""
-        with self._verb():
-            verbs.living(self._desk, node)
-            verbs.put_value(self._desk, self._history, "hoist", "hoisted", node)
-
-    def put_value(self, key: str, value: JsonValue) -> None:
-        """Keep a JSON value for a face; not an action."""
-        with self._lock, self._desk.change():
-            self._desk.put_value(f"x-{key}", value)
-
-    # -- history and search ------------------------------------------------------------------------
-
-    def undo(self) -> Action | None:
-        """Undo the last action and return it; None if there is none."""
-        with self._verb():
-            return self._history.undo()
-
-    def redo(self, action: int | None = None) -> Action | None:
-        """Do the last undone action again, or another of :meth:`futures`; None if there is none."""
-        with self._verb():
-            return self._history.redo(action)
-
-    def futures(self) -> list[int]:
-        """The actions that could be done again now, the one that was done last first."""
-        with self._lock:
-            return self._history.futures()
-
     # -- out of the file ---------------------------------------------------------------------------
 
     def to_draft(self, progress: Progress = untold) -> StoryDraft:
-        """The whole tree, the bin with it, as plain values; streamed words that wait are written first."""
+        """The whole tree, the bin with it, as plain values."""
         with self._lock:
-            if self.read_only is None:
-                self._streams.flush()
             return exchange.to_draft(self, self._desk, progress)
 
     def back_up(self, folder: Path, *, keep: int = backup.KEEP_DAYS) -> Path | None:
@@ -357,7 +148,6 @@ class Story(Branches):
 
     def snapshot(self, folder: Path, name: str) -> Path:
         """A copy with a name below ``folder``; it is never removed. Raises NotSaved."""
-        self.flush()
         return backup.snapshot(self.file, self.backup_folder(folder), name)
 
     def recover(self, target: Path, title: str) -> Path:
@@ -374,5 +164,4 @@ class Story(Branches):
 
     def backup_folder(self, folder: Path) -> Path:
         """Where below ``folder`` the copies of this story lie; it stays the same if the file moves."""
-        own = self._desk.value("uuid")  # lost with the worst damage, when copies are wanted most
-        return folder / str(own) if own else backup.folder_of(self.file.stem, folder)
+        return backup.own_folder(self._desk.value("uuid"), self.file.stem, folder)

@@ -15,11 +15,13 @@ from typing import Protocol
 from uuid import uuid4
 
 from srbwriter import paths
-from srbwriter.story import formats, library, opening
+from srbwriter.story import formats, library
+from srbwriter.story.connection import MAGIC
 from srbwriter.story.draft import as_list
-from srbwriter.story.store import MAGIC, SUFFIX, DamagedStory
+from srbwriter.story.open import remove
+from srbwriter.story.store import SUFFIX
 from srbwriter.story.story import Story
-from srbwriter.story.types import NotAStory, Progress, StoryError, untold, within
+from srbwriter.story.types import DamagedStory, NotAStory, Progress, StoryError, untold, within
 
 _READ, _FILLED = 0.1, 0.75  # of an export: the story is open, its nodes are read; the rest is the format's
 _PARSED = 0.3  # of an import: the file is understood; the rest is the new story's
@@ -220,7 +222,7 @@ class Import:
             return Landed(found, made.title, made.notices)
 
     def drop(self) -> None:
-        opening.remove(self.part)
+        remove(self.part)
         self.part.with_name(f".{self.part.name}.lock").unlink(missing_ok=True)
 
 

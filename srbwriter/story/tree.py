@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from srbwriter.story.draft import Author
 from srbwriter.story.types import ROOT, Marks, NodeId, NoSuchNode, State
-from srbwriter.story.words import NOTHING, Count, well_formed
+from srbwriter.story.words import Count, well_formed
 
 BOOKMARK, CHAPTER, VISITED, SETTINGS = 1, 2, 4, 8
 
@@ -35,10 +35,6 @@ class Entry(NamedTuple):
     note: str | None
     title: str | None
     created: float
-
-    @property
-    def measure(self) -> Count:
-        return Count.of_edges(self.words, self.edges)
 
     @property
     def marks(self) -> Marks:
@@ -249,10 +245,8 @@ class Tree:
 
     def count(self, node: NodeId) -> Count:
         """Words on the path root → ``node``."""
-        total = NOTHING
-        for above in self.path(node):
-            total += self._entries[above].measure
-        return total
+        entries = map(self._entries.__getitem__, self.path(node))
+        return Count.total((entry.words, entry.edges) for entry in entries)
 
     def chars(self, node: NodeId) -> int:
         """Characters on the path root → ``node``."""

@@ -125,6 +125,7 @@ class Blocked(StrEnum):
     IN_USE = "in_use"
     NO_PERMISSION = "no_permission"
     DAMAGED = "damaged"
+    NO_COPY = "no_copy"  # it is of an older version, and would be brought up to date only after a copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,10 @@ class ReadOnly:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What could not be read from a damaged file. Nodes whose place was lost hang below the root."""
+    """What could not be read from a damaged file. Nodes whose place was lost hang below the root.
+
+    ``doubtful`` are nodes that were read, but may not be as they were written: in text, marks or settings.
+    """
 
     problem: str
     read: int
@@ -145,6 +149,7 @@ class Damage:
     missing_text: tuple[NodeId, ...] = ()
     missing_characters: int = 0
     displaced: tuple[NodeId, ...] = ()
+    doubtful: tuple[NodeId, ...] = ()
     other: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -156,6 +161,8 @@ class Damage:
             parts.append(f"text of nodes {numbers(self.missing_text)} lost ({characters})")
         if self.displaced:
             parts.append(f"nodes {numbers(self.displaced)} lost their place and hang below the root")
+        if self.doubtful:
+            parts.append(f"nodes {numbers(self.doubtful)} may not be as they were written — read them over")
         return "; ".join([*parts, *self.other])
 
 
@@ -193,6 +200,14 @@ class TooNew(NotAStory):
         )
 
 
+class DamagedStory(StoryError):
+    """Part of the file cannot be read. Open it again to get everything that can."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{path}: the file is damaged ({problem}) — open it again to read what is left")
+
+
 class NoSuchNode(StoryError):
     """There is no node of that number, or it is not part of the readable tree."""
 
@@ -214,9 +229,10 @@ class ReadOnlyStory(StoryError):
 
 
 class NotSaved(StoryError):
-    """The disk did not take the words. They are kept in memory: see ``Story.unsaved`` and ``Story.retry``."""
+    """The disk did not take the words; nothing of the verb has happened."""
 
     def __init__(self, path: Path, problem: str, full: bool) -> None:
         self.path, self.full = path, full
+        self.short = "the disk is full" if full else problem
         cure = "free some space and try again" if full else "check the folder, or save a copy elsewhere"
         super().__init__(f"{path}: not saved, {problem} — {cure}; nothing is lost while the program runs")

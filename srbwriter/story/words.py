@@ -1,21 +1,42 @@
-"""Counting words, also across the seams of a tree, and finding where the n-th word or sentence ends.
+"""Counting words, also across the seams of a tree.
 
-A word is a run of characters between white space or dashes that holds a letter or a digit. Counts of
-pieces add up exactly (:class:`Count` is a monoid), so a path is counted without reading its text.
-Knows nothing of nodes.
+A word is a run of characters between white space or dashes that holds a letter or a digit. In scripts
+without spaces it is what can be counted without a dictionary: every character of Chinese and Japanese,
+four letters or marks of Thai and Lao, five of Khmer and Burmese. So counts of pieces add up exactly
+(:class:`Count` is a monoid), a path is counted without reading its text, and what is kept in a file holds
+whatever a dictionary may say next year. Knows nothing of nodes.
+
+The four and five are means: in the frequency list of the Thai National Corpus a word has 4.1 letters and
+marks, in that of Thai textbooks 3.9; words as ICU cuts them have in the Universal Declaration of Human
+Rights 4.0 in Thai, 4.2 in Lao, 5.1 in Khmer and 5.0 in Burmese.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from srbwriter.prose import Unit, unit_ends
+from srbwriter.unspaced import (
+    CHARACTER,
+    EAST_ASIAN,
+    KHMER_BURMESE,
+    KHMER_BURMESE_MARKS,
+    THAI_LAO,
+    THAI_LAO_MARKS,
+)
 
 _PIECE = re.compile(r"[^\s\u2012-\u2015]+")  # dashes separate words: figure, en and em dash, bar
 _LETTER = re.compile(r"[^\W_]")
 _LETTERED = re.compile(r"[^\W_][^\s\u2012-\u2015]*")  # a word from its first letter on
+
+_WHOLE = 20  # a word, in the parts below
+_PARTS = (  # compiled when such a text is counted: a class of this size takes milliseconds
+    (f"[{EAST_ASIAN}]", _WHOLE),
+    (f"[{THAI_LAO}{THAI_LAO_MARKS}]", _WHOLE // 4),
+    (f"[{KHMER_BURMESE}{KHMER_BURMESE_MARKS}]", _WHOLE // 5),
+)
 
 _BLOCK_CHARS, _BLOCKS = 4096, 1024  # the blocks remembered are a long novel's
 
@@ -25,43 +46,48 @@ class Count:
     """Words of a piece of text, with what is needed to add the next piece.
 
     An edge is 0 (closed by white space or a dash, or no text), 1 (open, no letter in it) or 2 (open,
-    with a letter: it counts as a word). ``single`` says that the whole text is one open run.
+    with a letter: it counts as a word). ``single`` says that the whole text is one open run. ``rest`` is
+    what is left over of scripts whose words are a number of letters, in twentieths of a word.
     """
 
     words: int = 0
     left: int = 0
     right: int = 0
     single: bool = False
+    rest: int = 0
 
     def __add__(self, other: Count) -> Count:
-        if self.empty:
-            return other
-        if other.empty:
-            return self
-        both = self.left if self.single and other.left else 0
-        joined = max(self.right, other.left) if self.right and other.left else 0
-        words = self.words + other.words - (1 if self.right == other.left == 2 else 0)
-        return Count(
-            words,
-            joined if both else self.left,
-            joined if joined and other.single else other.right,
-            self.single and other.single,
-        )
-
-    @property
-    def empty(self) -> bool:
-        return self.words == self.left == self.right == 0 and self.single
+        return Count.total(((self.words, self.edges), (other.words, other.edges)))
 
     @property
     def edges(self) -> int:
-        """The edges as one small number; :meth:`of_edges` is its inverse."""
-        return self.left | self.right << 2 | self.single << 4
+        """All but the words as one small number; :meth:`total` reads it."""
+        return self.left | self.right << 2 | self.single << 4 | self.rest << 5
 
     @classmethod
-    def of_edges(cls, words: int, edges: int) -> Count:
-        return cls(words, edges & 3, edges >> 2 & 3, bool(edges >> 4))
+    def total(cls, rows: Iterable[tuple[int, int]]) -> Count:
+        """The sum of counts given as (words, edges). A path has thousands; every action counts one."""
+        words = left = right = rest = 0
+        single = begun = False
+        for more, edges in rows:
+            if not more and edges == _SINGLE:
+                continue
+            first, last, one = edges & 3, edges >> 2 & 3, bool(edges & _SINGLE)
+            if not begun:
+                begun, left, single = True, first, True
+            joined = max(right, first) if right and first else 0  # the run across the seam
+            words += more - (right == first == 2)  # a word on both sides is one
+            rest += edges >> 5
+            if single and joined:
+                left = joined
+            right = joined if joined and one else last
+            single = single and one
+        if not begun:
+            return NOTHING
+        return cls(words + rest // _WHOLE, left, right, single, rest % _WHOLE)
 
 
+_SINGLE = 1 << 4  # of the edges; alone with no words it is no text
 NOTHING = Count(single=True)
 
 
@@ -101,12 +127,17 @@ def _count_block(text: str) -> Count:
 def _count(text: str) -> Count:
     if not text:
         return NOTHING
+    parts = 0
+    if not text.isascii() and CHARACTER.search(text):
+        parts = sum(len(re.findall(pattern, text)) * part for pattern, part in _PARTS)
+        text = CHARACTER.sub(" ", text)
     first, last = _PIECE.match(text), _PIECE.match(text[::-1])
     return Count(
-        words=len(_LETTERED.findall(text)),
+        words=len(_LETTERED.findall(text)) + parts // _WHOLE,
         left=_edge(first),
         right=_edge(last),
         single=first is not None and first.end() == len(text),
+        rest=parts % _WHOLE,
     )
 
 
@@ -114,12 +145,3 @@ def _edge(piece: re.Match[str] | None) -> int:
     if piece is None:
         return 0
     return 2 if _LETTER.search(piece[0]) else 1
-
-
-def end_of(text: str, unit: Unit, start: int = 0, times: int = 1) -> int:
-    """Where the ``times``-th unit after ``start`` ends; the end of ``text`` if there is none.
-
-    A word ends before the space that follows, a sentence after its closing quotes, a paragraph with its line.
-    """
-    ends = [end for end in unit_ends(text, unit) if end > start]
-    return ends[times - 1] if times <= len(ends) else len(text)

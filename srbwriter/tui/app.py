@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Iterable
+import unicodedata
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,8 +20,8 @@ from textual.theme import Theme
 
 from srbwriter import logs, paths
 from srbwriter.config import Settings
-from srbwriter.session.remembered import RememberedKnobs
-from srbwriter.story import library
+from srbwriter.session.sampling import RememberedKnobs
+from srbwriter.story import StoryError, library
 from srbwriter.tui import options, spelling, themes
 from srbwriter.tui.commands import COMMANDS, Command, anywhere_of, keys_of
 from srbwriter.tui.palette import CommandProvider
@@ -33,6 +34,15 @@ if TYPE_CHECKING:
 
 
 _THEME_SECONDS = 1.0  # how soon a changed theme of the writer's own is seen
+
+
+def _text_without_ink(character: str) -> bool:
+    """Whether a key's character belongs in a text, though Python does not call it printable.
+
+    Special spaces, joiners, the soft hyphen: Textual's editors insert printable characters only, and drop
+    these unless they are pasted.
+    """
+    return not character.isprintable() and unicodedata.category(character[0]) not in ("Cc", "Cs")
 
 
 class Workbench(App[None]):
@@ -169,6 +179,8 @@ class Workbench(App[None]):
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key):
             self.desk.pump.give_way()
+            if event.character and _text_without_ink(event.character):
+                event = events.Paste(event.character)
         await super().on_event(event)
 
     def on_mount(self) -> None:
@@ -190,16 +202,25 @@ class Workbench(App[None]):
         for number in (signal.SIGTERM, signal.SIGHUP):
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, self._end, number)
+        if callable(stop := signal.getsignal(signal.SIGTSTP)):  # Textual's, which lets go of the terminal
+            loop.add_signal_handler(signal.SIGTSTP, self._pause, lambda: stop(signal.SIGTSTP, None))
+
+    def _pause(self, stop: Callable[[], object]) -> None:
+        """The shell stops the program; nobody knows when it goes on, or whether it does."""
+        with contextlib.suppress(StoryError):
+            self.session.keep()
+        stop()
 
     def _end(self, number: int) -> None:
-        self.desk.commit()
-        self.desk.guarded(self.knobs.keep)
+        for keep in (self.session.keep, self.knobs.keep):
+            with contextlib.suppress(StoryError):  # words that the disk refuses lie elsewhere by now
+                keep()
         self.exit(return_code=128 + number)
 
     def _fatal_error(self) -> None:
         """Instead of a page of code: what happened, where the report lies, and that the words are safe."""
         with contextlib.suppress(Exception):
-            self.desk.commit()
+            self.session.keep()
         error = self._exception or RuntimeError("unknown")
         self._exit_renderables.append(Text(crash.words(error, logs.write_crash_report(error))))
         self._close_messages_no_wait()

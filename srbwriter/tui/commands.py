@@ -98,8 +98,10 @@ COMMANDS: tuple[Command, ...] = (
 
     Command("generate", _ALL, "Write new branches",
             "Write N branches from where the story stands.", "g", "ctrl+n", hint="write"),
-    Command("stop_all", _ALL, "Stop, or step back",
-            "Stop an export or import, the load of a model, or all branches; else go back to the story.",
+    Command("stop_all", _ALL, "Stop everything",
+            "Stop an export or import, the load of a model, or all branches."),
+    Command("back", _ALL, "Step back",
+            "Stop an export, an import or a load; from the story go to the branches; there stop them.",
             anywhere="escape", hint="stop"),
     Command("reroll_all", _ALL, "Re-roll all branches",
             "Write all but the locked ones again with new seeds.", "R"),
@@ -149,7 +151,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("model", _KNOBS, "Change the model", "Choose another model file; the story stays.", "m"),
 
     Command("switch", _VIEW, "Story or branches",
-            "Move between the story and the branches.", anywhere="tab", hint="story/branches"),
+            "Move between the story and the branches.", "a", "tab", hint="story"),
     Command("left", _VIEW, "Branch to the left", "Go to the branch to the left.", "left", vim="h,left"),
     Command("right", _VIEW, "Branch to the right", "Go to the branch to the right.", "right", vim="l,right"),
     Command("up", _VIEW, "Branch above", "Go to the branch above.", "up", vim="k,up"),

@@ -1,6 +1,7 @@
 """The writer's own editor, for a while in place of the workbench.
 
-Knows files and processes; the app only as something that can step aside.
+The file it edits lies in the state folder and outlives the editor unless what it holds was taken in: whatever
+way the editor ends, and whatever it writes, the words are somewhere.
 """
 
 from __future__ import annotations
@@ -8,12 +9,20 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from textual.app import App
+from srbwriter import paths
+from srbwriter.tui.screens.confirm import Confirm
+
+if TYPE_CHECKING:
+    from srbwriter.tui.screens.desk import Desk
+
+_OTHER_ENCODING = "cp1252"  # what editors that do not write UTF-8 write most
 
 
 class NoEditor(ValueError):
@@ -31,23 +40,82 @@ def editor() -> list[str]:
     raise NoEditor("no editor is set; set VISUAL or EDITOR, for example EDITOR=nano")
 
 
-def edit(app: App[None], text: str) -> str:
-    """Let the writer edit ``text`` in his own editor; returns what he left.
+def edit(desk: Desk) -> None:
+    """Let the writer edit the story in their own editor, and take in what it leaves.
+
+    Where it ended badly the writer is asked, and the file stays.
 
     Raises:
         NoEditor: none is set or found.
-        OSError: the editor cannot be run.
+        OSError: the editor cannot be run, or its file not be written.
+        StoryError: the words cannot be saved; they stay in the file, and wait for the disk.
     """
     command = editor()
-    with tempfile.TemporaryDirectory(prefix="srbwriter-") as folder:
-        file = Path(folder) / "story.md"
-        file.write_text(text, "utf-8")
-        with app.suspend():
+    desk.session.keep()
+    before = desk.session.text()
+    stem = f"{desk.session.story.file.stem}-{time.strftime('%Y-%m-%d-%H%M%S')}"
+    file = paths.state_dir() / "editor" / f"{stem}.md"
+    paths.write_atomic(file, before.encode())
+    try:
+        with desk.bench.suspend():
             # Descriptor 2 is the log; the editor talks to the terminal.
-            done = subprocess.run([*command, str(file)], stderr=sys.__stderr__, check=False)
-        if done.returncode != 0:
-            raise OSError(f"{command[0]} ended with {done.returncode}; the story is as it was")
-        return _without_added_newline(file.read_text("utf-8"), text)
+            code = subprocess.run([*command, str(file)], stderr=sys.__stderr__, check=False).returncode
+    except OSError:
+        file.unlink(missing_ok=True)
+        raise
+    _take_in(desk, command[0], code, file, before)
+
+
+def _take_in(desk: Desk, name: str, code: int, file: Path, before: str) -> None:
+    ended = f"{name} {_end(code)}"
+    try:
+        text, note = _words(file, before)
+    except FileNotFoundError:
+        desk.say(f"{ended} and left no file; the story is as it was.", error=True)
+        return
+
+    def take() -> None:
+        desk.rewrite(text)
+        file.unlink(missing_ok=True)
+        if note:
+            desk.say(note)
+
+    if text == before:
+        file.unlink(missing_ok=True)
+        if code:
+            desk.say(f"{ended}; the story is as it was.")
+    elif code == 0 and text.strip():
+        take()
+    else:
+        left = f"What it left is in {file}." if text.strip() else f"It left an empty file, {file}."
+
+        def answered(key: str | None) -> None:
+            if key == "t":
+                desk.guarded(take)
+
+        answers = {"t": "takes that into the story", "escape": "leaves it there"}
+        desk.bench.push_screen(Confirm(f"{ended}. {left}", answers), answered)
+
+
+def _end(code: int) -> str:
+    """How a process with this exit code ended, in words."""
+    if code >= 0:
+        return f"ended with {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
+
+
+def _words(file: Path, before: str) -> tuple[str, str]:
+    """What the file says, and a note for the writer about how that was read. Raises FileNotFoundError."""
+    data, note = file.read_bytes(), ""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode(_OTHER_ENCODING, "replace")
+        note = f"The editor did not write UTF-8; its words were read as {_OTHER_ENCODING}."
+    return _without_added_newline(text.replace("\r\n", "\n"), before), note
 
 
 def _without_added_newline(now: str, before: str) -> str:

@@ -12,6 +12,7 @@ from srbwriter import launch, paths
 from srbwriter.config import Settings
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.session import Session
+from srbwriter.story import StoryError
 from srbwriter.tui import terminal
 from srbwriter.tui.app import Workbench
 
@@ -42,9 +43,16 @@ def open_workbench(settings: Settings, story: Path | None, beside: Beside | None
     """Run the app until the writer leaves; returns the exit code. Raises StoryError."""
     notes = _untold([launch.model_hint(settings)])
     loader: EngineLoader | None = None
+    left: Path | None = None  # the story that the writer has left for this one
     with terminal.restored(), terminal.guarded(), contextlib.ExitStack() as models:
         while True:
-            session = Session.open(settings, story, loader)
+            try:
+                session = Session.open(settings, story, loader)
+            except (StoryError, OSError) as error:
+                if left is None:
+                    raise
+                story, left, notes = left, None, [str(error)]  # nobody is to lose the desk by a bad file
+                continue
             app = Workbench(session, settings)
             app.notes.extend(notes)
             with contextlib.ExitStack() as running:
@@ -55,5 +63,6 @@ def open_workbench(settings: Settings, story: Path | None, beside: Beside | None
                 app.run()
             if app.next_story is None:
                 return app.return_code or 0
+            left = session.story.file
             story, notes, loader = app.next_story, app.next_notes, session.loader  # the model stays
             models.callback(loader.close)

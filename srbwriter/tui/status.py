@@ -5,11 +5,12 @@ Knows what a session says about itself; knows no widget.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import TYPE_CHECKING
 
 from srbwriter.engine.types import BranchState
-from srbwriter.story.types import counted
+from srbwriter.story.types import NoSuchNode, StoryError, counted
 from srbwriter.tui.widgets.status_line import bar
 
 if TYPE_CHECKING:
@@ -114,8 +115,9 @@ class WordsToday:
     def count(self) -> int:
         now = time.monotonic()
         if now - self._at > _COUNT_SECONDS:
-            today = self._session.story.today()
-            self._words, self._at = today.typed + today.picked, now
+            self._at = now
+            with contextlib.suppress(StoryError):  # a file that cannot be read is said elsewhere
+                self._words = self._session.story.today().words
         return self._words
 
 
@@ -134,7 +136,10 @@ def marks(session: Session, index: int) -> str:
         return ""
     if index >= len(current.branches) or not (node := node_of(session, index)):
         return ""
-    found = session.story.marks(node)
+    try:
+        found = session.story.marks(node)
+    except NoSuchNode:  # the disk has just refused the transaction that made it
+        return ""
     signs = (
         "locked" if index in current.locked else "",
         "★" if found.bookmark else "",

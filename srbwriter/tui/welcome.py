@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from srbwriter import paths
-from srbwriter.session.drafts import waiting
+from srbwriter.session.typing import Rescued, sheets_left
 from srbwriter.story import Blocked, ReadOnly, ReadOnlyStory, Story, StoryError, library
 from srbwriter.story.backup import backups
+from srbwriter.story.types import counted
+from srbwriter.tui.screens.confirm import Confirm
 from srbwriter.tui.screens.damaged import RECOVER, DamagedNote
 
 if TYPE_CHECKING:
@@ -26,7 +28,9 @@ def receive(desk: Desk) -> None:
     why = desk.session.story.read_only
     if why is None:
         _tell_of_drafts(desk)
-        if not desk.session.text().strip():
+        if (rescued := desk.session.rescued) is not None:
+            _offer_rescued(desk, rescued)
+        elif not desk.session.text().strip():
             desk.run("openings")
         return
     desk.editor.shut(short(why, desk.session.story.file))
@@ -38,11 +42,29 @@ def receive(desk: Desk) -> None:
 
 def _tell_of_drafts(desk: Desk) -> None:
     """Say where words are that were being typed when the program died: on their sheets, or in the tree."""
-    if desk.session.rescued:
+    if desk.session.taken_up:
         desk.say("Words you were typing for a branch when the program ended are in the tree now.")
-    sheets = (sheet.partition(":")[0].replace("_", " ") for sheet in waiting(desk.session.story))
+    sheets = (sheet.partition(":")[0].replace("_", " ") for sheet in sheets_left(desk.session.story))
     if kinds := ", ".join(dict.fromkeys(sheets)):
         desk.say(f"Words that were not kept yet are still there: {kinds}. Open that to go on.")
+
+
+def _offer_rescued(desk: Desk, rescued: Rescued) -> None:
+    """Ask about words that the disk did not take when the program last ran."""
+    session = desk.session
+
+    def take() -> None:
+        session.take_rescued()
+        desk.show_story()
+
+    def answered(key: str | None) -> None:
+        if key == "t":
+            desk.guarded(take)
+
+    words = counted(sum(len(text.split()) for text in rescued.words.values()), "word")
+    question = f"The disk did not take your last words. They are in {rescued.folder} ({words})."
+    answers = {"t": "takes them into the story; undo takes that back", "escape": "leaves them there"}
+    desk.bench.push_screen(Confirm(question, answers), answered)
 
 
 def short(why: ReadOnly, file: Path) -> str:

@@ -35,6 +35,8 @@ def state_words(branch: Branch) -> str:
     """What the branch is doing, for example ``writing`` or ``prompt 62 %``."""
     if branch.state is BranchState.DONE and branch.finish_reason is not None:
         return _REASONS[branch.finish_reason]
+    if branch.state is BranchState.FAILED and branch.error is not None:
+        return f"failed: {branch.error}"
     if branch.state is BranchState.PROMPT:
         total = len(branch.generation.prompt_ids)
         return f"prompt {100 * branch.generation.prompt_done // total} %" if total else "prompt"

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from srbwriter.cli.exits import Exit
-from srbwriter.story import ROOT, Properties, Story
+from srbwriter.story import ROOT, Properties, Story, formats
+from tests.story.format_files import shape
 
 from .stories import library_files, make
 
@@ -35,6 +36,21 @@ def test_the_extension_is_the_format(run: Any, tmp_path: Path, extension: str) -
             assert book.namelist()[0] == ("mimetype" if extension == "epub" else "[Content_Types].xml")
             data = b"".join(book.read(name) for name in book.namelist())
     assert b"It was spring." in data
+
+
+@pytest.mark.parametrize("name", ["loom", "loomsidian", "mikupad", "srbwriter"])
+def test_a_program_before_the_extension_is_the_format(run: Any, tmp_path: Path, name: str) -> None:
+    make()
+    file = tmp_path / f"orchard.{name}.JSON"
+    assert run("export", "orchard", "-o", str(file)) == (Exit.OK, "", "")
+    assert formats.detect(file.read_bytes()).name == name
+
+
+def test_another_word_before_the_extension_says_nothing(run: Any, tmp_path: Path) -> None:
+    make()
+    for name in ("orchard.draft.json", "orchard.epub.json", ".json.json"):
+        assert run("export", "orchard", "-o", str(tmp_path / name))[0] == Exit.OK
+        assert formats.detect((tmp_path / name).read_bytes()).name == "srbwriter"
 
 
 def test_a_format_can_be_named_and_written_to_standard_output(run: Any, tmp_path: Path) -> None:
@@ -130,13 +146,34 @@ def test_what_a_book_says_of_itself_comes_from_the_story(run: Any, tmp_path: Pat
 # ---- import
 
 
-def test_files_of_other_programs_become_stories(run: Any) -> None:
-    files = [FIXTURES / name for name in ("loom.json", "mikupad.json", "story.md", "sillytavern.jsonl")]
-    code, out, _ = run("import", *map(str, files))
-    assert code == Exit.OK and len(out.splitlines()) == len(files)
-    for line in out.splitlines():
-        with Story.open(line, readonly=True) as story:
-            assert len(story) > 1
+@pytest.mark.parametrize("file", sorted(path.name for path in FIXTURES.iterdir()))
+def test_files_of_other_programs_become_stories(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """From the shell, by what is in them: under a name that says nothing, and without a name."""
+    data = (FIXTURES / file).read_bytes()
+    whole = formats.read(data, file)
+    (tmp_path / "a file").write_bytes(data)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    for source in (str(tmp_path / "a file"), "-"):
+        code, out, err = run("import", source)
+        assert code == Exit.OK and len(err.splitlines()) == len(whole.meta.get("notices", []))
+        with Story.open(out.strip(), readonly=True) as story:
+            assert shape(story.to_draft()) == shape(whole)
+
+
+def test_several_files_become_a_story_each(run: Any) -> None:
+    code, out, _ = run("import", str(FIXTURES / "loom.json"), str(FIXTURES / "weave.tapestry"))
+    assert code == Exit.OK and len(out.splitlines()) == 2
+
+
+def test_what_is_broken_in_a_file_is_said_and_the_rest_is_imported(run: Any, tmp_path: Path) -> None:
+    file = tmp_path / "torn.json"
+    file.write_text('{"text": "a", "children": [{"text": "b", "children": []}, 7]}')
+    code, out, err = run("import", str(file))
+    assert code == Exit.OK and err.endswith(f"{file}: children[1]: left out; expected an object\n")
+    with Story.open(out.strip(), readonly=True) as story:
+        assert [node.text for node in story.to_draft().nodes] == ["a", "b"]
 
 
 def test_a_name_says_nothing_about_a_file(run: Any, tmp_path: Path) -> None:
@@ -155,10 +192,10 @@ def test_text_comes_from_standard_input(run: Any, monkeypatch: pytest.MonkeyPatc
 
 def test_a_file_that_is_broken_makes_no_story(run: Any, tmp_path: Path) -> None:
     file = tmp_path / "broken.json"
-    file.write_text('{"text": "a", "children": [{"text": 5, "children": []}]}')
+    file.write_text('{"text": "a", "children": [{"text": "b", "chi')
     code, out, err = run("import", str(file))
     assert (code, out) == (Exit.ERROR, "")
-    assert "broken.json: at " in err and "children[0]" in err and "expected" in err and "defect" not in err
+    assert "broken.json: at line 1, column" in err and "expected JSON" in err and "defect" not in err
     assert not library_files()
 
 

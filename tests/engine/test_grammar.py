@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 
 from srbwriter.engine.constraints import compile_constraint
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.gbnf import MAX_DEPTH, MAX_SIZE
+from srbwriter.engine.gbnf import MAX_DEPTH
 from srbwriter.engine.grammar import GrammarConstraint
+from srbwriter.engine.limits import CONSTRAINT_CHARS
 from srbwriter.engine.model import Model
 from srbwriter.engine.native.library import L, library
 from srbwriter.engine.types import InvalidRequest, Sampling
@@ -301,7 +302,7 @@ def test_a_rejected_token_is_not_accepted(model: Model) -> None:
         ({"grammar": "root ::= <1"}, "a token is written"),
         ({"grammar": "root ::= $"}, "has no meaning here"),
         ({"grammar": "root ::= " + "(" * (MAX_DEPTH + 1)}, "stand within each other"),
-        ({"grammar": "#" * (MAX_SIZE + 1)}, "characters"),
+        ({"grammar": "#" * (CONSTRAINT_CHARS + 1)}, "characters"),
         ({"regex": "("}, "unclosed group"),
         ({"regex": "a" * 300_000}, "characters"),
         ({"json_schema": '{"type": "nothing"}'}, "nothing"),

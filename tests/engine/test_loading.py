@@ -24,6 +24,7 @@ from srbwriter.engine.types import (
 )
 
 from .support import PROMPT, SHORT, SMALL, WAIT, finish, seeded, small_engine
+from .toy_models import make_t5, make_without_vocabulary
 
 
 @pytest.fixture
@@ -72,6 +73,19 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path, kind: str, problem: str)
         Engine.load(path, SMALL)
     assert caught.value.path == str(path)
     assert problem in caught.value.problem
+    assert caught.value.cure
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"), [(make_t5, "encodes one text"), (make_without_vocabulary, "no vocabulary")]
+)
+def test_models_over_which_llama_cpp_would_end_the_process_are_refused(
+    make: Callable[[Path], Path], problem: str, tmp_path: Path
+) -> None:
+    path = make(tmp_path / "model.gguf")
+    with pytest.raises(ModelError, match=problem) as caught:
+        Engine.load(path, SMALL)
+    assert caught.value.path == str(path)
     assert caught.value.cure
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 WIDTH, INNER, STATE, KERNEL, RANK = 32, 64, 8, 4, 4
 HEADS, KV_HEADS, HEAD = 2, 1, 16
 FEED = 48
+T5_BUCKETS = 8
 SLIDING_WINDOW = 16  # tokens that a sliding layer of the Gemma looks back, its own included
 CONTEXT = 1024
 
@@ -63,6 +64,11 @@ def make_jamba(path: Path, seed: int = 1) -> Path:
 
 def make_gemma(path: Path, seed: int = 1) -> Path:
     """A memory of two caches: every other layer sees the last ``SLIDING_WINDOW`` tokens only."""
+    return _gemma(path, seed, {})
+
+
+def _gemma(path: Path, seed: int, damaged: dict[str, int]) -> Path:
+    """``damaged`` names tensors, and the row of each that is no number."""
     metadata = _common("gemma3", layers=4)
     metadata += [
         ("gemma3.feed_forward_length", _U32, FEED),
@@ -73,7 +79,56 @@ def make_gemma(path: Path, seed: int = 1) -> Path:
         ("gemma3.attention.sliding_window", _U32, SLIDING_WINDOW),
         ("gemma3.attention.sliding_window_pattern", _U32, 2),
     ]
-    return _make(path, metadata, [_gemma_layer] * 4, seed)
+    return _make(path, metadata, [_gemma_layer] * 4, seed, damaged)
+
+
+def make_without_numbers(path: Path, seed: int = 1) -> Path:
+    """A damaged model: one of its weights is no number, and so nothing that comes of it is."""
+    return _gemma(path, seed, {"output_norm.weight": 3})
+
+
+def make_with_a_token_without_number(path: Path, seed: int = 1) -> Path:
+    """Only the logit of the last token is no number."""
+    return _gemma(path, seed, {"output.weight": -1})
+
+
+def make_t5(path: Path, seed: int = 1) -> Path:
+    """An encoder whose output a decoder attends to: no text goes on from its prompt."""
+    metadata = _common("t5", layers=1)
+    metadata += [
+        ("t5.feed_forward_length", _U32, FEED),
+        ("t5.attention.head_count", _U32, HEADS),
+        ("t5.attention.key_length", _U32, HEAD),
+        ("t5.attention.value_length", _U32, HEAD),
+        ("t5.attention.relative_buckets_count", _U32, T5_BUCKETS),
+        ("t5.decoder_start_token_id", _U32, 0),
+    ]
+    rng = np.random.default_rng(seed)
+    tensors: Tensors = {
+        "token_embd.weight": _random(rng, len(_TOKENS), WIDTH),
+        "output.weight": _random(rng, len(_TOKENS), WIDTH),
+    }
+    for part, attentions in (("enc", ("attn",)), ("dec", ("attn", "cross_attn"))):
+        tensors[f"{part}.output_norm.weight"] = np.ones(WIDTH, np.float32)
+        tensors[f"{part}.blk.0.attn_rel_b.weight"] = _random(rng, T5_BUCKETS, HEADS)
+        for name in attentions:
+            tensors[f"{part}.blk.0.{name}_norm.weight"] = np.ones(WIDTH, np.float32)
+            for letter in "qkvo":
+                tensors[f"{part}.blk.0.{name}_{letter}.weight"] = _random(rng, WIDTH, WIDTH)
+        tensors |= _feed_forward(f"{part}.blk.0.", rng)
+    _write(path, metadata, tensors)
+    return path
+
+
+def make_without_vocabulary(path: Path, seed: int = 1) -> Path:
+    """A file that says its vocabulary is somewhere else, as some for speech and pictures do."""
+    metadata: Metadata = [
+        pair for pair in _common("mamba", layers=1) if not pair[0].startswith("tokenizer.")
+    ]
+    metadata += [*_ssm("mamba"), ("tokenizer.ggml.model", _STRING, "no_vocab")]
+    metadata += [("mamba.vocab_size", _U32, len(_TOKENS)), ("mamba.feed_forward_length", _U32, 0)]
+    metadata += [("mamba.attention.head_count", _U32, 0)]
+    return _make(path, metadata, [_mamba_layer], seed)
 
 
 # ---- metadata
@@ -168,7 +223,9 @@ def _feed_forward(block: str, rng: np.random.Generator) -> Tensors:
 # ---- the container
 
 
-def _make(path: Path, metadata: Metadata, layers: list[Layer], seed: int) -> Path:
+def _make(
+    path: Path, metadata: Metadata, layers: list[Layer], seed: int, damaged: dict[str, int] | None = None
+) -> Path:
     rng = np.random.default_rng(seed)
     tensors: Tensors = {
         "token_embd.weight": _random(rng, len(_TOKENS), WIDTH) * 4,
@@ -177,6 +234,8 @@ def _make(path: Path, metadata: Metadata, layers: list[Layer], seed: int) -> Pat
     }
     for index, layer in enumerate(layers):
         tensors |= layer(f"blk.{index}.", rng)
+    for name, row in (damaged or {}).items():
+        tensors[name][row] = np.nan
     _write(path, metadata, tensors)
     return path
 

@@ -19,6 +19,7 @@ from srbwriter.engine.types import (
     ContextOverflow,
     Cut,
     Done,
+    EngineError,
     EngineStats,
     Event,
     Failed,
@@ -109,6 +110,7 @@ class FakeEngine:
         self.cancel_seen = threading.Event()
         self.hold: int | None = None
         self.fail_with: Exception | None = None
+        self.break_off: dict[int, EngineError] = {}  # branches that fail when they have written their script
         self._released = threading.Event()
         self._generated = 0
         self._texts: dict[tuple[int, int], BranchText] = {}
@@ -357,6 +359,14 @@ class FakeEngine:
         script, stop = self._scripts[key], branch.stop_rule
         if stop.max_tokens == 0:
             return self._finish(branch, FinishReason.LENGTH)
+        if not script and branch.index in self.break_off:
+            error = self.break_off[branch.index]
+            branch.state, branch.finish_reason, branch.error = BranchState.FAILED, FinishReason.ERROR, error
+            failed: list[Event] = [
+                Finished(branch.index, FinishReason.ERROR, len(branch.ids), problem=str(error))
+            ]
+            over = all(b.state is BranchState.FAILED for b in branch.generation.branches)
+            return [*failed, Failed(error)] if over else failed
         if not script:
             rest = self._texts[key].finish()
             branch.buffer.pieces.append(rest)

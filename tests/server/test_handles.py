@@ -120,6 +120,7 @@ def test_extend_append_and_rewind(client: httpx.Client, engine: FakeEngine) -> N
     follow(client, path)
     assert client.post(branch + "/extend", json={"max_tokens": 3}).status_code == 202
     assert client.post(branch + "/extend", json={"temperature": 0.5, "boundary": "line"}).status_code == 202
+    follow(client, path)
     assert engine.generations[-1].branches[0].stop_rule.boundary == "line"
 
 

@@ -67,3 +67,13 @@ def test_a_socket_file_is_taken_over_only_when_nobody_listens(serve: Serve, tmp_
         serve(unix_socket=file)
     with httpx.Client(transport=httpx.HTTPTransport(uds=str(file)), base_url="http://localhost") as http:
         assert http.get("/health").status_code == 200
+
+
+def test_no_answer_waits_for_a_fuller_packet(serve: Serve) -> None:
+    """Nagle's algorithm would hold the end of each answer on a kept connection back for 40 ms."""
+    handle = serve()
+    with httpx.Client(base_url=handle.url) as http:
+        assert [http.post("/completion", json=BODY).status_code for _ in range(2)] == [200, 200]
+        (connection,) = handle._server.server_state.connections
+        accepted: socket.socket = connection.transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -115,7 +115,7 @@ class Wanderings(RuleBasedStateMachine):
         assert engine is not None
         while engine.process():
             pass
-        self.session._scribe.keep_all()
+        self.session.keep()
 
     @rule()
     def type_at_the_end(self) -> None:

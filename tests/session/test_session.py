@@ -13,7 +13,7 @@ from srbwriter.engine.generation import Generation
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import BranchState, EngineOptions, FinishReason, Sampling, Stop
 from srbwriter.session import Round, Session
-from srbwriter.session.typed import TYPING
+from srbwriter.session.typing import TYPING
 from srbwriter.story import Story
 
 from .conftest import OPTIONS, WAIT
@@ -22,14 +22,14 @@ OPENING = "Once upon a time, a fox and a hen shared one umbrella."
 
 
 def until(session: Session, true: Callable[[], bool]) -> None:
-    """Wait for ``true``, looked at whenever the engine or the scribe has done something."""
+    """Wait for ``true``, looked at whenever the engine or the recorder has done something."""
     deadline = threading.Event()
     timer = threading.Timer(WAIT, deadline.set)
     timer.start()
     try:
         while not true():
             assert not deadline.is_set(), "it did not happen"
-            session._scribe.keep_all()
+            session.keep()
             if session.engine is not None and session.engine.alive:
                 session.engine.flush()
     finally:
@@ -206,6 +206,29 @@ def test_a_round_asked_for_early_starts_when_the_model_is_there(file: Path) -> N
         session.close()
 
 
+def test_a_round_asked_for_early_that_cannot_be_written_is_refused_in_words(file: Path) -> None:
+    gate = threading.Event()
+
+    def slow(path: object, options: EngineOptions | None, /, *, on_progress: object) -> object:
+        from srbwriter.engine.engine import Engine
+
+        gate.wait(WAIT)
+        return Engine.load(path, options)  # type: ignore[arg-type]
+
+    loader = EngineLoader(bundled_model(), OPTIONS, slow)  # type: ignore[arg-type]
+    session = Session(Story.create(file), loader, n=2, stop=Stop(max_tokens=5))
+    try:
+        session.set_text(OPENING)
+        session.sampling = Sampling(grammar="root ::= (")
+        session.generate()
+        gate.set()
+        until(session, lambda: session.engine_error is not None)
+        assert session.round is None
+        assert session.engine_state == "READY"
+    finally:
+        session.close()
+
+
 def test_a_missing_model_is_an_error_in_words_and_the_story_stays_open(file: Path, tmp_path: Path) -> None:
     missing = tmp_path / "none.gguf"
     session = Session(Story.create(file), EngineLoader(missing, OPTIONS), n=2)
@@ -253,15 +276,19 @@ def test_an_edit_of_typed_words_keeps_what_follows(session: Session, old: str, n
     assert session.text() == OPENING.replace(old, new) + shown
 
 
-def test_an_edit_of_generated_words_forks(session: Session) -> None:
+def test_an_edit_of_generated_words_keeps_the_models_own_beside_it(session: Session) -> None:
     current = begun(session)
     shown = current.branches[0].text
     node = session.pick(0)
     changed = shown[:5] + "XYZ" + shown[5:]
     session.set_text(OPENING + changed)
-    assert session.text() == OPENING + changed
-    assert session.story.text(node) == OPENING + shown  # the model's own words are still there
-    assert session.node != node
+    assert (session.node, session.text()) == (node, OPENING + changed)
+    assert OPENING + shown in [session.story.text(other) for other in session.story.siblings(node)]
+    session.undo()
+    assert session.text() == OPENING + shown
+    assert [b.text for b in current.branches] == [
+        session.story.node(other).text for other in session.story.siblings(node)
+    ]
 
 
 def test_an_edit_across_nodes_gives_the_text_that_was_asked_for(session: Session) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import ModelInfo
-from srbwriter.session import templates
+from srbwriter.session import prompting
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -31,18 +31,18 @@ def test_the_name_tells_what_the_model_was_tuned_for(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, name: str, tuned: bool
 ) -> None:
     info = with_info(engine, monkeypatch, name=name, chat_template=CHATML, metadata={})
-    assert templates.is_instruct(info) is tuned
-    assert (templates.detect(engine) is not None) is tuned
+    assert prompting.is_instruct(info) is tuned
+    assert (prompting.detect(engine) is not None) is tuned
 
 
 def test_memory_and_instruction_are_the_users_turn_and_the_story_begins_the_answer(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_info(engine, monkeypatch, name="X Instruct", chat_template=CHATML, metadata={})
-    found = templates.detect(engine)
+    found = prompting.detect(engine)
     assert found is not None
     assert found.before == "<|im_start|>user\n"
-    assert found.between == f"\n\n{templates.INSTRUCTION}<|im_end|>\n<|im_start|>assistant\n"
+    assert found.between == f"\n\n{prompting.INSTRUCTION}<|im_end|>\n<|im_start|>assistant\n"
     assert found.after == ""
 
 
@@ -50,4 +50,4 @@ def test_a_template_that_cannot_be_rendered_is_not_used(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with_info(engine, monkeypatch, name="X Chat", chat_template="{{ raise_exception('no') }}", metadata={})
-    assert templates.detect(engine) is None
+    assert prompting.detect(engine) is None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from srbwriter.story import Story
+from srbwriter.story.draft import StoryDraft
 
 WORDS = "It was a dark and stormy night. " * 40
 
@@ -21,3 +23,8 @@ def generated(story: Story, parent: int, *texts: str) -> list[int]:
         story.stream(name, text, [3] * (len(text) // 3))
         story.finish(name, "length")
     return names
+
+
+def drafted(story: Story) -> StoryDraft:
+    """The story as plain values, without the days and sittings, which go on by themselves."""
+    return replace(story.to_draft(), days={}, sittings=[])

@@ -26,7 +26,7 @@ from typing import Any
 
 from srbwriter.story import Story
 from srbwriter.story.check import check
-from srbwriter.story.upgrades import STEPS, upgrade
+from srbwriter.story.migrations import STEPS, migrate
 
 STEPS_OF_WORK = 24
 _HOOKS: list[Any] = []  # callbacks that C holds on to
@@ -125,7 +125,6 @@ def work(path: Path, log: int, fault: Fault, seed: int, lie: bool, steps: int) -
             for branch in branches:
                 pending += (new := words(8, "g"))
                 story.stream(branch, " " + " ".join(new), list(range(8)))
-            story.flush()
         elif verb == "pick" and branches:
             length = len(story.node(story.target(branches[0])).text)
             story.pick(story.target(branches[0]), rng.randint(1, length))
@@ -183,7 +182,7 @@ def old_story(path: Path) -> None:
     """A story as the first version wrote it, with words in it: opening it runs every upgrade."""
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA journal_mode = WAL")
-    upgrade(db, STEPS[:1])
+    migrate(db, STEPS[:1])
     db.execute("BEGIN")
     db.execute("INSERT INTO node VALUES (1, NULL, 0, 0, 'writer', 0, 0, 16, 4, 0, NULL, NULL, NULL, 0)")
     db.execute("INSERT INTO body (id, text) VALUES (1, '')")
@@ -207,8 +206,7 @@ def judge(path: Path, log_path: Path) -> dict[str, Any]:
         assert story.read_only is None, story.read_only
         promised |= {f"old{n}" for n in range(2, 60) if path.name == "old.srbw"}
         missing = _missing(story, promised)
-        if missing and story.futures():  # killed between an undo and its redo: they are one redo away
-            story.redo()
+        if missing and story.redo():  # killed between an undo and its redo: they are one redo away
             missing = _missing(story, promised)
         story.append(" afterwards", 1)
         story.undo()

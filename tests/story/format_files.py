@@ -54,6 +54,11 @@ def by_text(draft: StoryDraft, text: str) -> DraftNode:
     return node
 
 
+def by_id(draft: StoryDraft, node_id: str) -> DraftNode:
+    (node,) = [node for node in draft.nodes if node.id == node_id]
+    return node
+
+
 def rejects(value: Any, place: str, expected: str = "") -> None:
     """Reading ``value`` must fail, naming the file, the place and what was expected there."""
     with pytest.raises(FormatError) as caught:
@@ -62,6 +67,14 @@ def rejects(value: Any, place: str, expected: str = "") -> None:
     assert (error.file, error.place) == ("bad.json", place)
     assert expected in error.expected
     assert "bad.json" in str(error) and place in str(error)
+
+
+def tells(value: Any, place: str, words: str = "") -> StoryDraft:
+    """Reading ``value`` must succeed, with a notice that names the place and says what was done."""
+    draft = read_json(value, "bad.json")
+    notices = draft.meta.get("notices", [])
+    assert any(note.startswith(f"{place}: ") and words in note for note in notices), notices
+    return draft
 
 
 def without(value: Any, *path: str | int) -> Any:

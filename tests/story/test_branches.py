@@ -12,19 +12,11 @@ from tests.story.branches import generated
 # -- taking --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("unit", "times", "taken"),
-    [
-        ("word", 2, "He ran."),
-        ("sentence", 2, "He ran. She hid."),
-        ("paragraph", 1, "He ran. She hid."),
-        ("paragraph", 5, "He ran. She hid.\n\nThey met."),
-    ],
-)
-def test_a_part_is_taken_and_the_rest_is_kept(story: Story, unit: str, times: int, taken: str) -> None:
+@pytest.mark.parametrize("taken", ["He ran.", "He ran. She hid.", "He ran. She hid.\n\nThey met."])
+def test_a_part_is_taken_and_the_rest_is_kept(story: Story, taken: str) -> None:
     text = "He ran. She hid.\n\nThey met."
     [branch] = generated(story, ROOT, text)
-    assert story.pick_units(branch, unit, times) == branch  # type: ignore[arg-type]
+    assert story.pick(branch, len(taken)) == branch
     assert story.text(story.current) == taken
     rest = story.children(branch)
     assert story.text(rest[0] if rest else branch) == text
@@ -33,7 +25,7 @@ def test_a_part_is_taken_and_the_rest_is_kept(story: Story, unit: str, times: in
 def test_an_undone_pick_gives_the_whole_take_back(story: Story) -> None:
     [branch] = generated(story, ROOT, "He ran. She hid.")
     before = story.node(branch)
-    story.pick_units(branch, "sentence")
+    story.pick(branch, len("He ran."))
     [later] = generated(story, branch, " He fell.")
     story.undo()
     assert (story.current, story.node(branch).runs) == (ROOT, before.runs)
@@ -47,7 +39,7 @@ def test_an_undone_pick_gives_the_whole_take_back(story: Story) -> None:
 def test_taking_from_a_running_branch_lets_it_run_on(story: Story) -> None:
     [name] = story.begin_branches(ROOT, 1, vocab="v")
     story.stream(name, "He ran. She", [1, 2])
-    story.pick_units(name, "sentence")
+    story.pick(name, len("He ran."))
     story.stream(name, " hid.", [3])
     rest = story.target(name)
     assert rest != name
@@ -100,7 +92,7 @@ def test_a_rewind_inside_the_engine_leaves_no_take(story: Story) -> None:
 def test_a_rewind_never_takes_back_what_was_picked(story: Story) -> None:
     [name] = story.begin_branches(ROOT, 1, vocab="v")
     story.stream(name, "One. Two", [1, 2])
-    story.pick_units(name, "sentence")
+    story.pick(name, len("One."))
     new = story.replace_stream(name, "O", [8], keep=False)
     assert new != name
     assert story.text(story.current) == "One."

@@ -274,12 +274,18 @@ def test_a_lead_is_taken_from_stored_tokens_only_where_a_token_begins() -> None:
     assert assembly.tokens == (*tokenizer.tokenize("two ca"), *tokenizer.tokenize("ts"))
 
 
-def test_a_lead_that_does_not_end_the_text_before_makes_the_tokens_useless() -> None:
+def test_where_the_text_before_lost_a_lead_only_tokens_that_reach_into_it_are_given_up() -> None:
     tokenizer = toy_tokenizer()
-    runs = [run("a", "dog"), Run("b", "ts", tuple(tokenizer.tokenize("cats")), VOCABULARY, lead="ca")]
+    cats, rest = tuple(tokenizer.tokenize("cats")), (*tokenizer.tokenize(" a"), *tokenizer.tokenize("nd jam"))
+    runs = [run("a", "dog"), Run("b", "ts and jam", (*cats, *rest), VOCABULARY, lead="ca")]
     assembly = assemble(runs, Settings(), tokenizer, WIDE)
-    assert assembly.text == "dogts"
-    assert assembly.tokens == tuple(tokenizer.tokenize("dogts"))
+    assert assembly.text == "dogts and jam"
+    assert assembly.tokens == (*tokenizer.tokenize("dogts"), *rest)
+    whole = (*tokenizer.tokenize("ca"), *rest)
+    runs = [run("a", "dog"), Run("b", " and jam", whole, VOCABULARY, lead="ca")]
+    assert assemble(runs, Settings(), tokenizer, WIDE).tokens == (*tokenizer.tokenize("dog"), *rest)
+    runs = [run("a", "dog"), Run("b", "ts", cats, VOCABULARY, lead="ca")]
+    assert assemble(runs, Settings(), tokenizer, WIDE).tokens == tuple(tokenizer.tokenize("dogts"))
 
 
 def test_a_node_of_several_runs_keeps_its_places_apart() -> None:

@@ -104,7 +104,7 @@ def test_a_draft_comes_back_as_it_was(draft: StoryDraft) -> None:
 def test_a_story_comes_back_as_it_was(story: Story, tmp_path: Path) -> None:
     story.append("Once")
     one, two = generated(story, story.current, " upon a time.", " more.")
-    story.pick_units(one, "word", 2)
+    story.pick(one, len(" upon a"))
     story.edit(two, " more!")
     story.mark(two, rating=1, tags=["t"], title="T", chapter=True)
     story.put_settings(ROOT, Settings(memory="m"))

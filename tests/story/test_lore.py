@@ -63,6 +63,15 @@ def test_case_and_whole_words() -> None:
     assert calls(entry("mill", whole_words=True), "the mill.")
 
 
+def test_whole_words_where_nothing_parts_words() -> None:
+    assert calls(entry("龙", whole_words=True), "他见到龙了")
+    assert calls(entry("ข้าว", whole_words=True), "กินข้าวกับแม่")
+    assert calls(entry("mill", whole_words=True), "去mill吧")
+    assert not calls(entry("mill", whole_words=True), "去miller吧")
+    assert calls(entry("T恤", whole_words=True), "一件T恤衫")
+    assert not calls(entry("T恤", whole_words=True), "一件XT恤衫")
+
+
 @pytest.mark.parametrize(
     ("logic", "text", "hit"),
     [

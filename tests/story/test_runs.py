@@ -78,9 +78,8 @@ def test_joined_runs_come_apart_as_they_were(head: Runs, tail: Runs) -> None:
 
 @given(RUNS, st.text("abxyz ", max_size=12))
 def test_a_change_says_the_new_text(runs: Runs, text: str) -> None:
-    made, start = change(runs, text, "writer", sizes)
+    made = change(runs, text, "writer", sizes)
     assert text_of(made) == text
-    assert text[:start] == text_of(runs)[:start]
     for run in made:
         if run.ids is not None and run.vocab == "known" and not run.lead:
             assert sum(sizes(run.vocab, run.ids) or ()) == len(run.text)
@@ -88,9 +87,15 @@ def test_a_change_says_the_new_text(runs: Runs, text: str) -> None:
 
 def test_a_change_keeps_the_tokens_around_it() -> None:
     runs = (Run("xyzxyxyz", "model", (3, 2, 3), "known", (-1.0, -2.0, -3.0)),)
-    made, start = change(runs, "xyzQxyz", "writer", sizes)
-    assert start == 3
+    made = change(runs, "xyzQxyz", "writer", sizes)
     assert [(run.text, run.ids) for run in made] == [("xyz", (3,)), ("Q", None), ("xyz", (3,))]
+
+
+def test_two_changes_keep_the_tokens_between_them() -> None:
+    runs = (Run("a fox and a hen met a dog at noon. ", "model", (2, 4, 4, 2, 4, 4, 2, 4, 3, 6), "known"),)
+    assert sum((2, 4, 4, 2, 4, 4, 2, 4, 3, 6)) == len(runs[0].text)
+    made = change(runs, "a cat and a hen met a cow at noon. ", "writer", lambda _, ids: ids)
+    assert [run.ids for run in made if run.ids] == [(2,), (4, 2, 4, 4, 2), (3, 6)]
 
 
 def test_a_cut_inside_a_token_leaves_a_lead() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from srbwriter import paths
 from srbwriter.story import (
     ROOT,
     Blocked,
@@ -21,10 +23,11 @@ from srbwriter.story import (
     Story,
     TooNew,
 )
+from srbwriter.story.backup import backups, restore
 from srbwriter.story.check import check
+from srbwriter.story.migrations import STEPS, VERSION, migrate
 from srbwriter.story.store import Store
-from srbwriter.story.upgrades import STEPS, VERSION, upgrade
-from tests.story.branches import WORDS
+from tests.story.branches import WORDS, drafted
 from tests.story.crash_child import old_story
 
 
@@ -77,20 +80,90 @@ def test_a_second_opener_gets_a_view_and_a_reason(written: Path) -> None:
     assert sorted(file.name for file in written.parent.iterdir()) == [written.name]
 
 
-def test_another_process_is_kept_out_by_the_system(written: Path) -> None:
-    program = (
-        "import sys; from srbwriter.story import Story\n"
-        "s = Story.open(sys.argv[1]); print(s.read_only.reason.value if s.read_only else 'free')"
-    )
+OPENED = """
+import sys
+from srbwriter.story import Story
+with Story.open(sys.argv[1]) as story:
+    print(story.read_only.reason.value if story.read_only else "free")
+"""
 
+
+def test_another_process_is_kept_out_by_the_system(written: Path) -> None:
     def other() -> str:
-        command = [sys.executable, "-c", program, str(written)]
+        command = [sys.executable, "-c", OPENED, str(written)]
         cwd = Path(__file__).parents[2]
         return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout.strip()
 
     with Story.open(written):
         assert other() == "in_use"
     assert other() == "free"
+
+
+def test_a_story_is_locked_under_every_name(written: Path, tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere" / "another name.srbw"
+    other.parent.mkdir()
+    os.link(written, other)
+
+    def elsewhere() -> str:
+        command = [sys.executable, "-c", OPENED, str(other)]
+        cwd = Path(__file__).parents[2]
+        return subprocess.run(command, capture_output=True, text=True, check=True, cwd=cwd).stdout.strip()
+
+    with Story.open(written), Story.open(other) as here:
+        assert here.read_only is not None
+        assert here.read_only.reason is Blocked.IN_USE
+        assert f"process {os.getpid()}" in here.read_only.message
+        assert elsewhere() == "in_use"
+    assert elsewhere() == "free"
+    assert sorted(file.name for file in other.parent.iterdir()) == [other.name]
+
+
+KILLED = """
+import os, signal, sys
+from srbwriter.story import Story
+story = Story.open(sys.argv[1])
+story.append("The last words.")
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def killed(path: Path) -> None:
+    command = [sys.executable, "-c", KILLED, str(path)]
+    done = subprocess.run(command, check=False, capture_output=True, cwd=Path(__file__).parents[2])
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def test_a_lock_ends_with_its_process(written: Path) -> None:
+    killed(written)
+    with Story.open(written) as story:
+        assert story.read_only is None
+        assert story.text(story.current).endswith("The last words.")
+    assert sorted(file.name for file in written.parent.iterdir()) == [written.name]
+    assert not list((paths.state_dir() / "locks").iterdir())
+
+
+def test_last_words_in_the_log_of_another_name_are_not_written_over(written: Path, tmp_path: Path) -> None:
+    other = tmp_path / "another name.srbw"
+    os.link(written, other)
+    killed(written)
+    before = [file.read_bytes() for file in (written, Path(f"{written}-wal"))]
+    with Story.open(other) as story:
+        assert story.read_only is not None
+        assert str(written) in story.read_only.message
+    assert [file.read_bytes() for file in (written, Path(f"{written}-wal"))] == before
+    with Story.open(written) as story:
+        assert story.text(story.current).endswith("The last words.")
+    with Story.open(other) as story:
+        assert story.read_only is None
+
+
+def test_a_folder_of_the_program_that_cannot_be_written_keeps_nobody_from_writing(written: Path) -> None:
+    shutil.rmtree(paths.state_dir())
+    paths.state_dir().write_text("in the way")
+    with Story.open(written) as story, Story.open(written) as second:
+        assert story.read_only is None
+        assert second.read_only is not None
+        story.append("words")
 
 
 def test_asked_for_reading_it_does_not_write(written: Path) -> None:
@@ -164,7 +237,7 @@ def test_an_upgrade_that_fails_changes_nothing(path: Path) -> None:
 
     db = sqlite3.connect(path, isolation_level=None)
     with pytest.raises(sqlite3.OperationalError):
-        upgrade(db, [STEPS[0], half])
+        migrate(db, [STEPS[0], half])
     assert db.execute("PRAGMA user_version").fetchone()[0] == 1
     db.close()
     with Story.open(path) as story:
@@ -183,6 +256,52 @@ def test_an_old_story_is_copied_before_its_upgrade(path: Path, tmp_path: Path) -
     assert len(list((tmp_path / "b").rglob("*.srbw"))) == 1
 
 
+def test_the_copy_before_an_upgrade_is_made_whoever_opens_the_story_and_is_in_its_list(path: Path) -> None:
+    old_story(path)
+    with Story.open(path) as story:
+        [copy] = backups(story.backup_folder(paths.backup_dir()))
+    assert copy.name == "before the upgrade from version 1"
+    with Story.open(restore(copy.path, path.with_name("restored.srbw")), readonly=True) as old:
+        assert old.text(old.current).count("old59") == 40
+
+
+def test_an_old_story_that_cannot_be_copied_is_not_changed(path: Path, tmp_path: Path) -> None:
+    old_story(path)
+    before = path.read_bytes()
+    (tmp_path / "file").write_text("in the way")
+    with Story.open(path, backups=tmp_path / "file") as story:
+        assert story.read_only is not None
+        assert story.read_only.reason is Blocked.NO_COPY
+        assert "has to be copied first" in story.read_only.message
+        assert story.text(story.current).count("old59") == 40
+        with pytest.raises(ReadOnlyStory):
+            story.append("no")
+    assert path.read_bytes() == before
+    with Story.open(path, backups=tmp_path / "room") as story:  # and nobody holds its lock
+        assert story.read_only is None
+
+
+def test_an_upgrade_sums_up_what_is_there(path: Path) -> None:
+    old_story(path)
+    Story.open(path).close()
+    assert check(path).sound
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b" old33", b" old34"))
+    report = check(path)
+    assert report.damage is not None
+    assert report.damage.doubtful == (33,)
+
+
+def test_an_old_story_of_which_a_bit_changed_is_not_summed_up_as_it_is(path: Path) -> None:
+    old_story(path)
+    data = path.read_bytes().replace(b" old33", b" \xffld33", 1)
+    path.write_bytes(data)
+    with Story.open(path) as story:
+        assert story.damage is not None
+        assert story.damage.doubtful == (33,)
+    assert path.read_bytes() == data
+
+
 def test_a_story_that_was_only_half_made_can_be_opened(path: Path) -> None:
     Store.create(path).close()
     with Story.open(path) as story:
@@ -194,72 +313,71 @@ def test_a_story_that_was_only_half_made_can_be_opened(path: Path) -> None:
 # -- full disks and closed folders ----------------------------------------------------------------------
 
 
-def test_words_typed_on_a_full_disk_are_kept_and_saved_later(written: Path) -> None:
+def test_a_full_disk_takes_nothing_and_changes_nothing(written: Path) -> None:
     with Story.open(written) as story:
         here = story.current
-        before = story.text(here)
+        [branch] = story.begin_branches(here, 1, vocab="v")
+        before = drafted(story)
         fill_the_disk(story)
-        for part in (WORDS * 9, "second ", "third"):
+        for verb in (
+            lambda: story.append(WORDS * 9, here),
+            lambda: story.edit(here, WORDS * 10),
+            lambda: story.stream(branch, WORDS * 20, range(3)),
+            lambda: story.interject(branch, WORDS * 9),
+        ):
             with pytest.raises(NotSaved, match="nothing is lost") as caught:
-                story.append(part, here)
-        assert caught.value.full
-        assert story.text(story.current) == before
-        assert [words.text for words in story.unsaved] == [WORDS * 9 + "second third"]
+                verb()
+            assert caught.value.full
+            assert drafted(story) == before
+            assert branch in story.streaming
         make_room(story)
+        story.stream(branch, WORDS * 20, range(3))
+        story.stream(branch, "the end", [4])
+        story.finish(branch, "length")
         node = story.append("!", here)
-        assert story.unsaved == ()
-        assert story.text(node) == before + WORDS * 9 + "second third!"
     with Story.open(written) as story:
-        assert story.text(story.current).endswith("second third!")
+        assert story.text(node).endswith("!")
+        taken = story.node(branch)
+        assert taken.text == WORDS * 20 + "the end"
+        assert taken.runs[0].ids == (0, 1, 2, 4)
+        assert taken.finish_reason == "length"
     assert check(written).sound
 
 
-def test_an_edit_on_a_full_disk_is_kept_as_last_said(written: Path) -> None:
+def test_a_file_that_was_taken_away_gets_no_words(written: Path) -> None:
+    with Story.open(written) as story:
+        away = written.rename(written.with_name("away"))
+        with pytest.raises(NotSaved, match="moved or deleted"):
+            story.append("lost in a file that nobody sees")
+        away.rename(written)
+        story.append("here again")
+    with Story.open(written) as story:
+        assert story.text(story.current).endswith("here again")
+
+
+def test_a_disk_that_fails_altogether_changes_nothing(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither COMMIT nor ROLLBACK comes through."""
     with Story.open(written) as story:
         here = story.current
-        fill_the_disk(story)
-        for text in (WORDS * 9, WORDS * 10):
-            with pytest.raises(NotSaved):
-                story.edit(here, text)
-        make_room(story)
-        story.retry()
-        assert story.node(here).text == WORDS * 10
-        story.undo()
-        assert story.node(here).text.startswith("<59>")
+        [branch] = story.begin_branches(here, 1, vocab="v")
+        before = story.to_draft()
 
+        def fails() -> None:
+            raise NotSaved(written, "disk I/O error", full=False)
 
-def test_streams_go_on_over_a_full_disk(written: Path) -> None:
-    with Story.open(written) as story:
-        [branch] = story.begin_branches(story.current, 1, vocab="v")
-        fill_the_disk(story)
-        story.stream(branch, WORDS * 20, range(3))
-        with pytest.raises(NotSaved):
-            story.flush()
-        story.stream(branch, "the end", [4])
-        assert story.node(branch).text == WORDS * 20 + "the end"
-        with pytest.raises(NotSaved):
-            story.finish(branch, "length")
-        assert branch in story.streaming
-        make_room(story)
+        with monkeypatch.context() as disk:
+            disk.setattr(story._desk.store, "commit", fails)
+            disk.setattr(story._desk.store, "rollback", fails)
+            for verb in (lambda: story.append("!", here), lambda: story.finish(branch, "length")):
+                with pytest.raises(NotSaved, match="I/O"):
+                    verb()
+        assert story.to_draft() == before
+        assert story.streaming == {branch: branch}
         story.finish(branch, "length")
+        node = story.append("!", here)
     with Story.open(written) as story:
-        node = story.node(branch)
-        assert node.text == WORDS * 20 + "the end"
-        assert node.runs[0].ids == (0, 1, 2, 4)
-        assert node.finish_reason == "length"
-
-
-def test_closing_on_a_full_disk_keeps_the_story_open(written: Path) -> None:
-    story = Story.open(written)
-    fill_the_disk(story)
-    with pytest.raises(NotSaved):
-        story.append(WORDS * 9)
-    with pytest.raises(NotSaved):
-        story.close()
-    make_room(story)
-    story.close()
-    with Story.open(written) as again:
-        assert again.text(again.current).endswith(WORDS * 9)
+        assert story.node(node).text == "!"
+    assert check(written).sound
 
 
 def test_a_verb_that_fails_leaves_the_tree_as_it_was(written: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.story import ROOT, NotSaved, Story, StoryError
-from srbwriter.story.streams import FLUSH_SECONDS
+from srbwriter.story import ROOT, Refused, Story, StoryError
+from tests.story.branches import drafted
 
 
 def together(*tasks: Callable[[], None]) -> None:
@@ -70,52 +70,74 @@ def test_any_thread_may_call_anything(story: Story, tmp_path: Path) -> None:
         assert all(any(text.endswith(f"typed {number}. ") for text in texts) for number in range(30))
 
 
-def test_a_stream_that_pauses_is_written_in_time(story: Story) -> None:
+def test_who_reads_does_not_wait_for_the_disk(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     [name] = story.begin_branches(ROOT, 1)
-    written = threading.Event()
-    commit = story._streams._settled
+    commit, on_the_disk, read = story._desk.store.commit, threading.Event(), threading.Event()
 
-    def settled() -> None:
+    def slow() -> None:
+        on_the_disk.set()
+        assert read.wait(30)
         commit()
-        written.set()
 
-    story._streams._settled = settled  # type: ignore[method-assign]
-    story.stream(name, "the last words before a pause")
-    assert written.wait(FLUSH_SECONDS + 10)
-    assert story._desk.store.texts([name]) == {name: "the last words before a pause"}
+    monkeypatch.setattr(story._desk.store, "commit", slow)
 
+    def write() -> None:
+        story.stream(name, "the last words")
 
-def test_trouble_on_the_writing_thread_shows_and_goes(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    [name] = story.begin_branches(ROOT, 1)
-    failed = threading.Event()
-    attempt = story._streams._try_flush
+    def look() -> None:
+        assert on_the_disk.wait(30)
+        assert story.text(name) == "the last words"
+        assert story.node(name).text == "the last words"
+        assert story.words(name) == 3
+        assert story.today() is not None
+        read.set()
 
-    def try_flush() -> None:
-        attempt()
-        if story.trouble is not None:
-            failed.set()
-
-    monkeypatch.setattr(story._streams, "_try_flush", try_flush)
-    db = story._desk.store.db
-    pages = db.execute("PRAGMA page_count").fetchone()[0]
-    db.execute(f"PRAGMA max_page_count = {pages}")
-    story.stream(name, "words " * 20_000)
-    assert failed.wait(30)
-    assert isinstance(story.trouble, NotSaved)
-    db.execute("PRAGMA max_page_count = 1000000")
-    story.flush()
-    assert story.trouble is None
-    assert story._desk.store.texts([name])[name] == "words " * 20_000
+    together(write, look)
 
 
-def test_closing_ends_the_thread(tmp_path: Path) -> None:
+def test_who_reads_does_not_wait_for_another_process(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin, waiting, read = story._desk.store.begin, threading.Event(), threading.Event()
+
+    def slow() -> None:
+        waiting.set()
+        assert read.wait(30)
+        begin()
+
+    monkeypatch.setattr(story._desk.store, "begin", slow)
+
+    def look() -> None:
+        assert waiting.wait(30)
+        assert story.text(story.current) == ""
+        read.set()
+
+    together(lambda: story.append("at last"), look)
+    assert story.text(story.current) == "at last"
+
+
+def test_verbs_together_are_all_there_or_none(story: Story) -> None:
+    [name] = story.begin_branches(ROOT, 1, vocab="v")
+    before = drafted(story)
+    with pytest.raises(Refused), story.together():
+        typed = story.append("typed")
+        story.stream(name, "written", [1])
+        story.finish(name, "length")
+        with pytest.raises(Refused):  # caught or not, it is a part of the whole
+            story.split(typed, 50)
+    assert drafted(story) == before
+    assert story.streaming == {name: name}
+    with story.together():
+        typed = story.append("typed")
+        story.stream(name, "written", [1])
+        story.append(" on", typed)
+    assert story.undo() is not None
+    assert story.text(name) == "written"
+    assert "typed on" not in [story.text(node) for node in story.reading_order()]
+
+
+def test_a_closed_story_says_so(tmp_path: Path) -> None:
     with Story.create(tmp_path / "t.srbw") as story:
         [name] = story.begin_branches(ROOT, 1)
         story.stream(name, "x")
-        thread = story._streams._thread
-        assert thread is not None
-        assert thread.is_alive()
-    assert not thread.is_alive()
     story.close()  # twice is once
     for verb in (lambda: story.stream(name, "y"), story.undo, lambda: story.text(ROOT)):
         with pytest.raises(StoryError, match="is closed"):

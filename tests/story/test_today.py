@@ -1,4 +1,4 @@
-"""Words of today: those typed or picked today that the text still has, each of them once."""
+"""Words of today: those that actions of today typed and picked; undo takes them off again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from srbwriter.session import editing
 from srbwriter.story import ROOT, Story
 from srbwriter.story.draft import DraftNode, StoryDraft
 from tests.story.branches import generated
@@ -27,8 +26,7 @@ def now(story: Story) -> list[float]:
 
 
 def today(story: Story) -> tuple[int, int]:
-    found = story.days().get(story._desk.sitting.today())
-    return (found.typed, found.picked) if found else (0, 0)
+    return story.today().typed, story.today().picked
 
 
 def test_an_opening_and_an_import_count_nothing_until_something_is_written(tmp_path: Path) -> None:
@@ -57,22 +55,29 @@ def test_an_opening_and_an_import_count_nothing_until_something_is_written(tmp_p
 def test_a_pick_counts_what_it_brings_into_the_story(story: Story) -> None:
     story.append("one two three")
     one, two = generated(story, story.current, " four five six", " seven")
+    assert today(story) == (3, 0)  # a take that nobody picked counts for nothing
     story.pick(one, 10)
     assert today(story) == (3, 2)
-    story.undo()
-    assert today(story) == (3, 0)
-    story.pick(one)  # all of it this time, though it was cut before
+    story.pick(one)  # it is there already
+    assert today(story) == (3, 2)
+    [rest] = story.children(one)
+    story.pick(rest)
     assert today(story) == (3, 3)
-    story.undo()
+    for _ in range(3):
+        story.undo()
+    assert today(story) == (3, 0)
     story.pick(two)
     assert today(story) == (3, 1)
-    story.visit(one)
-    assert today(story) == (3, 3)
-    story.visit(ROOT)
-    assert today(story) == (0, 0)
 
 
-def test_typing_into_a_branch_counts_once_the_branch_is_picked(story: Story) -> None:
+def test_a_word_that_a_pick_finishes_is_one_word(story: Story) -> None:
+    story.append("one tw")
+    [take] = generated(story, story.current, "o three")
+    story.pick(take)
+    assert today(story) == (2, 1)
+
+
+def test_words_typed_into_a_branch_are_not_counted_again_by_the_pick(story: Story) -> None:
     story.append("one")
     [name] = story.begin_branches(story.current, 1)
     story.stream(name, " two three", [1, 2])
@@ -80,30 +85,39 @@ def test_typing_into_a_branch_counts_once_the_branch_is_picked(story: Story) -> 
     story.stream(name, " five", [3])
     last = story.target(name)
     story.finish(name, "stop")
-    assert today(story) == (1, 0)
+    assert today(story) == (2, 0)
     story.pick(last)
     assert today(story) == (2, 3)
 
 
 def test_each_day_has_its_own_words(story: Story, now: list[float]) -> None:
-    story.append("one two three")
+    first = story.append("one two three")
     story.end_typing()
-    [take] = generated(story, story.current, " four five six seven")
+    [take] = generated(story, first, " four five six seven")
     now[0] += 86_400
     assert today(story) == (0, 0)
     story.pick(take, 10)
-    assert today(story) == (0, 2)
-    story.edit(story.path(take)[1], "one two three and a half")
-    story.visit(take)
+    story.edit(first, "one two three and a half")
     assert today(story) == (3, 2)
+    story.end_typing()
     now[0] += 86_400
-    story.edit(story.path(take)[1], "one")  # what was there before takes nothing off
-    story.visit(take)
-    assert today(story) == (0, 0)
-    [rest] = story.children(take)
-    story.pick(rest)
-    assert today(story) == (0, 2)
-    assert [day.words for day in story.days().values()] == [3, 5, 2]
+    story.edit(first, "one")
+    assert (today(story), story.today().words) == ((-5, 0), 0)  # what is shown is never below none
+    assert [day.words for day in story.days().values()] == [3, 5, 0]
+
+
+def test_undo_takes_words_off_the_day_on_which_they_were_written(story: Story, now: list[float]) -> None:
+    story.append("one two three")
+    story.end_typing()
+    now[0] += 86_400
+    story.append(" four")
+    story.undo()
+    story.undo()
+    assert [day.typed for day in story.days().values()] == [0, 0]
+    now[0] += 86_400
+    story.redo()
+    story.redo()
+    assert [day.typed for day in story.days().values()] == [3, 1, 0]
 
 
 def test_an_edit_of_a_take_keeps_what_it_counted(story: Story) -> None:
@@ -111,16 +125,31 @@ def test_an_edit_of_a_take_keeps_what_it_counted(story: Story) -> None:
     story.pick(take)
     fork = story.edit(take, "four five six seven")
     assert (fork != take, today(story)) == (True, (1, 3))
-    editing.set_text(story, "four six seven")
+    story.set_text("four six seven")
     assert sum(today(story)) == 3
     story.append(" eight")
     assert sum(today(story)) == 4
 
 
-class Days(RuleBasedStateMachine):
-    """A day of writing on a story of yesterday, beside a list that says which of its words are new.
+def test_verbs_of_one_transaction_all_count_or_none_does(story: Story) -> None:
+    with story.together():
+        story.append("one two")
+        [take] = generated(story, story.current, " three")
+        story.pick(take)
+    with pytest.raises(RuntimeError), story.together():
+        story.append(" four")
+        raise RuntimeError
+    story.append(" five")
+    assert today(story) == (3, 1)
+    assert story.sitting.words == 4
+    assert [kept.words for _, _, kept in story.sittings()] == [4]
 
-    Old words begin with o, new ones with n, and they stay whole: what the list says is what must be counted.
+
+class Days(RuleBasedStateMachine):
+    """A day of writing on a story of yesterday: the day's words are those by which its text grew.
+
+    That holds as long as the writer goes on from where they are and cuts no words of yesterday. Old words
+    begin with o, new ones with n, and they stay whole: the n in the text are what must be counted.
     """
 
     def __init__(self) -> None:
@@ -133,7 +162,7 @@ class Days(RuleBasedStateMachine):
         [take] = generated(self.story, self.story.current, "o o o ")
         self.story.pick(take)
         clock[0] += 86_400
-        self.takes: list[int] = []
+        self.heads = set[int]()
 
     @property
     def text(self) -> str:
@@ -141,7 +170,7 @@ class Days(RuleBasedStateMachine):
 
     @rule(n=WORDS)
     def types(self, n: int) -> None:
-        editing.set_text(self.story, self.text + "n " * n)
+        self.story.set_text(self.text + "n " * n)
 
     @rule()
     def pauses(self) -> None:
@@ -150,7 +179,7 @@ class Days(RuleBasedStateMachine):
     @rule(data=st.data(), n=WORDS)
     def types_amid(self, data: st.DataObject, n: int) -> None:
         at = 2 * data.draw(st.integers(0, len(self.text) // 2))
-        editing.set_text(self.story, self.text[:at] + "n " * n + self.text[at:])
+        self.story.set_text(self.text[:at] + "n " * n + self.text[at:])
 
     @precondition(lambda self: "n" in self.text)
     @rule(data=st.data(), n=WORDS)
@@ -160,33 +189,25 @@ class Days(RuleBasedStateMachine):
         end = at
         while end < len(self.text) and self.text[end] == "n" and end - at < 2 * n:
             end += 2
-        editing.set_text(self.story, self.text[:at] + self.text[end:])
+        self.story.set_text(self.text[:at] + self.text[end:])
 
-    @rule(n=WORDS)
-    def writes(self, n: int) -> None:
-        self.takes += generated(self.story, self.story.current, "n " * n, "n ")
-
-    @precondition(lambda self: any(self.story.is_living(take) for take in self.takes))
-    @rule(data=st.data(), part=st.integers(0, 3))
-    def picks(self, data: st.DataObject, part: int) -> None:
-        take = data.draw(st.sampled_from([take for take in self.takes if self.story.is_living(take)]))
-        chars = len(self.story.node(take).text)
-        self.story.pick(take, 2 * part if 0 < 2 * part <= chars else None)
+    @rule(n=WORDS, part=st.integers(0, 3))
+    def picks(self, n: int, part: int) -> None:
+        take, _ = generated(self.story, self.story.current, "n " * n, "n ")
+        self.story.pick(take, 2 * part if 0 < part <= n else None)
 
     @rule()
     def undoes(self) -> None:
-        if self.story._history.head > 2:  # the story of yesterday stays
+        """What the writer did last, which may be more than one action."""
+        while self.story._history.head > 2:  # the story of yesterday stays
             self.story.undo()
+            if self.story._history.head in self.heads:
+                break
 
     @rule()
     def does_again(self) -> None:
-        self.story.redo()
-
-    @rule(data=st.data())
-    def goes(self, data: st.DataObject) -> None:
-        nodes = [n for n in self.story.path(self.story.current) if n != ROOT]
-        if nodes:
-            self.story.visit(data.draw(st.sampled_from(nodes)))
+        while self.story.redo() is not None and self.story._history.head not in self.heads:
+            pass
 
     def teardown(self) -> None:
         self.story.close()
@@ -194,7 +215,8 @@ class Days(RuleBasedStateMachine):
 
     @invariant()
     def counts_what_is_new(self) -> None:
-        assert sum(today(self.story)) == self.text.count("n"), self.text
+        self.heads.add(self.story._history.head)
+        assert self.story.today().words == self.text.count("n"), self.text
 
 
 TestDays = Days.TestCase

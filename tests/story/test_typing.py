@@ -21,7 +21,7 @@ class Clock:
 @pytest.fixture
 def clock(story: Story) -> Clock:
     made = Clock()
-    story._typewriter._clock = made
+    story._clock = made
     return made
 
 
@@ -167,17 +167,6 @@ def test_more_edits_of_a_fork_stay_in_it(story: Story, clock: Clock) -> None:
     assert story.node(fork).text == "abcde"
     story.undo()
     assert story.node(fork).state is State.BINNED
-
-
-def test_overwriting_is_possible_and_can_be_undone_exactly(story: Story) -> None:
-    [branch] = generated(story, ROOT, "abcdef")
-    [child] = generated(story, branch, "ghi")
-    before = story.node(branch)
-    assert story.edit(branch, "abQdef", overwrite=True) == branch
-    assert story.node(branch).author == "edited"
-    assert story.text(child) == "abQdefghi"
-    story.undo()
-    assert story.node(branch) == before
 
 
 def test_the_same_text_is_no_edit(story: Story) -> None:

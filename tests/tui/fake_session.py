@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import Cancelled, EngineStats, ModelInfo, Request, Sampling, Stop
+from srbwriter.session.recorder import Recorder
+from srbwriter.session.typing import Draft, Typing
 from srbwriter.story import ROOT, NodeId, Story
 from tests.tui.fake_engine import FakeEngine
 
@@ -67,7 +71,7 @@ class FakeSession:
         self.stop = Stop(max_tokens=64)
         self.ladder: tuple[str, float, float] | None = None
         self.save_state = "saved"
-        self.rescued = 0
+        self.taken_up, self.rescued = 0, None
         file = folder / "story.srbw"
         self.story = Story.open(file) if file.exists() else Story.create(file, "Rain")
         if text:
@@ -75,8 +79,19 @@ class FakeSession:
             self.story.end_typing()
         self.round: Round | None = None
         self.closed = False
+        self.typing = Typing(self.story, self.story.set_text, folder / "rescued")
+        self.recorder = Recorder(self.story, self.typing, threading.RLock())
 
     # ---- the story
+
+    def keep(self) -> None:
+        self.recorder.write()
+
+    def together(self, act: Callable[[], object]) -> object:
+        return self.recorder.together(act)
+
+    def draft(self, sheet: str) -> Draft:
+        return Draft(self.typing, self.story, sheet)
 
     @property
     def node(self) -> NodeId:
@@ -94,28 +109,17 @@ class FakeSession:
         return self.story.text(self.node)
 
     def set_text(self, text: str) -> None:
-        old = self.text()
-        if text == old:
-            return
-        if text.startswith(old):
-            self.story.append(text[len(old) :])
-            return
-        above = 0
-        for node in self.story.path(self.node)[1:]:
-            part = self.story.node(node).text
-            if text[above : above + len(part)] != part or node == self.node:
-                self.story.visit(self.story.edit(node, text[above:]))
-                return
-            above += len(part)
+        self.typing.text(text)
+        self.keep()
 
     def undo(self) -> None:
-        self.story.undo()
+        self.together(self.story.undo)
 
     def redo(self) -> None:
-        self.story.redo()
+        self.together(self.story.redo)
 
     def revisit(self, node: NodeId) -> None:
-        self.story.visit(node)
+        self.together(lambda: self.story.visit(node))
 
     def context(self) -> Context:
         settings = self.story.settings(self.node)
@@ -154,6 +158,7 @@ class FakeSession:
         self.engine_state, self.engine_error = "FAILED", error
 
     def generate(self, n: int | None = None) -> Round:
+        self.keep()
         self.sync()
         self.round = Round(self.node)
         if self.engine_state == "READY":
@@ -189,7 +194,6 @@ class FakeSession:
                 length = 0
             self.story.stream(current.nodes[i], branch.text[length:])
             current.seen[i] = (branch.buffer.revision, len(branch.text))
-        self.story.flush()
 
     def settle(self) -> None:
         """Verbs are carried out when they are called."""
@@ -253,6 +257,7 @@ class FakeSession:
 
     def pick(self, i: int, upto: int | None = None, text: str | None = None) -> NodeId:
         assert self.round is not None
+        self.keep()
         self.stop_all()
         self.sync()
         for node in self.round.nodes:
@@ -268,6 +273,7 @@ class FakeSession:
     def close(self, keep_model: bool = False) -> None:
         self.kept_model = keep_model
         self.sync()
+        self.recorder.close()
         self.story.close()
         self.closed = True
 

@@ -65,7 +65,7 @@ class SteppedSession(Session):
 
     def sync(self) -> None:
         """What was published is written down now."""
-        self._scribe.keep_all()
+        self.keep()
 
     def close(self, keep_model: bool = False) -> None:
         super().close(keep_model)

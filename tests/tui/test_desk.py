@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from srbwriter.engine.types import BranchState
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from srbwriter.story import NotSaved
 from tests.tui.conftest import OpenBench
 
 
@@ -78,17 +83,6 @@ async def test_typed_words_reach_the_story_before_branches_are_written(open_benc
         assert read + current.lead == "It rained. Hard"
 
 
-async def test_escape_stops_then_goes_to_the_story(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        await bench.write()
-        await bench.on_panes()
-        await bench.press("escape")
-        assert all(branch.state is BranchState.DONE for branch in bench.session.round.branches)
-        assert not bench.desk.editor.has_focus
-        await bench.press("escape")
-        assert bench.desk.editor.has_focus
-
-
 async def test_markup_in_a_branch_is_plain_text(open_bench: OpenBench) -> None:
     async with open_bench(n=1) as bench:
         await bench.write(1)
@@ -102,3 +96,55 @@ async def test_quitting_closes_the_session(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await bench.press("ctrl+q")
     assert bench.session.closed
+
+
+async def test_painting_goes_on_whatever_the_disk_does(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node of a transaction that has just been refused, and a file that cannot be read."""
+
+    def unreadable() -> None:
+        raise NotSaved(bench.session.story.file, "disk I/O error", full=False)
+
+    async with open_bench() as bench:
+        await bench.write()
+        nodes = [track.nodes for track in bench.session.round.tracks]
+        monkeypatch.setattr(bench.session.story, "today", unreadable)
+        for track in bench.session.round.tracks:
+            track.nodes = [(4711, 0)]
+        bench.desk.status_line.right = ()
+        await bench.settle()
+        assert bench.desk.status_line.right
+        for track, before in zip(bench.session.round.tracks, nodes, strict=True):
+            track.nodes = before
+
+
+async def test_the_cursor_stands_where_something_was_undone(open_bench: OpenBench) -> None:
+    async with open_bench(text="It rained.\n\nNobody came.") as bench:
+        bench.desk.editor.go(len("It rained"))
+        await bench.press(*" hard")
+        bench.session.keep()
+        await bench.press("ctrl+z")
+        assert bench.desk.editor.text == "It rained.\n\nNobody came."
+        assert bench.desk.editor.place == len("It rained")
+        await bench.press("ctrl+y")
+        assert bench.desk.editor.place == len("It rained hard")
+        await bench.press("ctrl+z", "ctrl+z", "ctrl+z")  # more often than there is anything to take back
+        await bench.press("!")
+        assert bench.session.text().endswith("!")
+
+
+async def test_what_ones_own_editor_wrote_is_an_edit_of_its_own(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "editor"
+    script.write_text('#!/bin/sh\nprintf " From afar" >> "$1"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(script))
+    async with open_bench() as bench:
+        monkeypatch.setattr(bench.app, "suspend", contextlib.nullcontext)
+        await bench.press(*" Hard", "f4", *" and long")
+        assert bench.desk.editor.text == "It rained. Hard From afar and long"
+        for text in ("It rained. Hard From afar", "It rained. Hard", "It rained."):
+            await bench.press("ctrl+z")
+            assert bench.desk.editor.text == text

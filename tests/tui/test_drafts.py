@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from textual import events
 from textual.widgets import Input, TextArea
 
-from srbwriter.session.drafts import DRAFTS, Draft, take_up, waiting
+from srbwriter.session.open import rescue_folder
+from srbwriter.session.typing import DRAFTS, sheets_left, take_up
 from srbwriter.story import ROOT, Properties, Story, StoryError
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.lorebook import Lorebook
@@ -21,14 +20,22 @@ from tests.tui.scenarios.common import opened, started, visible
 
 
 async def kept(bench: Bench) -> dict[str, str]:
-    """The drafts on the disk, once the pause after the last key is over."""
+    """The drafts on the disk, a moment after a key."""
     story = bench.session.story
-    while not story.value(DRAFTS):
+    while not story.value(DRAFTS) or not bench.session.typing.state.saved:
         await bench.pilot.pause(0.05)
-    for thread in threading.enumerate():
-        if thread.name == "autosave":
-            thread.join(10)
     return dict(story.value(DRAFTS))
+
+
+def left(bench: Bench) -> list[str]:
+    """The sheets with words on them, when all that happened is on the disk."""
+    bench.session.keep()
+    return sheets_left(bench.session.story)
+
+
+def interrupted(bench: Bench, sheet: str, words: str) -> None:
+    """As if the program had ended with ``words`` on a sheet."""
+    bench.session.story.put_value(DRAFTS, {**(bench.session.story.value(DRAFTS) or {}), sheet: words})
 
 
 async def test_a_sheet_is_safe_while_it_is_open(open_bench: OpenBench) -> None:
@@ -40,7 +47,7 @@ async def test_a_sheet_is_safe_while_it_is_open(open_bench: OpenBench) -> None:
         await bench.press("ctrl+s")
         assert bench.app.screen is bench.desk
         assert bench.session.story.settings(ROOT).memory == "A harbour."
-        assert waiting(bench.session.story) == []
+        assert left(bench) == []
 
 
 async def test_what_is_dropped_on_purpose_does_not_come_back(open_bench: OpenBench) -> None:
@@ -51,7 +58,7 @@ async def test_what_is_dropped_on_purpose_does_not_come_back(open_bench: OpenBen
         await kept(bench)
         await bench.press("escape", "d")
         assert bench.app.screen is bench.desk
-        assert waiting(bench.session.story) == []
+        assert left(bench) == []
 
 
 async def test_words_typed_a_moment_before_the_end_are_kept_too(open_bench: OpenBench) -> None:
@@ -66,14 +73,14 @@ async def test_words_typed_a_moment_before_the_end_are_kept_too(open_bench: Open
 
 async def test_the_words_are_on_the_sheet_again(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        Draft(bench.session.story, "memory").keep("A harbour, and")
+        interrupted(bench, "memory", "A harbour, and")
         bench.desk.run("memory")
         sheet = await opened(bench, Sheet)
         assert sheet.query_one(TextArea).text == "A harbour, and"
         assert "when the program last ended" in visible(bench)
         await bench.press(*" a quay.", "escape", "s")
         assert bench.session.story.settings(ROOT).memory == "A harbour, and a quay."
-        assert waiting(bench.session.story) == []
+        assert left(bench) == []
 
 
 async def test_the_writer_is_told_where_words_are_waiting(
@@ -84,10 +91,32 @@ async def test_the_writer_is_told_where_words_are_waiting(
         monkeypatch.setattr(bench.desk, "say", said.append)
         receive(bench.desk)
         assert said == []
-        Draft(bench.session.story, "author_note").keep("Slowly.")
-        Draft(bench.session.story, "lorebook:1").keep("Red.")
+        interrupted(bench, "author_note", "Slowly.")
+        interrupted(bench, "lorebook:1", "Red.")
         receive(bench.desk)
         assert len(said) == 1 and "author note, lorebook" in said[0]
+
+
+@pytest.mark.parametrize("key", ["t", "escape"])
+async def test_words_that_the_disk_refused_are_offered(key: str, open_bench: OpenBench) -> None:
+    async with open_bench(text="It rained.") as bench:
+        folder = rescue_folder(bench.session.story)
+    lost = folder / "2026-01-01-120000-000000000" / "story.txt"
+    lost.parent.mkdir(parents=True)
+    lost.write_text("It rained. All night.")
+    async with open_bench(text="") as bench:
+        assert str(lost.parent) in visible(bench).replace("\n", "").replace(" ", "")
+        await bench.press(key)
+        assert bench.desk.editor.whole == ("It rained. All night." if key == "t" else "It rained.")
+        assert lost.exists() == (key == "escape")
+
+
+async def test_without_such_words_nothing_is_asked(open_bench: OpenBench) -> None:
+    async with open_bench(text="It rained.") as bench:
+        bench.session.taken_up = 1  # words for a branch became a node: that is only said
+        receive(bench.desk)
+        await bench.settle()
+        assert bench.app.screen is bench.desk
 
 
 @pytest.mark.parametrize("key", ["o", "i"])
@@ -115,6 +144,7 @@ async def test_an_edited_branch_that_is_picked_leaves_no_draft(open_bench: OpenB
         await kept(bench)
         await bench.press("ctrl+s")
         assert bench.session.text().endswith(" Indeed.")
+        bench.session.keep()
         assert not bench.session.story.value(DRAFTS)
 
 
@@ -137,7 +167,7 @@ async def test_a_sheet_whose_words_are_refused_stays_open(
             assert bench.app.screen is sheet
         await bench.press("ctrl+s")
         assert story.settings(ROOT).memory == "Slowly. And"
-        assert waiting(story) == []
+        assert left(bench) == []
 
 
 async def test_a_draft_that_cannot_be_dropped_ends_nothing(
@@ -169,6 +199,7 @@ async def test_an_edited_branch_that_cannot_be_picked_stays_on_its_sheet(
         await bench.press("ctrl+s")
         assert bench.app.screen is bench.desk
         assert bench.session.text().endswith(" Indeed.")
+        bench.session.keep()
         assert not bench.session.story.value(DRAFTS)
 
 
@@ -181,7 +212,7 @@ async def test_the_key_that_keeps_waits_behind_what_was_typed(open_bench: OpenBe
         while bench.app.screen is not bench.desk:
             await bench.pilot.pause()
         assert bench.session.story.settings(ROOT).memory == "Slow"
-        assert waiting(bench.session.story) == []
+        assert left(bench) == []
 
 
 async def test_words_taken_back_do_not_come_again(open_bench: OpenBench) -> None:
@@ -193,6 +224,7 @@ async def test_words_taken_back_do_not_come_again(open_bench: OpenBench) -> None
         await kept(bench)
         await bench.press("backspace", "backspace", "enter")
         assert bench.app.screen is bench.desk
+        bench.session.keep()
         assert not bench.session.story.value(DRAFTS)
 
 
@@ -215,7 +247,7 @@ async def test_what_is_said_of_a_node_is_safe_while_it_is_typed(
         assert await kept(bench) == {f"{field} of node {node}": "quay"}
         await bench.press("enter")
         assert bench.app.screen is tree
-        assert waiting(bench.session.story) == []
+        assert left(bench) == []
         marks = bench.session.story.marks(node)
         assert {"note": marks.note, "title": marks.title, "tags": ",".join(marks.tags)}[field] == "quay"
 
@@ -225,7 +257,7 @@ async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> 
         await started(bench)
         story, node = bench.session.story, bench.session.node
         story.mark(node, note="old")
-        Draft(story, f"note of node {node}").keep("A quay")
+        interrupted(bench, f"note of node {node}", "A quay")
         bench.desk.run("tree")
         tree = await opened(bench, TreeScreen)
         await bench.press("n")
@@ -235,7 +267,7 @@ async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> 
         await bench.press("escape")
         assert bench.app.screen is tree
         assert story.marks(node).note == "old"
-        assert waiting(story) == []
+        assert left(bench) == []
 
 
 async def test_a_lorebook_entry_is_safe_while_its_name_and_keys_are_typed(open_bench: OpenBench) -> None:
@@ -258,7 +290,7 @@ async def test_a_lorebook_entry_is_safe_while_its_name_and_keys_are_typed(open_b
         await bench.press("enter")
         assert bench.app.screen is lorebook
         assert story.own_settings(ROOT).lore[0].keys == ["Maren", "boat"]
-        assert waiting(story) == []
+        assert left(bench) == []
 
 
 async def test_a_form_is_safe_while_it_is_open(open_bench: OpenBench) -> None:
@@ -269,14 +301,14 @@ async def test_a_form_is_safe_while_it_is_open(open_bench: OpenBench) -> None:
         await bench.press("tab", *"Ada")
         assert (await kept(bench)) == {"title and author": f"{was.title}\nAda\n{was.language}"}
         await bench.press("escape")
-        assert waiting(bench.session.story) == [] and not bench.session.story.properties.author
-        Draft(bench.session.story, "title and author").keep("The Rain\nAda\nde")
+        assert left(bench) == [] and not bench.session.story.properties.author
+        interrupted(bench, "title and author", "The Rain\nAda\nde")
         bench.desk.run("properties")
         await opened(bench, PropertiesForm)
         assert "when the program last ended" in visible(bench)
         await bench.press("enter")
         assert bench.session.story.properties == Properties("The Rain", "Ada", "de")
-        assert waiting(bench.session.story) == []
+        assert left(bench) == []
 
 
 async def test_a_form_with_what_cannot_be_stays_open(open_bench: OpenBench) -> None:

@@ -14,6 +14,34 @@ from srbwriter.session import Session
 from srbwriter.tui import start
 
 
+def test_where_the_next_story_cannot_be_opened_the_one_before_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = tmp_path / "bad.srbw"
+    bad.write_text("no story")
+    seen: list[tuple[str, list[str]]] = []
+
+    class Screenless:
+        return_code = 0
+
+        def __init__(self, session: Session, settings: Settings) -> None:
+            self.session, self.notes = session, list[str]()
+            self.next_story = None if seen else bad
+            self.next_notes: list[str] = []
+
+        def run(self) -> None:
+            seen.append((self.session.story.file.name, self.notes))
+            self.session.close(keep_model=self.next_story is not None)
+
+    monkeypatch.setattr(start, "Workbench", Screenless)
+    for guard in ("restored", "guarded"):
+        monkeypatch.setattr(start.terminal, guard, contextlib.nullcontext)
+    assert start.open_workbench(load(every_key(), {}, {}), tmp_path / "a.srbw") == 0
+    [(first, _), (second, told)] = seen
+    assert (first, second) == ("a.srbw", "a.srbw")
+    assert len(told) == 1 and "bad.srbw" in told[0]
+
+
 def test_stories_opened_one_after_the_other_share_a_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,7 @@ from srbwriter.tui.screens.reading import typeset
 from srbwriter.tui.widgets.branch_grid import MIN_HEIGHT, MIN_WIDTH, arrange
 from srbwriter.tui.widgets.status_line import bar
 from srbwriter.tui.widgets.story_editor import window_around
+from srbwriter.unspaced import CHARACTER
 from tests.tui.conftest import OpenBench
 
 PARAGRAPH = "The tide came in and nobody said a word about the lamp.\n\n"
@@ -83,6 +84,42 @@ async def test_a_long_story_is_edited_through_a_window(open_bench: OpenBench) ->
         assert bench.session.text() == text[:1000] + "X" + text[1000:]
         await bench.press("ctrl+z")
         assert bench.session.text() == text == editor.whole
+
+
+@pytest.mark.parametrize(
+    ("text", "stops"),
+    [
+        ("他把灯塔 的iPhone，海风", [0, 1, 2, 4, 6, 12, 13, 15]),
+        ("ลมทะเลพัด ma เข้า", [0, 6, 9, 12, 17]),
+        ("It's dark, 海", [0, 2, 3, 4, 9, 11, 12]),
+    ],
+)
+async def test_the_cursor_goes_by_words_that_nothing_parts(
+    open_bench: OpenBench, text: str, stops: list[int]
+) -> None:
+    async with open_bench(text) as bench:
+        editor = bench.desk.editor
+        editor.go(0)
+        for stop in stops[1:]:
+            await bench.press("ctrl+right")
+            assert editor.place == stop
+        there = {editor.place}
+        while editor.place:
+            await bench.press("ctrl+left")
+            there.add(editor.place)
+        assert there >= {stop for stop in stops if CHARACTER.match(text[stop : stop + 1])}
+
+
+async def test_a_word_that_nothing_parts_is_deleted_alone(open_bench: OpenBench) -> None:
+    async with open_bench("他把灯塔的门") as bench:
+        bench.desk.editor.go(2)
+        await bench.press("alt+delete")
+        assert bench.desk.editor.text == "他把的门"
+        await bench.press("ctrl+w")
+        assert bench.desk.editor.text == "他的门"
+        bench.desk.editor.shut("it is shut")
+        await bench.press("alt+delete", "ctrl+w")
+        assert bench.desk.editor.text == "他的门"
 
 
 async def test_the_window_moves_with_the_cursor(open_bench: OpenBench) -> None:

@@ -21,7 +21,7 @@ Write a story as a book, a page, text or JSON. The format follows from the file'
   srbwriter export orchard -o orchard.epub
   srbwriter export orchard -o orchard.docx
   srbwriter export orchard.srbw -o orchard.json
-  srbwriter export orchard -o tree.json --format loom
+  srbwriter export orchard -o orchard.loom.json
   srbwriter export orchard -o - --format text | wc -w"""
 
 _STANDARD_OUTPUT = Path("-")
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         raise Failure("which story? srbwriter export STORY -o FILE", Exit.USAGE)
     output: Path = arguments.output
     force: bool = getattr(arguments, "force", False)
-    form = named(name, formats.writable(), "export to") if name else _by_extension(output)
+    form = named(name, formats.writable(), "export to") if name else _by_file(output)
     _refuse_early(output, form, force=force)
     source = find_story(arguments.story)
     try:
@@ -77,13 +77,13 @@ def _refuse_early(output: Path, form: Format, *, force: bool) -> None:
     transfer.check_target(output, force=force)
 
 
-def _by_extension(output: Path) -> Format:
-    """The first format of that extension in the table; standard output has none and gets Markdown."""
+def _by_file(output: Path) -> Format:
+    """The format that the file's name says; standard output has none and gets Markdown."""
     from srbwriter.story import formats
 
     if output == _STANDARD_OUTPUT:
         return formats.by_name("markdown")
-    form = formats.by_extension(output.suffix)
+    form = formats.for_file(output)
     if form is None:
         raise Failure(f"{formats.no_extension(output)}, or --format", Exit.USAGE)
     return form

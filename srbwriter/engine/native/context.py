@@ -98,6 +98,10 @@ class Context:
             raise NativeError("llama_get_logits_ith", row)
         return np.ctypeslib.as_array(pointer, (self.n_vocab,))
 
+    def set_threads(self, branches: int, prompt: int) -> None:
+        """Threads of the decodes from now on: of those with one row, and of those with more."""
+        self._lib.llama_set_n_threads(self.pointer, branches, prompt)
+
     # ---- sequences
 
     def copy(self, source: int, target: int, start: int = -1, end: int = -1) -> None:
@@ -172,22 +176,22 @@ def flash_attention(options: EngineOptions) -> str:
 
 
 def default_threads() -> int:
-    """Physical cores this process may use, less one for the interface."""
+    """Physical cores this process may use."""
     try:
-        cores = len(os.sched_getaffinity(0))
+        usable = os.sched_getaffinity(0)
     except AttributeError:
-        cores = os.cpu_count() or 2
-    if _hyperthreads():
-        cores = (cores + 1) // 2
-    return max(1, cores - 1)
+        return os.cpu_count() or 2
+    return len({_core(cpu) for cpu in usable})
 
 
-def _hyperthreads() -> bool:
+def _core(cpu: int) -> str:
+    """A name for the core that a processor is a thread of."""
+    siblings = f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
     try:
-        with open("/sys/devices/system/cpu/smt/active", encoding="ascii") as file:
-            return file.read().strip() == "1"
+        with open(siblings, encoding="ascii") as file:
+            return file.read().strip()
     except OSError:
-        return False
+        return str(cpu)
 
 
 def slides(model: int) -> bool:

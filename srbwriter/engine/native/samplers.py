@@ -42,11 +42,15 @@ def make_dry(
     return make("dry", vocab, multiplier, base, allowed_length, last_n, array, len(raw))
 
 
-def make_logit_bias(n_vocab: int, biases: Iterable[tuple[int, float]]) -> Sampler:
-    """``biases`` are (token id, what is added to its logit); the ids must lie within the vocabulary."""
+def logit_biases(biases: Iterable[tuple[int, float]]) -> Any:
+    """(token id, what is added to its logit) as llama.cpp takes them; ids must lie within the vocabulary."""
     pairs = [_c.llama_logit_bias(token, bias) for token, bias in biases]
-    array = (_c.llama_logit_bias * len(pairs))(*pairs)
-    return make("logit_bias", n_vocab, len(pairs), array)
+    return (_c.llama_logit_bias * len(pairs))(*pairs)
+
+
+def make_logit_bias(n_vocab: int, biases: Any) -> Sampler:
+    """``biases`` come from :func:`logit_biases`; the sampler keeps a copy."""
+    return make("logit_bias", n_vocab, len(biases), biases)
 
 
 def clone(sampler: Sampler) -> Sampler:
@@ -80,6 +84,11 @@ def join(members: Sequence[Sampler], selector: Sampler) -> Sampler:
     for sampler in (*members, selector):
         lib.llama_sampler_chain_add(chain, _checked(sampler, "chain_add"))
     return chain
+
+
+def take_out(chain: Sampler, place: int) -> Sampler:
+    """The member at ``place``, which the chain no longer owns."""
+    return _checked(library().llama_sampler_chain_remove(chain, place), "chain_remove")
 
 
 def _checked(pointer: Sampler, name: str) -> Sampler:

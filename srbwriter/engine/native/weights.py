@@ -84,6 +84,12 @@ def load(path: Path, options: EngineOptions, on_progress: Progress | None) -> in
             "llama.cpp could not load it; the log says why",
             "the file may be cut short or made for a newer llama.cpp: download it again or update srbwriter",
         )
+    if lib.llama_model_has_encoder(pointer):  # its decoder would end the process: nothing was encoded
+        lib.llama_model_free(pointer)
+        raise ModelError(
+            str(path), "this model encodes one text and decodes another; it cannot go on from a prompt",
+            "choose a model that generates text",
+        )
     return int(pointer)
 
 

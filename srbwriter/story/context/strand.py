@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Literal
@@ -218,11 +218,10 @@ def _collect(
     pieces: list[_Piece] = []
     tokens = 0.0
     trim = 0
-    for index in range(len(runs) - 1, -1, -1):
+    for run, ids in _from_the_end(runs, tokenizer):
         if tokens >= enough:
             return Strand(pieces[::-1], tokenizer, "anywhere")
-        ids = _usable_ids(runs, index, tokenizer)
-        piece, here = _piece(runs[index], ids, trim, tokenizer, cut)
+        piece, here = _piece(run, ids, trim, tokenizer, cut)
         trim = piece.lead
         room = int((enough - tokens) * characters_per_token) + 1
         if piece.ids is None and len(piece.text) > room:
@@ -237,21 +236,41 @@ def _collect(
     return Strand(pieces[::-1], tokenizer, "story")
 
 
-def _usable_ids(runs: Sequence[Run], index: int, tokenizer: Tokenizer) -> tuple[int, ...] | None:
-    """The run's ids if they are of this vocabulary and the text before can give up their lead."""
-    run = runs[index]
-    if not run.text or not run.tokens or not tokenizer.vocabulary or run.vocabulary != tokenizer.vocabulary:
-        return None
-    if not run.lead:
-        return tuple(run.tokens)
+def _from_the_end(
+    runs: Sequence[Run], tokenizer: Tokenizer
+) -> Iterator[tuple[Run, tuple[int, ...] | None]]:
+    """The runs, last first, each with the ids it can be read with.
+
+    Where the text before cannot give up a run's lead any more, the tokens that reach into it become text; the
+    others stay.
+    """
+    for index in range(len(runs) - 1, -1, -1):
+        run = runs[index]
+        if not run.text or not run.tokens or run.vocabulary != tokenizer.vocabulary or not run.vocabulary:
+            yield run, None
+        elif not run.lead or _gives_up(runs, index, tokenizer):
+            yield run, tuple(run.tokens)
+        else:
+            offsets, exact = token_offsets(run.lead + run.text, run.tokens, tokenizer)
+            first = bisect_left(offsets, len(run.lead)) if exact else len(offsets)
+            size = offsets[first] - len(run.lead) if first < len(offsets) else len(run.text)
+            rest, ids = run.text[size:], tuple(run.tokens[first:])
+            if rest:
+                yield replace(run, text=rest, tokens=ids, lead="", start=run.start + size), ids
+            yield replace(run, text=run.text[:size], tokens=(), lead=""), None
+
+
+def _gives_up(runs: Sequence[Run], index: int, tokenizer: Tokenizer) -> bool:
+    """Whether the text before run ``index`` ends with its lead, and no stored token is broken there."""
+    lead = runs[index].lead
     before = next((runs[place] for place in range(index - 1, -1, -1) if runs[place].text), None)
-    if before is None or not before.text.endswith(run.lead):
-        return None
+    if before is None or not before.text.endswith(lead):
+        return False
     if not before.tokens or before.vocabulary != tokenizer.vocabulary:
-        return tuple(run.tokens)
+        return True
     offsets, exact = token_offsets(before.lead + before.text, before.tokens, tokenizer)
-    edge = len(before.lead) + len(before.text) - len(run.lead)
-    return tuple(run.tokens) if exact and (edge == 0 or edge in offsets) else None
+    edge = len(before.lead) + len(before.text) - len(lead)
+    return exact and (edge == 0 or edge in offsets)
 
 
 def _piece(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from srbwriter.story.draft import DraftError, StoryDraft, check_draft, without_deleted
 from srbwriter.story.formats import (
+    aidungeon,
     basemode,
     card,
     epub,
@@ -28,12 +29,13 @@ from srbwriter.story.formats import (
     others,
     own,
     sillytavern,
+    tapestry,
     text,
     word,
     worldinfo,
 )
 from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import check_depth
+from srbwriter.story.formats.build import check_depth, tell_faults
 from srbwriter.story.formats.document import Document, open_document
 from srbwriter.story.formats.encoding import decode
 from srbwriter.story.formats.errors import FormatError
@@ -41,12 +43,16 @@ from srbwriter.story.types import Progress, untold
 
 FORMATS: tuple[Format, ...] = (
     own.FORMAT,
+    tapestry.FORMAT,
     exoloom.FORMAT,
     logitloom.FORMAT,
     novelai.STORY,
+    novelai.SCENARIO,
     novelai.LOREBOOK,
     kobold_v2.FORMAT,
     kobold.FORMAT,
+    aidungeon.CARDS,
+    aidungeon.ADVENTURE,
     card.FORMAT,
     sillytavern.FORMAT,
     worldinfo.FORMAT,
@@ -86,9 +92,14 @@ def writable() -> tuple[Format, ...]:
     return tuple(form for form in FORMATS if form.can_export)
 
 
-def by_extension(extension: str) -> Format | None:
-    """The first format to export to with that extension, which has its dot; case does not matter."""
-    return next((form for form in writable() if form.extension == extension.lower()), None)
+def for_file(file: Path) -> Format | None:
+    """The format to export to that a file's name says; case does not matter.
+
+    The first of the extension, unless the name of another stands before it, as in ``tree.loom.json``.
+    """
+    fits = [form for form in writable() if form.extension == file.suffix.lower()]
+    named = Path(file.stem).suffix.lower().removeprefix(".")
+    return next((form for form in fits if form.name == named), fits[0] if fits else None)
 
 
 def no_extension(file: Path) -> str:
@@ -128,6 +139,7 @@ def read(
         names = ", ".join(other.name for other in readable())
         raise KeyError(f"{format_name!r} can only be exported; import from one of {names}")
     draft = form.read(document)
+    tell_faults(draft, document.faults, form.name)
     for node in draft.nodes:
         check_depth(node.meta, name, f"node {node.id}")
     check_depth(draft.meta, name, "the top level")
@@ -166,9 +178,9 @@ __all__ = [
     "FORMATS",
     "Format",
     "FormatError",
-    "by_extension",
     "by_name",
     "detect",
+    "for_file",
     "no_extension",
     "read",
     "readable",

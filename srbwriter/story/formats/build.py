@@ -5,14 +5,15 @@ It knows drafts and errors, and no single format.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from srbwriter.story.draft import DraftNode, JsonObject, StoryDraft, as_list, as_object, keep_foreign
 from srbwriter.story.formats.cursor import Cursor
-from srbwriter.story.formats.errors import FormatError
+from srbwriter.story.formats.errors import Fault, FormatError
 
 ROOT_ID = "root"
 
@@ -24,6 +25,12 @@ DEEPEST_META = 100
 
 _LAST_SECOND = 253_402_300_799
 """The end of the year 9999."""
+
+_SECRET = re.compile(r"(api_?key|_key|_token|password)$", re.IGNORECASE)
+"""How fields are called in which other programs keep keys for services."""
+
+MOST_TOLD = 20
+"""How many faults of one file are told one by one."""
 
 ISO_TIME = "%Y-%m-%dT%H:%M:%SZ"
 PYLOOM_TIME = "%Y-%m-%d-%H.%M.%S"
@@ -61,28 +68,64 @@ class Loose:
 def arrange(loose: Iterable[Loose], current_id: str | None = None) -> StoryDraft:
     """Order nodes that only point to their parents; siblings keep the order of the file.
 
-    Several top-level nodes get an empty root above them.  Raises :class:`FormatError` for a repeated
-    id, a parent that is not there, and nodes that are their own ancestors.
+    Several top-level nodes get an empty root above them.  A node whose id another has gets one of its
+    own; one whose parent is not there, or that is its own ancestor, stands at the top.  Both are told.
     """
     items = list(loose)
-    by_id: dict[str, Loose] = {}
+    ids = OwnIds()
     for item in items:
-        if item.node.id in by_id:
-            raise item.cursor.error(f"an id of its own; {item.node.id!r} occurs twice")
-        by_id[item.node.id] = item
-    children: dict[str | None, list[DraftNode]] = {}
+        ids.give(item.node, item.cursor)
+    by_id = {item.node.id: item for item in items}
     for item in items:
         parent_id = item.node.parent_id
         if parent_id is not None and parent_id not in by_id:
-            raise item.cursor.error(f"a parent in the file; {parent_id!r} is not there")
-        children.setdefault(parent_id, []).append(item.node)
-    nodes = _parents_first(children)
-    if len(nodes) < len(items):
-        reached = {node.id for node in nodes}
-        lost = next(item for item in items if item.node.id not in reached)
-        raise lost.cursor.error(f"a way to the root; {lost.node.id!r} is its own ancestor")
-    nodes = _below_one_root(nodes, children.get(None, []), by_id)
+            words = f"its parent {parent_id!r} is not in the file; it is put at the top"
+            item.cursor.tell(words, value={"parent": parent_id})
+            item.node.parent_id = None
+    _break_circles(by_id)
+    children: dict[str | None, list[DraftNode]] = {}
+    for item in items:
+        children.setdefault(item.node.parent_id, []).append(item.node)
+    nodes = _below_one_root(_parents_first(children), children.get(None, []), set(by_id))
     return StoryDraft(nodes, current_id if current_id in by_id else first_leaf(nodes))
+
+
+class OwnIds:
+    """Gives every node an id that no other has."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    def give(self, node: DraftNode, cursor: Cursor) -> None:
+        """Let the node keep its id; an empty one is filled in, one that another has is changed and told."""
+        wanted = node.id or f"n{len(self._taken)}"
+        free, number = wanted, 2
+        while free in self._taken:
+            free, number = f"{wanted}-{number}", number + 1
+        if node.id and free != node.id:
+            cursor.tell(f"the id {node.id!r} occurs twice; here it becomes {free!r}")
+        self._taken.add(free)
+        node.id = free
+
+
+def _break_circles(by_id: dict[str, Loose]) -> None:
+    """Put the first of the nodes that are one another's ancestors at the top."""
+    place = {node_id: index for index, node_id in enumerate(by_id)}
+    safe: set[str | None] = {None}
+    for start in by_id:
+        way: dict[str, None] = {}
+        here: str | None = start
+        while here not in safe and here not in way:
+            assert here is not None
+            way[here] = None
+            here = by_id[here].node.parent_id
+        if here in way:
+            steps = list(way)
+            first = by_id[min(steps[steps.index(here) :], key=place.__getitem__)]
+            value = {"parent": first.node.parent_id}
+            first.cursor.tell("it is its own ancestor; it is put at the top", value=value)
+            first.node.parent_id = None
+        safe.update(way)
 
 
 def _parents_first(children: dict[str | None, list[DraftNode]]) -> list[DraftNode]:
@@ -98,9 +141,7 @@ def _parents_first(children: dict[str | None, list[DraftNode]]) -> list[DraftNod
     return nodes
 
 
-def _below_one_root(
-    nodes: list[DraftNode], tops: list[DraftNode], taken: dict[str, Loose]
-) -> list[DraftNode]:
+def _below_one_root(nodes: list[DraftNode], tops: list[DraftNode], taken: set[str]) -> list[DraftNode]:
     if len(tops) == 1:
         return nodes
     root_id = ROOT_ID
@@ -145,6 +186,14 @@ def read_time(value: Any) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
+def time_of(cursor: Cursor, key: str) -> float | None:
+    """The moment in a field; a value that :func:`read_time` cannot read stays among the unread."""
+    seconds = read_time(cursor.peek(key))
+    if seconds is not None:
+        cursor.skip(key)
+    return seconds
+
+
 def write_time(seconds: float, form: str = ISO_TIME) -> str:
     """The moment in UTC, to the second; moments that no calendar has become the nearest one that it has."""
     return datetime.fromtimestamp(min(max(seconds, 0), _LAST_SECOND), UTC).strftime(form)
@@ -153,6 +202,31 @@ def write_time(seconds: float, form: str = ISO_TIME) -> str:
 def with_foreign(node: DraftNode, format_name: str, fields: JsonObject) -> DraftNode:
     keep_foreign(node.meta, format_name, fields)
     return node
+
+
+def without_secrets(fields: JsonObject, cursor: Cursor) -> JsonObject:
+    """The fields, at any depth, without keys and passwords for services; those left out are told.
+
+    A story is shown to others, and what its writer pays with is not for them.
+    """
+    names: dict[str, None] = {}
+
+    def clean(value: Any, depth: int = 0) -> Any:
+        if depth > DEEPEST_META:  # refused later
+            return value
+        if isinstance(value, list):
+            return [clean(item, depth + 1) for item in as_list(value)]
+        if not isinstance(value, dict):
+            return value
+        members = as_object(value)
+        secret = {name for name in members if _SECRET.search(name) and isinstance(members[name], str)}
+        names.update(dict.fromkeys(name for name in members if name in secret and members[name].strip("0")))
+        return {name: clean(item, depth + 1) for name, item in members.items() if name not in secret}
+
+    cleaned = as_object(clean(fields))
+    if names:
+        cursor.tell(f"{', '.join(names)}: left out; a key for a service does not belong into a story")
+    return cleaned
 
 
 def check_depth(meta: JsonObject, file: str, place: str) -> None:
@@ -172,3 +246,13 @@ def check_depth(meta: JsonObject, file: str, place: str) -> None:
 def notice(draft: StoryDraft, words: str) -> None:
     """Something the writer should be told about this import; kept in ``meta["notices"]``."""
     draft.meta.setdefault("notices", []).append(words)
+
+
+def tell_faults(draft: StoryDraft, faults: Sequence[Fault], format_name: str) -> None:
+    """The faults of a file as notices, and what had to be left out as foreign fields of the story."""
+    for fault in faults[:MOST_TOLD]:
+        notice(draft, f"{fault.place}: {fault.words}")
+    if len(faults) > MOST_TOLD:
+        notice(draft, f"and {len(faults) - MOST_TOLD} more like these")
+    kept = [{"place": fault.place, "value": fault.value} for fault in faults if fault.value is not None]
+    keep_foreign(draft.meta, f"{format_name}-left-out", {"faults": kept} if kept else {})

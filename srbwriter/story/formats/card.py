@@ -1,86 +1,190 @@
-"""SillyTavern character cards, as JSON or inside a PNG: greetings become branches, the rest memory."""
+"""Character cards, as JSON, in a PNG, or in a ``.charx`` archive: greetings become branches, the rest memory.
+
+Facts: the card specifications V1 and V2 (malfoyslastname/character-card-spec-v2) and V3
+(kwaroran/character-card-spec-v3); what SillyTavern says besides is under ``extensions``.
+"""
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Iterator
+import io
+import re
+import zipfile
+from collections.abc import Callable
+from typing import Any
 
-from srbwriter.story.draft import DraftNode, StoryDraft, keep_foreign
+from srbwriter.story.draft import DraftNode, JsonObject, StoryDraft, as_list, keep_foreign
 from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import Grower
+from srbwriter.story.formats.build import Grower, notice, read_time
 from srbwriter.story.formats.cursor import Cursor, top
-from srbwriter.story.formats.document import PNG_SIGNATURE, Document, parse_json
+from srbwriter.story.formats.document import Document, parse_json
 from srbwriter.story.formats.errors import FormatError
-from srbwriter.story.formats.worldentry import card_entry
+from srbwriter.story.formats.pngtext import text_chunks, unwrapped
+from srbwriter.story.formats.worldinfo import read_book
 
 NAME = "card"
+GROUP_TAG = "group"
+"""The tag of greetings that are meant for chats with several characters."""
 
-_KEYWORDS = (b"ccv3", b"chara")  # the newer one first; a card may hold both
+MOST_CARD_BYTES = 64 * 2**20
+"""The longest card that is unpacked from an archive."""
+
+_ARCHIVED = "card.json"
+_KEYWORDS = ("ccv3", "chara")  # the newer one first; a picture may hold both
 _MEMORY_FIELDS = ("description", "personality", "scenario")
-_NAME_MACRO = "{{char}}"
+_FIRST_VERSION = {*_MEMORY_FIELDS, "first_mes", "mes_example"}
+_NAME_MACRO = re.compile(r"\{\{char\}\}|<bot>|<char>", re.IGNORECASE)
+_IDLE = {
+    "mes_example": "example messages",
+    "system_prompt": "system prompt",
+    "post_history_instructions": "instructions after the history",
+}
+
+_Named = Callable[[str], str]
 
 
 def matches(document: Document) -> bool:
     if document.kind == "png":
         return True
+    if document.kind == "zip":
+        return _is_archive(document)
     spec = document.object.get("spec")
-    return (isinstance(spec, str) and spec.startswith("chara_card")) or {"first_mes", "name"} <= document.keys
+    is_newer = isinstance(spec, str) and spec.startswith("chara_card")
+    return is_newer or {"first_mes", "name"} <= document.keys or len(_FIRST_VERSION & document.keys) > 2
 
 
 def read(document: Document) -> StoryDraft:
-    in_picture = document.kind == "png"
-    whole = Cursor(_from_png(document), document.name) if in_picture else top(document)
-    card = whole.need_object("data") if whole.peek("spec") is not None else whole
-    name = card.need_text("name")
-    grower = Grower()
-    greetings = [card.need_text("first_mes"), *card.texts("alternate_greetings")]
-    nodes = [grower.add(grower.root, DraftNode("", text=_named(text, name))) for text in greetings if text]
-    draft = grower.draft(nodes[0] if nodes else None, name)
-    draft.byline = card.text("creator")
-    parts = [_named(card.text(field), name) for field in _MEMORY_FIELDS]
-    draft.root.settings.memory = "\n\n".join(filter(None, parts)) or None
-    if book := card.object("character_book"):
-        draft.root.settings.lore = [
-            card_entry(cursor, f"card-{index}") for index, cursor in enumerate(book.objects("entries"))
-        ]
-    keep_foreign(draft.meta, NAME, card.rest())
+    kept: JsonObject = {}
+    notices: list[str] = []
+    match document.kind:
+        case "png":
+            whole = _from_png(document, kept, notices)
+        case "zip":
+            whole = _from_archive(document, kept)
+        case _:
+            whole = top(document)
+    nested = whole.peek("spec") is not None
+    card = whole.need_object("data") if nested else whole
+    draft = _draft(card)
+    for words in notices:
+        notice(draft, words)
+    fields = {**whole.rest(), "data": card.rest()} if nested else card.rest()
+    keep_foreign(draft.meta, NAME, {**fields, **kept})
     return draft
 
 
-def _named(text: str, name: str) -> str:
-    return text.replace(_NAME_MACRO, name)
+def _draft(card: Cursor) -> StoryDraft:
+    name = card.text("name")
+    nickname = card.peek("nickname")
+    named = _naming(nickname if isinstance(nickname, str) and nickname else name)
+    grower = Grower()
+    for text in [_first(card), *card.good_texts("alternate_greetings")]:
+        if text:
+            grower.add(grower.root, DraftNode("", text=named(text)))
+    current = grower.nodes[1] if len(grower.nodes) > 1 else None
+    for text in filter(None, card.good_texts("group_only_greetings")):
+        grower.add(grower.root, DraftNode("", text=named(text))).marks.tags = [GROUP_TAG]
+    draft = grower.draft(current, name)
+    _describe(draft, card, named)
+    _add_book(draft, card, named)
+    idle = [words for field, words in _IDLE.items() if card.peek(field)]
+    if idle:
+        notice(draft, f"Kept with the story but not used: the card's {', '.join(idle)}.")
+    return draft
 
 
-def _from_png(document: Document) -> object:
-    """The JSON in a PNG's text chunks."""
-    texts = dict(_text_chunks(document))
+def _naming(name: str) -> _Named:
+    """Puts the character's name where a text has a macro for it."""
+    return lambda text: _NAME_MACRO.sub(lambda _: name, text) if name else text
+
+
+def _first(card: Cursor) -> str:
+    return "" if card.peek("first_mes") is None else card.good_text("first_mes")
+
+
+def _describe(draft: StoryDraft, card: Cursor, named: _Named) -> None:
+    root = draft.root
+    draft.byline = card.text("creator")
+    draft.created = read_time(card.peek("creation_date"))
+    draft.modified = read_time(card.peek("modification_date"))
+    parts = [named(card.text(field)) for field in _MEMORY_FIELDS]
+    root.settings.memory = "\n\n".join(filter(None, parts)) or None
+    root.marks.note = card.text("creator_notes")
+    root.marks.tags = [tag for tag in as_list(card.peek("tags")) if _is_tag(tag)]
+    depth_prompt = card.inner("extensions").inner("depth_prompt")
+    if prompt := depth_prompt.text("prompt"):
+        root.settings.author_note = named(prompt)
+        root.settings.author_note_depth = depth_prompt.integer("depth")
+
+
+def _is_tag(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and "\n" not in value
+
+
+def _add_book(draft: StoryDraft, card: Cursor, named: _Named) -> None:
+    """The character's lorebook; what it says beside its entries goes back among the unread."""
+    if card.peek("character_book") is None:
+        return
+    book = card.object("character_book")
+    if book is None:
+        card.tell("left out; expected an object", "character_book")
+        return
+    read_book(draft, book, "card")
+    for entry in draft.root.settings.lore:
+        entry.text = named(entry.text)
+    card.put_back("character_book", book.rest())
+
+
+def _from_png(document: Document, kept: JsonObject, notices: list[str]) -> Cursor:
+    """The card in a PNG's text chunks; of an older one beside it, what it says otherwise goes to ``kept``."""
+    texts = text_chunks(document, _KEYWORDS, notices)
+    cards: dict[str, Cursor] = {}
+    errors: dict[str, FormatError] = {}
     for keyword in _KEYWORDS:
         if keyword not in texts:
             continue
-        place = f"text chunk {keyword.decode()}"
         try:
-            decoded = base64.b64decode(texts[keyword], validate=True).decode("utf-8")
-        except (binascii.Error, UnicodeDecodeError) as error:
-            raise FormatError(document.name, place, f"JSON in base64 ({error})") from error
-        return parse_json(decoded, document.name, place)
-    raise FormatError(document.name, "the text chunks", "a character card; this picture holds none")
+            place = f"text chunk {keyword}"
+            value = parse_json(unwrapped(texts[keyword], document.name, place), document.name, place)
+            cards[keyword] = Cursor(value, document.name, faults=document.faults)
+        except FormatError as error:
+            errors[keyword] = error
+            kept[keyword] = texts[keyword].decode("utf-8", "replace")
+    if not cards:
+        missing = FormatError(document.name, "the text chunks", "a character card; this picture holds none")
+        raise next(iter(errors.values()), missing)
+    for keyword, error in errors.items():
+        reason = f"expected {error.expected}"
+        notices.append(
+            f"The picture holds two cards; {keyword} cannot be read ({reason}), but the other can."
+        )
+    chosen, *others = cards.values()
+    if others:
+        kept[_KEYWORDS[1]] = {
+            key: value for key, value in others[0].rest().items() if value != chosen.peek(key)
+        }
+    return chosen
 
 
-def _text_chunks(document: Document) -> Iterator[tuple[bytes, bytes]]:
-    """Keyword and text of each ``tEXt`` chunk (PNG specification, 11.3.3.2)."""
-    data, offset = document.data, len(PNG_SIGNATURE)
-    while offset < len(data):
-        length, kind = int.from_bytes(data[offset : offset + 4]), data[offset + 4 : offset + 8]
-        body = data[offset + 8 : offset + 8 + length]
-        if len(kind) < 4 or len(body) < length:
-            raise FormatError(document.name, f"byte {offset}", "a whole PNG chunk; the file is cut off")
-        if kind == b"tEXt" and b"\0" in body:
-            keyword, text = body.split(b"\0", 1)
-            yield keyword.lower(), text
-        if kind == b"IEND":
-            return
-        offset += 12 + length  # length, kind, body, checksum
+def _is_archive(document: Document) -> bool:
+    try:
+        with zipfile.ZipFile(io.BytesIO(document.data)) as archive:
+            return _ARCHIVED in archive.namelist()
+    except zipfile.BadZipFile:
+        return False
 
 
-FORMAT = Format(NAME, "Character card (JSON or PNG)", ".json", matches, read)
+def _from_archive(document: Document, kept: JsonObject) -> Cursor:
+    """The card in a ``.charx`` archive; of pictures and sounds beside it only the names are kept."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(document.data)) as archive:
+            if archive.getinfo(_ARCHIVED).file_size > MOST_CARD_BYTES:
+                raise FormatError(document.name, _ARCHIVED, f"at most {MOST_CARD_BYTES} bytes")
+            text = archive.read(_ARCHIVED).decode("utf-8")
+            kept["files"] = [name for name in archive.namelist() if name != _ARCHIVED]
+    except (zipfile.BadZipFile, UnicodeDecodeError, RuntimeError, NotImplementedError) as error:
+        raise FormatError(document.name, _ARCHIVED, f"a card that can be unpacked ({error})") from error
+    value = parse_json(text, document.name, _ARCHIVED)
+    return Cursor(value, document.name, faults=document.faults)
+
+
+FORMAT = Format(NAME, "Character card (JSON, PNG or .charx)", ".json", matches, read)

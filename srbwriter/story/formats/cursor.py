@@ -3,6 +3,9 @@
 A cursor stands on a value and knows the way to it.  Fields that were read are remembered, so that
 the rest, which nobody understood, can be kept.  ``need_*`` raise when a field is missing or wrong;
 the others take a wrong value for an unknown field: it stays in the rest.
+
+What can be left out without losing the rest of a file is left out and told: ``good_*`` read the
+members of a list or an object that are what they should be, and tell of those that are not.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import Any, cast
 
 from srbwriter.story.draft import JsonObject
 from srbwriter.story.formats.document import Document
-from srbwriter.story.formats.errors import FormatError
+from srbwriter.story.formats.errors import Fault, FormatError
 
 LONGEST_PLACE = 300
 """Characters of a place that are shown; in a deeply nested tree only its end says anything."""
@@ -21,10 +24,18 @@ LONGEST_PLACE = 300
 class Cursor:
     """A JSON object, and where it is in which file: ``step`` below the cursor ``above``."""
 
-    __slots__ = ("_above", "_step", "_taken", "_value", "file")
+    __slots__ = ("_above", "_step", "_taken", "_value", "faults", "file")
 
-    def __init__(self, value: Any, file: str, step: str = "", above: Cursor | None = None) -> None:
+    def __init__(
+        self,
+        value: Any,
+        file: str,
+        step: str = "",
+        above: Cursor | None = None,
+        faults: list[Fault] | None = None,
+    ) -> None:
         self.file = file
+        self.faults: list[Fault] = above.faults if above else [] if faults is None else faults
         self._step = step
         self._above = above
         self._taken: set[str] = set()
@@ -44,8 +55,22 @@ class Cursor:
         return place if len(place) <= LONGEST_PLACE else "…" + place[-LONGEST_PLACE:]
 
     def error(self, expected: str, key: str | None = None) -> FormatError:
-        place = ".".join(filter(None, [self.place, key]))
-        return FormatError(self.file, place or "the top level", expected)
+        return FormatError(self.file, self._place_of(key), expected)
+
+    def tell(self, words: str, key: str | None = None, value: Any = None) -> None:
+        """Something here, or in a field, had to be taken otherwise than it stands: the writer is told.
+
+        ``value`` is what would be lost by that, and is kept.
+        """
+        self.faults.append(Fault(self._place_of(key), words, value))
+
+    def leave_out(self, error: FormatError) -> None:
+        """This object could not be read, for that reason; it is kept as it is."""
+        where = "" if error.place == self._place_of(None) else f" at {error.place}"
+        self.tell(f"left out; expected {error.expected}{where}", value=self._value)
+
+    def _place_of(self, key: str | None) -> str:
+        return ".".join(filter(None, [self.place, key])) or "the top level"
 
     def raw(self, key: str) -> Any:
         """The value as it is, ``None`` when missing."""
@@ -59,6 +84,12 @@ class Cursor:
     def peek(self, key: str) -> Any:
         """The value as it is, left among the unread."""
         return self._value.get(key)
+
+    def put_back(self, key: str, value: Any) -> None:
+        """Count the field as unread again, with what of it nobody has read; an empty object is none."""
+        if value:
+            self._value = {**self._value, key: value}
+            self._taken.discard(key)
 
     def need_text(self, key: str) -> str:
         value = self.raw(key)
@@ -100,8 +131,45 @@ class Cursor:
         """The members of an object of objects; a missing object is empty, a wrong member is an error."""
         return self.need_entries(key) if self._is(key, dict) else []
 
+    def good_objects(self, key: str, *, needed: bool = False) -> list[Cursor]:
+        """The objects of a list; whatever else is there is left out and told.  Raises if it is ``needed``."""
+        return [cursor for _, cursor in self._good(key, list, needed=needed)]
+
+    def good_entries(self, key: str, *, needed: bool = False) -> list[tuple[str, Cursor]]:
+        """The objects of an object by their names; the rest as with :meth:`good_objects`."""
+        return self._good(key, dict, needed=needed)
+
+    def good_members(self, key: str) -> list[tuple[str, Cursor]]:
+        """The objects of a list by their places in it, or of an object by their names; the rest as above."""
+        if self._is(key, dict):
+            return self._good(key, dict, needed=False)
+        return [
+            (step.removeprefix(f"{key}[").removesuffix("]"), cursor)
+            for step, cursor in self._good(key, list, needed=False)
+        ]
+
+    def good_texts(self, key: str) -> list[str]:
+        """The texts of a list; whatever else is there is left out, told, and an empty text in its place."""
+        texts: list[str] = []
+        for step, value in self._steps(key, list):
+            if not isinstance(value, str):
+                self.tell("left out; expected a text", step, value)
+            texts.append(value if isinstance(value, str) else "")
+        return texts
+
+    def good_text(self, key: str) -> str:
+        """The text; one that is missing, or is none, is told and empty.  It stays in the rest."""
+        if not self._is(key, str):
+            self.tell("expected a text; it is left empty", key, self._value.get(key))
+        return self.text(key)
+
     def object(self, key: str) -> Cursor | None:
         return self.need_object(key) if self._is(key, dict) else None
+
+    def inner(self, key: str) -> Cursor:
+        """An object that stays among the unread as a whole; an empty one if it is missing or wrong."""
+        value = self._value.get(key)
+        return Cursor(value if isinstance(value, dict) else {}, self.file, key, self)
 
     def text(self, key: str, default: str = "") -> str:
         return self.raw(key) if self._is(key, str) else default
@@ -127,6 +195,20 @@ class Cursor:
         value = self._value.get(key)
         return str(self.raw(key)) if isinstance(value, str | int) and not isinstance(value, bool) else None
 
+    def link(self, key: str) -> str | None:
+        """The id of another node, ``None`` for none; what is neither is told, and stays in the rest."""
+        if self._value.get(key) is None:
+            self.skip(key)
+        elif (found := self.ident(key)) is not None:
+            return found
+        else:
+            self.tell("expected the id of a node, or null; it is put at the top", key)
+        return None
+
+    def all(self) -> JsonObject:
+        """Every field, read or not."""
+        return self._value
+
     def rest(self) -> JsonObject:
         """The fields nobody has read."""
         return {key: value for key, value in self._value.items() if key not in self._taken}
@@ -134,19 +216,53 @@ class Cursor:
     def _is(self, key: str, kind: type) -> bool:
         return isinstance(self._value.get(key), kind)
 
+    def _good(self, key: str, kind: type, *, needed: bool) -> list[tuple[str, Cursor]]:
+        if needed and not self._is(key, kind):
+            raise self.error("a list" if kind is list else "an object", key)
+        good: list[tuple[str, Cursor]] = []
+        for step, value in self._steps(key, kind):
+            if isinstance(value, dict):
+                good.append((step.removeprefix(f"{key}."), Cursor(value, self.file, step, self)))
+            else:
+                self.tell("left out; expected an object", step, value)
+        return good
+
+    def _steps(self, key: str, kind: type) -> Iterator[tuple[str, Any]]:
+        """The members of a list or an object, and the way to each; a field of another kind is told."""
+        value = self._value.get(key)
+        if not isinstance(value, kind):
+            if value is not None:
+                self.tell(f"left out; expected {'a list' if kind is list else 'an object'}", key)
+        elif isinstance(value, dict):
+            for name, member in cast(JsonObject, self.raw(key)).items():
+                yield f"{key}.{name}", member
+        else:
+            for index, member in enumerate(cast(list[Any], self.raw(key))):
+                yield f"{key}[{index}]", member
+
     def _cursors(self, key: str, values: list[Any]) -> Iterator[Cursor]:
         for index, value in enumerate(values):
             yield Cursor(value, self.file, f"{key}[{index}]", self)
 
 
 def line_cursors(document: Document) -> list[Cursor]:
-    """A cursor on the object in each line; a document that is one object counts as its only line."""
+    """A cursor on the object in each line; a document that is one object counts as its only line.
+
+    Lines that are no objects are left out and told.  Raises :class:`FormatError` if no line is one.
+    """
     if document.kind == "json":
-        return [Cursor(document.value, document.name, "line 1")]
-    pairs = zip(document.lines, document.value, strict=True)
-    return [Cursor(value, document.name, f"line {number}") for number, value in pairs]
+        return [Cursor(document.value, document.name, "line 1", faults=document.faults)]
+    cursors: list[Cursor] = []
+    for number, value in zip(document.lines, document.value, strict=True):
+        if isinstance(value, dict):
+            cursors.append(Cursor(value, document.name, f"line {number}", faults=document.faults))
+        else:
+            document.faults.append(Fault(f"line {number}", "left out; expected an object", value))
+    if not cursors:
+        raise FormatError(document.name, "line 1", "an object")
+    return cursors
 
 
 def top(document: Document) -> Cursor:
     """The cursor on the top-level object of a JSON document."""
-    return Cursor(document.value, document.name)
+    return Cursor(document.value, document.name, faults=document.faults)

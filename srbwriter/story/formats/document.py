@@ -1,4 +1,4 @@
-"""The bytes of a file, opened once: a picture, an archive, JSON, JSON lines or text.
+"""The bytes of a file, opened once: a picture, an archive, a weave, JSON, JSON lines or text.
 
 This is all that detection looks at.  It knows no story format.
 """
@@ -8,19 +8,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 import ijson
 
 from srbwriter.story.draft import as_list, as_object
 from srbwriter.story.formats.encoding import decode
-from srbwriter.story.formats.errors import FormatError
+from srbwriter.story.formats.errors import Fault, FormatError
 
-Kind = Literal["png", "zip", "json", "jsonl", "text"]
+Kind = Literal["png", "zip", "tapestry", "json", "jsonl", "text"]
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 ZIP_SIGNATURE = b"PK\x03\x04"
+TAPESTRY_SIGNATURE = b"VersionedTapestryWeave__"
 
 _LOOKS_LIKE_JSON = re.compile(r'\s*(\{\s*("|\})|\[\s*[\[{"\]])')
 _MAY_BE_MARKDOWN = re.compile(r'\s*\[\s*[\["]')  # [[a page]], ["words in a link"](…)
@@ -34,6 +35,7 @@ class Document:
     """An opened file.
 
     ``value`` is the parsed JSON; for ``jsonl`` it is the list of parsed lines, numbered in ``lines``.
+    ``faults`` grows while the file is opened and read: what had to be left out, and was not the whole.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Document:
     text: str = ""
     value: Any = None
     lines: tuple[int, ...] = ()
+    faults: list[Fault] = field(default_factory=list[Fault], compare=False)
 
     @property
     def keys(self) -> frozenset[str]:
@@ -63,12 +66,15 @@ def open_document(data: bytes, name: str, encoding: str = "") -> Document:
         return Document(name, data, "png")
     if not encoding and data.startswith(ZIP_SIGNATURE):
         return Document(name, data, "zip")
+    if not encoding and data.startswith(TAPESTRY_SIGNATURE):
+        return Document(name, data, "tapestry")
     text = decode(data, name, encoding)
-    if not _LOOKS_LIKE_JSON.match(text) or _is_markdown(text):
+    faults: list[Fault] = []
+    lines = None if _is_markdown(text) else _json_lines(text, name, faults)
+    if lines is None and (not _LOOKS_LIKE_JSON.match(text) or _is_markdown(text)):
         return Document(name, data, "text", text)
-    lines = _json_lines(text, name)
     if lines is not None:
-        return Document(name, data, "jsonl", text, list(lines.values()), tuple(lines))
+        return Document(name, data, "jsonl", text, list(lines.values()), tuple(lines), faults)
     return Document(name, data, "json", text, parse_json(text, name))
 
 
@@ -103,16 +109,41 @@ def _is_markdown(text: str) -> bool:
     return False
 
 
-def _json_lines(text: str, name: str) -> dict[int, Any] | None:
-    """The lines as values, by number, if the first of several is JSON of its own, else ``None``."""
+def _json_lines(text: str, name: str, faults: list[Fault]) -> dict[int, Any] | None:
+    """The lines as values, by number, if one of the first two of several is an object, else ``None``.
+
+    A line that is no JSON, such as one cut off where a program was killed, is left out.
+    """
     lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-    if len(lines) < 2 or not lines[0][1].rstrip().endswith("}"):
+    if len(lines) < 2 or not any(_is_object(line) for _, line in lines[:2]):
         return None
+    if not _is_object(lines[0][1]) and (_is_json(text) or not _mostly_objects(lines)):
+        return None
+    values: dict[int, Any] = {}
+    for number, line in lines:
+        try:
+            values[number] = parse_json(line, name, f"line {number}")
+        except FormatError as error:
+            faults.append(Fault(error.place, f"left out; it is not {error.expected}", line))
+    return values
+
+
+def _is_object(line: str) -> bool:
+    line = line.strip()
+    return line.startswith("{") and line.endswith("}") and _is_json(line)
+
+
+def _is_json(text: str) -> bool:
     try:
-        json.loads(lines[0][1])
+        json.loads(text)
     except (ValueError, RecursionError):
-        return None
-    return {number: parse_json(line, name, f"line {number}") for number, line in lines}
+        return False
+    return True
+
+
+def _mostly_objects(lines: list[tuple[int, str]]) -> bool:
+    """Whether all lines but the first look like objects, but for a cut off last one."""
+    return all(line.lstrip().startswith("{") for _, line in lines[1:])
 
 
 def _parse_deep(text: str, name: str, place: str) -> Any:

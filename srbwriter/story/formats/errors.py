@@ -1,6 +1,9 @@
-"""The errors of files that cannot be read."""
+"""What is wrong with a file: the error of one that cannot be read, and the faults of one that can."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
 
 
 class FormatError(ValueError):
@@ -11,6 +14,18 @@ class FormatError(ValueError):
         self.file = file
         self.place = place
         self.expected = expected
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something in a file that could not be taken as it stands, while the rest could.
+
+    ``words`` say what was done about it.  ``value`` is what stood at ``place``, ``None`` if nothing did.
+    """
+
+    place: str
+    words: str
+    value: Any = None
 
 
 class NotForUs(FormatError):

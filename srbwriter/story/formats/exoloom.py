@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from srbwriter.story.draft import Author, DraftNode, Generation, Marks, StoryDraft, as_list, keep_foreign
 from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import Loose, arrange, read_time, with_foreign
+from srbwriter.story.formats.build import Loose, arrange, time_of, with_foreign
 from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.document import Document
 
@@ -25,37 +25,51 @@ def read(document: Document) -> StoryDraft:
     if version != SCHEMA_VERSION:
         raise whole.error(f"{SCHEMA_VERSION}, the only schema known", "schemaVersion")
     tree = whole.need_object("tree")
-    lens = whole.object("lens")
-    bookmarked = {mark.ident("nodeId") for mark in lens.objects("bookmarks")} if lens else set[str | None]()
-    pruned = {mark.ident("nodeId") for mark in lens.objects("prunedNodes")} if lens else set[str | None]()
-
-    members = tree.need_entries("nodes")
+    bookmarked, pruned = _lens(whole)
+    members = tree.good_entries("nodes", needed=True)
     loose = [Loose(_node(key, cursor, bookmarked, pruned), cursor) for key, cursor in members]
-    draft = arrange(_in_order(loose, members))
     root_id = tree.ident("rootNodeId")
-    if root_id is not None and root_id not in {node.id for node in draft.nodes}:
-        raise tree.error("the id of a node", "rootNodeId")
+    for item in loose:
+        if item.node.id == root_id and item.node.parent_id is not None:
+            item.cursor.tell("the root has a parent; it is left out", "parentId", item.node.parent_id)
+            item.node.parent_id = None
+    draft = arrange(_in_order(loose, members))
+    if root_id is not None and root_id != draft.root.id:
+        tree.tell(f"node {root_id!r} is not where the tree begins", "rootNodeId", root_id)
     draft.title = tree.text("title")
-    draft.created = read_time(tree.raw("createdAt"))
+    draft.created = time_of(tree, "createdAt")
     keep_foreign(draft.meta, NAME, {**whole.rest(), **tree.rest()})
     return draft
 
 
-def _node(key: str, cursor: Cursor, bookmarked: set[str | None], pruned: set[str | None]) -> DraftNode:
-    author = _AUTHORS.get(cursor.text("authorType"), "imported")
+def _lens(whole: Cursor) -> tuple[set[str], set[str]]:
+    """The ids of bookmarked and of pruned nodes; the marks themselves stay among the foreign fields."""
+    if not isinstance(whole.peek("lens"), dict):
+        return set(), set()
+    lens = Cursor(whole.peek("lens"), whole.file, "lens", whole)
+    marked = [
+        [mark.ident("nodeId") for mark in lens.good_objects(key)] for key in ("bookmarks", "prunedNodes")
+    ]
+    bookmarked, pruned = ({node_id for node_id in ids if node_id is not None} for ids in marked)
+    return bookmarked, pruned
+
+
+def _node(key: str, cursor: Cursor, bookmarked: set[str], pruned: set[str]) -> DraftNode:
+    author = _AUTHORS.get(str(cursor.peek("authorType")), "imported")
+    if author != "imported":
+        cursor.skip("authorType")
     name = cursor.text("authorName")
+    cursor.skip("childrenIds")  # the parents say the same
     node = DraftNode(
         key,
-        cursor.ident("parentId"),
-        text=cursor.need_text("content"),
+        cursor.link("parentId"),
+        text=cursor.good_text("content"),
         author=author,
         generation=Generation(model=name) if author == "model" and name else None,
         marks=Marks(bookmark=key in bookmarked, deleted=key in pruned),
-        created=read_time(cursor.raw("createdAt")),
+        created=time_of(cursor, "createdAt"),
     )
-    cursor.skip("parentId")
     rest = cursor.rest()
-    rest.pop("childrenIds", None)
     if author != "model" and name:
         rest["authorName"] = name
     return with_foreign(node, NAME, rest)

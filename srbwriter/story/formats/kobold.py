@@ -5,21 +5,20 @@ Also the old share file, whose keys are shortened.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from typing import Any, cast
-
-from srbwriter.story.draft import DraftNode, LoreEntry, Marks, Settings, StoryDraft, keep_foreign
+from srbwriter.story.draft import JsonObject, LoreEntry, Settings, StoryDraft, as_list, foreign, keep_foreign
 from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import Grower, with_foreign
+from srbwriter.story.formats.build import with_foreign, without_secrets
 from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.document import Document
+from srbwriter.story.formats.kobold_text import NOTE_PLACE, Place, Shown, Tree, note_text, saved_settings
 from srbwriter.story.formats.worldentry import kobold_entry
 
 NAME = "kobold"
 
-_IMAGE = re.compile(r"\[<\|([ph])\|.*?\|\1\|>\]", re.DOTALL)
-NOTE_PLACE = "<|>"
+_SAVE_KEYS = {"gamestarted", "actions_metadata", "authorsnote", "anotetemplate", "altbranches"}
+_SHARE_KEYS = {"gs", "ga", "cm", "ca", "ct", "cwi", "ess"}
+_ENOUGH = 4
+"""So many keys of a share file are its own even without a list of chunks."""
 
 
 def matches(document: Document) -> bool:
@@ -27,170 +26,156 @@ def matches(document: Document) -> bool:
 
 
 def _is_save(document: Document) -> bool:
-    fields = document.object
-    kobold_keys = {"gamestarted", "actions_metadata", "authorsnote", "anotetemplate", "altbranches"}
-    return (
-        isinstance(fields.get("actions"), list)
-        and isinstance(fields.get("prompt"), str)
-        and bool(kobold_keys & document.keys)
-    )
+    own = _SAVE_KEYS & document.keys
+    if isinstance(document.object.get("actions"), list):
+        return bool(own)
+    return "actions" in document.keys and "prompt" in document.keys and len(own) > 1
 
 
 def _is_share(document: Document) -> bool:
-    return isinstance(document.object.get("ga"), list) and bool({"cm", "ca", "ct", "cwi"} & document.keys)
+    own = _SHARE_KEYS & document.keys
+    return isinstance(document.object.get("ga"), list) and len(own) > 1 or len(own) >= _ENOUGH
 
 
 def read(document: Document) -> StoryDraft:
     whole = top(document)
-    if _is_share(document):
-        chunks = whole.need_texts("ga")
-        settings = _settings(whole, memory="cm", note="ca", template="ct", world="cwi")
-        draft = _tree([chunks], chunks)
-    else:
-        chunks = [whole.need_text("prompt"), *whole.need_texts("actions")]
-        settings = _settings(whole)
-        draft = _tree([chunks, *_other_branches(whole)], chunks)
-        _add_other_takes(draft, whole)
-    draft.root.settings = settings
-    keep_foreign(draft.meta, NAME, whole.rest())
+    shown = Shown(saved_settings(document.object))
+    if _is_save(document):
+        return _read_save(whole, shown)
+    tree = Tree(shown, NAME)
+    place = tree.start
+    for chunk in whole.good_texts("ga"):
+        place = tree.grow(place, chunk)
+    draft = tree.draft(place)
+    draft.root.settings, kept = _settings(whole, shown, memory="cm", note="ca", template="ct", world="cwi")
+    _keep(draft, {**whole.rest(), **kept})
     return draft
 
 
-def _tree(branches: Sequence[Sequence[str]], active: Sequence[str]) -> StoryDraft:
-    """Branches laid over one another as far as their chunks agree."""
-    grower = Grower()
-    known: dict[tuple[str, str], DraftNode] = {}
-    ends: list[DraftNode] = []
-    for branch in branches:
-        here = grower.root
+def _read_save(whole: Cursor, shown: Shown) -> StoryDraft:
+    tree = Tree(shown, NAME)
+    active = [whole.good_text("prompt"), *whole.good_texts("actions")]
+    way = [tree.start]
+    for branch in _branches(whole, active):
+        place = tree.start
         for chunk in branch:
-            text = strip_images(chunk)
-            if not text:
-                continue
-            step = (here.id, text)
-            if step not in known:
-                known[step] = grower.add(here, DraftNode("", text=text))
-            here = known[step]
-        ends.append(here)
-    return grower.draft(ends[branches.index(active)])
+            place = tree.grow(place, chunk)
+            if branch is active:
+                way.append(place)
+    takes = _add_other_takes(tree, whole, active, way)
+    draft = tree.draft(way[-1])
+    draft.root.settings, kept = _settings(whole, shown)
+    rest = without_secrets({**whole.rest(), **kept}, whole)
+    if takes:
+        rest["actions_metadata"] = takes
+    _keep(draft, rest)
+    return draft
 
 
-def _other_branches(whole: Cursor) -> list[list[str]]:
-    """Lite's other branches; ``null`` stands for the active one."""
-    branches = whole.raw("altbranches")
-    if branches is None:
-        return []
-    if not isinstance(branches, list):
-        raise whole.error("a list", "altbranches")
-    found: list[list[str]] = []
-    for index, branch in enumerate(cast(list[Any], branches)):
-        if branch is None:
-            continue
-        if not _are_texts(branch):
-            raise whole.error("a list of texts, or null", f"altbranches[{index}]")
-        found.append(branch)
-    return found
+def _keep(draft: StoryDraft, rest: JsonObject) -> None:
+    keep_foreign(draft.meta, NAME, {**foreign(draft.meta, NAME), **rest})
 
 
-def _are_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in cast(list[Any], value))
-
-
-def _add_other_takes(draft: StoryDraft, whole: Cursor) -> None:
-    """``Alternative Text`` of an action: siblings of that action."""
-    actions = whole.peek("actions")
-    steps = [strip_images(text) for text in [whole.peek("prompt"), *actions]]
-    path = _path_of_steps(draft, steps)
-    grower = _Regrow(draft)
-    for key, cursor in whole.entries("actions_metadata"):
-        index = int(key) + 1 if key.isdecimal() else -1
-        if not 0 < index < len(path):
-            continue
-        cursor.skip("Selected Text")
-        for take in _takes(cursor):
-            grower.add_beside(path[index], take)
-
-
-def _path_of_steps(draft: StoryDraft, steps: list[str]) -> list[DraftNode | None]:
-    """The node of each step of the active branch; ``None`` for steps without text."""
-    nodes = {node.id: node for node in draft.nodes}
-    path: list[DraftNode] = []
-    node_id: str | None = draft.current_id
-    while node_id is not None and node_id != draft.root.id:
-        path.append(nodes[node_id])
-        node_id = nodes[node_id].parent_id
-    return [path.pop() if step and path else None for step in steps]
-
-
-def _takes(cursor: Cursor) -> list[DraftNode]:
-    values = cursor.raw("Alternative Text")
-    if values is None:
-        return []
+def _branches(whole: Cursor, active: list[str]) -> list[list[str]]:
+    """Lite's branches in their order, of which ``null`` stands for the active one; else only that."""
+    values = whole.peek("altbranches")
     if not isinstance(values, list):
-        raise cursor.error("a list", "Alternative Text")
-    return [_take(cursor, index, value) for index, value in enumerate(cast(list[Any], values))]
+        if values is not None:
+            whole.tell("left out; expected a list", "altbranches")
+        return [active]
+    whole.skip("altbranches")
+    branches: list[list[str]] = []
+    for index, value in enumerate(as_list(values)):
+        place = f"altbranches[{index}]"
+        if value is None:
+            branches.append(active)
+        elif isinstance(value, list):
+            branch = Cursor({place: value}, whole.file, above=whole).good_texts(place)
+            branches.append(branch)
+        else:
+            whole.tell("left out; expected a list of texts, or null", place, value)
+    return branches if any(branch is active for branch in branches) else [active, *branches]
 
 
-def _take(cursor: Cursor, index: int, value: Any) -> DraftNode:
-    if isinstance(value, str):
-        return DraftNode("", text=strip_images(value))
-    inner = Cursor(value, cursor.file, f"Alternative Text[{index}]", cursor)
-    text = strip_images(inner.need_text("Text"))
-    node = DraftNode("", text=text, marks=Marks(bookmark=inner.flag("Pinned"), visited=True))
-    return with_foreign(node, NAME, inner.rest())
+def _add_other_takes(tree: Tree, whole: Cursor, active: list[str], way: list[Place]) -> JsonObject:
+    """``Alternative Text`` of an action: siblings of that action.
+
+    Returns what there is to keep: of each action what is neither its text nor a take.
+    """
+    kept: JsonObject = {}
+    for key, about in whole.good_entries("actions_metadata"):
+        index = int(key) + 1 if key.isdecimal() and len(key) < len(str(len(active))) + 1 else 0
+        if not 0 < index < len(active):
+            kept[key] = about.all()
+            continue
+        if about.peek("Selected Text") in ("", active[index]):  # Lite leaves it empty
+            about.skip("Selected Text")
+        takes = about.raw("Alternative Text")
+        unread = [take for take in as_list(takes) if not _add_take(tree, way[index], take)]
+        if unread or not isinstance(takes, list | None):
+            about.tell("left out; expected texts, or objects with one", "Alternative Text", unread or takes)
+        if rest := about.rest():
+            kept[key] = rest
+    return kept
 
 
-class _Regrow:
-    """Adds siblings to a finished draft."""
-
-    def __init__(self, draft: StoryDraft) -> None:
-        self._draft = draft
-        self._texts: dict[str, set[str]] = {}
-        for node in draft.nodes:
-            self._texts.setdefault(node.parent_id or "", set()).add(node.text)
-
-    def add_beside(self, node: DraftNode | None, take: DraftNode) -> None:
-        if node is None or node.parent_id is None or not take.text:
-            return
-        siblings = self._texts[node.parent_id]
-        if take.text in siblings:
-            return
-        siblings.add(take.text)
-        take.id, take.parent_id, take.order = f"n{len(self._draft.nodes)}", node.parent_id, len(siblings)
-        self._draft.nodes.append(take)
+def _add_take(tree: Tree, place: Place, take: object) -> bool:
+    """Add one take of the action after ``place``; False if it has no text."""
+    if isinstance(take, str):
+        tree.grow(place, take)
+        return True
+    if not isinstance(take, dict):
+        return False
+    about = Cursor(take, "")
+    text = about.text("Text")
+    node = tree.first_of(place, text)
+    if node is not None:
+        node.marks.bookmark |= about.flag("Pinned")
+        with_foreign(node, NAME, {**foreign(node.meta, NAME), **about.rest()})
+    return node is not None
 
 
 def _settings(
     whole: Cursor,
+    shown: Shown,
     memory: str = "memory",
     note: str = "authorsnote",
     template: str = "anotetemplate",
     world: str = "worldinfo",
-) -> Settings:
-    return Settings(
-        memory=whole.text(memory) or None,
-        author_note=note_text(whole.text(note), whole.text(template)),
-        lore=_lore(whole, world),
+) -> tuple[Settings, JsonObject]:
+    """The settings, and the fields to keep: those that are not shown as they are, or not used."""
+    kept: JsonObject = {}
+    plain: dict[str, str] = {}
+    for key in (memory, note, template):
+        text = whole.text(key)
+        plain[key] = shown.plain(text)
+        if plain[key] != text:
+            kept[key] = text
+    if not plain[note] or NOTE_PLACE not in plain[template]:
+        kept[template] = whole.peek(template)
+    lore, empty = _lore(whole, world, shown)
+    if empty:
+        kept[world] = empty
+    settings = Settings(
+        memory=plain[memory] or None, author_note=note_text(plain[note], plain[template]), lore=lore
     )
+    return settings, {key: value for key, value in kept.items() if value}
 
 
-def _lore(whole: Cursor, key: str) -> list[LoreEntry]:
-    """Entries with something in them; Kobold keeps an empty one at the end of every folder."""
-    cursors = [cursor for cursor in whole.objects(key) if isinstance(cursor.peek("content"), str)]
-    entries = [kobold_entry(cursor, f"kobold-{index}") for index, cursor in enumerate(cursors)]
-    return [entry for entry in entries if entry.text or entry.keys]
-
-
-def note_text(note: str, template: str) -> str | None:
-    """The author's note inside its template, which marks the place with ``<|>``."""
-    if not note:
-        return None
-    return template.replace(NOTE_PLACE, note) if NOTE_PLACE in template else note
-
-
-def strip_images(text: str) -> str:
-    """Text without the tags that stand for pictures."""
-    return _IMAGE.sub("", text)
+def _lore(whole: Cursor, key: str, shown: Shown) -> tuple[list[LoreEntry], list[JsonObject]]:
+    """The entries, and those with nothing in them: Kobold keeps one at the end of every folder."""
+    entries: list[LoreEntry] = []
+    empty: list[JsonObject] = []
+    for index, cursor in enumerate(whole.good_objects(key)):
+        entry = kobold_entry(cursor, f"kobold-{index}")
+        if not entry.text and not entry.keys:
+            empty.append(cursor.all())
+            continue
+        entry.text, raw = shown.plain(entry.text), entry.text
+        if entry.text != raw:
+            keep_foreign(entry.meta, NAME, {**foreign(entry.meta, NAME), "content": raw})
+        entries.append(entry)
+    return entries, empty
 
 
 FORMAT = Format(NAME, "KoboldAI save, Kobold Lite", ".json", matches, read)

@@ -23,10 +23,10 @@ def read(document: Document) -> StoryDraft:
     model = whole.text("modelName")
     settings = whole.object("modelSettings")
     grower = _start(settings)
-    _grow(grower, whole.need_objects("roots"), model)
+    _grow(grower, whole.good_objects("roots", needed=True), model)
     draft = grower.draft()
     rest = whole.rest()
-    if settings:
+    if settings and settings.rest():
         rest["modelSettings"] = settings.rest()
     keep_foreign(draft.meta, NAME, rest)
     return draft
@@ -57,24 +57,22 @@ def _join(cursor: Cursor, model: str) -> tuple[DraftNode, list[Cursor]]:
     """The tokens from ``cursor`` up to the next fork as one node, and what follows the fork."""
     texts: list[str] = []
     tokens: list[JsonObject] = []
-    first_id = cursor.ident("id") or ""
     while True:
-        texts.append(cursor.need_text("text"))
-        children = cursor.need_objects("children") if cursor.peek("children") is not None else []
-        finished = cursor.flag("branchFinished")
+        texts.append(cursor.good_text("text"))
+        children = cursor.good_objects("children")
+        finished = cursor.peek("branchFinished")
         tokens.append({"text": texts[-1], **cursor.rest()})
         if len(children) != 1:
             break
         cursor = children[0]
-        cursor.skip("id")
     node = DraftNode(
         "",
         text="".join(texts),
         author="model",
-        generation=Generation(model=model, finish_reason="stop" if finished else ""),
+        generation=Generation(model=model, finish_reason=finished if isinstance(finished, str) else ""),
         marks=Marks(visited=True),
     )
-    return with_foreign(node, NAME, {"id": first_id, "tokens": tokens}), children
+    return with_foreign(node, NAME, {"tokens": tokens}), children
 
 
 FORMAT = Format(NAME, "logitloom tree", ".json", matches, read)

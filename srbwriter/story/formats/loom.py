@@ -27,8 +27,9 @@ from srbwriter.story.formats.build import (
     PYLOOM_TIME,
     ROOT_ID,
     Loose,
+    OwnIds,
     arrange,
-    read_time,
+    time_of,
     with_foreign,
     write_time,
 )
@@ -40,108 +41,164 @@ BOOKMARK_TAG = "bookmark"
 FORMER_FLAGS = ("archived", "canonical")
 """Fields of old nodes that are tags by now, as is the bookmark."""
 
+_PARENT_KEYS = {"parent_id", "parentId"}
+_CHAPTER = "srbwriterChapter"
+"""Under the foreign fields of a node: the id of the chapter that starts there, which it need not name."""
+
 _AUTHORS: dict[str, Author] = {"prompt": "writer", "AI": "model", "mixed": "edited"}
 _SOURCES = {"model": "AI", "edited": "mixed", "writer": "prompt", "imported": "prompt"}
 
 
 def matches(document: Document) -> bool:
     fields = document.object
+    items = [as_object(item) for item in as_list(document.value)]
     if document.kind == "jsonl":
-        return {"id", "text"} <= document.keys and bool({"parent_id", "parentId"} & document.keys)
-    root = as_object(fields.get("root")) or fields
-    return (
-        isinstance(root.get("text"), str)
-        and isinstance(root.get("children", []), list)
-        and ("children" in root or "root" in fields)
-    )
+        return any({"id", "text"} & set(line) and _PARENT_KEYS & set(line) for line in items)
+    if items:
+        return any(_is_node(item) for item in items)
+    return isinstance(fields.get("root"), dict) and _is_node(as_object(fields["root"])) or _is_node(fields)
+
+
+def _is_node(fields: JsonObject) -> bool:
+    """A node that nests its children, or one that names its parent.  One of its fields may be damaged."""
+    children = [as_object(child) for child in as_list(fields.get("children"))]
+    if "text" in fields:
+        return "children" in fields or bool(_PARENT_KEYS & set(fields))
+    return any("text" in child or "children" in child for child in children)
 
 
 def read(document: Document) -> StoryDraft:
     if document.kind == "jsonl":
-        return _read_lines(document)
+        return arrange(_flat(line_cursors(document)))
+    if isinstance(document.value, list):
+        return _read_list(document)
     whole = top(document)
     wrapped = isinstance(whole.peek("root"), dict)
     start = whole.need_object("root") if wrapped else whole
-    chapters = _chapter_titles(whole)
+    chapters = _Chapters(whole if wrapped else None)
     models = _Models(whole.peek("model_responses") if wrapped else None)
-    selected = whole.ident("selected_node_id")
-    nodes = _read_nested(start, chapters, models)
-    draft = arrange(nodes, selected)
+    selected = whole.ident("selected_node_id") if wrapped else None
+    draft = arrange(_read_nested([start], chapters, models), selected)
     if wrapped:
         general = _global_context({"generation_settings": whole.peek("generation_settings")})
         draft.root.settings.memory = draft.root.settings.memory or general
-        keep_foreign(draft.meta, NAME, whole.rest())
+        rest = whole.rest()
+        if selected is not None and draft.current_id != selected:
+            rest["selected_node_id"] = selected
+        if chapters.kept:
+            rest["chapters"] = chapters.kept
+        keep_foreign(draft.meta, NAME, rest)
     return draft
 
 
-def _read_lines(document: Document) -> StoryDraft:
+def _read_list(document: Document) -> StoryDraft:
+    """Nodes in a list, nested in one another or one after the other."""
+    items = Cursor({"nodes": document.value}, document.name, faults=document.faults).good_objects("nodes")
+    if any(item.peek("children") is not None for item in items):
+        return arrange(_read_nested(items, _Chapters(None), _Models(None)))
+    return arrange(_flat(items))
+
+
+def _flat(cursors: list[Cursor]) -> list[Loose]:
     loose: list[Loose] = []
-    for cursor in line_cursors(document):
-        parent = cursor.ident("parent_id") or cursor.ident("parentId")
-        if cursor.ident("id") is None:
-            raise cursor.error("an id", "id")
-        loose.append(Loose(_node(cursor, parent, "", {}, _Models(None)), cursor))
-    return arrange(loose)
+    for cursor in cursors:
+        if cursor.peek("id") is None:
+            cursor.tell("expected an id; it is given one", "id")
+        parent_id = cursor.ident("parent_id") or cursor.ident("parentId")
+        loose.append(Loose(_node(cursor, parent_id, _Chapters(None), _Models(None)), cursor))
+    return loose
 
 
-def _read_nested(start: Cursor, chapters: dict[str, str], models: _Models) -> list[Loose]:
+def _read_nested(tops: list[Cursor], chapters: _Chapters, models: _Models) -> list[Loose]:
     """Depth first without recursion, in reading order."""
+    ids = OwnIds()
     loose: list[Loose] = []
-    stack: list[tuple[Cursor, str | None]] = [(start, None)]
+    stack: list[tuple[Cursor, str | None]] = [(cursor, None) for cursor in reversed(tops)]
     while stack:
         cursor, parent_id = stack.pop()
-        children = cursor.need_objects("children") if cursor.peek("children") is not None else []
+        children = cursor.good_objects("children")
         cursor.skip("parent_id", "parentId")  # said by the nesting
-        node = _node(cursor, parent_id, f"n{len(loose)}" if parent_id else ROOT_ID, chapters, models)
+        node = _node(cursor, parent_id, chapters, models)
+        if not node.id and not loose:
+            node.id = ROOT_ID
+        ids.give(node, cursor)
         loose.append(Loose(node, cursor))
         stack.extend((child, node.id) for child in reversed(children))
     return loose
 
 
-def _node(
-    cursor: Cursor, parent_id: str | None, new_id: str, chapters: dict[str, str], models: _Models
-) -> DraftNode:
-    text = cursor.need_text("text") if cursor.peek("text") is not None else ""
-    node_id = cursor.ident("id") or new_id
+def _node(cursor: Cursor, parent_id: str | None, chapters: _Chapters, models: _Models) -> DraftNode:
+    text = cursor.good_text("text") if cursor.peek("text") is not None else ""
+    node_id = cursor.ident("id") or ""
     about = cursor.object("meta")
-    source = about.text("source") if about else ""
+    author = _AUTHORS.get(str(about.peek("source"))) if about else None
+    if about and author:
+        about.skip("source")
     tags = cursor.texts("tags")
     tags += [flag for flag in FORMER_FLAGS if cursor.flag(flag) and flag not in tags]
     old_bookmark = cursor.flag("bookmark")
-    cursor.skip("chapter_id")  # said by the chapters
+    chapter = chapters.of(node_id, cursor.peek("chapter_id"))
     node = DraftNode(
         node_id,
         parent_id,
         text=text,
-        author=_AUTHORS.get(source, "imported"),
+        author=author or "imported",
         generation=models.of(cursor.peek("generation")),
         marks=Marks(
             bookmark=old_bookmark or BOOKMARK_TAG in tags,
             tags=[tag for tag in tags if tag != BOOKMARK_TAG],
-            chapter=node_id in chapters,
-            title=chapters.get(node_id, ""),
+            chapter=chapter is not None,
+            title=chapter[1] if chapter else "",
             visited=cursor.flag("visited"),
         ),
         settings=Settings(memory=_global_context(cursor.peek("frame"))),
-        created=read_time(about.raw("creation_timestamp")) if about else None,
+        created=time_of(about, "creation_timestamp") if about else None,
     )
     rest = cursor.rest()
     if about and about.rest():
         rest["meta"] = about.rest()
+    if chapter:
+        if rest.get("chapter_id") == chapter[0]:
+            rest.pop("chapter_id")
+        rest[_CHAPTER] = chapter[0]
     return with_foreign(node, NAME, rest)
+
+
+class _Chapters:
+    """The chapters of a file.  A node names its chapter, and the chapter its node; one of the two is enough.
+
+    What they say beyond a title, and those that start at no node of the file, are kept.
+    """
+
+    def __init__(self, whole: Cursor | None) -> None:
+        self._by_id = dict(whole.good_entries("chapters")) if whole else {}
+        self._by_root: dict[str, str] = {}
+        self.kept: JsonObject = {}
+        for chapter_id, chapter in self._by_id.items():
+            self.kept[chapter_id] = chapter.rest()
+            if (root_id := chapter.ident("root_id")) is not None:
+                self._by_root.setdefault(root_id, chapter_id)
+
+    def of(self, node_id: str, named: JsonValue) -> tuple[str, str] | None:
+        """Id and title of the chapter that starts at a node, which may name it; ``None`` if none does."""
+        by_name = isinstance(named, str) and named in self._by_id
+        chapter_id = named if by_name else self._by_root.get(node_id)
+        if chapter_id is None:
+            return None
+        chapter = self._by_id[chapter_id]
+        title = chapter.text("title")
+        told = {"title": title, "root_id": node_id, "id": chapter_id}
+        beyond = {key: value for key, value in chapter.all().items() if told.get(key) != value}
+        self.kept.pop(chapter_id, None)
+        if beyond:
+            self.kept[chapter_id] = beyond
+        return chapter_id, title
 
 
 def _global_context(holder: JsonValue) -> str | None:
     """The text before every prompt, from a frame or the top level."""
     context = as_object(as_object(holder).get("generation_settings")).get("global_context")
     return context if isinstance(context, str) and context else None
-
-
-def _chapter_titles(whole: Cursor) -> dict[str, str]:
-    """Titles by the id of the node a chapter starts at."""
-    chapters = whole.entries("chapters")
-    titles = {chapter.ident("root_id"): chapter.text("title") for _, chapter in chapters}
-    return {node_id: title for node_id, title in titles.items() if node_id is not None}
 
 
 class _Models:
@@ -168,22 +225,44 @@ def _finish_reason(completions: Any, index: int) -> str:
 
 def write(draft: StoryDraft) -> bytes:
     kept = foreign(draft.meta, NAME)
+    starts = _chapter_starts(draft)
     head: JsonObject = {
         **kept,
         "selected_node_id": draft.current_id,
-        "chapters": {
-            _chapter_id(node): {"id": _chapter_id(node), "root_id": node.id, "title": node.marks.title}
-            for node in draft.nodes
-            if node.marks.chapter
-        },
+        "chapters": _chapters(draft, starts, as_object(kept.get("chapters"))),
         "tags": {**_plain_tags(draft), **as_object(kept.get("tags"))},
     }
     opening = json.dumps(head, ensure_ascii=False)[:-1]
-    return f'{opening}, "root": {_nested(draft)}}}'.encode("utf-8", "replace")
+    return f'{opening}, "root": {_nested(draft, starts)}}}'.encode("utf-8", "replace")
 
 
-def _chapter_id(node: DraftNode) -> str:
-    return f"chapter-{node.id}"
+def _chapter_starts(draft: StoryDraft) -> dict[str, str]:
+    """The ids of the chapters by the nodes at which they start: the file's own if no other chapter has it."""
+    starts: dict[str, str] = {}
+    titles: dict[str, str] = {}
+    for node in draft.nodes:
+        if node.marks.chapter:
+            theirs = foreign(node.meta, NAME).get(_CHAPTER)
+            if not isinstance(theirs, str) or titles.get(theirs, node.marks.title) != node.marks.title:
+                theirs = f"chapter-{node.id}"
+            starts[node.id] = theirs
+            titles[starts[node.id]] = node.marks.title
+    return starts
+
+
+def _chapters(draft: StoryDraft, starts: dict[str, str], kept: JsonObject) -> JsonObject:
+    whole = {chapter_id: chapter for chapter_id, chapter in kept.items() if "title" in as_object(chapter)}
+    own = {
+        starts[node.id]: {
+            **as_object(kept.get(starts[node.id])),
+            "id": starts[node.id],
+            "root_id": node.id,
+            "title": node.marks.title,
+        }
+        for node in reversed(draft.nodes)  # the first of several has the last word
+        if node.id in starts
+    }
+    return {**whole, **own}
 
 
 def _plain_tags(draft: StoryDraft) -> JsonObject:
@@ -193,12 +272,12 @@ def _plain_tags(draft: StoryDraft) -> JsonObject:
     return {name: {"name": name, **rest} for name in names}
 
 
-def _nested(draft: StoryDraft) -> str:
+def _nested(draft: StoryDraft, starts: dict[str, str]) -> str:
     """The nodes inside one another."""
     children = children_by_parent(draft)
 
     def parts(node: DraftNode) -> Iterator[str | DraftNode]:
-        yield json.dumps(_fields(node), ensure_ascii=False)[:-1] + ', "children": ['
+        yield json.dumps(_fields(node, starts.get(node.id)), ensure_ascii=False)[:-1] + ', "children": ['
         for index, child in enumerate(children[node.id]):
             if index:
                 yield ", "
@@ -208,12 +287,12 @@ def _nested(draft: StoryDraft) -> str:
     return nested_text(draft.root, parts)
 
 
-def _fields(node: DraftNode) -> JsonObject:
-    kept = foreign(node.meta, NAME)
+def _fields(node: DraftNode, chapter_id: str | None) -> JsonObject:
+    kept = {key: value for key, value in foreign(node.meta, NAME).items() if key != _CHAPTER}
     meta: JsonObject = {**as_object(kept.get("meta")), "source": _SOURCES[node.author]}
     if node.created is not None:
         meta["creation_timestamp"] = write_time(node.created, PYLOOM_TIME)
-    own: JsonObject = {"chapter_id": _chapter_id(node)} if node.marks.chapter else {}
+    own: JsonObject = {"chapter_id": chapter_id} if chapter_id else {}
     if node.settings.memory is not None:
         own["frame"] = _with_memory(as_object(kept.get("frame")), node.settings.memory)
     return {

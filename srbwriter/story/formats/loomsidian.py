@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import count
 
 from srbwriter.story.draft import (
     Author,
@@ -18,7 +19,7 @@ from srbwriter.story.draft import (
     reading_order,
 )
 from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import Loose, arrange, read_time, with_foreign
+from srbwriter.story.formats.build import Loose, arrange, time_of, with_foreign, without_secrets
 from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.document import Document
 
@@ -42,47 +43,77 @@ def _is_note(value: JsonValue) -> bool:
 def read(document: Document) -> StoryDraft:
     whole = top(document)
     if whole.peek("nodes") is not None:
-        draft = arrange(_notes_nodes(whole, ""), whole.ident("current"))
-        keep_foreign(draft.meta, NAME, whole.rest())
+        draft = arrange(_notes_nodes(whole, ""), _current(whole))
+        keep_foreign(draft.meta, NAME, _beside_nodes(whole, draft))
         return draft
-    notes = whole.need_entries("state")
-    loose = [node for path, note in notes for node in _notes_nodes(note, path if len(notes) > 1 else "")]
-    currents = [note.ident("current") for _, note in notes]
-    draft = arrange(loose, next((current for current in currents if current), None))
+    notes = whole.good_entries("state", needed=True)
+    several = len(notes) > 1
+    loose: list[Loose] = []
+    for path, note in notes:
+        loose += _apart(_notes_nodes(note, path if several else ""), {item.node.id for item in loose})
+    draft = arrange(loose, next(filter(None, (_current(note) for _, note in notes)), None))
     draft.title = notes[0][0].removesuffix(".md") if len(notes) == 1 else ""
-    keep_foreign(draft.meta, NAME, whole.rest())
+    rest = without_secrets(whole.rest(), whole)
+    if several:
+        rest["state"] = {path: note.rest() for path, note in notes}
+    elif notes:
+        rest |= _beside_nodes(notes[0][1], draft)
+    keep_foreign(draft.meta, NAME, rest)
     return draft
+
+
+def _current(note: Cursor) -> str | None:
+    current = note.peek("current")
+    return current if isinstance(current, str) else None
+
+
+def _beside_nodes(note: Cursor, draft: StoryDraft) -> JsonObject:
+    """What a note says beside its nodes; where it is too, if that is not a node."""
+    if note.peek("current") == draft.current_id:
+        note.skip("current")
+    return note.rest()
 
 
 def _notes_nodes(note: Cursor, title: str) -> list[Loose]:
     if isinstance(note.peek("nodes"), list):
-        members = [(cursor.ident("id"), cursor) for cursor in note.need_objects("nodes")]
+        members = [(cursor.ident("id"), cursor) for cursor in note.good_objects("nodes")]
     else:
-        members = list(note.need_entries("nodes"))
+        members = list(note.good_entries("nodes", needed=True))
     loose: list[Loose] = []
     for node_id, cursor in members:
         if node_id is None:
-            raise cursor.error("an id", "id")
-        loose.append(Loose(_node(node_id, cursor, title), cursor))
+            cursor.tell("expected an id; it is given one", "id")
+        loose.append(Loose(_node(node_id or "", cursor, title), cursor))
     return loose
 
 
+def _apart(note: list[Loose], taken: set[str]) -> list[Loose]:
+    """The nodes of a note; with ids of their own where another note, copied perhaps, has some of them."""
+    ids = {item.node.id for item in note}
+    if ids & taken:
+        number = next(number for number in count(2) if not {f"{one}-{number}" for one in ids} & taken)
+        for node in (item.node for item in note):
+            node.id = f"{node.id}-{number}"
+            node.parent_id = f"{node.parent_id}-{number}" if node.parent_id in ids else node.parent_id
+    return note
+
+
 def _node(node_id: str, cursor: Cursor, title: str) -> DraftNode:
-    text = cursor.text("value") if cursor.peek("text") is None else cursor.need_text("text")
-    parent_id = cursor.ident("parentId")
-    if parent_id is None and cursor.raw("parentId") is not None:
-        raise cursor.error("the id of a node, or null", "parentId")
+    parent_id = cursor.link("parentId")
+    author = _AUTHORS.get(str(cursor.peek("author")).lower())
+    if author and cursor.peek("author") == str(cursor.peek("author")).lower():
+        cursor.skip("author")
     node = DraftNode(
         node_id,
         parent_id,
-        text=_ESCAPED.sub(r"\1", text),
-        author=_AUTHORS.get(cursor.text("author").lower(), "imported"),
+        text=_ESCAPED.sub(r"\1", cursor.good_text("value" if cursor.peek("text") is None else "text")),
+        author=author or "imported",
         marks=Marks(
             bookmark=cursor.flag("bookmarked"),
             visited=not cursor.flag("unread"),
             title=title if parent_id is None else "",
         ),
-        created=read_time(cursor.raw("createdAt")),
+        created=time_of(cursor, "createdAt"),
     )
     return with_foreign(node, NAME, cursor.rest())
 

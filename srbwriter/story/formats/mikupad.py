@@ -1,18 +1,21 @@
-"""mikupad sessions: a linear text of typed and generated chunks; every value is JSON inside a text."""
+"""mikupad sessions: a linear text of typed and generated chunks; every value is JSON inside a text.
+
+Also the export of all sessions at once.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterator
-from itertools import groupby
-from typing import cast
+from functools import reduce
 
 from srbwriter.story.draft import (
     DraftNode,
     JsonObject,
     JsonValue,
     LoreEntry,
+    Marks,
     Settings,
     StoryDraft,
     as_list,
@@ -22,13 +25,21 @@ from srbwriter.story.draft import (
     path_to,
 )
 from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import Grower, with_foreign
-from srbwriter.story.formats.cursor import Cursor
+from srbwriter.story.formats.build import Grower, with_foreign, without_secrets
+from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.document import Document, parse_json
+from srbwriter.story.formats.errors import Fault, FormatError
 
 NAME = "mikupad"
 NODE_KEY = "srbwriterNode"
 """An extra key in exported chunks that tells where our nodes begin; mikupad ignores it."""
+
+_DATABASE, _SESSION = "database", "session"
+"""Under the foreign fields: what is in an export of all sessions beside them, and a session's own fields."""
+
+_SHOWN = "selectedSessionId"
+_COUNTERS = {_SHOWN, "nextSessionId"}
+"""Keys in the list of sessions that stand for none."""
 
 CHARACTERS_PER_TOKEN = 3.3
 """mikupad's own estimate, by which it turns its search ranges into characters."""
@@ -59,59 +70,141 @@ _SAMPLING = {
 
 
 def matches(document: Document) -> bool:
-    prompt = document.object.get("prompt")
-    return isinstance(prompt, str) and prompt.lstrip().startswith("[") and _all_texts(document.object)
+    return _is_session(document.object) or _is_database(document.object)
 
 
-def _all_texts(fields: JsonObject) -> bool:
-    return all(isinstance(value, str) for value in fields.values())
+def _is_session(fields: JsonObject) -> bool:
+    """Every value is JSON inside a text; one of them may be damaged."""
+    prompt = fields.get("prompt")
+    packed = [value for value in fields.values() if isinstance(value, str)]
+    return isinstance(prompt, str) and prompt.lstrip().startswith("[") and len(packed) >= len(fields) - 1
+
+
+def _is_database(fields: JsonObject) -> bool:
+    return isinstance(fields.get("Sessions"), list) and bool({"Names", "Templates", "Themes"} & set(fields))
 
 
 def read(document: Document) -> StoryDraft:
-    session = Cursor(_unpack(document), document.name)
+    if _is_database(document.object):
+        return _read_database(top(document))
+    session = Cursor(_unpack(document), document.name, faults=document.faults)
     grower = Grower()
-    here = grower.root
-    for node in _nodes(session.need_objects("prompt")):
-        here = grower.add(here, node)
+    here = _grow(grower, grower.root, session)
     draft = grower.draft(here, session.text("name"))
     draft.root.settings = _settings(session)
-    keep_foreign(draft.meta, NAME, session.rest())
+    keep_foreign(draft.meta, NAME, without_secrets(session.rest(), session))
     return draft
 
 
 def _unpack(document: Document) -> JsonObject:
-    return {key: parse_json(cast(str, value), document.name, key) for key, value in document.object.items()}
+    return {key: _unpacked(key, value, document) for key, value in document.object.items()}
+
+
+def _unpacked(key: str, value: JsonValue, document: Document) -> JsonValue:
+    try:
+        return parse_json(value, document.name, key) if isinstance(value, str) else value
+    except FormatError as error:
+        document.faults.append(Fault(error.place, f"kept as it is; expected {error.expected}"))
+        return value
+
+
+def _read_database(whole: Cursor) -> StoryDraft:
+    """The export of all sessions: a branch for each, below an empty root, with its settings and its name.
+
+    They are not packed into texts there, and their names are in a list of their own.
+    """
+    names = {str(entry.peek("key")): entry for entry in whole.good_objects("Names")}
+    grower = Grower()
+    ends: dict[str, DraftNode] = {}
+    others: list[JsonObject] = []
+    shown = ""
+    for entry in whole.good_objects("Sessions"):
+        key = str(entry.peek("key"))
+        session = entry.object("value")
+        if session is None:
+            others.append(entry.all())
+            shown = str(entry.peek("value")) if key == _SHOWN else shown
+            if key not in _COUNTERS:
+                entry.tell("left out; expected a session", "value")
+            continue
+        ends[key] = _grow_session(grower, key, session, names.pop(key, None))
+    beside = whole.rest()
+    beside["Sessions"] = others
+    beside["Names"] = [name.all() for name in names.values()]
+    draft = grower.draft(ends.get(shown) or next(iter(ends.values()), None))
+    keep_foreign(draft.meta, NAME, {_DATABASE: beside})
+    return draft
+
+
+def _grow_session(grower: Grower, key: str, session: Cursor, name: Cursor | None) -> DraftNode:
+    """A branch of its own for a session; returns its end."""
+    title = name.text("value") if name else session.text("name")
+    top_node = grower.add(grower.root, DraftNode("", marks=Marks(title=title)))
+    end = _grow(grower, top_node, session)
+    top_node.settings = _settings(session)
+    kept = without_secrets(session.rest(), session)
+    with_foreign(top_node, NAME, {_SESSION: kept, "key": key, **({"name": name.rest()} if name else {})})
+    return end
+
+
+def _grow(grower: Grower, here: DraftNode, session: Cursor) -> DraftNode:
+    for node in _nodes(session.good_objects("prompt")):
+        here = grower.add(here, node)
+    return here
 
 
 def _nodes(chunks: list[Cursor]) -> Iterator[DraftNode]:
-    """Chunks of the same origin and node as one node; each token of a generated text is a chunk."""
-    for (typed, _), group in groupby(chunks, _origin):
-        pieces: list[JsonObject] = [
-            {"content": chunk.need_text("content"), **chunk.rest()} for chunk in group
-        ]
-        text = "".join(piece["content"] for piece in pieces)
+    """Chunks of the same origin and node as one node; each token of a generated text is a chunk.
+
+    A chunk without text goes with those around it.
+    """
+    groups: list[list[Cursor]] = []
+    origin: object = None
+    empty: list[Cursor] = []
+    for chunk in chunks:
+        if not chunk.good_text("content"):
+            (groups[-1] if groups else empty).append(chunk)
+            continue
+        before, origin = origin, _origin(chunk)
+        if groups and origin == before:
+            groups[-1].append(chunk)
+        else:
+            groups.append([*empty, chunk])
+            empty = []
+    for group in [*groups, *([empty] if empty else [])]:
+        pieces: list[JsonObject] = [{**chunk.rest(), "content": chunk.text("content")} for chunk in group]
         kept: JsonObject = {"chunks": pieces} if any(len(piece) > 1 for piece in pieces) else {}
-        if text:
-            yield with_foreign(DraftNode("", text=text, author="writer" if typed else "model"), NAME, kept)
+        typed = _is_typed(next((chunk for chunk in group if chunk.text("content")), group[0]))
+        text = "".join(piece["content"] for piece in pieces)
+        yield with_foreign(DraftNode("", text=text, author="writer" if typed else "model"), NAME, kept)
 
 
 def _origin(chunk: Cursor) -> tuple[bool, object]:
     """Whether the chunk was typed, and which of our nodes it belongs to."""
-    return chunk.raw("type") == "user", chunk.raw(NODE_KEY)
+    if _is_typed(chunk):
+        chunk.skip("type")
+    return _is_typed(chunk), chunk.raw(NODE_KEY)
+
+
+def _is_typed(chunk: Cursor) -> bool:
+    return chunk.peek("type") == "user"
 
 
 def _settings(session: Cursor) -> Settings:
-    memory, note, world = (session.peek(key) for key in ("memoryTokens", "authorNoteTokens", "worldInfo"))
     sampling: JsonObject = {}
     for theirs, ours in _SAMPLING.items():
-        value = session.number(theirs)
-        if value is not None and math.isfinite(value):
-            sampling[ours] = int(value) if ours in _WHOLE else value
+        value = session.peek(theirs)
+        if type(value) not in (int, float) or not math.isfinite(value):
+            continue
+        if ours not in _WHOLE or float(value).is_integer():
+            sampling[ours] = int(value) if ours in _WHOLE else float(value)
+            session.skip(theirs)
+    world = Cursor(as_object(session.peek("worldInfo")), session.file, "worldInfo", session)
     return Settings(
-        memory=_wrapped(memory),
-        author_note=_wrapped(note),
+        memory=_wrapped(session.peek("memoryTokens")),
+        author_note=_wrapped(session.peek("authorNoteTokens")),
         author_note_depth=session.integer("authorNoteDepth"),
-        lore=_lore(world),
+        lore=[_entry(index, entry.all()) for index, entry in enumerate(world.good_objects("entries"))],
         sampling=sampling,
     )
 
@@ -125,11 +218,6 @@ def _wrapped(value: JsonValue) -> str | None:
     text = fields.get("text")
     whole = f"{fields.get('prefix') or ''}{text}{fields.get('suffix') or ''}"
     return whole.replace("\\n", "\n") if text else None  # line breaks are typed as \n there
-
-
-def _lore(world: JsonValue) -> list[LoreEntry]:
-    entries = [as_object(entry) for entry in as_list(as_object(world).get("entries"))]
-    return [_entry(index, entry) for index, entry in enumerate(entries)]
 
 
 def _entry(index: int, entry: JsonObject) -> LoreEntry:
@@ -149,10 +237,15 @@ def _regex_key(key: str) -> str:
 
 
 def write(draft: StoryDraft) -> bytes:
-    kept = foreign(draft.meta, NAME)
-    settings = draft.root.settings
-    session: JsonObject = {**kept, "name": draft.title}
-    session["prompt"] = [chunk for node in path_to(draft, draft.current_id) for chunk in _chunks(node)]
+    path = path_to(draft, draft.current_id)
+    settings = reduce(lambda above, node: node.settings.inherit(above), path, Settings())
+    kept = {key: value for key, value in foreign(draft.meta, NAME).items() if key != _DATABASE}
+    title = draft.title
+    for node in path:
+        if _SESSION in foreign(node.meta, NAME):
+            kept, title = as_object(foreign(node.meta, NAME)[_SESSION]), node.marks.title
+    session: JsonObject = {**kept, "name": title}
+    session["prompt"] = [chunk for node in path for chunk in _chunks(node)]
     if settings.memory is not None:
         session["memoryTokens"] = _tokens(kept.get("memoryTokens"), settings.memory)
     if settings.author_note is not None:

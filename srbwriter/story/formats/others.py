@@ -131,7 +131,7 @@ def _refuse_zip(data: bytes, name: str) -> None:
             kind = _kind(archive) if "mimetype" in names else ""
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError, OSError, EOFError) as error:
         raise NotForUs(name, f"is a broken archive ({error})", "copy it again from where it came") from error
-    if not any(member.startswith("word/") for member in names):
+    if "card.json" not in names and not any(member.startswith("word/") for member in names):
         raise _refusal(name, next(other for test, other in _ZIPPED if test(names, kind)))
 
 

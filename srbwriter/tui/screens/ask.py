@@ -11,11 +11,10 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from srbwriter.tui.keeper import Keeper
 from srbwriter.tui.screens.push import leave, on_top
 
 if TYPE_CHECKING:
-    from srbwriter.session.drafts import Draft
+    from srbwriter.session.typing import Draft
 
 LEFT = "These words were here when the program last ended, and have not been kept yet."
 
@@ -64,16 +63,22 @@ class AskWords(Ask):
             question, answer = f"{question}\n{LEFT}", left
         super().__init__(question, answer)
         self._take = take
-        self._keeper = Keeper(self, draft, self._answer)
-
-    def on_unmount(self) -> None:
-        self._keeper.interrupted()
+        self._draft, self._said = draft, self._answer
+        self._closed = False
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        self._keeper.typed(event.value)
+        if event.value != self._said and not self._closed:  # it hears of its last keys when it has been left
+            self._said = event.value
+            self._draft.typed(event.value)
 
     def _close(self, answer: str | None) -> None:
-        if on_top(self) and (answer is None or self._take(answer)):
-            self._keeper.end()
+        if not on_top(self):
+            return
+        if answer is None:
+            self._draft.drop()
+        elif not self._draft.give(answer, self._take):
+            return
+        if on_top(self):
+            self._closed = True
             leave(self, answer)

@@ -16,7 +16,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from srbwriter.story import Damage
-from srbwriter.story.types import counted
+from srbwriter.story.types import counted, numbers
 from srbwriter.tui.screens.push import leave
 
 RECOVER = "recover"
@@ -94,5 +94,8 @@ def lost_words(damage: Damage) -> str:
     if damage.displaced:
         passages = counted(len(damage.displaced), "passage")
         parts.append(f"the place of {passages}, to be found at the beginning of the tree")
+    if damage.doubtful:
+        passages = f"{counted(len(damage.doubtful), 'passage')} ({numbers(damage.doubtful)})"
+        parts.append(f"the certainty that nothing is changed in {passages} — read them over")
     parts += damage.other
     return "; ".join(parts) or "nothing that can be counted"

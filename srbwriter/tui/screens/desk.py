@@ -15,17 +15,17 @@ from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.geometry import Size
 from textual.screen import Screen
-from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
 from srbwriter.story import NodeId, StoryError
+from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui import layouts, options, status
-from srbwriter.tui.autosave import TYPING_SECONDS, Autosave
 from srbwriter.tui.commands import COMMANDS, by_id
 from srbwriter.tui.exchange import Exchange
 from srbwriter.tui.pump import Pump
+from srbwriter.tui.screens.confirm import Confirm
 from srbwriter.tui.screens.crash import CrashNote
 from srbwriter.tui.screens.leader import LeaderMenu
 from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, ModelTrouble
@@ -57,7 +57,7 @@ class Desk(Screen[None]):
         super().__init__()
         self.session = session
         self.bench = workbench
-        self.editor = StoryEditor(id="story")
+        self.editor = StoryEditor(session.typing.text, id="story")
         self.grid = BranchGrid(id="branches")
         self.grid.start_at = 0 if workbench.preferences[options.PANES] == "top" else None
         self.status_line = StatusLine()
@@ -66,6 +66,7 @@ class Desk(Screen[None]):
         self.pump = Pump(self, workbench.preferences[options.FPS])
         self.layout_name = workbench.preferences[options.LAYOUT]
         self._told: Exception | None = None  # the model's trouble, once it has been said
+        self._disk_told: StoryError | None = None  # the disk's
         self._today = status.WordsToday(session)
         self.large = False  # one branch alone
         self.focused_before: Widget | None = None  # what had the focus before the window became too small
@@ -76,8 +77,6 @@ class Desk(Screen[None]):
         self._shown = -1
         self._usual = session.sampling
         self._applied_for = Size(0, 0)  # the size of the window that the layout was chosen for
-        self._commit_timer: Timer | None = None
-        self.autosave = Autosave(session.set_text)
         self._bind()
         writes = workbench.anywhere(by_id()["generate"])
         self.grid.hint = f"{writes[0]} writes branches" if writes else ""
@@ -96,6 +95,7 @@ class Desk(Screen[None]):
         self.screen_layout_refresh_signal.subscribe(  # pyright: ignore[reportUnknownMemberType]
             self, self._fit, immediate=True
         )
+        self.session.typing.on_unsaved = self._show_saved
         self.show_story()
         self.grid.show([None] * self.session.n)
         self.apply_layout()
@@ -104,6 +104,7 @@ class Desk(Screen[None]):
         self.call_after_refresh(receive, self)
 
     def on_unmount(self) -> None:
+        self.session.typing.on_unsaved = lambda: None
         self.pump.stop()
         self.exchange.end()
 
@@ -131,7 +132,11 @@ class Desk(Screen[None]):
         return True
 
     def action_run(self, command_id: str) -> None:
-        self.run(command_id)
+        """Run a command once the keys pressed before it have done what they do.
+
+        They may still wait in the line of the widget that has the focus, which this key did not join.
+        """
+        (self.focused or self).call_later(self.run, command_id)
 
     def run(self, command_id: str, number: int = 0) -> None:
         """Run a command of the table. What the engine or the story refuse is said, never raised."""
@@ -177,14 +182,17 @@ class Desk(Screen[None]):
         on_branch = isinstance(self.focused, BranchPane)
         entries: list[tuple[str, str, str]] = []
         for command in COMMANDS:
-            keys = self.bench.anywhere(command)
-            if on_branch:
-                keys = self.bench.keys(command) or keys
+            anywhere = self.bench.anywhere(command)
+            keys = (self.bench.keys(command) if on_branch else []) or anywhere
             hint = command.hint
-            if command.id == "stop_all" and not self._busy:  # it steps back then
-                hint = "story" if on_branch else ""
-            if hint and keys:
-                name = "1–9" if command.numbered else key_name(keys[0])
+            if command.id == "back" and not self._stops(on_branch):
+                hint = ""
+            shown = keys[:1]
+            if command.id == "switch":
+                shown = list(dict.fromkeys((*anywhere[:1], *shown)))
+                hint = hint if on_branch else "branches"
+            if hint and shown:
+                name = "1–9" if command.numbered else " ".join(map(key_name, shown))
                 entries.append((command.id, name, hint))
         self.key_line.show(entries)
 
@@ -196,33 +204,27 @@ class Desk(Screen[None]):
 
     # ---- the story
 
-    @on(StoryEditor.Edited)
-    def _edited(self) -> None:
-        if self._commit_timer is not None:
-            self._commit_timer.stop()
-        self._commit_timer = self.set_timer(TYPING_SECONDS, self._autosave)
-
     @on(StoryEditor.Undo)
     def _undo(self, event: StoryEditor.Undo) -> None:
         self.run("redo" if event.forward else "undo")
 
-    def commit(self) -> None:
-        """Tell the session what the writer has typed; nothing may be done to the story before."""
-        if self._commit_timer is not None:
-            self._commit_timer.stop()
-            self._commit_timer = None
-            self.autosave.now(self.editor.whole)
-        else:
-            self.autosave.settle()
+    def show_story(self, where_changed: bool = False) -> None:
+        """Show the session's text with the cursor at its end, or behind what is other than it was."""
+        text, before = self.session.text(), self.editor.whole
+        place = None
+        if where_changed and text != before:
+            room = min(len(text), len(before))
+            place = len(text) - same_end(before, text, room - same_start(before, text))
+        self.editor.show(text, place)
+        self.session.typing.shown(text)
 
-    def _autosave(self) -> None:
-        """The writer has paused: the story is told while he may go on typing."""
-        self._commit_timer = None
-        self.autosave.later(self.editor.whole)
-
-    def show_story(self) -> None:
-        """Show the session's text with the cursor at its end."""
-        self.editor.show(self.session.text())
+    def rewrite(self, text: str) -> None:
+        """Make ``text`` the story's, as one edit of the writer's. Raises StoryError if it is not saved."""
+        self.session.keep()
+        self.session.story.end_typing()
+        self.editor.show(text)
+        self.session.set_text(text)
+        self.session.story.end_typing()
 
     # ---- branches
 
@@ -234,14 +236,13 @@ class Desk(Screen[None]):
             return False
         return not current.branches or any(branch.live for branch in current.branches)
 
-    @property
-    def _busy(self) -> bool:
-        """True while there is something that can be stopped."""
-        return self.writing or self.session.engine_state in ("INIT", "LOADING") or bool(self.exchange.line())
+    def _stops(self, on_branch: bool) -> bool:
+        """True while there is something that stepping back would stop."""
+        work = self.session.engine_state in ("INIT", "LOADING") or bool(self.exchange.line())
+        return work or (on_branch and self.writing)
 
     def write(self) -> None:
         """Write new branches from where the story stands."""
-        self.commit()
         self.session.generate()
         self.flush()
 
@@ -264,7 +265,6 @@ class Desk(Screen[None]):
         pane.pull()
         if text is None and pane.thoughts.end:  # thoughts are no part of the story
             text, upto = pane.text[:upto], None
-        self.commit()
         self.session.pick(index, upto, text)
         self.show_story()
         if self.bench.goes_on:
@@ -281,7 +281,6 @@ class Desk(Screen[None]):
 
     def revisit(self, node: NodeId, write: bool = False) -> None:
         """Stand at another node of the tree, and write there if asked to."""
-        self.commit()
         self.session.revisit(node)
         self.show_story()
         if write:
@@ -322,13 +321,18 @@ class Desk(Screen[None]):
     def flush_slowly(self) -> None:
         self.exchange.watch()
         self.status_line.left = status.left(self.session, self._load_watch, self.exchange.line())
-        self.status_line.right = status.right(
-            self.session, self._today.count(), self.bench.preferences[options.GOAL], self.bench.address
-        )
+        self._show_saved()
         self._show_marks()
         self._show_keys()
         self._watch_model()
+        self._watch_disk()
         self.bench.show_title(self.session.title, self.writing)
+
+    def _show_saved(self) -> None:
+        """Whether all words are saved, and how many there are. Shown at once when a key is not saved yet."""
+        self.status_line.right = status.right(
+            self.session, self._today.count(), self.bench.preferences[options.GOAL], self.bench.address
+        )
 
     def _watch_model(self) -> None:
         """Say once what is wrong with a model that cannot be loaded."""
@@ -339,6 +343,13 @@ class Desk(Screen[None]):
             else:
                 self.say(str(error), error=True)
         self._told = error
+
+    def _watch_disk(self) -> None:
+        """Say once why words cannot be saved; the line at the foot goes on saying so."""
+        trouble = self.session.typing.state.trouble
+        if trouble is not None and type(trouble) is not type(self._disk_told):
+            self.say(str(trouble), error=True)
+        self._disk_told = trouble
 
     def _after_trouble(self, chosen: str | None) -> None:
         if chosen == CHOOSE:
@@ -388,5 +399,28 @@ class Desk(Screen[None]):
         self.grid.fit()
 
     def leave(self) -> None:
-        self.commit()
-        self.bench.exit()
+        """End the program; where words cannot be saved, the writer decides."""
+        try:
+            self.session.keep()
+        except StoryError as error:
+            self._ask_before_leaving(error)
+        else:
+            self.bench.exit()
+
+    def _ask_before_leaving(self, error: StoryError) -> None:
+        rescued = self.session.typing.rescue()
+        answers = {"r": "tries again", "escape": "stays"}
+        question = str(error)
+        if rescued is not None:
+            answers = {"r": "tries again", "l": "leaves", "escape": "stays"}
+            question = f"{error}\nYour unsaved words are in {rescued}."
+
+        def answered(key: str | None) -> None:
+            if key == "r":
+                self.leave()
+            elif key == "l":
+                self.bench.exit()
+            else:
+                self.bench.next_story = None
+
+        self.bench.push_screen(Confirm(question, answers), answered)

@@ -15,9 +15,9 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from srbwriter.engine.parameters import Parameter
+from srbwriter.engine.parameters import Parameter, number_words
 from srbwriter.engine.types import InvalidRequest
-from srbwriter.session.ladder import Ladder
+from srbwriter.session.sampling import Ladder
 from srbwriter.tui import knobs
 from srbwriter.tui.knobs import KNOBS, Setup
 from srbwriter.tui.screens.ask import Ask
@@ -255,6 +255,5 @@ def _range(knob: Parameter) -> str:
         return f" One of {', '.join(knob.choices)}."
     if knob.minimum is None and knob.maximum is None:
         return ""
-    low = "" if knob.minimum is None else f"{knob.minimum:g}"
-    high = "" if knob.maximum is None or knob.maximum >= 2**31 - 1 else f"{knob.maximum:g}"
+    low, high = number_words(knob.minimum), number_words(knob.maximum)
     return f" {low} to {high}." if high else f" {low} or more."

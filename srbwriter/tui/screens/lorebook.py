@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -13,12 +14,15 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from srbwriter.session.drafts import Draft
-from srbwriter.story import ROOT, Story, StoryError
+from srbwriter.story import ROOT, StoryError
 from srbwriter.story.draft import LoreEntry
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.push import leave, push
 from srbwriter.tui.screens.sheet import Sheet
+
+if TYPE_CHECKING:
+    from srbwriter.session import Session
+    from srbwriter.session.typing import Draft
 
 _KEYS = "n new · enter text · k keys · t always told or by key · d delete · space on or off · esc done"
 _EMPTY = (
@@ -40,9 +44,9 @@ class Lorebook(ModalScreen[None]):
     Lorebook OptionList { height: 1fr; border: none; background: $surface; margin: 1 0; }
     """
 
-    def __init__(self, story: Story) -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__()
-        self._story = story
+        self._session, self._story = session, session.story
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -62,7 +66,8 @@ class Lorebook(ModalScreen[None]):
     def _put(self, entries: list[LoreEntry], at: int) -> bool:
         """Keep ``entries``; False if that is refused."""
         try:
-            self._story.put_settings(ROOT, replace(self._story.own_settings(ROOT), lore=entries))
+            settings = replace(self._story.own_settings(ROOT), lore=entries)
+            self._session.together(lambda: self._story.put_settings(ROOT, settings))
         except StoryError as error:
             self.notify(str(error), severity="error", markup=False)
             return False
@@ -118,7 +123,7 @@ class Lorebook(ModalScreen[None]):
             if name:
                 self._write(len(self.entries) - 1)
 
-        draft = Draft(self._story, "lorebook:new")
+        draft = self._session.draft("lorebook:new")
         push(self, AskWords("Name of the new entry; it is also its first key", take, draft), named)
 
     def _keys(self, at: int) -> None:
@@ -128,7 +133,7 @@ class Lorebook(ModalScreen[None]):
             given = [key.strip() for key in keys.split(",") if key.strip()]
             return self._change(at, replace(entry, keys=given))
 
-        draft = Draft(self._story, f"lorebook:keys of {entry.id}")
+        draft = self._session.draft(f"lorebook:keys of {entry.id}")
         push(self, AskWords("Keys, with commas between them", take, draft, ", ".join(entry.keys)))
 
     @on(OptionList.OptionSelected)
@@ -146,7 +151,7 @@ class Lorebook(ModalScreen[None]):
         push(self, Sheet(entry.name, entry.text, about, take, self._draft(entry)))
 
     def _draft(self, entry: LoreEntry) -> Draft:
-        return Draft(self._story, f"lorebook:{entry.id}")
+        return self._session.draft(f"lorebook:{entry.id}")
 
 
 def _when(entry: LoreEntry) -> str:

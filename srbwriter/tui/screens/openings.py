@@ -62,7 +62,7 @@ def offer_openings(desk: Desk) -> None:
 
 def _begin(desk: Desk, prompt: SamplePrompt) -> None:
     session = desk.session
-    desk.commit()
+    session.keep()
     session.sampling = replace(session.sampling, **prompt.sampling)
     desk.bench.knobs.keep()
     if prompt.memory:

@@ -13,12 +13,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from srbwriter.story import Properties
-from srbwriter.tui.keeper import Keeper
 from srbwriter.tui.screens.ask import LEFT
 from srbwriter.tui.screens.push import leave, on_top
 
 if TYPE_CHECKING:
-    from srbwriter.session.drafts import Draft
+    from srbwriter.session.typing import Draft
 
 _FIELDS = {
     "title": "Title",
@@ -54,7 +53,8 @@ class PropertiesForm(ModalScreen[None]):
         self._interrupted = len(left) == len(_FIELDS)
         if self._interrupted:
             self._answers = left
-        self._keeper = Keeper(self, draft, "\n".join(self._answers))
+        self._draft, self._words = draft, "\n".join(self._answers)
+        self._closed = False
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -66,27 +66,32 @@ class PropertiesForm(ModalScreen[None]):
                     yield Input(answer, id=field, compact=True, select_on_focus=False)
             yield Static(_HELP, markup=False)
 
-    def on_unmount(self) -> None:
-        self._keeper.interrupted()
-
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        self._keeper.typed("\n".join(self._said()))
+        words = self._said()
+        if words != self._words and not self._closed:  # it hears of its last keys when it has been left
+            self._words = words
+            self._draft.typed(words)
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
-        if on_top(self) and self._take(Properties(*self._said())):
+        if on_top(self) and self._draft.give(
+            self._said(), lambda words: self._take(Properties(*words.split("\n")))
+        ):
             self._close()
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "escape":
             event.stop()
-            self._close()
+            if on_top(self):
+                self._draft.drop()
+                self._close()
 
-    def _said(self) -> list[str]:
-        return [self.query_one(f"#{field}", Input).value for field in _FIELDS]
+    def _said(self) -> str:
+        """What the form says now, a line for each field."""
+        return "\n".join(self.query_one(f"#{field}", Input).value for field in _FIELDS)
 
     def _close(self) -> None:
         if on_top(self):
-            self._keeper.end()
+            self._closed = True
             leave(self)

@@ -11,13 +11,12 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
-from srbwriter.tui.keeper import Keeper
 from srbwriter.tui.screens.ask import LEFT
 from srbwriter.tui.screens.confirm import Confirm
 from srbwriter.tui.screens.push import leave, on_top, push
 
 if TYPE_CHECKING:
-    from srbwriter.session.drafts import Draft
+    from srbwriter.session.typing import Draft
 
 
 class Sheet(ModalScreen[bool]):
@@ -51,7 +50,9 @@ class Sheet(ModalScreen[bool]):
         left = draft.words
         self._interrupted = left is not None
         self._first = text if left is None else left
-        self._keeper = Keeper(self, draft, self._first)
+        self._draft = draft
+        self._said = self._first  # the words that the draft knows
+        self._closed = False
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -70,12 +71,12 @@ class Sheet(ModalScreen[bool]):
         area.move_cursor(area.document.end)
         area.focus()
 
-    def on_unmount(self) -> None:
-        self._keeper.interrupted()
-
     @on(TextArea.Changed)
     def _typed(self, event: TextArea.Changed) -> None:
-        self._keeper.typed(event.text_area.text)
+        words = event.text_area.text
+        if words != self._said and not self._closed:  # it hears of its last keys when it has been left
+            self._said = words
+            self._draft.typed(words)
 
     def on_key(self, event: events.Key) -> None:
         """Both keys wait in line behind what was typed before them; a priority binding would not."""
@@ -85,25 +86,29 @@ class Sheet(ModalScreen[bool]):
         elif event.key == "escape":
             event.stop()
             if self.query_one(TextArea).text == self._text:
-                self._close(taken=False)
+                self._drop()
             else:
                 self._ask()
 
     def _keep(self) -> None:
-        if on_top(self) and self._take(self.query_one(TextArea).text):
-            self._close(taken=True)
+        if not on_top(self):
+            return
+        if self._draft.give(self.query_one(TextArea).text, self._take) and on_top(self):
+            self._closed = True
+            leave(self, True)
 
-    def _close(self, taken: bool) -> None:
+    def _drop(self) -> None:
         if on_top(self):
-            self._keeper.end()
-            leave(self, taken)
+            self._closed = True
+            self._draft.drop()
+            leave(self, False)
 
     def _ask(self) -> None:
         def answered(key: str | None) -> None:
             if key == "s":
                 self._keep()
             elif key == "d":
-                self._close(taken=False)
+                self._drop()
 
         answers = {"s": self._keeps, "d": "drops what you changed", "escape": "goes on writing"}
         push(self, Confirm(f"{self._title}: you changed the text.", answers), answered)

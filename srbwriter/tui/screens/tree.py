@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -14,14 +15,16 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import Screen
 from textual.widgets import Static
 
-from srbwriter.session.drafts import Draft
-from srbwriter.story import ROOT, NodeId, Story, StoryError
+from srbwriter.story import ROOT, NodeId, StoryError
 from srbwriter.story.types import counted
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.compare import Compare
 from srbwriter.tui.screens.push import leave, on_top, push
 from srbwriter.tui.welcome import refuse
 from srbwriter.tui.widgets.tree_view import TreeView, marks_words
+
+if TYPE_CHECKING:
+    from srbwriter.session import Session
 
 _KEYS = (
     "enter go there · g go and write · space open or fold · b bookmark · > < rate · n note · t title · "
@@ -49,10 +52,10 @@ class TreeScreen(Screen["Way | None"]):
     TreeScreen #foot { background: $panel; color: $text-muted; height: auto; padding: 0 1; }
     """
 
-    def __init__(self, story: Story, search: Callable[[], None]) -> None:
+    def __init__(self, session: Session, search: Callable[[], None]) -> None:
         super().__init__()
-        self.story = story
-        self.view = TreeView(story)
+        self.session, self.story = session, session.story
+        self.view = TreeView(self.story)
         self._search = search
         self._marked: NodeId | None = None
 
@@ -165,9 +168,9 @@ class TreeScreen(Screen["Way | None"]):
                 marks["tags"] = [tag.strip() for tag in text.split(",") if tag.strip()]
             elif field == "title":
                 marks["chapter"] = bool(text)
-            return self._guarded(lambda: self._mark(**marks))
+            return self._guarded(lambda: self.session.together(lambda: self._mark(**marks)))
 
-        draft = Draft(self.story, f"{field} of node {node}")
+        draft = self.session.draft(f"{field} of node {node}")
         push(self, AskWords(question, take, draft, now))
 
     def _toggle_read(self) -> None:

@@ -17,7 +17,7 @@ _MOST = 500  # the newest of what is in the bin
 
 @verb
 def bin_(desk: Desk) -> None:
-    desk.commit()
+    desk.session.keep()
     deleted = node_choices(desk, desk.session.story.bin()[:_MOST])
     choices = [choice for choice in deleted if choice.preview]
     if not choices:

@@ -77,15 +77,29 @@ def reroll_all(desk: Desk) -> None:
 
 @verb
 def stop_all(desk: Desk) -> None:
-    if desk.exchange.cancel():
-        pass  # the line says so
-    elif desk.session.cancel_load():
-        desk.flush_slowly()  # says what can be done now
-    elif desk.writing:
+    if not _gave_up(desk) and desk.writing:
         desk.session.stop_all()
         desk.pump.wake()
+
+
+@verb
+def back(desk: Desk) -> None:
+    """Never into the story: the keys pressed after it would be written there."""
+    if desk.editor.has_focus and desk.grid.pane is not None:
+        if not _gave_up(desk):
+            desk.grid.go(desk.grid.current)
     else:
-        desk.editor.focus()
+        stop_all(desk)
+
+
+def _gave_up(desk: Desk) -> bool:
+    """Whether an export, an import or a load was under way, which is stopped now."""
+    if desk.exchange.cancel():
+        return True  # the line says so
+    if desk.session.cancel_load():
+        desk.flush_slowly()  # says what can be done now
+        return True
+    return False
 
 
 @verb

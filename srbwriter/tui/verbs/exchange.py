@@ -38,7 +38,7 @@ def _ask_target(desk: Desk, suggested: str) -> None:
 def _check(desk: Desk, name: str) -> None:
     """Ask again for a name that cannot be used, and for leave to replace a file."""
     target = _path(name)
-    form = formats.by_extension(target.suffix)
+    form = formats.for_file(target)
     try:
         if form is None:
             raise StoryError(formats.no_extension(target))
@@ -62,9 +62,8 @@ def _check(desk: Desk, name: str) -> None:
 
 
 def _export(desk: Desk, target: Path, form: Format, *, force: bool) -> None:
-    desk.commit()
+    desk.session.keep()
     story = desk.session.story
-    story.flush()
     work = transfer.Export(story.file, target, form.name, force)
     desk.exchange.begin("export", target.name, work, lambda landed: desk.say(f"Exported to {landed.path}."))
 

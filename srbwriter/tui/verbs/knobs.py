@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from srbwriter.session.drafts import Draft
-from srbwriter.session.ladder import Ladder
+from srbwriter.session.sampling import Ladder
 from srbwriter.story import ROOT
 from srbwriter.tui.knobs import Setup
 from srbwriter.tui.screens.context import ContextView
@@ -66,14 +65,14 @@ def author_note(desk: Desk) -> None:
 
 def _tell(desk: Desk, setting: str, title: str, about: str) -> None:
     """Show the sheet of a text that the model is told beside the story."""
-    story = desk.session.story
+    session, story = desk.session, desk.session.story
 
     def take(text: str) -> bool:
         settings = replace(story.own_settings(ROOT), **{setting: text})
-        return desk.guarded(lambda: story.put_settings(ROOT, settings))
+        return desk.guarded(lambda: session.together(lambda: story.put_settings(ROOT, settings)))
 
     now = getattr(story.settings(ROOT), setting) or ""
-    desk.bench.push_screen(Sheet(title, now, about, take, Draft(story, setting)))
+    desk.bench.push_screen(Sheet(title, now, about, take, session.draft(setting)))
 
 
 @verb
@@ -81,13 +80,12 @@ def _tell(desk: Desk, setting: str, title: str, about: str) -> None:
 def lore(desk: Desk) -> None:
     from srbwriter.tui.screens.lorebook import Lorebook
 
-    desk.commit()
-    desk.bench.push_screen(Lorebook(desk.session.story))
+    desk.bench.push_screen(Lorebook(desk.session))
 
 
 @verb
 def context(desk: Desk) -> None:
-    desk.commit()
+    desk.session.keep()
     desk.bench.push_screen(ContextView(desk.session.context()))
 
 

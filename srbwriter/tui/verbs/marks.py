@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from srbwriter.session.drafts import Draft
+from srbwriter.session.typing import Draft
 from srbwriter.story import NodeId
 from srbwriter.tui import clipboard, status
 from srbwriter.tui.screens.ask import AskWords
@@ -46,7 +46,7 @@ def _draft(desk: Desk, index: int, node: NodeId | None = None) -> Draft:
     session = desk.session
     if node is None:
         node = session.round.parent if session.round is not None else session.node
-    return Draft.below(session.story, node, index)
+    return session.draft(Draft.below(node, index))
 
 
 @verb

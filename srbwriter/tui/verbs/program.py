@@ -63,7 +63,7 @@ def read(desk: Desk) -> None:
 
 @verb
 def suspend(desk: Desk) -> None:
-    desk.commit()
+    desk.session.keep()
     desk.bench.action_suspend_process()
 
 

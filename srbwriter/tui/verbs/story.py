@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from srbwriter.session.drafts import Draft
 from srbwriter.story import Properties
 from srbwriter.tui import clipboard, external
 from srbwriter.tui.screens.ask import Ask
@@ -20,16 +19,14 @@ if TYPE_CHECKING:
 
 @verb
 def undo(desk: Desk) -> None:
-    desk.commit()
     desk.session.undo()
-    desk.show_story()
+    desk.show_story(where_changed=True)
 
 
 @verb
 def redo(desk: Desk) -> None:
-    desk.commit()
     desk.session.redo()
-    desk.show_story()
+    desk.show_story(where_changed=True)
 
 
 @verb
@@ -65,9 +62,7 @@ def replace(desk: Desk) -> None:
 def _replace(desk: Desk, words: str, by: str) -> None:
     whole = desk.editor.whole
     times = whole.count(words)
-    desk.commit()
-    desk.session.set_text(whole.replace(words, by))
-    desk.show_story()
+    desk.rewrite(whole.replace(words, by))
     desk.say(f"Replaced {times} times." if times != 1 else "Replaced once.")
 
 
@@ -80,35 +75,31 @@ def copy_story(desk: Desk) -> None:
 @verb
 @writes
 def own_editor(desk: Desk) -> None:
-    desk.commit()
-    edited = external.edit(desk.bench, desk.session.text())
-    desk.session.set_text(edited)
-    desk.show_story()
+    external.edit(desk)
 
 
 @verb
 def save(desk: Desk) -> None:
-    desk.commit()
     if desk.session.story.damage is not None:
         tell_damage(desk)
         return
     refuse(desk.session.story)
-    desk.session.story.flush()
+    desk.session.keep()
     desk.say(f"Saved in {desk.session.story.file}.")
 
 
 @verb
 @writes
 def properties(desk: Desk) -> None:
-    desk.commit()
-    story = desk.session.story
+    session = desk.session
 
     def take(said: Properties) -> bool:
-        kept = desk.guarded(lambda: story.set_properties(said))
+        kept = desk.guarded(lambda: session.together(lambda: session.story.set_properties(said)))
         desk.flush_slowly()
         return kept
 
-    desk.bench.push_screen(PropertiesForm(story.properties, take, Draft(story, "title and author")))
+    draft = session.draft("title and author")
+    desk.bench.push_screen(PropertiesForm(session.story.properties, take, draft))
 
 
 @verb

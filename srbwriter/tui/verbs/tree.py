@@ -48,14 +48,14 @@ def node_choices(desk: Desk, nodes: Iterable[NodeId]) -> list[Choice]:
 
 @verb
 def tree(desk: Desk) -> None:
-    desk.commit()
-    screen = TreeScreen(desk.session.story, lambda: search(desk))
+    desk.session.keep()
+    screen = TreeScreen(desk.session, lambda: search(desk))
     desk.bench.push_screen(screen, lambda way: _go(desk, way))
 
 
 @verb
 def parent(desk: Desk) -> None:
-    desk.commit()
+    desk.session.keep()
     above = desk.session.story.parent(desk.session.node)
     if above is None:
         desk.say("This is the beginning.")
@@ -65,7 +65,7 @@ def parent(desk: Desk) -> None:
 
 @verb
 def search(desk: Desk) -> None:
-    desk.commit()
+    desk.session.keep()
 
     def answered(words: str | None) -> None:
         if not words:
@@ -91,7 +91,7 @@ def bookmarks(desk: Desk) -> None:
 
 @verb
 def history(desk: Desk) -> None:
-    desk.commit()
+    desk.session.keep()
     story = desk.session.story
     way = [node for node in story.path(desk.session.node) if node != ROOT]
     _choose(desk, "The way here, newest first", node_choices(desk, reversed(way)), "Nothing is written yet.")

@@ -243,7 +243,7 @@ class BranchPane(Widget, can_focus=True):
     def _placeholder(self, width: int) -> Strip:
         words = self.hint if self.branch is None else ""
         if self.branch is not None and self.branch.finish_reason is FinishReason.ERROR:
-            words = str(self.branch.generation.error or "")
+            words = str(self.branch.error or self.branch.generation.error or "")
         style = self.get_component_rich_style("pane--note")
         return Strip([Segment(set_cell_size(" " + words, width), style)], width)
 

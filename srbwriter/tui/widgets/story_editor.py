@@ -7,6 +7,7 @@ belongs to the story and not to the widget. Knows text; the screen around it kno
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import cast
 
 from rich.text import Text
@@ -15,10 +16,12 @@ from textual.document._document import Document
 from textual.geometry import Offset, Size
 from textual.message import Message
 from textual.widgets import TextArea
-from textual.widgets.text_area import Edit, EditResult, Selection
+from textual.widgets.text_area import Edit, EditResult, Location, Selection
 
-from srbwriter.story.alike import same_end, same_start
+from srbwriter.story.diff import same_end, same_start
+from srbwriter.tui import boundaries
 from srbwriter.tui.spelling import unknown
+from srbwriter.unspaced import CHARACTER
 
 WINDOW = 48_000
 """Characters of the story in the text area at a time."""
@@ -58,8 +61,10 @@ class StoryEditor(TextArea):
             self.forward = forward
             super().__init__()
 
-    def __init__(self, id: str | None = None) -> None:
+    def __init__(self, typed: Callable[[str], object], id: str | None = None) -> None:
+        """``typed`` is told the whole text with every change by the writer."""
         super().__init__(id=id, soft_wrap=True, show_line_numbers=False, placeholder="Begin here …")
+        self._typed = typed
         self._before = ""
         self._after = ""
         self._spelling = False
@@ -197,13 +202,10 @@ class StoryEditor(TextArea):
             self._said_at = now
             self.notify(self._why_shut, severity="error", markup=False)
 
-    class Edited(Message):
-        """The writer changed the text."""
-
     def edit(self, edit: Edit) -> EditResult:
         result = super().edit(edit)
         if not self._quiet:
-            self.post_message(self.Edited())
+            self._typed(self.whole)
         return result
 
     def action_undo(self) -> None:
@@ -211,6 +213,26 @@ class StoryEditor(TextArea):
 
     def action_redo(self) -> None:
         self.post_message(self.Undo(forward=True))
+
+    def get_cursor_word_left_location(self) -> Location:
+        return self._word_step(self.cursor_location, super().get_cursor_word_left_location())
+
+    def get_cursor_word_right_location(self) -> Location:
+        return self._word_step(self.cursor_location, super().get_cursor_word_right_location())
+
+    def _word_step(self, here: Location, usual: Location) -> Location:
+        """Where a step by a word goes: Textual knows none where no space parts them."""
+        if here[0] != usual[0]:
+            return usual
+        return here[0], boundaries.word_step(self._lines[here[0]], here[1], usual[1])
+
+    def action_delete_word_right(self) -> None:
+        row, column = self.cursor_location
+        if self.selection.is_empty and not self.read_only and CHARACTER.search(self._lines[row], column):
+            end = self.get_cursor_word_right_location()
+            self.delete((row, column), end, maintain_selection_offset=False)
+        else:
+            super().action_delete_word_right()
 
     def action_cursor_up(self, select: bool = False) -> None:
         if self._before and self.cursor_at_first_line:

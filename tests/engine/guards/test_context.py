@@ -206,6 +206,15 @@ _GUARDED = {
         generation = engine.submit(Request("Once upon a time " * 100, n=8, stop=Stop(ignore_eog=True)))
         next(e for e in generation if isinstance(e, Text))
     """,
+    "threads of an engine that nobody closed are at rest when the program ends": """
+        import atexit, os
+        left = []
+        atexit.register(lambda: os._exit(0 if not left[0]._thread.is_alive() else 1))  # runs last
+        from srbwriter.engine.engine import Engine
+        left.append(Engine.load(bundled_model(), EngineOptions(gpu_layers=0, n_ctx=2048)))
+        generation = left[0].submit(Request("Once upon a time " * 100, n=8, stop=Stop(ignore_eog=True)))
+        next(e for e in generation if isinstance(e, Text))
+    """,
 }
 
 

@@ -137,7 +137,7 @@ _GUARDED = {
     """,
     "sequence breakers of any kind": """
         from srbwriter.engine.sampling import SamplerTemplate
-        breakers = ("—", "…\\n", "🦊" * 30, "a" * 500, "\\x7f", " ", "\\u0301")
+        breakers = ("—", "…\\n", "🦊" * 30, "a" * 40, "\\x7f", " ", "\\u0301")
         template = SamplerTemplate(Sampling(dry_multiplier=1.0, dry_sequence_breakers=breakers), model)
         chain = template.new(1, list(range(200)) * 3)
         for _ in range(20):

@@ -13,7 +13,7 @@ from srbwriter.tui.screens.picker import Picker
 from srbwriter.tui.screens.properties import PropertiesForm
 from srbwriter.tui.screens.tree import TreeScreen
 from tests.tui.conftest import Bench
-from tests.tui.scenarios.common import answer, opened, scenario, started
+from tests.tui.scenarios.common import answer, opened, scenario, started, visible
 
 
 @scenario
@@ -73,10 +73,10 @@ async def own_editor(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @scenario
 async def save(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    await bench.press(*" Hard")
-    assert bench.session.text() == "It rained."
-    await bench.press("ctrl+s")
+    await bench.press(*" Hard", "ctrl+s")
+    assert bench.session.typing.state.saved
     assert bench.session.text() == "It rained. Hard"
+    assert "Saved in" in visible(bench)
 
 
 @scenario

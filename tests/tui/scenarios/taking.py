@@ -66,10 +66,20 @@ async def generate(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def stop_all(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
+    bench.desk.run("stop_all")
+    await bench.settle()
+    assert not any(branch.live for branch in bench.session.round.branches)
+
+
+@scenario
+async def back(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.write(12)
+    assert bench.desk.editor.has_focus
+    await bench.press("escape")
+    assert bench.desk.focused is bench.desk.grid.pane
+    assert all(branch.live for branch in bench.session.round.branches)
     await bench.press("escape")
     assert not any(branch.live for branch in bench.session.round.branches)
-    await bench.press("escape")
-    assert bench.desk.editor.has_focus
 
 
 @scenario

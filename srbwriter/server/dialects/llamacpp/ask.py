@@ -12,8 +12,6 @@ from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.params import Options, branch_samplings, read_n, read_options, read_sampling, read_stop
 from srbwriter.server.services import SystemPrompt
 
-MAX_PROBS = 100
-
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -54,7 +52,7 @@ def read_ask(body: Body, call: Call) -> Ask:
         n=read_n(body, 1, slots),
         sampling=read_sampling(body, call.settings.sampling, call.engine),
         stop=read_stop(body, Stop(max_tokens=base if base >= 0 else None)),
-        n_probs=body.integer("logprobs", 0, 0, MAX_PROBS),
+        n_probs=body.size("logprobs", 0),
         post_sampling_probs=body.flag("post_sampling_probs"),
         options=read_options(body, call.settings.context_shift),
         stream=body.flag("stream"),

@@ -161,6 +161,7 @@ def final_object(
         "truncated": generation.truncated,
         "stop_type": kind,
         "stopping_word": branch.stop_text or "",
+        **({} if branch.error is None else {"error": str(branch.error)}),
         "stopped_eos": kind == "eos",
         "stopped_limit": kind == "limit",
         "stopped_word": kind == "word",

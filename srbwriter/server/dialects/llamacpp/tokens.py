@@ -11,6 +11,7 @@ from srbwriter.server.call import Call, json_response
 from srbwriter.server.chat import read_chat
 from srbwriter.server.errors import bad
 from srbwriter.server.prompt import read_prompts
+from srbwriter.server.services import off_loop
 
 
 async def tokenize(call: Call) -> Response:
@@ -40,7 +41,8 @@ async def detokenize(call: Call) -> Response:
     if not isinstance(value, list):
         raise bad("tokens", "Field 'tokens': expected a list of token ids")
     ids = read_prompts(value, call.engine)[0] if value else ()
-    return json_response({"content": call.engine.detokenize([id for id in ids if isinstance(id, int)])})
+    wanted = [id for id in ids if isinstance(id, int)]
+    return json_response({"content": await off_loop(len(wanted), lambda: call.engine.detokenize(wanted))})
 
 
 async def apply_template(call: Call) -> Response:

@@ -22,8 +22,6 @@ from srbwriter.server.params import (
 
 from .vllm import refuse_unsupported
 
-MAX_LOGPROBS = 100
-
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -86,7 +84,7 @@ def read_ask(body: Body, call: Call, logprobs: int | None, stops: Sequence[str] 
         best_of,
         sampling,
         stop,
-        None if logprobs is None else min(logprobs, MAX_LOGPROBS),
+        logprobs,
         stream,
         stream and Body(options).flag("include_usage"),
         body.flag("echo"),

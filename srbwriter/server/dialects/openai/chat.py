@@ -18,7 +18,7 @@ from srbwriter.server.stream import frames
 from srbwriter.server.tokens import branch_tokens
 
 from .ask import Ask, read_ask
-from .shape import content_logprobs, finish_reason, usage
+from .shape import content_logprobs, finish_reason, problem, usage
 from .streams import ChatFrames
 
 _DEFAULT_TOP = 20
@@ -50,7 +50,7 @@ async def input_tokens(call: Call) -> Response:
 
 def _logprobs(body: Body) -> int | None:
     wanted = Body({"logprobs": body.values.get("logprobs")}).flag("logprobs")
-    top = Body({"logprobs": body.values.get("top_logprobs")}).integer("logprobs", _DEFAULT_TOP, 0)
+    top = Body({"logprobs": body.values.get("top_logprobs")}).size("logprobs", _DEFAULT_TOP)
     if not wanted:
         if body.values.get("top_logprobs"):
             raise bad("top_logprobs", "Field 'top_logprobs': needs logprobs to be true")
@@ -71,6 +71,7 @@ def _choice(call: Call, branch: Branch, ask: Ask) -> dict[str, Any]:
         "message": {"role": "assistant", "content": branch.text},
         "logprobs": None,
         "finish_reason": finish_reason(branch.finish_reason),
+        **problem(branch),
     }
     if ask.logprobs is not None:
         choice["logprobs"] = {"content": content_logprobs(call.engine, branch_tokens(call.engine, branch))}

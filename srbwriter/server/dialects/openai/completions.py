@@ -22,7 +22,7 @@ from srbwriter.server.stream import frames
 from srbwriter.server.tokens import branch_tokens, prompt_tokens
 
 from .ask import Ask, read_ask
-from .shape import finish_reason, legacy_logprobs, usage
+from .shape import finish_reason, legacy_logprobs, problem, usage
 from .streams import CompletionFrames
 
 
@@ -51,8 +51,11 @@ def _logprobs(body: Body) -> int | None:
     if value is None or value is False:
         return None
     if value is True:
-        return Body({"logprobs": body.values.get("top_logprobs")}).integer("logprobs", 1, 0)
-    return Body({"logprobs": value}).integer("logprobs", 0, 0, hard=True)
+        return Body({"logprobs": body.values.get("top_logprobs")}).size("logprobs", 1)
+    top = Body({"logprobs": value})
+    if top.integer("logprobs", 0) < 0:
+        raise bad("logprobs", "Field 'logprobs': it cannot be less than 0")
+    return top.size("logprobs", 0)
 
 
 def _request(ask: Ask, prompt: Prompt, body: Body, call: Call) -> Request:
@@ -117,4 +120,5 @@ def _choice(
         "logprobs": logprobs,
         "finish_reason": finish_reason(branch.finish_reason),
         "stop_reason": branch.stop_text,
+        **problem(branch),
     }

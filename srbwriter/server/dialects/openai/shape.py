@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.generation import Generation
+from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import FinishReason, TokenLogprob
 from srbwriter.server.tokens import Written, token_text
 
@@ -20,7 +20,15 @@ _BY_LENGTH = frozenset({FinishReason.LENGTH, FinishReason.CONTEXT})
 
 
 def finish_reason(reason: FinishReason | None) -> str:
+    """``stop``, ``length``, or ``error`` for a choice that could not go on beside others that could."""
+    if reason is FinishReason.ERROR:
+        return "error"
     return "length" if reason in _BY_LENGTH else "stop"
+
+
+def problem(branch: Branch) -> dict[str, str]:
+    """What is added to a choice that could not go on: why, in words."""
+    return {} if branch.error is None else {"error": str(branch.error)}
 
 
 def usage(generations: Iterable[Generation]) -> dict[str, Any]:

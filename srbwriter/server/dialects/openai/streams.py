@@ -120,7 +120,7 @@ class CompletionFrames(_Frames):
         stop = "null" if last.stop_text is None else _QUOTED(last.stop_text)
         out.append(
             f'{self._head}{{"index":{index},"text":"","logprobs":null,'
-            f'"finish_reason":"{finish_reason(last.reason)}","stop_reason":{stop}}}{self._tail}'
+            f'"finish_reason":"{finish_reason(last.reason)}","stop_reason":{stop}{_problem(last)}}}{self._tail}'
         )
 
 
@@ -139,10 +139,15 @@ class ChatFrames(_Frames):
         self._delta(out, index, f'{{"content":{_QUOTED(text)}}}', known, "null")
 
     def _finish(self, out: list[str], index: int, last: Finished) -> None:
-        self._delta(out, index, "{}", "null", f'"{finish_reason(last.reason)}"')
+        self._delta(out, index, "{}", "null", f'"{finish_reason(last.reason)}"{_problem(last)}')
 
     def _delta(self, out: list[str], index: int, delta: str, logprobs: str, reason: str) -> None:
         out.append(
             f'{self._head}{{"index":{index},"delta":{delta},"logprobs":{logprobs},'
             f'"finish_reason":{reason}}}{self._tail}'
         )
+
+
+def _problem(last: Finished) -> str:
+    """One more field of a choice that could not go on, beside others that could."""
+    return "" if last.problem is None else f',"error":{_QUOTED(last.problem)}'

@@ -59,7 +59,7 @@ def read_request(body: Body, call: Call) -> Request:
         n=n,
         sampling=branch_samplings(read_sampling(body, call.settings.sampling, call.engine), n),
         stop=read_stop(body, base),
-        logprobs=body.integer("logprobs", 0, 0, 100) if body.has("logprobs") else None,
+        logprobs=body.size("logprobs", 0) if body.has("logprobs") else None,
         **read_options(body, call.settings.context_shift),
         label=call.id,
     )

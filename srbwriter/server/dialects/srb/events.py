@@ -111,6 +111,8 @@ class EventLines:
         }
         if self._rich:
             value |= {"reason": str(event.reason), "tokens": event.tokens, "stop_text": event.stop_text}
+        if event.problem is not None:
+            value["error"] = event.problem
         return value
 
     def _more(self, event: object, offset: int) -> dict[str, Any] | None:

@@ -127,7 +127,7 @@ def _reroll(branch: Branch, body: Body, call: Call) -> None:
 
 
 def _extend(branch: Branch, body: Body, call: Call) -> None:
-    tokens = body.integer("max_tokens", -1, 1, 2**31 - 1)
+    tokens = body.size("max_tokens", -1, 1)
     if set(body.values) <= {"max_tokens"}:
         branch.extend(tokens if tokens > 0 else None)
     else:

@@ -1,0 +1,80 @@
+"""How much of anything one request may name. Numbers only; the one place where such a bound stands.
+
+llama.cpp takes a number at its word: it asks for the memory of a window of two thousand million tokens for
+every branch, and the system ends the process. Bounds that belong to a single parameter are in its row of
+:mod:`srbwriter.engine.parameters`, made from these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import cast
+
+from .types import InvalidRequest
+
+TOKENS = 1_000_000
+"""Tokens that a branch may be told to write, or a sampler to look back; no context is larger."""
+
+PROMPT_CHARS = 4_000_000
+"""Characters of a prompt, or of a text to be made tokens; it takes less than a second."""
+
+PROMPT_IDS = TOKENS
+PROMPTS = 128
+"""Prompts of one request."""
+
+BRANCHES = 1024
+"""Branches that a request may have had in all, those that were added later included."""
+
+LOGPROBS = 100
+"""Likeliest tokens told for each token of a text."""
+
+STOPS, STOP_CHARS, STOPS_CHARS = 256, 1000, 20_000
+"""Stop texts; characters of one, and of all together: every token is compared with all of them."""
+
+IDS = 4096
+"""Tokens that end a text."""
+
+BIASES = 65_536
+"""Tokens that are made likelier or less likely; half of a large vocabulary."""
+
+BREAKERS, BREAKER_CHARS = 64, 40
+"""DRY's breakers. Its start takes longer with each, and llama.cpp cuts longer ones off."""
+
+SAMPLERS = 32
+CONSTRAINT_CHARS = 65_536
+"""Characters of a grammar, a JSON schema or a regular expression: half a second of work at the worst."""
+
+DEPTH = 100
+"""Lists and objects of JSON within each other."""
+
+LIST, LIST_CHARS = 256, 1000
+"""Texts of a list that no other bound is for, and characters of each."""
+
+MESSAGES = 4096
+"""Messages of a conversation."""
+
+
+def check_prompt(field: str, chars: int, ids: int = 0) -> None:
+    """Raises InvalidRequest for a text or a list of token ids that is too long to look at."""
+    if chars > PROMPT_CHARS:
+        raise InvalidRequest(field, f"it has {chars} characters, {PROMPT_CHARS} are possible")
+    if ids > PROMPT_IDS:
+        raise InvalidRequest(field, f"it has {ids} token ids, {PROMPT_IDS} are possible")
+
+
+def too_deep(value: object) -> bool:
+    """Whether parsed JSON has more than ``DEPTH`` lists and objects within each other."""
+    level = _parts([value])
+    for _ in range(DEPTH):
+        level = [inner for outer in level for inner in _parts(outer)]
+    return bool(level)
+
+
+def _parts(value: object) -> list[object]:
+    """What stands in a list or object, as far as that can hold more."""
+    inner: Iterable[object] = ()
+    if isinstance(value, dict):
+        inner = cast("dict[str, object]", value).values()
+    elif isinstance(value, list):
+        inner = cast("list[object]", value)
+    return [item for item in inner if isinstance(item, dict | list)]

@@ -1,0 +1,70 @@
+"""Finding the story to open, and telling it about the model's vocabulary."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from codecs import getincrementaldecoder
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from srbwriter import paths
+from srbwriter.story import Story, StoryError, TokenSizes, backup, library
+
+if TYPE_CHECKING:
+    from srbwriter.engine.engine import Engine
+
+
+log = logging.getLogger(__name__)
+
+_FIRST = "First story"
+
+
+def open_story(path: Path | None) -> Story:
+    recent = library.RecentStories(paths.recent_file())
+    title = ""
+    if path is None:
+        known = recent.all()
+        path = known[0].path if known else library.free_path(paths.library_dir(), _FIRST)
+        title = path.stem.replace("-", " ")  # the file's name has no spaces, the story's may
+    path = path.expanduser()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    story = Story.open(path) if path.exists() else Story.create(path, title)
+    recent.add(path, story.title, time.time())
+    if story.read_only is None and len(story) > 1:
+        _copy_of_the_day(story)
+    return story
+
+
+def rescue_folder(story: Story) -> Path:
+    """Where words go that ``story`` cannot take: outside its folder, on another disk where there is one."""
+    return story.backup_folder(paths.state_dir() / "rescued")
+
+
+def _copy_of_the_day(story: Story) -> None:
+    """Keep a copy of the story as it is today, without making the writer wait for it."""
+    file, folder = story.file, story.backup_folder(paths.backup_dir())
+
+    def copy() -> None:
+        try:
+            backup.daily(file, folder)
+        except StoryError as error:
+            log.warning("no copy of the day: %s", error)
+
+    # Not a daemon: a copy that has been begun is finished before the program ends.
+    threading.Thread(target=copy, name="srbwriter-backup").start()
+
+
+def token_sizes(engine: Engine) -> TokenSizes:
+    """How many characters each token adds, for cuts through generated text."""
+    model = engine.model
+
+    def sizes(vocab: str, ids: Sequence[int]) -> list[int] | None:
+        if vocab != model.fingerprint:
+            return None
+        decoder = getincrementaldecoder("utf-8")("replace")
+        return [len(decoder.decode(model.pieces.bytes[t])) for t in ids]
+
+    return sizes

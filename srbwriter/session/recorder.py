@@ -1,0 +1,352 @@
+"""The recorder: the one thread that writes down what branches publish and what a person types.
+
+It reads the engine's buffers by cursor and the unsaved words of :class:`~srbwriter.session.typing.Typing`,
+and puts both into the story in one transaction. A verb does the same on its own thread, with what it does
+itself (:meth:`Recorder.together`). Where the disk refuses, cursors and words go back to where they were, and
+it tries again by itself. Never makes the engine wait, nor the screen.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import TypeVar
+
+from srbwriter.engine.generation import Branch
+from srbwriter.engine.types import Sampling
+from srbwriter.story import ROOT, NodeId, NotSaved, ReadOnlyStory, State, Story, StoryError
+from srbwriter.story.draft import JsonObject
+from srbwriter.story.store import DamagedStory
+
+from . import typing
+from .rounds import Round, Track
+
+log = logging.getLogger(__name__)
+
+KEY_SECONDS = 0.4
+"""A key waits at most this long for its transaction to begin; a second to the disk is promised."""
+
+TEXT_SECONDS = 0.6
+"""So long branches may write before it is written down."""
+
+_AGAIN_SECONDS = (0.5, 1.0, 2.0, 4.0)  # between attempts at a disk that refuses; the last one for ever
+
+Result = TypeVar("Result")
+
+
+class _NoPlace(Exception):
+    """What ``current`` has written cannot be put into the story; the cause says why."""
+
+    def __init__(self, current: Round) -> None:
+        self.current = current
+        super().__init__("no place")
+
+
+class Recorder:
+    """Writes down the rounds it follows, and the words of ``words``. ``lock`` is the session's."""
+
+    def __init__(
+        self, story: Story, words: typing.Typing, lock: threading.RLock,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
+        self._story, self._words, self._lock, self._clock = story, words, lock, clock
+        self._rounds: list[Round] = []
+        self._wake = threading.Condition()
+        self._due: float | None = None
+        self._not_before = 0.0  # after a refusal: when it is tried again
+        self._failed = 0
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        words.on_key = lambda: self._note(KEY_SECONDS)
+        words.held = lock
+
+    # -- news, from any thread ---------------------------------------------------------------------------
+
+    def follow(self, current: Round) -> None:
+        """Write down this round from now on; also one that was over and may be taken up again."""
+        assert current.generation is not None
+        with self._lock:
+            known = current in self._rounds
+            if known:
+                self._rounds.remove(current)
+            self._rounds.append(current)  # the last one is the one that is shown: see _let_go
+        if not known:
+            current.generation.add_listener(lambda: self._note(TEXT_SECONDS if current.tracks else 0))
+        self._note(0)
+
+    def _note(self, seconds: float) -> None:
+        """There is something to write, in ``seconds`` at the latest."""
+        due = max(self._clock() + seconds, self._not_before)
+        known = self._due
+        if known is not None and known <= due:  # the engine comes by at every step
+            return
+        with self._wake:
+            self._due = due if self._due is None else min(self._due, due)
+            if self._thread is None and not self._closing:
+                self._thread = threading.Thread(target=self._run, name="srbwriter-recorder", daemon=True)
+                self._thread.start()
+            self._wake.notify()
+
+    def _run(self) -> None:
+        while self._wait():
+            try:
+                self.write()
+            except StoryError as error:
+                log.warning("not written down yet: %s", error)
+            except Exception:
+                log.exception("words could not be written down; they will be tried again")
+                self._try_again()
+
+    def _wait(self) -> bool:
+        """Wait until something is due; False when the story is closed."""
+        with self._wake:
+            while not self._closing:
+                left = None if self._due is None else self._due - self._clock()
+                if left is not None and left <= 0:
+                    self._due = None
+                    return True
+                self._wake.wait(left)
+            return False
+
+    def _try_again(self) -> None:
+        wait = _AGAIN_SECONDS[min(self._failed, len(_AGAIN_SECONDS) - 1)]
+        self._failed += 1
+        self._not_before = self._clock() + wait
+        self._note(wait)
+
+    # -- writing -----------------------------------------------------------------------------------------
+
+    def write(self) -> None:
+        """Everything typed and published so far is on the disk when this returns.
+
+        Raises NotSaved, DamagedStory or ReadOnlyStory; then nothing of it is, and it is tried again.
+        """
+        with self._lock:
+            if self._words.waiting or any(current.news for current in self._rounds):
+                self._transact()
+            else:
+                self._words.written()  # a disk that refused a verb may take the next one
+            self._place_words()
+            self._let_go()
+
+    def together(self, act: Callable[[], Result]) -> Result:
+        """Do ``act`` in one transaction with everything typed and published before it.
+
+        Raises what ``act`` raises, or why the disk refuses; then nothing of it has happened, and what was
+        typed waits as before.
+        """
+        with self._lock:
+            done = self._transact(act)
+            self._let_go()
+            return done  # type: ignore[return-value]
+
+    def _transact(self, act: Callable[[], Result] | None = None) -> Result | None:
+        """One transaction; what has no place in the story is left out, so that the rest need not wait."""
+        rounds, typed = [current for current in self._rounds if current.news], True
+        while True:
+            try:
+                return self._attempt(rounds, typed, act)
+            except _NoPlace as problem:
+                why = problem.__cause__
+                log.warning("branches cannot be written down: %s", why, exc_info=why)
+                rounds.remove(problem.current)
+            except (NotSaved, DamagedStory, ReadOnlyStory):
+                raise
+            except StoryError:
+                if act is not None or not typed:
+                    raise
+                typed = False  # the words wait; they are tried again
+
+    def _attempt(
+        self, rounds: Sequence[Round], typed: bool, act: Callable[[], Result] | None
+    ) -> Result | None:
+        """Cursors and words are where they were before if it comes to nothing."""
+        before = [(current, [track.copy() for track in current.tracks]) for current in self._rounds]
+        try:
+            with self._story.together():
+                if typed:
+                    self._words.write()
+                for current in rounds:
+                    self._keep_if_possible(current)
+                done = act() if act is not None else None
+        except BaseException as error:
+            for current, tracks in before:
+                current.tracks = tracks
+            self._words.put_back()
+            if isinstance(error, NotSaved | DamagedStory) or (typed and act is None):
+                self._refused(error)
+            raise
+        if typed:
+            self._words.written()
+            self._failed, self._not_before = 0, 0.0
+        return done
+
+    def _keep_if_possible(self, current: Round) -> None:
+        try:
+            self.keep(current)
+        except (NotSaved, DamagedStory, ReadOnlyStory):
+            raise
+        except Exception as error:
+            raise _NoPlace(current) from error
+
+    def _refused(self, error: BaseException) -> None:
+        if isinstance(error, StoryError) and not isinstance(error, ReadOnlyStory):
+            self._words.refused(error)
+            self._try_again()
+
+    def _let_go(self) -> None:
+        """Rounds that are over are followed no longer, but for the one that is shown."""
+        if len(self._rounds) > 1:
+            self._rounds = [r for r in self._rounds if not r.over or r is self._rounds[-1]]
+
+    def _place_words(self) -> None:
+        """Words that no branch took up get a place, once no branch can.
+
+        Never within a verb: the one that hands words over gives them to the branch only afterwards.
+        """
+        typed = any(t.typed < len(t.buffer.typed) for current in self._rounds for t in current.tracks)
+        if not typed and all(current.over for current in self._rounds) and self._story.read_only is None:
+            typing.place_handed_over(self._story)
+
+    def close(self) -> None:
+        """Write down the last words and end. Raises as :meth:`write` does."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=30)
+        self.write()
+
+    # -- branches, inside a transaction --------------------------------------------------------------------
+
+    def keep(self, current: Round) -> None:
+        """Write down what the branches of ``current`` have published since the last time."""
+        fresh = current.branches[len(current.tracks) :]
+        if fresh:
+            names = self._story.begin_branches(
+                self._standing(current.parent), len(fresh), model=current.model, vocab=current.vocab,
+                sampling=[_sampling_json(b) for b in fresh], seeds=[b.seed for b in fresh],
+            )
+            current.tracks += [
+                Track(b, name, b.buffer, [(name, 0)]) for b, name in zip(fresh, names, strict=True)
+            ]
+        for track in current.tracks:
+            live = track.branch.live  # before the text: what ends is complete
+            self._drain(current, track)
+            if track.branch.buffer is not track.buffer:
+                self._new_take(current, track)
+                self._drain(current, track)
+            if not live and not track.finished and track.branch.buffer is track.buffer:
+                self._end(track, str(track.branch.finish_reason or "failed"))
+
+    def settle(self, current: Round, index: int) -> None:
+        """Write branch ``index`` down as it reads now; what it still writes becomes a child of that."""
+        self.keep(current)
+        track = current.tracks[index]
+        if not track.finished:
+            self._end(track, "picked")
+
+    def _end(self, track: Track, reason: str) -> None:
+        self._story.finish(track.name, reason)
+        track.finished = True
+
+    def _drain(self, current: Round, track: Track) -> None:
+        """Write what is new in the buffer: model text with its ids, typed text as the writer's."""
+        buffer = track.buffer
+        count = len(buffer.pieces)
+        fresh = "".join(buffer.pieces[track.pieces : count])
+        if not fresh and count == track.pieces:
+            return
+        track.pieces = count
+        while track.typed < len(buffer.typed) and buffer.typed[track.typed][0] < track.chars + len(fresh):
+            begin, end = buffer.typed[track.typed]
+            before, fresh = fresh[: begin - track.chars], fresh[begin - track.chars :]
+            self._stream(current, track, before)
+            words, fresh = fresh[: end - begin], fresh[end - begin :]
+            self._interject(track, words)
+        self._stream(current, track, fresh)
+
+    def _stream(self, current: Round, track: Track, text: str) -> None:
+        if not text:
+            return
+        buffer = track.buffer
+        end = track.chars + len(text)
+        last = track.ids
+        while last < len(buffer.ends) and buffer.ends[last] <= end:
+            last += 1
+        if track.finished:
+            self._begin(current, track, self._end_of(track))
+            track.nodes.append((track.name, track.chars))
+        ids = buffer.ids[track.ids : last]
+        known = buffer.logprobs[track.ids : last] if len(buffer.logprobs) >= last else []
+        lead = current.lead if track.ids == 0 and track.branch.overlap else ""
+        self._story.stream(track.name, text, ids, [k.logprob for k in known] if known else None, lead=lead)
+        track.ids, track.chars = last, end
+
+    def _interject(self, track: Track, words: str) -> None:
+        typing.arrived(self._story, words)
+        if track.finished:  # what is written after them, if anything, begins a node of its own then
+            end = self._end_of(track)
+            [typed] = self._story.add(end if self._story.is_living(end) else ROOT, [words], "writer")
+        else:
+            typed = self._story.interject(track.name, words)
+        track.nodes.append((typed, track.chars))
+        track.chars += len(words)
+        track.typed += 1
+        while track.ids < len(track.buffer.ends) and track.buffer.ends[track.ids] <= track.chars:
+            track.ids += 1
+        if not track.finished:
+            track.nodes.append((self._story.target(track.name), track.chars))
+
+    def _new_take(self, current: Round, track: Track) -> None:
+        """The branch was cut: the old take stays in the story, the new one begins with what is kept."""
+        buffer = track.buffer = track.branch.buffer
+        text = buffer.pieces[0] if buffer.pieces else ""
+        track.pieces, track.chars = min(1, len(buffer.pieces)), len(text)
+        track.typed = sum(1 for begin, _ in buffer.typed if begin < len(text))
+        track.ids = sum(1 for end in buffer.ends if end <= len(text))
+        ids = buffer.ids[: track.ids]
+        if track.finished:
+            self._begin(current, track, self._standing(current.parent))
+            self._story.stream(track.name, text, ids)
+        else:
+            track.name = self._story.replace_stream(track.name, text, ids)
+        track.nodes = [(track.name, 0)]
+
+    def _begin(self, current: Round, track: Track, parent: int) -> None:
+        """A branch that was finished writes again, in a node below ``parent``."""
+        [track.name] = self._story.begin_branches(
+            parent, 1, model=current.model, vocab=current.vocab, sampling=[_sampling_json(track.branch)],
+            seeds=[track.branch.seed],
+        )
+        track.finished = False
+
+    def _end_of(self, track: Track) -> NodeId:
+        """The node that the branch ends in, as far as it is written down; the writer may have split it."""
+        story, (node, start) = self._story, track.nodes[-1]
+        here, left = story.node(node), track.text[start:]
+        while left.startswith(here.text):
+            left = left[len(here.text) :]
+            below = story.nodes(story.children(here.id))
+            after = next((child for child in below if child.text and left.startswith(child.text)), None)
+            if after is None:
+                break
+            here = after
+        return self._standing(here.id)
+
+    def _standing(self, node: NodeId) -> NodeId:
+        """``node``, or what it has become part of."""
+        while self._story.node(node).state is State.ABSORBED:
+            node = self._story.parent(node) or ROOT
+        return node
+
+
+def _sampling_json(branch: Branch) -> JsonObject:
+    """What the branch is sampled with, as far as it differs from the defaults; the seed has its own place."""
+    plain, own = asdict(Sampling()), asdict(branch.sampling)
+    changed = {name: value for name, value in own.items() if value != plain[name] and name != "seed"}
+    return json.loads(json.dumps(changed))

@@ -1,0 +1,122 @@
+"""What branches are sampled with: the session's settings, a ladder over a round, and the knobs of a story.
+
+The knobs as they were turned last for a story come back with it. Knows no screen.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from srbwriter import launch
+from srbwriter.config import Settings
+from srbwriter.engine.parameters import PARAMETERS
+from srbwriter.engine.types import InvalidRequest, Sampling, Stop
+from srbwriter.story.draft import JsonObject, JsonValue
+
+if TYPE_CHECKING:
+    from srbwriter.session import Session
+
+log = logging.getLogger(__name__)
+
+TURNED = "knobs"
+"""The story value that holds them: of each record the fields that differ from the settings; the ladder."""
+
+_NOTHING: dict[str, Any] = {"sampling": {}, "stop": {}, "ladder": None}
+_Record = TypeVar("_Record", Sampling, Stop)
+
+
+Ladder = tuple[str, float, float]
+"""A field of :class:`Sampling`, its value for the first branch and for the last."""
+
+
+def rungs(sampling: Sampling, own: JsonObject, ladder: Ladder | None, n: int) -> tuple[Sampling, ...]:
+    """One for each of ``n`` branches. What ``own`` says by the names of Sampling's fields goes first."""
+    known = {f.name for f in fields(Sampling)}
+    base = replace(sampling, **{k: as_field(v) for k, v in own.items() if k in known})
+    seeds = [None] * n if base.seed is None else [base.seed + i for i in range(n)]
+    if ladder is None:
+        return tuple(replace(base, seed=seed) for seed in seeds)
+    name, low, high = ladder
+    whole = isinstance(getattr(base, name), int)
+    values = [low + (high - low) * i / max(1, n - 1) for i in range(n)]
+    return tuple(
+        replace(base, **{name: round(value) if whole else value, "seed": seed})
+        for value, seed in zip(values, seeds, strict=True)
+    )
+
+
+def as_field(value: Any) -> Any:
+    """A JSON value as the engine's records have it: what is a list there is a tuple here."""
+    return tuple(as_field(each) for each in cast("list[Any]", value)) if isinstance(value, list) else value
+
+
+class RememberedKnobs:
+    """The knobs of ``session``, as far as they are not what ``settings`` say anyway."""
+
+    def __init__(self, session: Session, settings: Settings) -> None:
+        self._session = session
+        self._sampling, self._stop = launch.sampling(settings), launch.stop(settings)
+        self._said = {key.name for key in settings.table if settings.source(key) in ("flag", "environment")}
+
+    def keep(self) -> None:
+        """Write the knobs down as they are now. Raises StoryError."""
+        session = self._session
+        if session.story.read_only is not None:
+            return
+        turned = {
+            "sampling": self._difference("sampling", session.sampling, self._sampling),
+            "stop": self._difference("stop", session.stop, self._stop),
+            "ladder": session.ladder,
+        }
+        if turned != _NOTHING or self._kept():
+            session.story.put_value(TURNED, turned)
+
+    def recall(self) -> None:
+        """Turn the knobs back to where they were; what this start was told in words of its own stays."""
+        session, kept = self._session, self._kept()
+        session.sampling = self._turned(session.sampling, "sampling", kept)
+        session.stop = self._turned(session.stop, "stop", kept)
+        match kept.get("ladder"):
+            case [str(field), int() | float() as low, int() | float() as high] if field != "seed":
+                if self._may_turn("sampling", field, low) and self._may_turn("sampling", field, high):
+                    session.ladder = (field, low, high)
+            case _:
+                pass
+
+    def _kept(self) -> JsonObject:
+        return _mapping(self._session.story.value(TURNED))
+
+    def _turned(self, record: _Record, name: str, kept: JsonObject) -> _Record:
+        for field, value in _mapping(kept.get(name)).items():
+            if self._may_turn(name, field, as_field(value)):
+                record = replace(record, **{field: as_field(value)})
+        return record
+
+    def _may_turn(self, record: str, field: str, value: Any) -> bool:
+        """Whether there is such a knob, it takes ``value``, and this start was not told where it stands."""
+        knob = next((p for p in PARAMETERS if p.record == record and p.field == field), None)
+        if knob is None or launch.key_name(knob) in self._said:
+            return False
+        try:
+            knob.check(value)
+        except InvalidRequest as error:
+            log.warning("a knob of the story is not turned: %s", error)
+            return False
+        return True
+
+    def _difference(self, name: str, record: Sampling | Stop, usual: Sampling | Stop) -> dict[str, Any]:
+        """The fields that were turned; what only this start was told leaves what was kept before."""
+        before, turned = _mapping(self._kept().get(name)), dict[str, Any]()
+        for knob in (p for p in PARAMETERS if p.record == name):
+            value = getattr(record, knob.field)
+            if value != getattr(usual, knob.field):
+                turned[knob.field] = value
+            elif launch.key_name(knob) in self._said and knob.field in before:
+                turned[knob.field] = before[knob.field]
+        return turned
+
+
+def _mapping(value: JsonValue) -> JsonObject:
+    return cast(JsonObject, value) if isinstance(value, dict) else {}

@@ -1,0 +1,176 @@
+"""A story file before anybody reads a row: connections to it, private copies, SQLite's errors in words.
+
+SQLite changes more than it is asked to: who opens a file that has a log beside it may fold the log into it,
+or drop it. What may be damaged is therefore only looked at for reading, or in a copy. Knows no row.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from srbwriter.story.migrations import APPLICATION_ID, VERSION
+from srbwriter.story.types import DamagedStory, NotAStory, NotSaved, StoryError, TooNew
+
+MAGIC = b"SQLite format 3\0"
+LOGS = "-wal", "-journal"
+"""What SQLite keeps beside a file until it is folded into it, or rolled back."""
+UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, OverflowError)
+"""What goes wrong in Python with a row that does not hold what it should."""
+_PIECE = 4096  # bytes
+_UNREAD = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ)
+_UNSAVED = (
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_PERM,
+)
+
+
+def check_file(path: Path) -> None:
+    """Raise NotAStory unless ``path`` is a file that could be a story."""
+    if not path.exists():
+        raise NotAStory(path, "does not exist")
+    if not path.is_file():
+        raise NotAStory(path, "is not a file")
+    if path.stat().st_size == 0:
+        raise NotAStory(path, "is empty")
+
+
+@contextmanager
+def looking(path: Path) -> Generator[sqlite3.Connection]:
+    """A connection for reading a story that changes neither the file nor the log beside it.
+
+    Raises DamagedStory, or NotSaved if there is no room for the copy that it took.
+    """
+    with in_words(path):
+        db, temp = quietly(path, "ro" if has_log(path) else "ro&immutable=1")
+    try:
+        yield db
+    finally:
+        close(db, temp)
+
+
+def has_log(path: Path) -> bool:
+    """Whether part of the story may be beside it: it is open, or whoever wrote it died."""
+    return any(Path(f"{path}{suffix}").exists() for suffix in LOGS)
+
+
+def quietly(path: Path, mode: str) -> tuple[sqlite3.Connection, Path | None]:
+    """A connection for reading; to a private copy, in the folder returned, where SQLite cannot read in place.
+
+    It cannot in a folder that has no place for its own files, nor with a transaction to roll back.
+    """
+    try:
+        return connect(path, mode), None
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            raise
+        temp = copy_aside(path)
+        return connect(temp / path.name, "rw"), temp
+
+
+def close(db: sqlite3.Connection, temp: Path | None) -> None:
+    db.close()
+    if temp is not None:
+        shutil.rmtree(temp, ignore_errors=True)
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    db = sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,  # the desk's lock lets in one thread at a time
+        timeout=5.0,
+    )
+    try:
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA cache_size = -16384")  # KiB
+        db.execute("PRAGMA temp_store = MEMORY")
+        db.execute("PRAGMA user_version").fetchone()
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def use_log(db: sqlite3.Connection) -> None:
+    """Write ahead, so that readers of other processes never wait."""
+    db.execute("PRAGMA journal_mode = WAL")
+
+
+def version_of(db: sqlite3.Connection, path: Path) -> int:
+    """The story version. A file that was being made when the program died is version 0 and empty."""
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    empty = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
+    if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID and not (empty and version == 0):
+        ours = "SELECT count(*) FROM sqlite_schema WHERE name IN ('value', 'node', 'body', 'recipe')"
+        if db.execute(ours).fetchone()[0] == 4:
+            raise DamagedStory(path, "the mark of a story is gone from it")
+        raise NotAStory(path, "is a database, but not a story")
+    if version > VERSION + 1000:
+        raise DamagedStory(path, f"it cannot be of version {version}")
+    if version > VERSION:
+        raise TooNew(path, version, VERSION)
+    return version
+
+
+def copy_aside(path: Path) -> Path:
+    """A private copy of the file and its log, in a folder of its own. Raises NotSaved if there is no room."""
+    folder = Path(tempfile.mkdtemp(prefix="srbwriter-"))
+    try:
+        for suffix in ("", *LOGS):
+            source = Path(f"{path}{suffix}")
+            if source.exists():
+                _copy(source, folder / source.name)
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise NotSaved(folder, f"no copy of {path} to work on could be made ({error})", full) from error
+    return folder
+
+
+def _copy(source: Path, target: Path) -> None:
+    """What can be read of ``source``; blanks are left where the disk gives nothing back."""
+    with source.open("rb", buffering=0) as old, target.open("wb") as new:
+        size = os.fstat(old.fileno()).st_size
+        for start in range(0, size, _PIECE):
+            try:
+                new.write(os.pread(old.fileno(), _PIECE, start))
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                new.seek(min(start + _PIECE, size))
+        new.truncate(size)
+
+
+@contextmanager
+def in_words(path: Path, *unreadable: type[Exception]) -> Generator[None]:
+    """SQLite's errors as the story's own, and those of ``unreadable`` as damage."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise DamagedStory(path, "bytes that are no characters") from error
+    except (sqlite3.ProgrammingError, sqlite3.InterfaceError) as error:  # it was not used as it should be
+        if "closed" in str(error):
+            raise StoryError(f"{path}: the story is closed") from error
+        raise
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        if code & 0xFF in _UNSAVED and code not in _UNREAD:
+            raise NotSaved(path, str(error), full=code == sqlite3.SQLITE_FULL) from error
+        told = str(error)  # of a text that is none it gives the whole
+        problem = "bytes that are no characters" if told.startswith("Could not decode") else told
+        raise DamagedStory(path, problem) from error
+    except unreadable as error:
+        raise DamagedStory(path, f"a row holds what it cannot: {error}"[:200]) from error

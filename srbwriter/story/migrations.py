@@ -1,0 +1,162 @@
+"""Numbered steps that bring a story file up to date; each runs in its own transaction.
+
+A step is a function and is never changed once released: write the next one. Step N takes a file of
+``user_version`` N-1 to N.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from sqlite3 import Connection
+from zlib import crc32
+
+from srbwriter.story.words import count
+from srbwriter.unspaced import CHARACTER, MARKS, pairs
+
+APPLICATION_ID = 0x73726277  # "srbw"
+TOKENIZER = "unicode61 remove_diacritics 2"
+_MARKS = re.sub("(.)-(.)", lambda ends: "".join(map(chr, range(ord(ends[1]), ord(ends[2]) + 1))), MARKS)
+CHARACTER_TOKENIZER = f"{TOKENIZER} tokenchars '{_MARKS}'"
+
+
+def _tree(db: Connection) -> None:
+    """Nodes: a light table that is read whole at opening, and their text beside it."""
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute("CREATE TABLE value (key TEXT PRIMARY KEY, json TEXT NOT NULL) WITHOUT ROWID")
+    db.execute("""
+        CREATE TABLE node (
+            id INTEGER PRIMARY KEY, parent INTEGER, place INTEGER NOT NULL, state INTEGER NOT NULL,
+            author TEXT NOT NULL, chars INTEGER NOT NULL, words INTEGER NOT NULL, edges INTEGER NOT NULL,
+            flags INTEGER NOT NULL, rating INTEGER NOT NULL, tags TEXT, note TEXT, title TEXT,
+            created REAL NOT NULL
+        )""")
+    db.execute("""
+        CREATE TABLE body (
+            id INTEGER PRIMARY KEY, text TEXT NOT NULL, runs BLOB, recipe INTEGER, seed INTEGER,
+            finish TEXT NOT NULL DEFAULT '', settings TEXT, meta TEXT, name TEXT
+        )""")
+    db.execute("""
+        CREATE TABLE recipe (
+            id INTEGER PRIMARY KEY, model TEXT NOT NULL, sampling TEXT NOT NULL, UNIQUE (model, sampling)
+        )""")
+
+
+def _history(db: Connection) -> None:
+    """Undo: a tree of actions; nothing in it is ever dropped."""
+    db.execute("""
+        CREATE TABLE action (
+            id INTEGER PRIMARY KEY, parent INTEGER NOT NULL, verb TEXT NOT NULL, node INTEGER NOT NULL,
+            at REAL NOT NULL, was INTEGER NOT NULL, became INTEGER NOT NULL, typed INTEGER NOT NULL,
+            picked INTEGER NOT NULL, touched INTEGER NOT NULL, changes TEXT NOT NULL
+        )""")
+    db.execute("CREATE INDEX action_parent ON action (parent)")
+
+
+def _search(db: Connection) -> None:
+    """Full-text search: an index with its own copy of the text, and what it has still to take in."""
+    db.execute(f"CREATE VIRTUAL TABLE search USING fts5(text, tokenize='{TOKENIZER}')")
+    db.execute("CREATE TABLE unindexed (id INTEGER PRIMARY KEY)")
+    db.execute("INSERT INTO unindexed SELECT id FROM body WHERE text <> ''")
+
+
+def _progress(db: Connection) -> None:
+    """Words by day and the log of sittings."""
+    db.execute("""
+        CREATE TABLE progress (
+            day TEXT PRIMARY KEY, typed INTEGER NOT NULL, picked INTEGER NOT NULL,
+            generated INTEGER NOT NULL, seconds REAL NOT NULL
+        ) WITHOUT ROWID""")
+    db.execute("""
+        CREATE TABLE sitting (
+            id INTEGER PRIMARY KEY, began REAL NOT NULL, ended REAL NOT NULL, seconds REAL NOT NULL,
+            typed INTEGER NOT NULL, picked INTEGER NOT NULL, generated INTEGER NOT NULL
+        )""")
+
+
+def _today(db: Connection) -> None:
+    """Which words of a node are of the day: those there before, and takes that wait to be picked."""
+    db.execute("""
+        CREATE TABLE today (
+            id INTEGER PRIMARY KEY, day TEXT NOT NULL, old INTEGER NOT NULL, taken INTEGER NOT NULL
+        )""")
+    visited = 4
+    db.execute(
+        "INSERT INTO today SELECT id, '', 0, 0 FROM node WHERE author = 'model' AND flags & ? = 0",
+        (visited,),
+    )
+
+
+def row_sum(*fields: object) -> int:
+    """A CRC-32 of the fields of a row, as SQLite gives them back: it has one number for 1, 1.0 and True."""
+    plain = [int(f) if isinstance(f, int) or (isinstance(f, float) and f.is_integer()) else f for f in fields]
+    return crc32(json.dumps(plain).encode())
+
+
+def text_sum(node: int, text: str) -> int:
+    """A CRC-32 of the text of a node. More text at its end can go on from it."""
+    return crc32(text.encode(), crc32(b"%d\0" % node))
+
+
+def body_sum(node: int, text: str, runs: bytes | None, *rest: object) -> int:
+    """Both sums of a row of ``body``: that of the text in the lower 32 bits, of all else in the next 31."""
+    return text_sum(node, text) | (crc32(runs or b"", row_sum(node, *rest)) & 0x7FFF_FFFF) << 32
+
+
+def gaps_in(ids: Iterable[int]) -> list[tuple[int, int]]:
+    """The numbers between ``ids`` that are not among them: (first, last) of every stretch."""
+    return [(a + 1, b - 1) for a, b in pairwise(sorted(ids)) if b - a > 1]
+
+
+_NODE = "id, parent, place, state, author, chars, words, edges, flags, rating, tags, note, title, created"
+_BODY = "id, text, runs, recipe, seed, finish, settings, meta, name"
+_ACTION = "id, parent, verb, node, at, was, became, typed, picked, touched, changes"
+
+
+def _sums(db: Connection) -> None:
+    """What rows add up to, so that a bit that changed is found; and the numbers that no node was given."""
+    for table, columns in ("value", "key, json"), ("node", _NODE), ("body", _BODY), ("action", _ACTION):
+        db.create_function("total", -1, body_sum if table == "body" else row_sum)
+        db.execute(f"ALTER TABLE {table} ADD COLUMN sum INTEGER")
+        db.execute(f"UPDATE {table} SET sum = total({columns})")
+    gaps = json.dumps(gaps_in(row[0] for row in db.execute("SELECT id FROM node")))
+    db.execute("INSERT INTO value VALUES ('gaps', ?, ?)", (gaps, row_sum("gaps", gaps)))
+
+
+def _characters(db: Connection) -> None:
+    """Scripts without spaces: an index of their characters, and their words counted anew."""
+    db.execute(f'CREATE VIRTUAL TABLE search_characters USING fts5(text, tokenize="{CHARACTER_TOKENIZER}")')
+    db.create_function("total", -1, row_sum)
+    for node, text in db.execute("SELECT id, text FROM body WHERE text <> ''"):
+        if CHARACTER.search(text):
+            db.execute("INSERT INTO search_characters (rowid, text) VALUES (?, ?)", (node, pairs(text)))
+            words = count(text)
+            db.execute("UPDATE node SET words = ?, edges = ? WHERE id = ?", (words.words, words.edges, node))
+            db.execute(f"UPDATE node SET sum = total({_NODE}) WHERE id = ?", (node,))
+
+
+SEARCHED, SUMMED = 3, 6
+"""The first versions with a search index, and with sums of rows."""
+
+STEPS: Sequence[Callable[[Connection], None]] = (
+    _tree, _history, _search, _progress, _today, _sums, _characters
+)  # fmt: skip
+
+VERSION = len(STEPS)
+
+
+def migrate(db: Connection, steps: Sequence[Callable[[Connection], None]] = STEPS) -> None:
+    """Run what is missing. ``db`` must be in autocommit mode."""
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    for number, step in enumerate(steps[version:], start=version + 1):
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            step(db)
+            db.execute(f"PRAGMA user_version = {number}")
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise

@@ -1,0 +1,192 @@
+"""From a path to an open file: the lock, the permission, the copy before an upgrade, the damage.
+
+A file is looked at before it is opened for writing. If anything is wrong with it, what is left is read from a
+private copy, and neither the file nor the log beside it is touched. Knows nothing of nodes.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from srbwriter import paths
+from srbwriter.story.backup import own_folder, snapshot
+from srbwriter.story.check import verify
+from srbwriter.story.connection import check_file, connect, has_log
+from srbwriter.story.lock import FileLock, InUse, Note
+from srbwriter.story.migrations import VERSION
+from srbwriter.story.recovery import recover
+from srbwriter.story.store import Store
+from srbwriter.story.types import Blocked, Damage, DamagedStory, NotSaved, ReadOnly
+
+SMALL_BYTES = 32 * 2**20
+"""Files up to this size are looked at whole when they are opened; larger ones after damage or a crash."""
+
+_MOST_NODES = 500
+"""Nodes that may stand in the log alone before it is folded into the file: the note stays short."""
+
+
+class _Watch:
+    """Keeps the note beside a story that is open for writing."""
+
+    def __init__(self, store: Store, lock: FileLock) -> None:
+        self._store, self._lock = store, lock
+        self._keeper: sqlite3.Connection | None = None
+        self._begin()
+        store.on_commit, store.on_damage = self._committed, self._damaged
+
+    def _begin(self) -> None:
+        left = self._lock.note
+        story = str(self._store.value("uuid", ""))
+        nodes = left.nodes if story == left.story and not self._store.checkpoint() else set[int]()
+        self._lock.note = Note(story=story, commits=self._store.numbered()[0], nodes=nodes)
+        self._lock.sign()
+
+    def _committed(self) -> None:
+        note = self._lock.note
+        note.story = note.story or str(self._store.value("uuid", ""))
+        note.commits = self._store.commits
+        note.nodes |= self._store.touched
+        self._store.touched.clear()
+        if len(note.nodes) > _MOST_NODES and self._keeper is None and self._store.checkpoint():
+            note.nodes.clear()
+        self._lock.sign()
+
+    def _damaged(self) -> None:
+        """Let the next opener look at every page; until then the file gets no more than its log."""
+        self._lock.note.suspect = True
+        self._lock.sign()
+        if self._keeper is None:
+            with suppress(sqlite3.Error):
+                self._store.db.execute("PRAGMA wal_autocheckpoint = 0")
+                self._keeper = connect(self._store.path, "ro")
+
+    def close(self) -> None:
+        """After the store was closed."""
+        if self._keeper is not None:
+            self._keeper.close()  # who closes last folds the log into the file, but not if they only read
+        if not self._lock.note.suspect:
+            self._lock.note = Note()
+        self._lock.release()
+
+
+@dataclass(slots=True)
+class Opened:
+    """What it took to open a story."""
+
+    path: Path
+    store: Store
+    read_only: ReadOnly | None = None
+    damage: Damage | None = None
+    watch: _Watch | None = None
+
+    def close(self) -> None:
+        self.store.close()
+        if self.watch is not None:
+            self.watch.close()
+
+
+def open_story(path: Path, *, readonly: bool, backups: Path | None = None) -> Opened:
+    """Open the story at ``path``, for writing if that is possible and not unwanted.
+
+    A copy of an old story goes below ``backups`` (the program's own folder for them) before it is brought up
+    to date, and one of a story in which damage was met; without it the story is for reading only.
+
+    Raises NotAStory, TooNew, or NotSaved if an upgrade or the copy of a damaged file found no room.
+    """
+    path = path.expanduser().resolve()
+    check_file(path)
+    lock: FileLock | None = None
+    why = ReadOnly(Blocked.ASKED, f"{path.name} was opened for reading only") if readonly else None
+    if why is None:
+        lock, why = _lock(path)
+    opened: Opened | None = None
+    try:
+        opened = _open(path, lock, why, backups or paths.backup_dir())
+        return opened
+    finally:
+        if lock is not None and (opened is None or opened.watch is None):
+            lock.release()
+
+
+def _open(path: Path, lock: FileLock | None, why: ReadOnly | None, backups: Path) -> Opened:
+    note = lock.note if lock is not None else Note.read(path)
+    crashed = lock is not None and (has_log(path) or note != Note())
+    try:
+        with Store.look(path) as look:
+            verify(look, note, thorough=crashed or note.suspect or path.stat().st_size <= SMALL_BYTES)
+            folder = own_folder(look.value("uuid"), path.stem, backups) if look.version else backups
+        if why is None and 0 < look.version < VERSION:
+            why = _copied(path, folder, f"before the upgrade from version {look.version}")
+        elif why is None and note.suspect:
+            why = _copied(path, folder, "after damage was met")
+        store = Store.open(path, writable=why is None)
+    except DamagedStory as error:
+        return recovered(path, error.problem, note)
+    if lock is None or why is not None:
+        return Opened(path, store, why)
+    try:
+        return Opened(path, store, watch=_Watch(store, lock))
+    except BaseException:
+        store.close()
+        raise
+
+
+def _copied(path: Path, folder: Path, name: str) -> ReadOnly | None:
+    """Copy a story that is about to be changed as a whole. If that cannot be done it is for reading only."""
+    try:
+        snapshot(path, folder, name)
+    except NotSaved as error:
+        message = f"{path.name} was opened for reading only: it has to be copied first, but {error}"
+        return ReadOnly(Blocked.NO_COPY, message)
+    return None
+
+
+def recovered(path: Path, problem: str, note: Note | None = None) -> Opened:
+    """What is left of a damaged story, for reading only. Raises NotAStory, or NotSaved without room."""
+    store, damage = recover(path, problem, note or Note.read(path))
+    why = ReadOnly(Blocked.DAMAGED, f"{path.name} is damaged and was opened for reading only: {damage}")
+    return Opened(path, store, why, damage)
+
+
+def create_story(path: Path) -> Opened:
+    """A new, empty story file. Raises NotAStory if there is one, NotSaved if it cannot be made."""
+    path = path.expanduser().resolve()
+    try:
+        lock = FileLock(path)
+    except InUse as error:
+        raise NotSaved(path, f"the story {error.problem}", full=False) from None
+    except OSError as error:
+        raise NotSaved(path, error.strerror or str(error), full=False) from error
+    try:
+        store = Store.create(path)
+        try:
+            lock.lock_inode()
+            return Opened(path, store, watch=_Watch(store, lock))
+        except BaseException:
+            store.close()
+            raise
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _lock(path: Path) -> tuple[FileLock | None, ReadOnly | None]:
+    if not os.access(path, os.W_OK):
+        return None, ReadOnly(Blocked.NO_PERMISSION, f"{path.name} may not be written to")
+    try:
+        return FileLock(path), None
+    except InUse as error:
+        return None, ReadOnly(Blocked.IN_USE, f"{path.name} {error.problem}; this view is for reading only")
+    except OSError as error:
+        message = f"the folder of {path.name} may not be written to ({error.strerror})"
+        return None, ReadOnly(Blocked.NO_PERMISSION, message)
+
+
+def remove(path: Path) -> None:
+    """Take back a file that was just made and could not be filled."""
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)

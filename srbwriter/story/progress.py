@@ -1,0 +1,150 @@
+"""Words by day, by author and by sitting. Idle time does not count as writing.
+
+A plain count: every action says how many words it typed and how many it picked, and they count for the day
+on which it was done. Undoing it takes them off that day again, doing it once more puts them back. What an
+import brought counts for no day, nor does a take that nobody picked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from srbwriter.story.draft import Author
+from srbwriter.story.store import Store
+from srbwriter.story.tree import Tree
+from srbwriter.story.types import NodeId
+
+IDLE_SECONDS = 300.0
+"""A gap longer than this between two changes is not counted as writing (as novelWriter does)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Words typed and picked, less those cut (so below 0 after much cutting); words the model wrote; seconds
+    spent."""
+
+    typed: int = 0
+    picked: int = 0
+    generated: int = 0
+    seconds: float = 0.0
+
+    @property
+    def words(self) -> int:
+        """Words the story grew by, at least 0."""
+        return max(0, self.typed + self.picked)
+
+    def __add__(self, other: Progress) -> Progress:
+        return Progress(
+            self.typed + other.typed,
+            self.picked + other.picked,
+            self.generated + other.generated,
+            self.seconds + other.seconds,
+        )
+
+
+class _Log(NamedTuple):
+    """The row of a sitting: its number (None before it has one), when it was last written to, and its sum."""
+
+    row: int | None
+    last: float
+    progress: Progress
+
+
+class Sitting:
+    """From opening a story to closing it."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        self._store, self._clock = store, clock
+        self.began = clock()
+        self._log = self._saved = _Log(None, self.began, Progress())
+
+    @property
+    def progress(self) -> Progress:
+        """What is on the disk."""
+        return self._saved.progress
+
+    def now(self) -> float:
+        """Unix seconds by the writer's clock."""
+        return self._clock()
+
+    def record(self, typed: int, picked: int, generated: int, at: float | None = None) -> None:
+        """Write down more words, for the day of ``at`` (now), and the time spent, inside a transaction."""
+        row, last, total = self._log
+        now = self._clock()
+        gap = max(0.0, now - last)
+        words = Progress(typed, picked, generated)
+        spent = Progress(seconds=gap if gap <= IDLE_SECONDS else 0.0)
+        total = total + words + spent
+        self._add(now if at is None else at, words)
+        self._add(now, spent)
+        made = self._store.db.execute(
+            "INSERT OR REPLACE INTO sitting VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (row, self.began, now, total.seconds, total.typed, total.picked, total.generated),
+        )
+        self._log = _Log(row or made.lastrowid, now, total)
+
+    def settle(self) -> None:
+        """The transaction is on the disk."""
+        self._saved = self._log
+
+    def revert(self) -> None:
+        """The transaction came to nothing."""
+        self._log = self._saved
+
+    def _add(self, at: float, more: Progress) -> None:
+        self._store.db.execute(
+            "INSERT INTO progress VALUES (?, ?, ?, ?, ?) ON CONFLICT (day) DO UPDATE SET "
+            "typed = typed + excluded.typed, picked = picked + excluded.picked, "
+            "generated = generated + excluded.generated, seconds = seconds + excluded.seconds",
+            (day_of(at), more.typed, more.picked, more.generated, more.seconds),
+        )
+
+
+def taken(tree: Tree, was: NodeId, node: NodeId) -> int:
+    """The model's words that going on from ``was`` to ``node`` brings onto the path.
+
+    What a person typed among them was counted when it was typed.
+    """
+    before = set(tree.upward(was))
+    fresh: list[NodeId] = []
+    shared = node
+    for shared in tree.upward(node):
+        if shared in before:
+            break
+        fresh.append(shared)
+    others = sum(tree[n].words for n in fresh if tree[n].author not in ("model", "edited"))
+    return max(0, tree.count(node).words - tree.count(shared).words - others)
+
+
+def day_of(now: float) -> str:
+    """The writer's calendar day, ISO 8601."""
+    return time.strftime("%Y-%m-%d", time.localtime(now))
+
+
+def days(store: Store) -> dict[str, Progress]:
+    """Progress by day, oldest first."""
+    with store.reading() as db:
+        rows = db.execute("SELECT day, typed, picked, generated, seconds FROM progress ORDER BY day")
+        return {row[0]: Progress(*row[1:]) for row in rows}
+
+
+def sittings(store: Store) -> list[tuple[float, float, Progress]]:
+    """(began, ended, progress) of every sitting in which something was written, oldest first."""
+    with store.reading() as db:
+        rows = db.execute(
+            "SELECT began, ended, typed, picked, generated, seconds FROM sitting ORDER BY id"
+        )  # fmt: skip
+        return [(row[0], row[1], Progress(*row[2:])) for row in rows]
+
+
+def by_author(tree: Tree, nodes: list[NodeId]) -> dict[Author, int]:
+    """Words of ``nodes`` by author; a word across two nodes counts for both."""
+    words: dict[Author, int] = {}
+    for node in nodes:
+        entry = tree[node]
+        if entry.words:
+            words[entry.author] = words.get(entry.author, 0) + entry.words
+    return words

@@ -1,0 +1,174 @@
+"""A branch that cannot go on ends with a reason in words; the others of its request go on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.types import (
+    BranchState,
+    BranchView,
+    Done,
+    Failed,
+    Finished,
+    FinishReason,
+    InvalidRequest,
+    NotANumber,
+    Request,
+    Sampling,
+    Stop,
+)
+
+from .support import PROMPT, SMALL, drive, finish, small_engine, toy_model
+from .toy_models import make_with_a_token_without_number, make_without_numbers
+
+TWENTY = Stop(max_tokens=20, ignore_eog=True)
+WORDS = "( [a-z]+)+"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with small_engine() as loaded:
+        yield loaded
+
+
+# ---- no numbers
+
+
+@pytest.mark.parametrize("make", [make_without_numbers, make_with_a_token_without_number])
+@pytest.mark.parametrize(
+    "fields", [{}, {"temperature": 0.0}, {"top_k": 0, "top_p": 0.9}, {"mirostat": 2}, {"regex": ".*"}],
+    ids=str,
+)
+@pytest.mark.parametrize("logprobs", [None, 2])
+def test_a_model_that_computes_no_numbers_ends_in_words(
+    make: Callable[[Path], Path], fields: dict[str, Any], logprobs: int | None
+) -> None:
+    with Engine.load(toy_model(make), SMALL, thread=False) as engine:
+        generation = engine.submit(
+            Request("a fox", n=2, sampling=Sampling(seed=1, **fields), stop=TWENTY, logprobs=logprobs)
+        )
+        with pytest.raises(NotANumber, match="NaN"):
+            finish(engine, generation)
+        assert [b.state for b in generation.branches] == [BranchState.FAILED] * 2
+        assert all(b.finish_reason is FinishReason.ERROR and not b.ids for b in generation.branches)
+        assert engine.stats().live_branches == 0
+
+
+def test_a_branch_alone_fails_and_can_be_rolled_again(engine: Engine) -> None:
+    """Numbers that overflow for one text need not for another."""
+    sick = [1]
+
+    def callback(logits: Any, view: BranchView) -> None:
+        if view.index in sick and len(view.ids) == 16:
+            logits[:] = np.nan
+
+    generation = engine.submit(Request(PROMPT, n=3, stop=TWENTY, logits_callback=callback))
+    finish(engine, generation)
+    assert [len(b.ids) for b in generation.branches] == [20, 16, 20]
+    failed = generation.branches[1]
+    assert failed.state is BranchState.FAILED and isinstance(failed.error, NotANumber)
+    (ending,) = [e for e in generation.log if isinstance(e, Finished) and e.reason is FinishReason.ERROR]
+    assert ending.problem == str(failed.error) and ending.branch == 1
+    assert isinstance(generation.log[-1], Done) and generation.error is None
+    sick.clear()
+    failed.reroll()
+    finish(engine, generation)
+    assert failed.error is None and len(failed.ids) == 20
+
+
+# ---- constraints
+
+
+def test_a_schema_beyond_the_limits_says_so(engine: Engine) -> None:
+    keys = {f"k{i}": {} for i in range(2000)}
+    schema = json.dumps({"type": "object", "properties": keys}, separators=(",", ":"))
+    generation = engine.submit(Request(PROMPT, n=2, sampling=Sampling(json_schema=schema), stop=TWENTY))
+    with pytest.raises(InvalidRequest, match="too large or too intricate") as caught:
+        finish(engine, generation)
+    assert caught.value.field == "json_schema"
+
+
+def test_a_grammar_that_nothing_can_go_on_from_says_so(engine: Engine) -> None:
+    """Complete texts end; this one needs a token that is never to be chosen."""
+    banned = tuple((t, -np.inf) for t in range(engine.info.n_vocab) if b"z" in engine.token_bytes(t))
+    sampling = Sampling(grammar='root ::= "a" "z" "b"', logit_bias=banned)
+
+    def without_z(logits: Any, view: BranchView) -> None:
+        logits[[token for token, _ in banned]] = -np.inf
+
+    generation = engine.submit(Request(PROMPT, sampling=sampling, stop=TWENTY, logits_callback=without_z))
+    with pytest.raises(InvalidRequest, match="no token of this model can go on"):
+        finish(engine, generation)
+    assert generation.branches[0].text == "a"
+
+
+def test_a_text_that_is_complete_ends_as_ever(engine: Engine) -> None:
+    generation = engine.submit(Request(PROMPT, sampling=Sampling(grammar='root ::= "abc"'), stop=TWENTY))
+    finish(engine, generation)
+    assert generation.branches[0].text == "abc"
+    assert generation.branches[0].finish_reason is FinishReason.STOP
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_typed_text_that_breaks_the_grammar_ends_that_branch_in_words(engine: Engine, live: bool) -> None:
+    rule = Stop(max_tokens=200 if live else 6, ignore_eog=True)
+    generation = engine.submit(Request(PROMPT, n=2, sampling=Sampling(regex=WORDS), stop=rule))
+    typed, other = generation.branches
+    drive(engine, lambda: generation.done or all(len(b.ids) > 4 for b in generation.branches))
+    typed.append(" 123!", go_on=True)
+    drive(engine, lambda: not typed.live)
+    assert typed.state is BranchState.FAILED and typed.text.endswith(" 123!")
+    assert isinstance(typed.error, InvalidRequest) and typed.error.field == "regex"
+    assert "does not follow" in str(typed.error)
+    assert other.state is not BranchState.FAILED
+    generation.cancel()
+    finish(engine, generation)
+    assert not any(isinstance(e, Failed) for e in generation.log)
+
+
+def test_typed_text_that_follows_the_grammar_is_gone_on_from(engine: Engine) -> None:
+    generation = engine.submit(
+        Request(PROMPT, sampling=Sampling(regex=WORDS), stop=Stop(max_tokens=3, ignore_eog=True))
+    )
+    finish(engine, generation)
+    (branch,) = generation.branches
+    branch.append(" a fox", go_on=True)
+    finish(engine, generation)
+    branch.extend(Stop(max_tokens=60))
+    finish(engine, generation)
+    assert branch.error is None
+    assert " a fox" in branch.text
+    assert not set(branch.text) - set("abcdefghijklmnopqrstuvwxyz ")
+
+
+def test_settings_that_the_text_does_not_follow_end_the_branch(engine: Engine) -> None:
+    generation = engine.submit(Request(PROMPT, n=2, stop=Stop(max_tokens=100, ignore_eog=True)))
+    drive(engine, lambda: all(len(b.ids) > 3 for b in generation.branches))
+    generation.branches[0].set_sampling(Sampling(regex="[0-9]+"))
+    drive(engine, lambda: not generation.branches[0].live)
+    assert isinstance(generation.branches[0].error, InvalidRequest)
+    before = len(generation.branches[1].ids)
+    drive(engine, lambda: len(generation.branches[1].ids) > before + 3)
+    generation.cancel()
+    finish(engine, generation)
+
+
+@pytest.mark.parametrize("prompt", ["Once upon a tim", "Once upon a time"])
+def test_a_constraint_begins_where_the_prompt_ends(engine: Engine, prompt: str) -> None:
+    """Completing the prompt's last word would be text that the constraint does not know."""
+    generation = engine.submit(
+        Request(prompt, heal=True, sampling=Sampling(regex="[0-9]{12}"), stop=Stop(max_tokens=2))
+    )
+    finish(engine, generation)
+    (branch,) = generation.branches
+    branch.extend(30)
+    finish(engine, generation)
+    assert branch.error is None
+    assert branch.text.isdecimal() and len(branch.text) == 12

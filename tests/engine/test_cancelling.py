@@ -1,0 +1,155 @@
+"""Clients that submit and cancel without end take next to nothing from somebody who writes.
+
+Time is played: a step costs what its rows cost, and what a client does happens while a step runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from srbwriter.engine import scheduler
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.native.context import ABORTED, OK
+from srbwriter.engine.types import Priority, Request, Stop
+
+from .support import CHUNK, PROMPT, ask, drive, lengths, long_prompt, seeded, stepped
+
+STEP, ROW = 0.007, 0.0005  # seconds
+ENDLESS = Stop(ignore_eog=True)
+
+
+class Player:
+    """A clock that goes on by what is decoded, and calls ``act`` every ``period`` seconds of it."""
+
+    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.codes = 1000.0, list[int]()
+        self.act: Callable[[], None] = lambda: None
+        self.period, self._next = 0.0, 0.0
+        lib: Any = engine._context._lib
+        native = lib.llama_decode
+
+        def decode(context: int, batch: Any) -> int:
+            ends = self.now + STEP + ROW * batch.n_tokens
+            while self.period and self._next < ends:
+                self.now = max(self.now, self._next)
+                self._next += self.period
+                self.act()
+            code = native(context, batch)
+            self.now = max(self.now, ends if code == OK else self.now + 0.001)
+            self.codes.append(code)
+            return code
+
+        monkeypatch.setattr(lib, "llama_decode", decode)
+        monkeypatch.setattr(scheduler.time, "monotonic", lambda: self.now)
+
+    def every(self, period: float, act: Callable[[], None]) -> None:
+        self.period, self._next, self.act = period, self.now, act
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with stepped() as loaded:
+        yield loaded
+
+
+def speed(engine: Engine, player: Player, writer: Generation, seconds: float) -> float:
+    """Tokens a second."""
+    begun, before = player.now, lengths(writer)[0]
+    drive(engine, lambda: player.now > begun + seconds)
+    return (lengths(writer)[0] - before) / (player.now - begun)
+
+
+@pytest.mark.parametrize("period", [0.02, 0.05, 0.1])
+@pytest.mark.parametrize("fresh", [False, True], ids=["the same prompt", "new prompts"])
+def test_a_client_that_cancels_all_the_time_costs_a_writer_a_tenth_at_most(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, period: float, fresh: bool
+) -> None:
+    player = Player(engine, monkeypatch)
+    writer = engine.submit(
+        Request(PROMPT, sampling=seeded(5), stop=ENDLESS, priority=Priority.FOREGROUND)
+    )
+    drive(engine, lambda: lengths(writer)[0] > 5)
+    alone = speed(engine, player, writer, 0.3)
+    asked: list[Generation] = []
+
+    def submit_and_cancel() -> None:
+        if asked:
+            asked[-1].cancel()
+        prompt = long_prompt(engine, 100, f"{len(asked)} " if fresh else "")
+        asked.append(ask(engine, prompt, n=2, tokens=None))
+
+    player.every(period, submit_and_cancel)
+    disturbed = speed(engine, player, writer, 1.0)
+    assert len(asked) >= 0.95 / period
+    assert disturbed >= 0.9 * alone
+
+
+def test_a_request_of_less_priority_is_served_when_it_has_lasted(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    player = Player(engine, monkeypatch)
+    writer = engine.submit(Request(PROMPT, stop=ENDLESS, priority=Priority.FOREGROUND))
+    drive(engine, lambda: lengths(writer)[0] > 5)
+    late = ask(engine, "The king", tokens=3)
+    asked = player.now
+    drive(engine, lambda: late.done)
+    assert 0.15 <= player.now - asked < 0.3
+
+
+def test_an_equal_waits_for_nothing(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    player = Player(engine, monkeypatch)
+    writer = ask(engine, tokens=None)
+    drive(engine, lambda: lengths(writer)[0] > 5)
+    other = ask(engine, "The king", tokens=3)
+    asked = player.now
+    drive(engine, lambda: other.done)
+    assert player.now - asked < 0.1
+
+
+def test_a_step_with_rows_of_others_is_finished(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    player = Player(engine, monkeypatch)
+    writer = ask(engine, tokens=None)
+    drive(engine, lambda: lengths(writer)[0] > 2)
+    reader = ask(engine, long_prompt(engine, 1000), tokens=1)
+    drive(engine, lambda: reader.prompt_done > 0)
+    before, player.codes[:] = lengths(writer)[0], []
+    player.every(1e9, reader.cancel)
+    engine.process()
+    assert player.codes == [OK]
+    assert lengths(writer)[0] == before + 1
+
+
+def test_two_that_are_cancelled_in_one_step_end_it(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    player = Player(engine, monkeypatch)
+    readers = [ask(engine, long_prompt(engine, 500, salt), tokens=1) for salt in ("One ", "Two ")]
+    engine._scheduler.budget.size = lambda writing, abortable: 4 * CHUNK  # type: ignore[method-assign]
+    drive(engine, lambda: all(reader.prompt_done > 0 for reader in readers))
+    for reader in readers:  # so little is left that both fit a chunk
+        track = reader.engine_state.trunk
+        track.todo = track.todo[:CHUNK]
+    player.codes.clear()
+
+    def cancel_both() -> None:
+        for reader in readers:
+            reader.cancel()
+
+    player.every(1e9, cancel_both)
+    engine.process()
+    assert player.codes == [ABORTED]
+
+
+def test_one_branch_that_is_stopped_does_not_end_the_prompt_of_the_others(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    player = Player(engine, monkeypatch)
+    reader = ask(engine, long_prompt(engine, 600), n=2, tokens=1)
+    drive(engine, lambda: reader.prompt_done > 0)
+    for stopped, code in ((0, OK), (1, ABORTED)):
+        player.codes.clear()
+        player.every(1e9, reader.branches[stopped].stop)
+        engine.process()
+        assert player.codes == [code]

@@ -1,0 +1,273 @@
+"""A branch that goes on goes on: it draws what it would have drawn, and knows what it has learnt."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from srbwriter.engine.chains import Chain, Resting
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Branch
+from srbwriter.engine.sampling import SamplerTemplate
+from srbwriter.engine.types import BranchView, FinishReason, Request, Sampling, Stop
+
+from .support import PROMPT, drive, exact_engine, finish, small_engine
+
+SIDES = 8
+FACES = range(300, 300 + SIDES)
+OPEN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
+MOST = 24.3  # the chi-squared that one in a thousand exceeds at 7 degrees of freedom
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with small_engine() as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="module")
+def exact() -> Iterator[Engine]:
+    with exact_engine() as loaded:
+        yield loaded
+
+
+def die(logits: NDArray[np.float32], view: BranchView) -> None:
+    """Every token is one of eight, all alike."""
+    logits[:] = -np.inf
+    logits[FACES.start : FACES.stop] = 0.0
+
+
+def extended(branch: Branch) -> None:
+    branch.extend(1)
+
+
+def typed_into(branch: Branch) -> None:
+    branch.append(" and", go_on=True)
+
+
+def sampled_otherwise(branch: Branch) -> None:
+    branch.set_sampling(Sampling(temperature=0.9, top_k=0, top_p=1.0, min_p=0.0))
+    branch.extend(1)
+
+
+def two_samplers_more(branch: Branch) -> None:
+    branch.set_sampling(Sampling(temperature=0.9, top_k=0, top_p=1.0, xtc_probability=0.5, xtc_threshold=0.3))
+    branch.extend(1)
+
+
+GOING_ON: list[Callable[[Branch], None]] = [extended, typed_into, sampled_otherwise, two_samplers_more]
+
+
+@pytest.mark.parametrize("go_on", GOING_ON)
+@pytest.mark.parametrize("rest", [True, False], ids=["chain kept", "chain let go"])
+def test_what_is_drawn_next_has_nothing_to_do_with_what_was_drawn(
+    engine: Engine, go_on: Callable[[Branch], None], rest: bool
+) -> None:
+    """The distance from the first throw to the one after going on is as likely to be any."""
+    engine._scheduler.writer.resting = Resting(32 * 2**20 if rest else 0)
+    distances = np.zeros(SIDES)
+    for seed in range(60):
+        generation = engine.submit(
+            Request(PROMPT, n=8, sampling=Sampling(seed=seed, **_plain(OPEN)), stop=Stop(max_tokens=1),
+                    logits_callback=die)
+        )  # fmt: skip
+        finish(engine, generation)
+        first = [branch.ids[-1] for branch in generation.branches]
+        for branch in generation.branches:
+            go_on(branch)
+        finish(engine, generation)
+        for before, branch in zip(first, generation.branches, strict=True):
+            assert len(branch.ids) >= 2
+            distances[(branch.ids[-1] - before) % SIDES] += 1
+    expected = distances.sum() / SIDES
+    assert float(((distances - expected) ** 2 / expected).sum()) < MOST, distances
+
+
+def test_a_die_whose_throws_repeat_would_be_noticed() -> None:
+    distances = np.array([480.0, *[0.0] * 7])
+    assert float(((distances - 60) ** 2 / 60).sum()) > MOST
+
+
+def _plain(sampling: Sampling) -> dict[str, Any]:
+    return {name: getattr(sampling, name) for name in ("temperature", "top_k", "top_p", "min_p")}
+
+
+SETTINGS = {
+    "usual": {},
+    "xtc": {"xtc_probability": 0.7, "xtc_threshold": 0.02},
+    "mirostat": {"mirostat": 1},
+    "mirostat 2": {"mirostat": 2, "mirostat_tau": 3.0},
+    "adaptive": {"adaptive_target": 0.3},
+    "penalties": {"repeat_penalty": 1.3, "repeat_last_n": -1},
+    "dry": {"dry_multiplier": 1.0},
+}
+LENGTH = 16
+
+
+def undisturbed(engine: Engine, sampling: Sampling) -> tuple[int, ...]:
+    engine.reset()
+    generation = engine.submit(
+        Request(PROMPT, sampling=sampling, stop=Stop(max_tokens=LENGTH, ignore_eog=True))
+    )
+    finish(engine, generation)
+    return generation.branches[0].ids
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_extended_token_by_token_it_is_the_same_text(exact: Engine, settings: str) -> None:
+    sampling = Sampling(temperature=1.2, seed=7, **SETTINGS[settings])
+    whole = undisturbed(exact, sampling)
+    exact.reset()
+    generation = exact.submit(Request(PROMPT, sampling=sampling, stop=Stop(max_tokens=1, ignore_eog=True)))
+    for _ in range(LENGTH - 1):
+        finish(exact, generation)
+        generation.branches[0].extend(1)
+    finish(exact, generation)
+    assert generation.branches[0].ids == whole
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_settings_that_change_nothing_change_nothing(exact: Engine, settings: str) -> None:
+    """Given again at every token, and another that has no say in between."""
+    sampling = Sampling(temperature=1.2, seed=7, **SETTINGS[settings])
+    whole = undisturbed(exact, sampling)
+    exact.reset()
+    generation = exact.submit(
+        Request(PROMPT, sampling=sampling, stop=Stop(max_tokens=LENGTH, ignore_eog=True))
+    )
+    (branch,) = generation.branches
+    again = Sampling(temperature=1.2, **SETTINGS[settings])
+    for written in range(1, LENGTH):
+        drive(exact, lambda count=written: len(branch.ids) >= count or generation.done)
+        branch.set_sampling(Sampling(temperature=1.2, logit_bias=((5, 1e-9),), **SETTINGS[settings]))
+        branch.set_sampling(again)
+    finish(exact, generation)
+    assert branch.ids == whole
+
+
+def test_what_was_cut_off_is_not_looked_back_at(engine: Engine) -> None:
+    """A token that a stop rule took away may be written without a penalty."""
+    face = FACES.start
+
+    def always(logits: NDArray[np.float32], view: BranchView) -> None:
+        logits[:] = -np.inf
+        logits[[face, face + 1]] = (1.0, 0.0)
+
+    text = engine.detokenize([face])
+    sampling = Sampling(temperature=0.0, presence_penalty=5.0)
+    stop = Stop(strings=(text,), max_tokens=5)
+    generation = engine.submit(Request(PROMPT, sampling=sampling, stop=stop, logits_callback=always))
+    finish(engine, generation)
+    (branch,) = generation.branches
+    assert branch.finish_reason is FinishReason.STOP and branch.ids == ()
+    branch.extend(Stop(max_tokens=2))
+    finish(engine, generation)
+    assert branch.ids == (face, face + 1)
+
+
+def test_a_new_seed_is_a_new_beginning(exact: Engine) -> None:
+    """Two branches that are given the same seed at the same place go on alike."""
+    exact.reset()
+    generation = exact.submit(Request(PROMPT, n=2, stop=Stop(max_tokens=4), sampling=Sampling(temperature=0)))
+    finish(exact, generation)
+    for branch in generation.branches:
+        branch.set_sampling(Sampling(temperature=1.5, seed=99))
+        branch.extend(8)
+    finish(exact, generation)
+    first, second = generation.branches
+    assert first.ids == second.ids and len(first.ids) > 4
+
+
+# ---- what is kept
+
+
+def chains(engine: Engine, count: int) -> list[Chain]:
+    template = SamplerTemplate(Sampling(), engine.model)
+    return [template.new(seed) for seed in range(count)]
+
+
+def test_resting_chains_are_let_go_oldest_first_when_they_are_too_many(engine: Engine) -> None:
+    made = chains(engine, 10)
+    resting = Resting(most=made[0].size * 6)
+    for chain in made[:6]:
+        resting.add(chain)
+    assert all(chain.pointer for chain in made)
+    made[1].rests = 0  # its branch goes on
+    resting.add(made[6])
+    assert [bool(chain.pointer) for chain in made] == [False, True, False, False, *[True] * 6]
+
+
+def test_a_chain_that_nobody_knows_is_freed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    resting = Resting()
+    (chain,) = chains(engine, 1)
+    resting.add(chain)
+    freed = chain._free
+    assert freed.alive
+    del chain
+    gc.collect()
+    assert not freed.alive
+
+
+def test_killed_branches_keep_no_chain(engine: Engine) -> None:
+    generation = engine.submit(Request(PROMPT, n=2, stop=Stop(max_tokens=3, ignore_eog=True)))
+    finish(engine, generation)
+    generation.branches[0].kill()
+    engine.flush()
+    kept = [runner.chain for runner in generation.engine_state.runners]
+    assert kept[0] is None and kept[1] is not None
+
+
+def test_closing_the_engine_frees_every_chain() -> None:
+    with small_engine() as engine:
+        generation = engine.submit(Request(PROMPT, n=2, stop=Stop(max_tokens=3, ignore_eog=True)))
+        finish(engine, generation)
+        kept = [runner.chain for runner in generation.engine_state.runners]
+    assert not any(chain.pointer for chain in kept)
+
+
+# ---- seeds
+
+
+def test_a_branch_that_is_added_and_one_that_is_rolled_again_are_two(exact: Engine) -> None:
+    exact.reset()
+    stop = Stop(max_tokens=6, ignore_eog=True)
+    generation = exact.submit(Request(PROMPT, sampling=Sampling(seed=3, temperature=1.5), stop=stop))
+    generation.add_branch()
+    generation.branches[0].reroll()
+    finish(exact, generation)
+    first, second = generation.branches
+    assert first.seed != second.seed
+    assert first.ids != second.ids
+
+
+@settings(max_examples=30)
+@given(acts=st.lists(st.sampled_from(["add", "reroll", "rewind"]), max_size=12), data=st.data())
+def test_no_two_branches_ever_have_one_seed(engine: Engine, acts: list[str], data: st.DataObject) -> None:
+    stop = Stop(max_tokens=2, ignore_eog=True)
+    generation = engine.submit(Request(PROMPT, sampling=Sampling(seed=1), stop=stop))
+    finish(engine, generation)
+    seen = {branch.seed for branch in generation.branches}
+    for number, act in enumerate(acts, 2):
+        if act == "add":
+            generation.add_branch()
+        else:
+            branch = data.draw(st.sampled_from(generation.branches))
+            branch.reroll() if act == "reroll" else branch.rewind(tokens=1)
+        finish(engine, generation)
+        seen |= {branch.seed for branch in generation.branches}
+        assert len(seen) == number
+
+
+def test_seeds_that_were_asked_for_are_given(engine: Engine) -> None:
+    generation = engine.submit(
+        Request(PROMPT, n=2, sampling=(Sampling(seed=5), Sampling(seed=5)), stop=Stop(max_tokens=2))
+    )
+    finish(engine, generation)
+    assert [branch.seed for branch in generation.branches] == [5, 5]

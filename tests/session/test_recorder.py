@@ -1,0 +1,178 @@
+"""The recorder over the real engine: every word of a branch once, and where it belongs."""
+
+from __future__ import annotations
+
+import pytest
+
+from srbwriter.engine.types import Stop
+from srbwriter.session import Round, Session
+from srbwriter.session.typing import TYPING
+from srbwriter.story import NotSaved
+
+from .test_session import OPENING, begun, until, written
+
+TYPED = " Suddenly the door."
+
+
+def long_round(session: Session, n: int = 2) -> Round:
+    """Branches that are still being written."""
+    session.stop = Stop(max_tokens=400, ignore_eog=True)
+    session.set_text(OPENING)
+    current = session.generate(n)
+    until(session, lambda: len(current.branches) == n and all(len(b.text) > 30 for b in current.branches))
+    return current
+
+
+def holding(session: Session, words: str) -> list[int]:
+    """The nodes that have ``words`` in them."""
+    return [node for node in session.story.reading_order() if words in session.story.node(node).text]
+
+
+def test_words_typed_into_an_ended_branch_are_there_once(session: Session) -> None:
+    current = begun(session)
+    session.append(0, TYPED)
+    written(session, current)
+    assert len(holding(session, TYPED)) == 1
+    assert session.story.value(TYPING) == []
+
+
+def test_what_a_branch_still_wrote_while_part_of_it_was_picked_follows_the_rest(session: Session) -> None:
+    current = long_round(session)
+    session.pick(0, upto=9)
+    written(session, current)
+    whole = OPENING + current.branches[0].text
+    assert whole in [session.story.text(node) for node in session.story.reading_order()]
+
+
+def test_a_pick_takes_the_node_though_the_branch_goes_on_meanwhile(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current = long_round(session)
+    settle = session._recorder.settle
+
+    def late(current: Round, index: int) -> None:
+        settle(current, index)
+        current.branches[index].buffer.pieces.append(" late")
+
+    monkeypatch.setattr(session._recorder, "settle", late)
+    assert session.pick(0) == current.node_of(0)
+
+
+def test_a_round_without_a_place_keeps_nobody_from_undoing(session: Session) -> None:
+    current = begun(session)
+    session.pick(1)
+    node = current.node_of(0)
+    session.undo()
+    session.story.delete(node)
+    session.append(0, TYPED)  # into a branch that is in the bin
+    written(session, current)
+    assert len(holding(session, TYPED)) == 1
+    session.revisit(current.parent)
+    assert session.undo()
+
+
+def test_branches_go_on_below_what_their_beginning_has_become_part_of(session: Session) -> None:
+    session.set_text(OPENING)
+    first = session.node
+    [second] = session.story.add(first, [" They were wet."], stand=True)
+    current = session.generate()
+    written(session, current)
+    session.story.merge(second)
+    session.add_branches(1)
+    until(session, lambda: len(current.branches) == 5)
+    written(session, current)
+    assert session.text() == f"{OPENING} They were wet."
+    assert session.story.text(current.node_of(4)) == session.text() + current.branches[4].text
+
+
+def test_a_defect_in_one_round_is_no_reason_to_lose_what_is_typed(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current = begun(session)
+    keep = session._recorder.keep
+
+    def fails(one: Round) -> None:
+        keep(one)
+        raise AssertionError("a defect")
+
+    monkeypatch.setattr(session._recorder, "keep", fails)
+    session.reroll(0)
+    until(session, lambda: current.generation is not None and current.generation.done)
+    session.typing.text(OPENING + " More.")
+    session.keep()
+    assert session.text() == OPENING + " More."
+    session.story.end_typing()
+    monkeypatch.undo()
+    written(session, current)
+    assert holding(session, current.branches[0].text)
+
+
+def test_a_round_that_is_shown_again_is_written_down_though_another_was_begun_after_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = begun(session)
+    node = first.parent
+    session.pick(0)
+    with monkeypatch.context() as hurry:  # all this before the first round was seen to have ended
+        hurry.setattr(Round, "over", property(lambda _: False))
+        session.generate()
+        session.revisit(node)
+    written(session, first)
+    session.reroll(1)
+    written(session, first)
+    assert session.story.text(first.node_of(1)) == OPENING + first.branches[1].text
+
+
+def test_a_pick_that_the_disk_refuses_can_be_made_again(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    current = long_round(session)
+    with monkeypatch.context() as disk:
+
+        def commit() -> None:
+            raise NotSaved(session.story.file, "database or disk is full", full=True)
+
+        disk.setattr(session.story._desk.store, "commit", commit)
+        with pytest.raises(NotSaved):
+            session.pick(1)
+    written(session, current)
+    session.pick(1)
+    assert session.text() == OPENING + current.branches[1].text
+
+
+@pytest.mark.parametrize("upto", [None, 30])
+@pytest.mark.parametrize("typed", [True, False])
+def test_a_branch_that_is_edited_when_it_is_picked_is_one_thing_to_undo(
+    session: Session, upto: int | None, typed: bool
+) -> None:
+    """Also where it is kept in several nodes: the writer typed into it, or it went on after its end."""
+    current = begun(session)
+    if typed:
+        session.append(0, TYPED)
+    else:
+        session.extend(0, 6)
+    written(session, current)
+    shown = current.branches[0].text
+    assert len(session.story.path(current.node_of(0))) > 3
+    words = shown[:20] + " MOOR" + shown[20:upto] + " END."
+    session.pick(0, upto, words)
+    assert session.text() == OPENING + words
+    last = session.story.node(session.node)
+    assert last.author == "edited" and any(run.ids for run in last.runs)
+    assert session.undo()
+    assert session.text() == OPENING
+    assert OPENING + shown in [session.story.text(node) for node in session.story.reading_order()]
+    assert session.redo()
+    assert session.text() == OPENING + words
+
+
+def test_a_pick_where_the_story_has_changed_is_one_thing_to_undo(session: Session) -> None:
+    current = begun(session)
+    session.story.end_typing()
+    session.set_text(f"{OPENING} Zebra.")
+    session.pick(2)
+    assert session.text() == f"{OPENING} Zebra.{current.branches[2].text}"
+    assert session.undo()
+    assert session.text() == f"{OPENING} Zebra."
+    assert session.undo()
+    assert session.text() == OPENING

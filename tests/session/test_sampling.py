@@ -1,0 +1,122 @@
+"""Knobs that were turned come back with the story; what a start is told goes first."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srbwriter import launch
+from srbwriter.cli.table import every_key
+from srbwriter.config import Settings
+from srbwriter.config.settings import Setting
+from srbwriter.engine.types import Sampling, Stop
+from srbwriter.session.sampling import TURNED, RememberedKnobs
+from srbwriter.story import Story
+
+
+def settings(**said: Any) -> Settings:
+    return Settings(every_key(), {name.replace("__", "."): Setting(v, "flag") for name, v in said.items()})
+
+
+def opened(story: Any, found: Settings | None = None) -> tuple[Any, RememberedKnobs]:
+    """A session as it is after a start, before and with the knobs of the story."""
+    found = found or settings()
+    session = SimpleNamespace(
+        story=story, sampling=launch.sampling(found), stop=launch.stop(found), ladder=None
+    )
+    return session, RememberedKnobs(session, found)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    return Story.create(tmp_path / "story.srbw", "Rain")
+
+
+def test_knobs_come_back(story: Story) -> None:
+    session, knobs = opened(story)
+    session.sampling = Sampling(temperature=1.3, logit_bias=((5, -1.0),), seed=7)
+    session.stop = Stop(max_tokens=None, strings=("\n", "END"), boundary="sentence")
+    session.ladder = ("temperature", 0.4, 1.2)
+    wanted = session.sampling, session.stop, session.ladder
+    knobs.keep()
+    with Story.open(story.file, readonly=True) as again:
+        session, knobs = opened(again)
+        knobs.recall()
+        assert (session.sampling, session.stop, session.ladder) == wanted
+
+
+def test_only_what_was_turned_is_kept(story: Story) -> None:
+    session, knobs = opened(story, settings(sampling__temperature=0.5))
+    knobs.keep()
+    session.sampling = Sampling(temperature=0.5, min_p=0.2)
+    knobs.keep()
+    session, knobs = opened(story, settings(sampling__temperature=1.5))
+    knobs.recall()
+    assert (session.sampling.temperature, session.sampling.min_p) == (1.5, 0.2)
+
+
+def test_what_is_said_at_the_start_goes_first(story: Story) -> None:
+    session, knobs = opened(story)
+    session.sampling = Sampling(temperature=1.3, min_p=0.2)
+    session.stop = Stop(max_tokens=10)
+    knobs.keep()
+    session, knobs = opened(story, settings(sampling__temperature=0.6, generation__max_tokens=33))
+    knobs.recall()
+    assert (session.sampling.temperature, session.sampling.min_p, session.stop.max_tokens) == (0.6, 0.2, 33)
+
+
+def test_a_ladder_gives_way_to_what_is_said_at_the_start(story: Story) -> None:
+    session, knobs = opened(story)
+    session.ladder = ("temperature", 0.4, 1.2)
+    knobs.keep()
+    session, knobs = opened(story, settings(sampling__temperature=0.7))
+    knobs.recall()
+    assert session.ladder is None
+    session, knobs = opened(story, settings(sampling__min_p=0.7))
+    knobs.recall()
+    assert session.ladder == ("temperature", 0.4, 1.2)
+
+
+def test_what_one_start_is_told_does_not_undo_what_was_turned(story: Story) -> None:
+    session, knobs = opened(story)
+    session.sampling = Sampling(temperature=1.3)
+    knobs.keep()
+    session, knobs = opened(story, settings(sampling__temperature=0.6))
+    knobs.recall()
+    session.sampling = replace(session.sampling, min_p=0.2)
+    knobs.keep()
+    session, knobs = opened(story)
+    knobs.recall()
+    assert (session.sampling.temperature, session.sampling.min_p) == (1.3, 0.2)
+
+
+@pytest.mark.parametrize(
+    "ladder",
+    [["seed", 1, 2], ["temperature", -5, 1], ["min_p", 10**400, 1], ["samplers", 1, 2], ["x", 1, 2]],
+)
+def test_a_ladder_that_no_knob_takes_is_left_out(story: Story, ladder: list[Any]) -> None:
+    story.put_value(TURNED, {"ladder": ladder})
+    session, knobs = opened(story)
+    knobs.recall()
+    assert session.ladder is None
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["sampling", "stop", "ladder", "temperature", "seed", "x"]), inner),
+    )
+)
+def test_whatever_stands_in_the_file_does_no_harm(kept: Any) -> None:
+    values = {TURNED: json.loads(json.dumps(kept))}
+    session, knobs = opened(SimpleNamespace(value=values.get, read_only=None))
+    knobs.recall()
+    assert isinstance(session.sampling, Sampling) and isinstance(session.stop, Stop)

@@ -1,0 +1,488 @@
+"""Changing the text of a story: what is touched changes in place, and everything else stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from srbwriter.story import ROOT, Refused, Settings, State, Story
+from srbwriter.story.diff import same_end, same_start
+from srbwriter.story.draft import DraftNode, StoryDraft, without_deleted
+from srbwriter.story.types import NodeId
+from tests.story.branches import drafted, generated, sizes
+
+
+def line(story: Story, *texts: str) -> list[NodeId]:
+    """An opening by the writer and takes of the model after it, each picked from two; the path's nodes."""
+    story.use_token_sizes(sizes)
+    story.append(texts[0])
+    for text in texts[1:]:
+        take, _ = generated(story, story.current, text, " Other words.")
+        story.pick(take)
+    story.end_typing()
+    return story.path(story.current)[1:]
+
+
+def texts(story: Story) -> list[str]:
+    return [node.text for node in story.nodes(story.path(story.current)[1:])]
+
+
+def unnumbered(nodes: Iterable[DraftNode]) -> list[DraftNode]:
+    """``nodes`` without the numbers that order siblings: they make room for what is in the bin.
+
+    The order itself is that of the list.
+    """
+    return [replace(node, order=0) for node in nodes]
+
+
+def counts(story: Story) -> dict[str, int]:
+    """What a writer can reach from the end of the text."""
+    path = story.path(story.current)[1:]
+    nodes = story.nodes(path)
+    return {
+        "nodes": len(nodes),
+        "chapters": sum(node.marks.chapter for node in nodes),
+        "bookmarks": sum(node.marks.bookmark for node in nodes),
+        "notes": sum(bool(node.marks.note) for node in nodes),
+        "with ids": sum(any(run.ids for run in node.runs) for node in nodes),
+        "forks": sum(len(story.children(node)) > 1 for node in path),
+    }
+
+
+# -- a fix deep in the story ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def long(story: Story) -> list[NodeId]:
+    """Thirteen nodes with marks on some of them."""
+    path = line(story, "It rained. ", *(f"Take {number} of it drove on. " for number in range(10, 22)))
+    for number in (2, 6, 10):
+        story.mark(path[number], chapter=True, bookmark=True, note=f"note {number}", title=f"Ch {number}")
+    return path
+
+
+ALL = {"nodes": 13, "chapters": 3, "bookmarks": 3, "notes": 3, "with ids": 12, "forks": 12}
+
+
+def test_a_fix_deep_in_the_story_keeps_everything_behind_it(long: list[NodeId], story: Story) -> None:
+    before, text = drafted(story), story.text(story.current)
+    assert counts(story) == ALL
+    fixed = text.replace("Take 10", "Tale 10")
+    assert story.set_text(fixed) == long[-1]
+    assert (story.path(story.current)[1:], story.text(story.current)) == (long, fixed)
+    assert counts(story) == ALL
+    after = drafted(story)
+    story.undo()
+    assert drafted(story) == before
+    story.redo()
+    assert drafted(story) == after
+    assert counts(story) == ALL
+
+
+def test_only_the_touched_token_loses_its_id(long: list[NodeId], story: Story) -> None:
+    story.set_text(story.text(story.current).replace("Take 10", "Tale 10"))
+    runs = story.node(long[1]).runs
+    assert [(run.text, run.ids, run.author) for run in runs] == [
+        ("Ta", None, "model"), ("l", None, "writer"), ("e 10 of it drove on. ", (3,) * 7, "model"),
+    ]  # fmt: skip
+
+
+def test_the_models_take_stays_beside_the_fixed_one(long: list[NodeId], story: Story) -> None:
+    story.put_settings(long[1], Settings(memory="m"))
+    old = story.node(long[1])
+    beside = story.siblings(long[1])
+    story.set_text(story.text(story.current).replace("Take 10", "Tale 10"))
+    [kept] = set(story.siblings(long[1])) - set(beside)
+    take = story.node(kept)
+    assert (take.runs, take.model, take.seed, take.author) == (old.runs, old.model, old.seed, "model")
+    assert (take.visited, take.finish_reason, story.children(kept)) == (True, old.finish_reason, [])
+    assert story.settings(kept) == story.settings(long[1])
+    assert (take.marks.bookmark, story.node(long[1]).author) == (False, "edited")
+    story.end_typing()
+    story.set_text(story.text(story.current).replace("Tale 10", "Fake 10"))  # it is the writer's already
+    assert set(story.siblings(long[1])) == {*beside, kept}
+    story.undo()
+    story.undo()
+    assert story.siblings(long[1]) == beside
+    assert story.bin() == []
+    assert story.search("Take 10 of it")[0].node == long[1]
+
+
+def test_what_is_written_after_a_kept_take_is_not_lost_by_undo(long: list[NodeId], story: Story) -> None:
+    beside = story.siblings(long[1])
+    story.set_text(story.text(story.current).replace("Take 10", "Tale 10"))
+    [kept] = set(story.siblings(long[1])) - set(beside)
+    [more] = generated(story, kept, "It stopped.")
+    text = story.text(more)
+    [new] = generated(story, long[1], "It thundered.")
+    story.undo()
+    assert (story.parent(more), story.text(more)) == (long[1], text)
+    assert "Tale 10" in story.text(new)
+    story.redo()
+    assert (story.parent(more), story.text(more)) == (kept, text)
+    assert story.parent(new) == long[1]
+
+
+def test_branches_being_written_go_on_behind_a_fix(long: list[NodeId], story: Story) -> None:
+    names = story.begin_branches(long[1], 1, vocab="v") + story.begin_branches(long[-1], 1, vocab="v")
+    for name in names:
+        story.stream(name, "abc", [3])
+    story.set_text(story.text(story.current).replace("Take 10", "Tale 10"))
+    for name in names:
+        story.stream(name, "def", [3])
+        story.finish(name, "length")
+        assert story.text(name).endswith("abcdef") and "Tale 10" in story.text(name)
+
+
+def test_a_word_replaced_everywhere_changes_every_node_in_place(long: list[NodeId], story: Story) -> None:
+    before, text = drafted(story), story.text(story.current)
+    assert story.set_text(text.replace("drove", "went")) == long[-1]
+    assert texts(story)[1:] == [f"Take {number} of it went on. " for number in range(10, 22)]
+    assert counts(story) == ALL
+    after = drafted(story)
+    story.undo()
+    assert drafted(story) == before
+    story.redo()
+    assert drafted(story) == after
+
+
+def test_fixes_in_several_places_and_a_new_end_are_one_edit(long: list[NodeId], story: Story) -> None:
+    before, text = drafted(story), story.text(story.current)
+    fixed = text.replace("rained", "snowed").replace("Take 12 of it", "Tale 12 of them")
+    end = story.set_text(fixed[: fixed.index("Take 19")] + "The rest is another story.")
+    assert story.path(end)[1:] == [*long[:10], end]
+    assert texts(story)[-2:] == ["Take 18 of it drove on. ", "The rest is another story."]
+    assert (texts(story)[0], texts(story)[3]) == ("It snowed. ", "Tale 12 of them drove on. ")
+    assert story.text(long[-1]).endswith("Take 20 of it drove on. Take 21 of it drove on. ")
+    story.undo()
+    assert without_deleted(drafted(story)) == before
+
+
+# -- which nodes are touched ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "end"),
+    [  # the texts of the path before and after; at which node it ends, -1 for a new one
+        (["The end. ", "abc def.", "ghi."], ["The end. ", "abc xyz def.", "ghi."], 2),  # inside a take
+        (["One ", "two ", "three "], ["One x", "two ", "three "], 2),  # between: what a person wrote
+        (["One ", "two ", "three "], ["One ", "two ", "x three "], 2),  # between two takes: the later
+        (["One ", "two ", "three "], ["xOne ", "two ", "three "], 2),
+        (["The cat. ", "The sun.", " Away."], ["The cat. The dog. ", "The sun.", " Away."], 2),
+        (["One ", "two ", "three ", "four"], ["Ox", "", "ree ", "four"], 3),  # across nodes
+        (["One ", "two ", "three ", "four"], ["O", "", "", "our"], 3),
+        (["One ", "two ", "three "], ["One ", "two "], 1),  # the end of the text
+        (["One ", "two ", "three "], ["One "], 0),
+        (["One ", "two ", "three "], ["One ", "t"], 1),
+        (["One ", "two ", "three "], ["One ", "two ", "thr"], 2),  # one node: it changes in place
+        (["One ", "two ", "three. "], ["One ", "new words. "], -1),  # signs alone are not kept
+        (["One ", "two ", "three "], ["One ", "two ", "x"], -1),
+        (["One ", "two ", "three "], ["Ox"], -1),
+        (["The fox. ", "They met at noon. ", "They ran. "], ["The fox. ", "That was soon. "], -1),
+        (["One ", "他出去了。", "天黑了。"], ["One ", "他出", "来"], -1),
+    ],
+)  # fmt: skip
+def test_the_nodes_that_change(story: Story, old: list[str], new: list[str], end: int) -> None:
+    path = line(story, *old)
+    before = drafted(story)
+    assert story.set_text("".join(new)) == story.current
+    assert texts(story) == new
+    assert story.current == path[end] if end >= 0 else story.current not in path
+    story.undo()
+    assert unnumbered(without_deleted(drafted(story)).nodes) == unnumbered(before.nodes)
+    assert story.current == path[-1]
+    story.redo()
+    assert texts(story) == new
+
+
+def test_what_is_cut_off_at_the_end_stays_as_a_branch(story: Story) -> None:
+    path = line(story, "One ", "two three. ", "four. ", "five. ")
+    end = story.set_text("One two new")
+    assert texts(story) == ["One ", "two ", "new"]
+    assert story.text(path[-1]) == "One two three. four. five. "
+    assert story.path(path[-1])[-2:] == path[-2:]
+    assert story.parent(end) == path[1]
+    assert sum(len(run.ids or ()) for run in story.runs(path[-1])) == 3 + 2 + 2
+
+
+def test_all_of_the_text_can_go(story: Story) -> None:
+    path = line(story, "One ", "two ")
+    assert story.set_text("") == ROOT
+    assert story.text(path[-1]) == "One two "
+    assert story.set_text("New.") == story.current
+    assert story.text(story.current) == "New."
+    story.undo()
+    story.undo()
+    assert story.text(story.current) == "One two "
+
+
+def test_a_node_that_is_being_written_takes_no_words(story: Story) -> None:
+    story.append("One ")
+    [name] = story.begin_branches(story.current, 1, vocab="v")
+    story.stream(name, "two three", [3])
+    story.visit(name)
+    before = drafted(story)
+    for text in ("One two thee", "One two three four"):
+        with pytest.raises(Refused, match="still being written"):
+            story.set_text(text)
+    assert drafted(story) == before
+    story.set_text("Ones two three")
+    assert texts(story) == ["Ones ", "two three"]
+
+
+def test_the_text_up_to_another_node(story: Story) -> None:
+    path = line(story, "One ", "two ", "three ")
+    assert story.set_text("One too ", path[1]) == path[1] == story.current
+    assert story.text(path[2]) == "One too three "
+
+
+# -- actions -------------------------------------------------------------------------------------------
+
+
+def test_typing_on_in_a_take_is_one_action(story: Story) -> None:
+    line(story, "One ", "two ", "three ")
+    before = drafted(story)
+    for text in ("One tw", "One twi", "One twic", "One twice"):
+        story.set_text(f"{text} three ")
+    assert texts(story) == ["One ", "twice ", "three "]
+    after = drafted(story)
+    story.undo()
+    assert drafted(story) == before
+    story.redo()
+    assert drafted(story) == after
+
+
+def test_typing_on_over_several_nodes_is_one_action(story: Story) -> None:
+    line(story, "One ", "two ", "three ", "four ")
+    before = drafted(story)
+    for text in ("On", "Onw", "Onward"):
+        story.set_text(f"{text} four ")
+    assert story.text(story.current) == "Onward four "
+    story.undo()
+    assert drafted(story) == before
+
+
+def test_what_is_typed_and_taken_back_leaves_nothing(story: Story) -> None:
+    line(story, "One ", "two ", "three ")
+    before, text = drafted(story), story.text(story.current)
+    story.set_text("One twoo three ")
+    story.set_text(text)
+    assert drafted(story) == before
+    assert story.today().typed == 1
+    action = story.undo()
+    assert action is not None and action.verb == "pick"
+
+
+def test_an_edit_is_one_action_with_its_words(story: Story) -> None:
+    line(story, "One ", "two ", "three ", "four ")
+    assert (story.today().typed, story.today().picked) == (1, 3)
+    story.set_text("One and another four ")
+    assert story.today().words == 4
+    story.undo()
+    assert (story.today().typed, story.today().picked) == (1, 3)
+
+
+# -- the plug is pulled --------------------------------------------------------------------------------
+
+
+def killed(folder: Path, *arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.story.crash_edits", str(folder), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="writers are forks")
+def test_a_kill_at_any_statement_or_write_leaves_the_story_before_or_after(tmp_path: Path) -> None:
+    edits = killed(tmp_path)
+    assert len(edits) == 4
+    for edit, seen in edits.items():
+        assert (seen["neither"], seen["problems"]) == (0, []), edit
+        assert seen["before"] > 40, (edit, seen)  # there are so many statements and writes to die at
+        assert seen["after"] >= 4, (edit, seen)  # once for every way to die, and after the last write
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="writers are forks")
+def test_an_edit_in_halves_would_be_found_out(tmp_path: Path) -> None:
+    assert all(seen["neither"] for seen in killed(tmp_path, "halves").values())
+
+
+# -- at random -----------------------------------------------------------------------------------------
+
+TEXT = st.text(alphabet="ab .\né", min_size=1, max_size=8)
+PLACE = st.integers(0, 10_000)
+
+
+class Editing(RuleBasedStateMachine):
+    """Edits of the text beside a plain string; undo and redo beside the drafts that were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.story = Story.create(self.folder / "a.srbw")
+        self.prepare()
+        self.text = ""
+        self.states: dict[int, tuple[str, StoryDraft]] = {}
+        self.takes: list[str] = []  # a take's place is its seed
+
+    def prepare(self) -> None:
+        self.story.use_token_sizes(sizes)
+        self.story._desk.store.db.execute("PRAGMA synchronous = OFF")  # this test never pulls the plug
+
+    def teardown(self) -> None:
+        self.story.close()
+        shutil.rmtree(self.folder)
+
+    def draft(self) -> StoryDraft:
+        return without_deleted(drafted(self.story))
+
+    def acted(self) -> None:
+        self.states[self.story._history.head] = self.text, self.draft()
+
+    def arrived(self) -> None:
+        """Undo or redo gave back what was, but for nodes that came since then without an action."""
+        self.text, draft = self.states[self.story._history.head]
+        known = {node.id for node in draft.nodes}
+        assert unnumbered(node for node in self.draft().nodes if node.id in known) == unnumbered(draft.nodes)
+        assert self.draft().current_id == draft.current_id
+
+    @initialize()
+    def begin(self) -> None:
+        self.acted()
+        self.replace(0, 0, "ab a. ")
+        for _ in range(2):
+            self.pick(3, None)
+
+    @rule(start=PLACE, length=st.integers(0, 3) | st.integers(0, 40), words=TEXT | st.just(""))
+    def replace(self, start: int, length: int, words: str) -> None:
+        start %= len(self.text) + 1
+        self.change(self.text[:start] + words + self.text[start + length :])
+
+    @rule(old=st.sampled_from(["ab", "a ", "aa ", "b."]), new=TEXT)
+    def replace_all(self, old: str, new: str) -> None:
+        self.change(self.text.replace(old, new))
+
+    @rule(words=TEXT)
+    def type(self, words: str) -> None:
+        self.change(self.text + words)
+
+    def change(self, text: str) -> None:
+        old, before = self.text, self.draft()
+        spans = self.spans()
+        self.text = text
+        assert self.story.set_text(text) == self.story.current
+        start = same_start(old, text)
+        tail = same_end(old, text, min(len(old), len(text)) - start)
+        first = start - same_end(old[: len(old) - tail], text[: len(text) - tail], start)
+        near = {str(n) for n, (begin, end) in spans.items() if begin <= len(old) - tail and first <= end}
+        self.untouched(before, near, len(old) - tail - start)
+        self.acted()
+
+    def spans(self) -> dict[NodeId, tuple[int, int]]:
+        found: dict[NodeId, tuple[int, int]] = {}
+        at = 0
+        for node in self.story.nodes(self.story.path(self.story.current)[1:]):
+            found[node.id] = at, at + len(node.text)
+            at += len(node.text)
+        return found
+
+    def untouched(self, before: StoryDraft, near: set[str], removed: int) -> None:
+        """All nodes are there with their marks; only text ``near`` the change is another, few ids went."""
+        after = {node.id: node for node in self.draft().nodes}
+        for node in before.nodes:
+            now = after[node.id]
+            assert now.marks == node.marks
+            assert now.parent_id == node.parent_id or node.parent_id in near  # it was split
+            if node.id not in near:
+                assert (now.text, now.runs, now.author) == (node.text, node.runs, node.author)
+        lost = self.tokens(before.nodes) - self.tokens(list(after.values()))
+        assert lost <= removed // 2 + 3
+
+    def tokens(self, nodes: list[DraftNode]) -> int:
+        return sum(len(run.tokens) for node in nodes for run in node.runs)
+
+    @rule(words=st.integers(1, 4), at=st.none() | st.integers(1, 3))
+    def pick(self, words: int, at: int | None) -> None:
+        text = "ab. " * words
+        seeds = [len(self.takes), None]
+        take, other = self.story.begin_branches(self.story.current, 2, vocab="v", seeds=seeds)
+        self.takes.append(text)
+        self.story.finish(other, "stop")
+        self.story.stream(take, text, [2] * (len(text) // 2))
+        self.story.finish(take, "length")
+        self.story.pick(take, at)
+        self.text += text[:at]
+        self.acted()
+
+    @rule(place=PLACE, note=TEXT)
+    def mark(self, place: int, note: str) -> None:
+        path = self.story.path(self.story.current)
+        self.story.mark(path[place % len(path)], note=note, bookmark=True, chapter=place % 2 == 0)
+        self.acted()
+
+    @rule()
+    def pause(self) -> None:
+        self.story.end_typing()
+
+    @rule(times=st.integers(1, 4))
+    def undo(self, times: int) -> None:
+        for _ in range(times):
+            if self.story.undo() is not None:
+                self.arrived()
+
+    @rule(times=st.integers(1, 4))
+    def redo(self, times: int) -> None:
+        for _ in range(times):
+            if self.story.redo() is not None:
+                self.arrived()
+
+    @rule()
+    def reopen(self) -> None:
+        before = drafted(self.story)
+        self.story.close()
+        self.story = Story.open(self.folder / "a.srbw")
+        self.prepare()
+        assert drafted(self.story) == before
+
+    @invariant()
+    def reads_as_the_string_does(self) -> None:
+        assert self.story.text(self.story.current) == self.text
+
+    @invariant()
+    def no_take_of_the_model_is_lost(self) -> None:
+        """It stands in the tree to the letter, or its parts do where it was split."""
+        parts: list[list[str]] = [[] for _ in self.takes]
+        for entry in list(self.story._desk.tree):
+            node = self.story.node(entry.id)
+            if node.author == "model" and node.seed is not None and node.state != State.ABSORBED:
+                parts[node.seed].append(node.text)
+        assert all(spells(take, found) for take, found in zip(self.takes, parts, strict=True))
+
+
+def spells(text: str, parts: list[str]) -> bool:
+    """Whether some of ``parts``, each once, make up ``text``."""
+    if not text:
+        return True
+    return any(
+        part and text.startswith(part) and spells(text[len(part) :], parts[:index] + parts[index + 1 :])
+        for index, part in enumerate(parts)
+    )
+
+
+TestEditing: Any = Editing.TestCase
+TestEditing.settings = settings(
+    max_examples=100, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+)

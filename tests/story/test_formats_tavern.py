@@ -1,0 +1,451 @@
+"""Importers of SillyTavern's chats and world info, and of character cards."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import zipfile
+import zlib
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from srbwriter.story import formats
+from srbwriter.story.draft import children_by_parent, foreign
+from srbwriter.story.formats import FormatError
+from tests.story.format_files import (
+    FIXTURES,
+    by_text,
+    changed,
+    fixture_json,
+    load,
+    path_text,
+    read_json,
+    rejects,
+    shape,
+    without,
+)
+from tests.story.left_out import is_left_out, notices, told
+
+
+def chat(*messages: Any) -> formats.StoryDraft:
+    head = {"user_name": "Ada", "character_name": "Mira", "chat_metadata": {}}
+    return formats.read("\n".join(json.dumps(line) for line in (head, *messages)).encode(), "chat.jsonl")
+
+
+def message(mes: Any, **fields: Any) -> dict[str, Any]:
+    return {"name": "Mira", "is_user": False, "is_system": False, "mes": mes, "extra": {}, **fields}
+
+
+def test_a_chat_reads_as_prose_with_swipes_beside_what_was_shown() -> None:
+    draft = load("sillytavern.jsonl")
+    assert path_text(draft) == "Hello there.\n\nWhere are we?\n\nAt the old pier.\n\nGood."
+    assert [node.text for node in children_by_parent(draft)[draft.root.id]] == ["Hi.", "Hello there.", "Yes?"]
+    hello = by_text(draft, "Hello there.")
+    assert hello.author == "model" and hello.generation and hello.generation.model == "llama-8b"
+    assert by_text(draft, "\n\nWhere are we?").author == "writer"
+    assert (draft.title, draft.byline) == ("Mira", "Ada")
+    assert (draft.root.settings.author_note, draft.root.settings.author_note_depth) == ("tense", 4)
+
+
+def test_what_a_chat_says_besides_is_kept() -> None:
+    draft = load("sillytavern.jsonl")
+    kept = foreign(by_text(draft, "Hello there.").meta, "sillytavern")
+    assert kept["name"] == "Mira" and kept["extra"]["token_count"] == 4
+    assert [info.get("gen_started") for info in kept["swipe_info"]] == [
+        "2024-03-04T05:05:00.000Z",
+        None,
+        None,
+    ]
+    about = foreign(draft.meta, "sillytavern")["chat_metadata"]
+    assert about["integrity"] == "a1" and "note_prompt" not in about
+
+
+def test_a_swipe_has_its_own_date_and_model() -> None:
+    draft = load("sillytavern.jsonl")
+    hi, yes = by_text(draft, "Hi."), by_text(draft, "Yes?")
+    assert hi.generation and hi.generation.model == "llama-7b"
+    assert hi.created == datetime(2024, 3, 4, 5, 5, tzinfo=UTC).timestamp()
+    assert (yes.generation, yes.created) == (None, None)
+
+
+def test_a_message_that_was_edited_and_the_swipe_it_was_are_both_there() -> None:
+    draft = load("sillytavern.jsonl")
+    edited, swipe = by_text(draft, "\n\nAt the old pier."), by_text(draft, "\n\nAt the pier.")
+    assert (edited.author, swipe.author) == ("edited", "model")
+    assert edited.parent_id == swipe.parent_id
+    assert by_text(draft, "\n\nGood.").parent_id == edited.id
+
+
+def test_speakers_are_tags() -> None:
+    draft = load("sillytavern_group.jsonl")
+    assert [node.marks.tags for node in draft.nodes[1:]] == [
+        ["Mira"],
+        ["Tom the mate"],
+        ["Tom the mate"],
+        ["Ada"],
+    ]
+    assert (draft.title, draft.byline) == ("Mira, Tom, the mate", "Ada")
+    assert foreign(by_text(draft, "\n\nOnly me.").meta, "sillytavern")["original_avatar"] == "tom.png"
+
+
+def test_hidden_messages_are_a_chain_beside_the_story() -> None:
+    draft = load("sillytavern.jsonl")
+    note, never = by_text(draft, "\n\nThey are at the pier."), by_text(draft, "\n\nNever mind.")
+    assert note.parent_id == by_text(draft, "\n\nWhere are we?").id
+    assert never.parent_id == note.id
+    assert (note.marks.tags, never.marks.tags) == (["hidden", "Note"], ["hidden", "Ada"])
+    assert told(draft, "2 hidden messages")
+
+
+def test_a_chat_that_begins_with_hidden_messages() -> None:
+    draft = chat(message("Old.", is_system=True), message("Older.", is_system=True), message("New."))
+    assert shape(draft) == ("", [("Old.", [("\n\nOlder.", [])]), ("New.", [])])
+    assert path_text(draft) == "New."
+
+
+MOMENT = datetime(2024, 3, 4, 5, 7, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("date", "seconds"),
+    [
+        ("March 4, 2024 5:07am", MOMENT),
+        ("march 4, 2024 5:07PM", MOMENT + 12 * 3600),
+        ("March 4, 2024 12:07am", MOMENT - 5 * 3600),
+        ("March 4, 2024 12:07pm", MOMENT + 7 * 3600),
+        ("2024-3-4@05h07m09s", MOMENT + 9),
+        ("2024-03-04@05h07m09s", MOMENT + 9),
+        ("2024-3-4 @05h 07m 09s 120ms", MOMENT + 9.12),
+        ("2024-03-04T05:07:09.120Z", MOMENT + 9.12),
+        (1709528829120, MOMENT + 9.12),
+        ("1709528829120", MOMENT + 9.12),
+    ],
+)
+def test_dates_in_every_notation_that_the_program_has_had(date: Any, seconds: float) -> None:
+    node = by_text(chat(message("Hi.", send_date=date)), "Hi.")
+    assert node.created == pytest.approx(seconds)
+    assert "send_date" not in foreign(node.meta, "sillytavern")
+
+
+@pytest.mark.parametrize(
+    "date", ["soon", "Mai 4, 2024 5:07am", "March 40, 2024 5:07am", "2024-13-4@05h07m09s", -1]
+)
+def test_a_date_that_nobody_can_read_is_kept(date: Any) -> None:
+    node = by_text(chat(message("Hi.", send_date=date)), "Hi.")
+    assert node.created is None
+    assert foreign(node.meta, "sillytavern")["send_date"] == date
+
+
+@pytest.mark.parametrize(
+    ("swipes", "swipe_id", "expected"),
+    [
+        (["A.", "B."], 1, [("A.", "model"), ("B.", "model")]),
+        (["A.", "B."], None, [("A.", "model"), ("B.", "model")]),
+        (["A.", "B."], 7, [("A.", "model"), ("B.", "model")]),
+        (["A.", "C."], 1, [("A.", "model"), ("B.", "edited"), ("C.", "model")]),
+        (["A.", "C."], None, [("B.", "model"), ("A.", "model"), ("C.", "model")]),
+        (["A.", None, "B."], 2, [("A.", "model"), ("B.", "model")]),
+        ([], 0, [("B.", "model")]),
+        (None, None, [("B.", "model")]),
+    ],
+)
+def test_whatever_the_number_of_the_swipe_says_the_message_is_the_story(
+    swipes: Any, swipe_id: Any, expected: list[tuple[str, str]]
+) -> None:
+    draft = chat(message("B.", swipes=swipes, swipe_id=swipe_id))
+    assert path_text(draft) == "B."
+    assert [(node.text, node.author) for node in draft.nodes[1:]] == expected
+
+
+def test_messages_that_chub_puts_into_objects() -> None:
+    draft = chat(
+        message({"message": "B.", "id": 3}, swipes=[{"message": "A."}, {"message": "B."}], swipe_id=1)
+    )
+    assert [node.text for node in draft.nodes[1:]] == ["A.", "B."]
+    kept = foreign(by_text(draft, "B.").meta, "sillytavern")
+    assert kept["mes"] == {"message": "B.", "id": 3}
+
+
+def test_lines_that_are_no_json_cost_themselves_only() -> None:
+    lines = (FIXTURES / "sillytavern.jsonl").read_text("utf-8").split("\n")
+    draft = formats.read("\n".join([*lines[:2], '{"mes": "cut of', *lines[2:]])[:-3].encode(), "chat")
+    assert path_text(draft) == "Hello there.\n\nWhere are we?\n\nAt the old pier."
+    assert is_left_out(draft, "line 3", '{"mes": "cut of')
+    assert told(draft, "line 8")
+
+
+def test_world_info() -> None:
+    draft = load("worldinfo.json")
+    harbour, year, gulls = draft.root.settings.lore
+    assert (harbour.id, harbour.name, harbour.keys) == ("7", "Harbour", ["harbour", "/ships?/i"])
+    assert (harbour.secondary, harbour.logic, harbour.depth, harbour.order) == (["night"], "not_any", 6, 50)
+    assert harbour.case_sensitive and harbour.whole_words and harbour.enabled
+    kept = foreign(harbour.meta, "sillytavern")
+    assert kept["sticky"] == 3 and kept["name in the file"] == "0"
+    assert (year.constant, year.enabled, year.depth, year.secondary) == (True, False, None, [])
+    assert foreign(gulls.meta, "sillytavern")["depth"] == 2
+    assert draft.title == "Harbour"
+
+
+def test_an_entry_without_keys_is_kept_and_switched_off_unless_it_is_constant() -> None:
+    value = fixture_json("worldinfo.json")
+    draft = read_json(without(value, "entries", "0", "key"))
+    harbour, year, gulls = draft.root.settings.lore
+    assert (harbour.enabled, harbour.text, gulls.enabled) == (False, "Old and foggy.", False)
+    assert told(draft, "Harbour", "Gulls", "no keys", "switched off")
+    draft = read_json(without(changed(value, False, "entries", "8", "disable"), "entries", "8", "key"))
+    assert draft.root.settings.lore[1].enabled
+    assert not told(draft, "1890") and told(draft, "Gulls")
+
+
+def test_keys_that_are_no_texts_are_not_used_and_kept() -> None:
+    draft = read_json(changed(fixture_json("worldinfo.json"), ["quay", 7], "entries", "0", "key"))
+    harbour = draft.root.settings.lore[0]
+    assert harbour.keys == ["quay"]
+    assert foreign(harbour.meta, "sillytavern")["key"] == ["quay", 7]
+
+
+def test_entries_of_one_id_get_ids_of_their_own() -> None:
+    draft = read_json(changed(fixture_json("worldinfo.json"), 7, "entries", "8", "uid"))
+    assert [entry.id for entry in draft.root.settings.lore] == ["7", "7 (2)", "9"]
+
+
+def test_a_lorebook_file_of_the_third_specification() -> None:
+    draft = load("lorebook_v3.json")
+    light, sea = draft.root.settings.lore
+    assert light.keys == ["/the l[iy]ght/", "/lamp|lantern/"]
+    assert (light.secondary, light.logic, light.depth, light.whole_words) == (
+        ["storm", "night"],
+        "all",
+        2,
+        True,
+    )
+    assert (sea.name, sea.constant, sea.enabled, sea.secondary) == ("Sea", True, False, [])
+    assert (draft.title, draft.root.settings.lore_budget) == ("Lighthouse", 512)
+    kept = foreign(draft.meta, "worldinfo")
+    assert kept["data"]["scan_depth"] == 8 and kept["data"]["description"] == "What Mira knows."
+    assert foreign(light.meta, "sillytavern")["priority"] == 7
+
+
+def test_a_book_in_a_file_of_its_own_needs_no_specification() -> None:
+    book = fixture_json("card.json")["data"]["character_book"]
+    draft = read_json(book)
+    assert [entry.keys for entry in draft.root.settings.lore] == [["light"]]
+    assert draft.title == "Mira's book"
+
+
+def test_a_regular_expression_with_slashes() -> None:
+    value = changed(fixture_json("lorebook_v3.json"), ["a/b", r"a\/b"], "data", "entries", 0, "keys")
+    value = changed(value, False, "data", "entries", 0, "case_sensitive")
+    assert read_json(value).root.settings.lore[0].keys == [r"/a\/b/i", r"/a\/b/i"]
+
+
+def test_card_greetings_memory_note_and_book() -> None:
+    draft = load("card.json")
+    assert shape(draft) == ("", [('Mira looks up. "{{user}}?"', []), ("The door is open.", [])])
+    settings = draft.root.settings
+    assert settings.memory == "Mira keeps the light.\n\nwry\n\nA storm."
+    assert (settings.author_note, settings.author_note_depth) == ("Mira is tired.", 4)
+    assert (draft.root.marks.note, draft.root.marks.tags) == ("Best at night.", ["sea", "wry"])
+    (entry,) = settings.lore
+    assert (entry.text, entry.keys, entry.secondary) == ("Mira's light is failing.", ["light"], ["storm"])
+    assert (entry.enabled, entry.order, settings.lore_budget) == (False, 3, 300)
+    assert (draft.title, draft.byline) == ("Mira", "Ada")
+
+
+def test_what_a_card_says_besides_is_kept_and_what_is_not_used_is_told() -> None:
+    draft = load("card.json")
+    kept = foreign(draft.meta, "card")
+    assert kept["spec_version"] == "2.0" and kept["chat"] == "Mira - 2024-3-4@05h06m07s"
+    data = kept["data"]
+    assert (data["character_version"], data["system_prompt"]) == ("1.2", "Write as {{char}}.")
+    book = data["character_book"]
+    assert (book["name"], book["description"], book["scan_depth"]) == ("Mira's book", "Of the coast.", 4)
+    assert told(draft, "example messages", "system prompt", "instructions after the history")
+
+
+def test_a_card_of_the_first_version_has_its_fields_at_the_top() -> None:
+    draft = load("card_v1.json")
+    assert path_text(draft) == "Tom nods."
+    assert draft.root.settings.memory == "Tom mends nets."
+
+
+def test_a_card_of_the_third_version() -> None:
+    draft = load("card_v3.json")
+    assert shape(draft) == ("", [("Mira waits.", []), ("Mira waves to all.", [])])
+    assert by_text(draft, "Mira waves to all.").marks.tags == ["group"]
+    assert path_text(draft) == "Mira waits."
+    assert (draft.title, draft.created, draft.modified) == ("Mira Vane", 1700000000, 1700000100)
+    data = foreign(draft.meta, "card")["data"]
+    assert data["source"] == ["https://example.org/mira"] and data["assets"][0]["type"] == "icon"
+    assert data["creator_notes_multilingual"] == {"de": "Am besten nachts."}
+
+
+@pytest.mark.parametrize(
+    "field", ["first_mes", "name", "description", "alternate_greetings", "character_book"]
+)
+def test_a_card_may_lack_any_field(field: str) -> None:
+    for value in (
+        without(fixture_json("card.json"), "data", field),
+        changed(fixture_json("card.json"), None, "data", field),
+    ):
+        draft = read_json(value)
+        assert (draft.title == "Mira") == (field != "name")
+        assert draft.nodes[0].text == ""
+
+
+def test_a_card_without_greetings_is_a_story_without_text() -> None:
+    draft = read_json(
+        {"name": "Tom", "description": "d", "personality": "p", "scenario": "s", "mes_example": ""}
+    )
+    assert (
+        formats.detect(
+            json.dumps({"name": "T", "description": "", "scenario": "", "mes_example": ""}).encode()
+        ).name
+        == "card"
+    )
+    assert shape(draft) == ("", [])
+    assert draft.root.settings.memory == "d\n\np\n\ns"
+
+
+def test_fields_of_the_wrong_kind_are_left_out_of_a_card() -> None:
+    value = fixture_json("card.json")
+    for field in ("first_mes", "alternate_greetings", "character_book"):
+        draft = read_json(changed(value, 3, "data", field))
+        assert is_left_out(draft, f"data.{field}", 3)
+        assert draft.title == "Mira"
+
+
+def test_broken_cards() -> None:
+    value = fixture_json("card.json")
+    rejects(without(value, "data"), "data", "an object")
+
+
+def png(*chunks: tuple[bytes, bytes]) -> bytes:
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return len(body).to_bytes(4) + kind + body + zlib.crc32(kind + body).to_bytes(4)
+
+    inner = b"".join(chunk(kind, body) for kind, body in chunks)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", bytes(13)) + inner + chunk(b"IEND", b"")
+
+
+CARD = (FIXTURES / "card.json").read_bytes()
+PACKED = base64.b64encode(CARD)
+
+
+def wrapped(packed: bytes) -> bytes:
+    return b"\r\n".join(packed[start : start + 76] for start in range(0, len(packed), 76)) + b"\n"
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        (b"tEXt", b"chara\0" + PACKED),
+        (b"tEXt", b"Chara\0" + PACKED),
+        (b"tEXt", b"ccv3\0" + PACKED),
+        (b"tEXt", b"chara\0" + wrapped(PACKED)),
+        (b"tEXt", b"chara\0" + base64.urlsafe_b64encode(CARD).rstrip(b"=")),
+        (b"tEXt", b"chara\0" + CARD),
+        (b"zTXt", b"chara\0\0" + zlib.compress(PACKED)),
+        (b"iTXt", b"chara\0\0\0\0\0" + PACKED),
+        (b"iTXt", b"chara\0\0\0en\0the card\0" + CARD),
+        (b"iTXt", b"chara\0\1\0\0\0" + zlib.compress(wrapped(PACKED))),
+    ],
+)
+def test_a_card_in_a_picture_is_the_same_card(chunk: tuple[bytes, bytes]) -> None:
+    data = png((b"tEXt", b"Software\0x"), chunk)
+    assert formats.detect(data).name == "card"
+    assert formats.read(data, "card.png") == load("card.json")
+
+
+def test_of_two_cards_in_a_picture_the_newer_counts_and_what_the_other_says_is_kept() -> None:
+    older = changed(fixture_json("card.json"), "Mirabel", "data", "name")
+    newer = changed(fixture_json("card.json"), "chara_card_v3", "spec")
+    chunks = [
+        (b"tEXt", key + b"\0" + base64.b64encode(json.dumps(value).encode()))
+        for key, value in ((b"chara", older), (b"ccv3", newer))
+    ]
+    draft = formats.read(png(*chunks), "card.png")
+    assert draft.title == "Mira"
+    kept = foreign(draft.meta, "card")
+    assert kept["spec"] == "chara_card_v3"
+    assert kept["chara"]["spec"] == "chara_card_v2" and kept["chara"]["data"]["name"] == "Mirabel"
+    assert "name" not in kept["chara"]
+
+
+@pytest.mark.parametrize(
+    "bad", [b"!!!", base64.b64encode(b"{"), base64.b64encode(b"[]"), base64.b64encode(b"\xff")]
+)
+def test_of_two_cards_in_a_picture_one_is_enough(bad: bytes) -> None:
+    draft = formats.read(png((b"tEXt", b"ccv3\0" + bad), (b"tEXt", b"chara\0" + PACKED)), "card.png")
+    assert draft.title == "Mira"
+    assert told(draft, "ccv3", "cannot be read")
+    assert foreign(draft.meta, "card")["ccv3"] == bad.decode()
+
+
+def test_a_picture_that_is_cut_off_behind_its_card_gives_the_card() -> None:
+    data = png((b"tEXt", b"chara\0" + PACKED), (b"IDAT", bytes(400)))
+    draft = formats.read(data[:-200], "card.png")
+    assert draft.title == "Mira"
+    assert told(draft, "damaged", "byte")
+
+
+@pytest.mark.parametrize(
+    ("data", "place", "expected"),
+    [
+        (png(), "the text chunks", "holds none"),
+        (png((b"zTXt", b"chara\0\0not compressed")), "the text chunks", "holds none"),
+        (png((b"tEXt", b"chara\0!!!")), "text chunk chara", "base64"),
+        (png((b"tEXt", b"chara\0" + base64.b64encode(b"{"))), "text chunk chara, line 1", "JSON"),
+        (png((b"tEXt", b"chara\0" + base64.b64encode(b"[]"))), "the top level", "an object"),
+        (png((b"tEXt", b"chara\0" + bytes(50)))[:60], "byte 33", "cut off"),
+    ],
+)
+def test_broken_pictures(data: bytes, place: str, expected: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        formats.read(data, "card.png")
+    assert caught.value.place.startswith(place)
+    assert expected in caught.value.expected
+
+
+def charx(**members: bytes) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("_json", ".json").replace("__", "/"), content)
+    return data.getvalue()
+
+
+def test_a_card_in_an_archive_is_the_same_card() -> None:
+    data = charx(card_json=CARD, assets__icon__main=b"picture")
+    assert formats.detect(data).name == "card"
+    draft = formats.read(data, "mira.charx")
+    assert foreign(draft.meta, "card").pop("files") == ["assets/icon/main"]
+    assert draft == load("card.json")
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        (charx(card_json=b"{"), "card.json, line 1"),
+        (charx(card_json=b"\xff"), "card.json"),
+        (charx(card_json=b"[]"), "the top level"),
+    ],
+)
+def test_broken_archives(data: bytes, place: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        formats.read(data, "mira.charx")
+    assert caught.value.place.startswith(place)
+
+
+def test_an_archive_without_a_card_is_no_card() -> None:
+    for data in (charx(other=b"x"), charx(card_json=CARD)[:-30]):
+        with pytest.raises(FormatError):
+            formats.detect(data)
+
+
+def test_notices_of_a_sound_card_are_about_what_is_not_used() -> None:
+    assert notices(load("card_v1.json")) == []

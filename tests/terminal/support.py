@@ -1,0 +1,135 @@
+"""What scenarios share: stories on the disk, a typist, and what was lost of their words."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from srbwriter.story import Story
+from tests.terminal.terminal import TAB, Key, Terminal
+
+Result = TypeVar("Result")
+
+FULL = os.environ.get("TERMINAL_TESTS") == "full"
+"""Whether there is time for every moment: ``TERMINAL_TESTS=full pytest tests/terminal -s``."""
+
+OPENING = "It rained. "
+
+_WORDS = (
+    "the a lamp river keeper went down to see what had come in with fog and all boats lay still under their "
+    "tarpaulins she counted them twice nobody answered bell rang once far out over black water"
+).split()
+
+
+def make_story(folder: Path, text: str = OPENING) -> Path:
+    """A story file that holds ``text``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "tale.srbw"
+    with Story.create(file) as story:
+        story.append(text)
+    return file
+
+
+def text_of(file: Path) -> str:
+    """The text up to where the writer stood last."""
+    with Story.open(file, readonly=True) as story:
+        return story.text(story.current)
+
+
+def node_texts(file: Path) -> list[str]:
+    """The text of every living node."""
+    with Story.open(file, readonly=True) as story:
+        return [node.text for node in story.nodes(list(story.reading_order()))]
+
+
+def prose(chance: random.Random) -> Iterator[str]:
+    """Characters of words with spaces between them, without an end."""
+    while True:
+        yield from chance.choice(_WORDS)
+        yield " "
+
+
+def words_from(chance: random.Random, count: int = 400) -> str:
+    """So many characters of words."""
+    characters = prose(chance)
+    return "".join(next(characters) for _ in range(count))
+
+
+def steady(chance: random.Random, least: float = 0.06, most: float = 0.25) -> Iterator[float]:
+    """Seconds between the keys of somebody who types on without a pause."""
+    while True:
+        yield chance.uniform(least, most)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What of the typed words was not kept when the program ended at a moment."""
+
+    where: str
+    typed: int
+    kept: int
+    age: float
+    """How long before the end the oldest lost character was typed, in seconds; 0 if none was lost."""
+
+    def __str__(self) -> str:
+        lost = f"{self.typed - self.kept} lost, the oldest {self.age:.2f} s old" if self.age else "all kept"
+        return f"{self.where}: {self.typed} typed, {lost}"
+
+
+def loss(where: str, typed: Sequence[Key], kept: str, moment: float) -> Loss:
+    """Compare ``kept`` with what was typed until ``moment``; fails where they are not the same words."""
+    text = "".join(key.text for key in typed)
+    assert text.startswith(kept), f"{where}: kept are other words than were typed\n{kept!r}\n{text!r}"
+    missing = list(typed[len(kept) :])
+    while missing and missing[0].text.isspace():  # a question takes no blanks at the end of its answer
+        missing.pop(0)
+    age = moment - missing[0].at if missing else 0.0
+    return Loss(where, len(typed), len(kept), age)
+
+
+def report(title: str, losses: Iterable[Loss]) -> None:
+    """Print what was measured; pytest shows it with -s, and when a test fails."""
+    found = list(losses)
+    ages = sorted(loss.age for loss in found)
+    print(f"\n{title}")
+    for line in found:
+        print(f"  {line}")
+    print(f"  oldest lost character: median {ages[len(ages) // 2]:.2f} s, most {ages[-1]:.2f} s")
+
+
+def two_at_once(acts: Sequence[Callable[[], Result]]) -> list[Result]:
+    """The results of ``acts`` in their order; more than two programs at once would slow each other down."""
+    with ThreadPoolExecutor(2) as pool:
+        return [future.result() for future in [pool.submit(act) for act in acts]]
+
+
+def to_branches(terminal: Terminal) -> None:
+    """Give a branch the focus: plain keys are commands then."""
+    terminal.press(TAB)
+    terminal.wait_for("1–9")
+
+
+def foot(screen: str) -> str:
+    """The last two lines: what holds now, and what keys do."""
+    return "\n".join(screen.splitlines()[-2:])
+
+
+def says_not_saved(screen: str) -> bool:
+    """Whether the line at the foot says that words are not safe."""
+    return "not saved" in foot(screen).lower()
+
+
+def says_saved(screen: str) -> bool:
+    """Whether the line at the foot says that all words are safe."""
+    return bool(re.search(r"\bsaved\b", foot(screen))) and not says_not_saved(screen)
+
+
+def shows_question(screen: str) -> bool:
+    """Whether the line of keys has given way to a question."""
+    return "^q quit" not in foot(screen)

@@ -1,0 +1,100 @@
+"""The system ends or stops the program in the middle of typing: not one word is lost."""
+
+from __future__ import annotations
+
+import random
+import signal
+from functools import partial
+
+from tests.terminal.conftest import NewTerminal
+from tests.terminal.support import (
+    FULL,
+    OPENING,
+    Loss,
+    loss,
+    make_story,
+    report,
+    text_of,
+    two_at_once,
+    words_from,
+)
+from tests.terminal.terminal import CTRL_P, CTRL_Q, CTRL_S, CTRL_Y, CTRL_Z, ENTER, Terminal
+from tests.terminal.test_steady_typing import PLACES, start
+
+HANG_UP = "hang up"
+WAYS = [signal.SIGTERM, signal.SIGHUP, HANG_UP]
+USUAL = [("story", HANG_UP), ("sheet", signal.SIGHUP), ("note", HANG_UP), ("branch", signal.SIGTERM)]
+EVERY = [(place, way) for place in PLACES for way in WAYS]
+
+
+def interrupted(new_terminal: NewTerminal, place: str, way: signal.Signals | str) -> Loss:
+    begin, find = PLACES[place]
+    name = f"{place}, {way if isinstance(way, str) else way.name}"
+    terminal = new_terminal(name)
+    file = make_story(terminal.folder)
+    start(terminal, file)
+    begin(terminal)
+    terminal.type_steadily(words_from(random.Random(name), 20), [0.05] * 20)
+    terminal.type("|")
+    terminal.wait_for("|")  # a signal may overtake keys that have not been read
+    if isinstance(way, signal.Signals):
+        moment = terminal.kill(way)
+        assert terminal.ended() == 128 + way
+    else:
+        moment = terminal.hang_up()
+        terminal.ended()
+    typed = list(terminal.typed)
+    return loss(name, typed, find(terminal, file), moment)
+
+
+def test_nothing_is_lost_when_the_system_ends_the_program(new_terminal: NewTerminal) -> None:
+    ends = EVERY if FULL else USUAL
+    losses = two_at_once([partial(interrupted, new_terminal, place, way) for place, way in ends])
+    report("ended by the system while typing", losses)
+    assert not [str(found) for found in losses if found.kept < found.typed]
+
+
+STOPPED = "[the job has stopped]"
+
+
+def test_typing_goes_on_where_the_shell_stopped_it(terminal: Terminal) -> None:
+    file = make_story(terminal.folder)
+    terminal.start(file, job=True)
+    terminal.wait_for(OPENING.strip())
+    terminal.type("before |")
+    terminal.wait_for("before |")
+    terminal.kill(signal.SIGTSTP)
+    terminal.wait_for(STOPPED)
+    assert text_of(file) == f"{OPENING}before |"  # nobody knows when it goes on, or whether it does
+    terminal.go_on()
+    terminal.wait_without(STOPPED)
+    terminal.type("after")
+    terminal.wait_for("before |after")
+    terminal.press(CTRL_Q)
+    assert terminal.ended() == 0
+    assert text_of(file) == f"{OPENING}before |after"
+
+
+def test_the_words_are_on_the_disk_while_the_program_is_suspended(terminal: Terminal) -> None:
+    file = make_story(terminal.folder)
+    terminal.start(file, job=True)
+    terminal.wait_for(OPENING.strip())
+    terminal.type("before")
+    terminal.press(CTRL_P)
+    terminal.wait_for("a command")
+    terminal.press(b"suspend")
+    terminal.wait_for("Back to the shell")
+    terminal.press(ENTER)
+    terminal.wait_for(STOPPED)
+    terminal.kill()
+    assert text_of(file) == f"{OPENING}before"
+
+
+def test_a_command_acts_on_all_that_was_typed_before_it(terminal: Terminal) -> None:
+    """As keys come over a network: all at once."""
+    file = make_story(terminal.folder)
+    start(terminal, file)
+    burst = b"one" + CTRL_Z + CTRL_Y + b" two" + CTRL_S + b" three" + CTRL_Q
+    terminal.press(burst)
+    assert terminal.ended() == 0
+    assert text_of(file) == f"{OPENING}one two three"

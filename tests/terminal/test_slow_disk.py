@@ -1,0 +1,158 @@
+"""Each save takes a second: typing goes on meanwhile, and no way out of the program loses a word."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from tests.terminal.conftest import NewTerminal
+from tests.terminal.disk import MoodyDisk, build
+from tests.terminal.support import (
+    FULL,
+    OPENING,
+    Loss,
+    loss,
+    make_story,
+    report,
+    steady,
+    text_of,
+    two_at_once,
+    words_from,
+)
+from tests.terminal.terminal import CTRL_Q, CTRL_Y, CTRL_Z, Terminal
+from tests.terminal.test_steady_typing import PLACES
+
+BOUND = 2.3
+"""No character that is older than this (seconds) is lost when the program is killed."""
+
+KILLS = {"story": 8, "sheet": 4, "note": 2, "branch": 2} if FULL else {"story": 1, "sheet": 1}
+LONGEST = 6.0 if FULL else 4.0  # seconds of typing; at least 3
+WAYS_OUT = [signal.SIGTERM, signal.SIGHUP] if FULL else [signal.SIGTERM]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("library"))
+
+
+def start(terminal: Terminal, library: Path) -> tuple[Path, MoodyDisk]:
+    """The program with a story on a disk that is slow from now on."""
+    disk = MoodyDisk(terminal.folder / "disk", library)
+    file = make_story(disk.folder)
+    terminal.start(file, "--max-tokens", "1000", env=disk.environment)
+    terminal.wait_for(OPENING.strip())
+    disk.slow_down()
+    return file, disk
+
+
+def killed(new_terminal: NewTerminal, library: Path, place: str, seed: int) -> Loss:
+    begin, find = PLACES[place]
+    chance = random.Random(f"slow {place} {seed}")
+    terminal = new_terminal(f"{place}-{seed}")
+    file, disk = start(terminal, library)
+    begin(terminal)
+    end = time.monotonic() + chance.uniform(3.0, LONGEST)
+    terminal.type_steadily(words_from(chance), steady(chance), until=end)
+    moment = terminal.kill()
+    typed = list(terminal.typed)
+    return loss(f"{place} {seed}, {disk.delayed} saves", typed, find(terminal, file), moment)
+
+
+def test_nothing_older_than_two_saves_is_lost(new_terminal: NewTerminal, library: Path) -> None:
+    acts = [
+        partial(killed, new_terminal, library, place, seed)
+        for place, moments in KILLS.items()
+        for seed in range(moments)
+    ]
+    losses = two_at_once(acts)
+    report("killed while each save takes a second", losses)
+    assert max(found.age for found in losses) <= BOUND
+
+
+PAUSE = 0.55
+"""Seconds after which the saving of what was typed before has begun, and is far from its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class InTwoParts:
+    """Words, a pause, and more words while the first ones are being saved; then ``rest`` seconds and keys."""
+
+    new_terminal: NewTerminal
+    library: Path
+    name: str
+    rest: float
+
+    def begin(self) -> tuple[Terminal, Path, MoodyDisk]:
+        terminal = self.new_terminal(f"{self.name} after {self.rest}")
+        file, disk = start(terminal, self.library)
+        terminal.type("alpha ")
+        terminal.rest(PAUSE)
+        terminal.type("beta")  # whether or not the screen keeps up
+        terminal.rest(self.rest)
+        return terminal, file, disk
+
+    def leave(self, terminal: Terminal, file: Path, disk: MoodyDisk) -> str:
+        """The text after the writer has left."""
+        terminal.press(CTRL_Q)
+        assert terminal.ended() == 0
+        assert disk.delayed
+        return text_of(file)
+
+    def quit(self) -> None:
+        terminal, file, disk = self.begin()
+        assert self.leave(terminal, file, disk) == f"{OPENING}alpha beta"
+
+    def undo_and_redo(self) -> None:
+        terminal, file, disk = self.begin()
+        terminal.press(CTRL_Z, CTRL_Y)
+        terminal.type("!")
+        terminal.wait_for("!")
+        assert self.leave(terminal, file, disk) == f"{OPENING}alpha beta!"
+
+    def undo_and_quit(self) -> None:
+        terminal, file, disk = self.begin()
+        terminal.press(CTRL_Z)
+        terminal.rest(self.rest)
+        text = self.leave(terminal, file, disk)
+        assert text in (OPENING, f"{OPENING}alpha ")
+
+    def __call__(self) -> str:
+        """What went wrong; empty if nothing did."""
+        try:
+            getattr(self, self.name)()
+        except AssertionError as error:
+            return f"{self.name}, {self.rest} s after the last key: {error}"
+        return ""
+
+
+def ended(new_terminal: NewTerminal, library: Path, way: signal.Signals) -> str:
+    """What is lost when the system ends the program in the middle of typing; empty if nothing is."""
+    chance = random.Random(way.name)
+    terminal = new_terminal(way.name)
+    file, _ = start(terminal, library)
+    terminal.type_steadily(words_from(chance, 15), steady(chance, 0.06, 0.2))
+    terminal.type("|")
+    terminal.wait_for("|")  # a signal may overtake keys that have not been read
+    moment = terminal.kill(way)
+    code = terminal.ended()
+    found = loss(way.name, terminal.typed, text_of(file)[len(OPENING) :], moment)
+    return "" if found.kept == found.typed and code == 128 + way else f"{found}, exit code {code}"
+
+
+def test_nothing_is_lost_when_the_writer_leaves_or_the_system_ends_the_program(
+    new_terminal: NewTerminal, library: Path
+) -> None:
+    every = product(("quit", "undo_and_redo", "undo_and_quit"), (PAUSE, 0.0))
+    usual = [("quit", 0.0), ("undo_and_redo", PAUSE), ("undo_and_quit", 0.0)]
+    acts: list[Callable[[], str]] = [partial(ended, new_terminal, library, way) for way in WAYS_OUT]
+    acts += [InTwoParts(new_terminal, library, name, rest) for name, rest in (every if FULL else usual)]
+    wrong = [fault for fault in two_at_once(acts) if fault]
+    assert not wrong, "\n".join(wrong)

@@ -1,0 +1,157 @@
+"""Somebody types without a pause and the program is killed: what is older than a moment is on the disk.
+
+Each place where words are typed has its way to begin, and its way to find what was kept after a new start.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from srbwriter.story import ROOT, Story
+from tests.terminal.conftest import NewTerminal
+from tests.terminal.support import (
+    FULL,
+    OPENING,
+    Loss,
+    loss,
+    make_story,
+    node_texts,
+    report,
+    steady,
+    text_of,
+    to_branches,
+    two_at_once,
+    words_from,
+)
+from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, ENTER, F3, Terminal
+
+BOUND = 1.3
+"""No character that is older than this (seconds) is ever lost."""
+
+MOMENTS = {"story": 14, "sheet": 12, "note": 12, "branch": 12} if FULL else dict.fromkeys(
+    ("story", "sheet", "note", "branch"), 2
+)  # fmt: skip
+LONGEST = 6.0 if FULL else 3.2
+"""Seconds of typing at most; at least 2."""
+
+Kept = Callable[[Terminal, Path], str]
+
+
+def start(terminal: Terminal, file: Path) -> None:
+    terminal.start(file, "--max-tokens", "1000")
+    terminal.wait_for(OPENING.strip())
+
+
+def leave(terminal: Terminal) -> None:
+    terminal.press(CTRL_Q)
+    assert terminal.ended() == 0
+
+
+# ---- the story
+
+
+def into_story(terminal: Terminal) -> None:
+    pass
+
+
+def kept_in_story(terminal: Terminal, file: Path) -> str:
+    text = text_of(file)
+    assert text.startswith(OPENING)
+    return text[len(OPENING) :]
+
+
+# ---- a sheet
+
+
+def into_sheet(terminal: Terminal) -> None:
+    to_branches(terminal)
+    terminal.press(b"M")
+    terminal.wait_for("ctrl+s keeps it")
+
+
+def kept_on_sheet(terminal: Terminal, file: Path) -> str:
+    start(terminal, file)
+    into_sheet(terminal)
+    terminal.press(CTRL_S)
+    terminal.wait_without("ctrl+s keeps it")
+    leave(terminal)
+    with Story.open(file, readonly=True) as story:
+        return story.settings(ROOT).memory or ""
+
+
+# ---- a node's note
+
+
+def into_note(terminal: Terminal) -> None:
+    terminal.press(F3)
+    terminal.wait_for("go and write")
+    terminal.press(b"n")
+    terminal.wait(lambda screen: "\nNote" in screen or "\n Note" in screen, "the question for a note")
+
+
+def kept_in_note(terminal: Terminal, file: Path) -> str:
+    start(terminal, file)
+    into_note(terminal)
+    terminal.press(ENTER)
+    terminal.wait(lambda screen: "\nNote" not in screen and "\n Note" not in screen, "the note's end")
+    terminal.press(b"\x1b")
+    terminal.wait_without("go and write")
+    leave(terminal)
+    with Story.open(file, readonly=True) as story:
+        return story.marks(story.current).note or ""
+
+
+# ---- a line for a branch
+
+
+def into_branch(terminal: Terminal) -> None:
+    terminal.press(CTRL_N)
+    terminal.wait(lambda screen: "▸" in screen or "writing" in screen, "branches")
+    to_branches(terminal)
+    terminal.press(b"i")
+    terminal.wait_for("Words for branch")
+
+
+def kept_for_branch(terminal: Terminal, file: Path) -> str:
+    typed = "".join(key.text for key in terminal.typed)
+    start(terminal, file)
+    leave(terminal)
+    found = [text for text in node_texts(file) if text and typed.startswith(text)]
+    assert len(found) <= 1, f"the words are in the tree {len(found)} times: {found}"
+    return found[0] if found else ""
+
+
+PLACES: dict[str, tuple[Callable[[Terminal], None], Kept]] = {
+    "story": (into_story, kept_in_story),
+    "sheet": (into_sheet, kept_on_sheet),
+    "note": (into_note, kept_in_note),
+    "branch": (into_branch, kept_for_branch),
+}
+
+
+def killed_while_typing(new_terminal: NewTerminal, place: str, seed: int) -> Loss:
+    begin, find = PLACES[place]
+    chance = random.Random(f"{place} {seed}")
+    terminal = new_terminal(f"{place}-{seed}")
+    file = make_story(terminal.folder)
+    start(terminal, file)
+    begin(terminal)
+    end = time.monotonic() + chance.uniform(2.0, LONGEST)
+    terminal.type_steadily(words_from(chance), steady(chance), until=end)
+    moment = terminal.kill()
+    typed = list(terminal.typed)
+    return loss(f"{place} {seed}", typed, find(terminal, file), moment)
+
+
+@pytest.mark.parametrize("place", list(PLACES))
+def test_nothing_older_than_a_moment_is_lost(place: str, new_terminal: NewTerminal) -> None:
+    acts = [partial(killed_while_typing, new_terminal, place, seed) for seed in range(MOMENTS[place])]
+    losses = two_at_once(acts)
+    report(f"killed while typing, {place}", losses)
+    assert max(found.age for found in losses) <= BOUND

@@ -1,0 +1,85 @@
+"""Escape never leads into the story, where the keys that follow would be typed as words."""
+
+from __future__ import annotations
+
+import pytest
+
+from srbwriter.tui.widgets.branch_pane import BranchPane
+from tests.tui.conftest import Bench, OpenBench
+
+DIALOGS = (
+    "help", "palette", "knobs", "branch_knobs", "memory", "author_note", "lore", "context", "model", "tree",
+    "search", "bookmarks", "history", "bin", "find", "export", "import", "openings", "theme", "settings",
+    "log", "leader", "jump", "read", "type_into", "edit_pick", "compare",
+)  # fmt: skip
+
+
+def among_branches(bench: Bench) -> bool:
+    return bench.app.screen is bench.desk and isinstance(bench.desk.focused, BranchPane)
+
+
+async def test_among_the_branches_it_stops_what_runs_and_then_does_nothing(open_bench: OpenBench) -> None:
+    async with open_bench("The rain.") as bench:
+        await bench.write(5)
+        await bench.on_panes()
+        for _ in range(4):
+            await bench.press("escape")
+            assert among_branches(bench)
+            assert not any(branch.live for branch in bench.session.round.branches)
+        await bench.press("r", "k", "s")  # keys of branches, and no words
+        bench.desk.commit()
+        assert bench.session.text() == "The rain."
+
+
+async def test_in_the_story_it_leads_to_the_branches_and_stops_none(open_bench: OpenBench) -> None:
+    async with open_bench("The rain.") as bench:
+        await bench.write(5)
+        assert bench.desk.editor.has_focus
+        await bench.press("escape")
+        assert among_branches(bench)
+        assert all(branch.live for branch in bench.session.round.branches)
+
+
+async def test_it_leads_to_the_branches_before_any_is_written(open_bench: OpenBench) -> None:
+    async with open_bench("The rain.") as bench:
+        await bench.press("escape", "escape", "x", "j")
+        assert among_branches(bench)
+        bench.desk.commit()
+        assert bench.session.text() == "The rain."
+
+
+@pytest.mark.parametrize("command", DIALOGS)
+async def test_it_closes_a_dialog_and_the_branches_have_the_keys_again(
+    command: str, open_bench: OpenBench
+) -> None:
+    async with open_bench("The rain.") as bench:
+        await bench.write(40)
+        await bench.on_panes()
+        await bench.press("escape")
+        bench.desk.run(command)
+        await bench.pilot.pause()
+        for _ in range(3):
+            if bench.app.screen is bench.desk:
+                break
+            await bench.press("escape")
+        assert among_branches(bench), bench.desk.focused
+        await bench.press("escape")
+        assert among_branches(bench)
+        bench.desk.commit()
+        assert bench.session.text() == "The rain."
+
+
+async def test_tab_a_key_and_a_click_lead_into_the_story(open_bench: OpenBench) -> None:
+    async with open_bench("The rain.", size=(160, 40)) as bench:
+        await bench.write(5)
+        for way in ("tab", "a"):
+            await bench.press("escape")
+            bench.desk.flush_slowly()
+            assert ("switch", "tab a", "story") in bench.desk.key_line.entries
+            await bench.press(way)
+            assert bench.desk.editor.has_focus
+            bench.desk.flush_slowly()
+            assert ("switch", "tab", "branches") in bench.desk.key_line.entries
+        await bench.press("escape")
+        await bench.pilot.click("#story")
+        assert bench.desk.editor.has_focus
