@@ -29,6 +29,7 @@ class Admission:
     ) -> None:  # fmt: skip
         self.lanes, self.writer, self.cache, self.steering = lanes, writer, cache, steering
         self.window, self.cells, self.max_branches = window, cells, max_branches
+        self.second_thoughts = SECOND_THOUGHTS
         self.prompt_tokens = 0
         self.reused_tokens = 0
 
@@ -48,7 +49,7 @@ class Admission:
     def _too_new(self, run: Run) -> bool:
         """Whether a request may yet be thought better of, and would be in the way of a more important one."""
         age = self.writer.now - run.generation.submitted_at
-        return age < SECOND_THOUGHTS and any(
+        return age < self.second_thoughts and any(
             track.run.request.priority < run.request.priority for track in self.lanes.writing
         )
 
@@ -73,9 +74,9 @@ class Admission:
         if self._ended_before_it_began(runner):
             return True
         run, path = runner.run, runner.path
-        logits = self.cache.logits_after(path)
+        logits = self.cache.logits_after(path, run.space)
         most = len(path) if logits is not None else len(path) - 1
-        held = self.cache.resident(path, most)
+        held = self.cache.resident(path, most, run.space)
         missing = held < len(run.ids) if runner.buffer.ids else logits is None
         if runner.base is run.ids and (missing or run.scoring):
             return self._start_trunk(run)
@@ -84,7 +85,7 @@ class Admission:
         self._account(run, len(run.ids))
         if not self.writer.prepare(runner):
             return True
-        lease = self.cache.lease(path, most)
+        lease = self.cache.lease(path, most, run.space)
         if lease is None:
             return False
         runner.seq = lease.seq
@@ -101,8 +102,8 @@ class Admission:
         if len(runner.path) > self.window and not self.steering.make_window(runner):
             self.writer.finish(runner, FinishReason.CONTEXT, None)
             return True
-        ids = runner.run.ids
-        filled = self.cache.resident(ids) == len(ids) and not runner.run.scoring
+        run, ids = runner.run, runner.run.ids
+        filled = self.cache.resident(ids, None, run.space) == len(ids) and not run.scoring
         if runner.limit <= len(runner.buffer.ids) and (runner.buffer.ids or filled):
             self._account(runner.run, len(ids))
             self.writer.finish(runner, FinishReason.LENGTH, None)
@@ -114,9 +115,9 @@ class Admission:
         if run.trunk is not None or self._same_prompt_under_way(run):
             return None
         limit = len(run.generation.prompt_logprobs) if run.scoring else len(run.ids) - 1
-        if not self._room_for(len(run.ids) - self.cache.resident(run.ids, limit), run):
+        if not self._room_for(len(run.ids) - self.cache.resident(run.ids, limit, run.space), run):
             return False
-        lease = self.cache.lease(run.ids, limit)
+        lease = self.cache.lease(run.ids, limit, run.space)
         if lease is None:
             return False
         trunk = run.trunk = Trunk(run)
@@ -133,11 +134,12 @@ class Admission:
 
         Not for a request of lower priority, which may itself have to wait for who knows how long.
         """
-        held = self.cache.resident(run.ids)
+        held = self.cache.resident(run.ids, None, run.space)
         others = [
             t.run
             for t in self.lanes.feeding
-            if isinstance(t, Trunk) and t.run is not run and t.run.request.priority <= run.request.priority
+            if isinstance(t, Trunk) and t.run is not run and t.run.space == run.space
+            and t.run.request.priority <= run.request.priority
         ]
         return any(common_prefix(other.ids, run.ids, 0, len(run.ids)) > held + RESERVE for other in others)
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .holdings import Holdings
-from .prefix import Match, Node, PrefixTree
+from .prefix import SHARED, Match, Node, PrefixTree
 
 log = logging.getLogger(__name__)
 
@@ -73,16 +73,16 @@ class Cache:
 
     # ---- leases
 
-    def resident(self, ids: Sequence[int], limit: int | None = None) -> int:
+    def resident(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> int:
         """How many of ``ids`` can be resumed without evaluating them."""
-        return self._find(ids, limit).length
+        return self._find(ids, limit, space).length
 
-    def lease(self, ids: Sequence[int], limit: int | None = None) -> Lease | None:
+    def lease(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> Lease | None:
         """A live sequence on the longest resident prefix of ``ids``; None when no id is to be had.
 
         Raises NativeError when llama.cpp refuses.
         """
-        found = self._find(ids, limit)
+        found = self._find(ids, limit, space)
         claimed = self._claim(found) if self.partial else None
         if claimed is not None:
             return Lease(claimed, found.length)
@@ -91,7 +91,7 @@ class Cache:
             if not self.free_sequence(self._covering(found)):
                 last = self._claim(found)  # an anchor is kept for others while there are ids
                 return None if last is None else Lease(last, found.length)
-            found = self._find(ids, limit)  # the tree may have changed under it
+            found = self._find(ids, limit, space)  # the tree may have changed under it
         seq = self._free.pop()
         self._fork(seq, found)
         return Lease(seq, found.length)
@@ -118,8 +118,8 @@ class Cache:
         """Keep a copy of ``row`` as what follows the tip of ``seq``."""
         self.tree.store_logits(seq, np.array(row, np.float32))
 
-    def logits_after(self, ids: Sequence[int]) -> NDArray[np.float32] | None:
-        return self.tree.logits_after(ids)
+    def logits_after(self, ids: Sequence[int], space: int = SHARED) -> NDArray[np.float32] | None:
+        return self.tree.logits_after(ids, space)
 
     def rewind(self, seq: int, end: int) -> bool:
         """Drop what ``seq`` holds from position ``end`` on; False where the memory cannot."""
@@ -142,9 +142,9 @@ class Cache:
         while self._idle_cells() > most and self.evict(spared=seq):
             pass  # not what was just parked: a prompt above the cap would be read again and again
 
-    def forget(self, ids: Sequence[int], start: int) -> None:
+    def forget(self, ids: Sequence[int], start: int, space: int = SHARED) -> None:
         """Give back what parked sequences alone hold of ``ids`` from position ``start`` on."""
-        node: Node | None = self.tree.match(ids).node
+        node: Node | None = self.tree.match(ids, None, space).node
         while node is not None and node.end > start:
             above = node.parent
             for seq in [seq for seq in node.tips if seq in self.parked]:
@@ -204,8 +204,9 @@ class Cache:
 
     # ---- inside
 
-    def _find(self, ids: Sequence[int], limit: int | None) -> Match:
-        return self.tree.match(ids, limit) if self.partial else self.tree.anchored(ids, limit)
+    def _find(self, ids: Sequence[int], limit: int | None, space: int = SHARED) -> Match:
+        find = self.tree.match if self.partial else self.tree.anchored
+        return find(ids, limit, space)
 
     def _fork(self, seq: int, found: Match) -> None:
         """Make ``seq`` a new sequence that ends at a match."""
@@ -247,7 +248,7 @@ class Cache:
         if self.partial:
             return self.tree.redundant(seq)
         node = self.tree.tip[seq]
-        return node is self.tree.root or any(other in self.parked for other in node.tips - {seq})
+        return node.parent is None or any(other in self.parked for other in node.tips - {seq})
 
     def _idle_cells(self) -> int:
         return (self.tree if self.partial else self._holdings).idle_cells(self.parked)

@@ -323,6 +323,8 @@ PARAMETERS: tuple[Parameter, ...] = (
               "its beginning, or let that slide out while writing.", choices=("error", "truncate", "shift")),
     Parameter("request", "n_keep", "request", "Tokens at the start that overflow never drops; -1 is all.",
               -1, _INT32, 1, flags=("--keep",)),
+    Parameter("request", "cache_prompt", "request", "Use what the cache holds of the prompt; false evaluates "
+              "all of it anew."),
 )  # fmt: skip
 
 BY_NAME: dict[str, Parameter] = {name: p for p in PARAMETERS for name in (p.name, *p.aliases)}

@@ -57,11 +57,19 @@ class Node:
         return [t for run in reversed(runs) for t in run]
 
 
+SHARED = 0
+"""The space of all requests that know nothing better."""
+_EMPTY_SPACES = 64  # that nobody holds a sequence in any more
+
+
 class PrefixTree:
-    """Account of one cache within one namespace (model and adapters)."""
+    """Account of one cache within one namespace (model and adapters).
+
+    Each space has a root of its own: what is evaluated in one is not found in another.
+    """
 
     def __init__(self, logits_budget: int = 64) -> None:
-        self.root = Node(None, [], 0)
+        self._roots = {SHARED: Node(None, [], 0)}
         self.cells = 0  # sum of all runs: what the cache holds
         self.tip: dict[int, Node] = {}
         self._rows: OrderedDict[Node, None] = OrderedDict()  # nodes with stored logits, oldest first
@@ -70,10 +78,18 @@ class PrefixTree:
 
     # ---- looking
 
-    def match(self, ids: Sequence[int], limit: int | None = None) -> Match:
+    def root(self, space: int = SHARED) -> Node:
+        """Where the sequences of a space begin."""
+        if space not in self._roots:
+            if len(self._roots) > _EMPTY_SPACES:
+                self._roots = {s: root for s, root in self._roots.items() if root.seqs or s == SHARED}
+            self._roots[space] = Node(None, [], 0)
+        return self._roots[space]
+
+    def match(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> Match:
         """Longest resident prefix of ``ids``, at most ``limit`` tokens of it."""
         end = len(ids) if limit is None else min(limit, len(ids))
-        node, offset, position = self.root, 0, 0
+        node, offset, position = self.root(space), 0, 0
         while position < end:
             child = node.children.get(ids[position])
             if child is None:
@@ -84,9 +100,9 @@ class PrefixTree:
                 break
         return Match(node, offset, position)
 
-    def anchored(self, ids: Sequence[int], limit: int | None = None) -> Match:
+    def anchored(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> Match:
         """Longest prefix at whose very end a sequence stops: all a recurrent memory can resume."""
-        found = self.match(ids, limit)
+        found = self.match(ids, limit, space)
         node: Node = found.node
         if found.offset < len(node.tokens) and node.parent is not None:
             node = node.parent
@@ -94,9 +110,9 @@ class PrefixTree:
             node = node.parent
         return Match(node, len(node.tokens), node.end)
 
-    def logits_after(self, ids: Sequence[int]) -> Any:
+    def logits_after(self, ids: Sequence[int], space: int = SHARED) -> Any:
         """Stored logits after exactly ``ids``, or None."""
-        found = self.match(ids)
+        found = self.match(ids, None, space)
         if found.length != len(ids) or found.offset != len(found.node.tokens):
             return None
         if found.node.logits is not None:
@@ -104,7 +120,7 @@ class PrefixTree:
         return found.node.logits
 
     def nodes(self) -> Iterator[Node]:
-        stack = list(self.root.children.values())
+        stack = [child for root in self._roots.values() for child in root.children.values()]
         while stack:
             node = stack.pop()
             yield node
@@ -171,7 +187,7 @@ class PrefixTree:
     def store_logits(self, seq: int, row: Any) -> None:
         """Keep the logits after the tip of ``seq``, so that forking there evaluates nothing."""
         node = self.tip[seq]
-        if node is self.root:
+        if node.parent is None:
             return
         node.logits = row
         self._rows[node] = None
@@ -218,9 +234,7 @@ class PrefixTree:
             node = node.parent
 
     def clear(self) -> None:
-        self.root.children.clear()
-        self.root.seqs.clear()
-        self.root.tips.clear()
+        self._roots = {SHARED: Node(None, [], 0)}
         self.tip.clear()
         self._rows.clear()
         self.cells = 0
@@ -230,7 +244,7 @@ class PrefixTree:
     def redundant(self, seq: int) -> bool:
         """Another sequence holds every cell that ``seq`` holds."""
         node = self.tip[seq]
-        return node is self.root or len(node.seqs) > 1
+        return node.parent is None or len(node.seqs) > 1
 
     def idle_cells(self, idle: Iterable[int]) -> int:
         """Cells that only sequences of ``idle`` hold."""
@@ -248,7 +262,7 @@ class PrefixTree:
         """New tokens below ``node``, in place when nothing else depends on where it ends."""
         self.cells += len(tokens)
         alone = len(node.seqs) == len(seqs) and not node.children
-        if alone and node.logits is None and node is not self.root:
+        if alone and node.logits is None and node.parent is not None:
             node.tokens.extend(tokens)
             node.end += len(tokens)
             return node

@@ -40,7 +40,7 @@ class Preparer:
             seed = derive_seed(runner.branch.seed, _PLACES + len(ids)) if ids else runner.branch.seed
             runner.chain = chain = self._template(run, runner).new(seed, ids, chain)
         elif runner.chain_is is ChainIs.STALE:
-            chain.remember(runner.path)
+            chain.remember([*run.looked_back_at, *ids])
         chain.rests = 0
         runner.chain_is = ChainIs.RIGHT
         if not ids and run.heal_prefix and runner.base is run.ids and runner.heal is None:
@@ -77,7 +77,7 @@ class Preparer:
             banned = sorted(self.model.eog) if runner.ignore_eog else ()
             template = SamplerTemplate(sampling, self.model, self.context.cells, banned)
             if template.history_length:
-                template.prime(run.ids[-template.history_length :])
+                template.prime(run.looked_back_at[-template.history_length :])
             run.templates[key] = template
         return template
 

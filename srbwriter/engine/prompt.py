@@ -9,7 +9,7 @@ from typing import SupportsIndex, cast
 from .limits import check_prompt
 from .model import Model
 from .parameters import notation
-from .types import ContextOverflow, InvalidRequest, Request, TokenRun
+from .types import ContextOverflow, InvalidRequest, Prompt, Request, TokenRun
 from .writing import last_token_prefix
 
 
@@ -18,14 +18,7 @@ def assemble(model: Model, request: Request) -> tuple[list[int], bytes]:
 
     Raises InvalidRequest when there is nothing to evaluate, too much to look at, or an id is unknown.
     """
-    prompt = request.prompt
-    if isinstance(prompt, str):
-        check_prompt("prompt", len(prompt))
-        ids, typed = model.tokenize(prompt, False, request.parse_special), prompt
-    else:
-        runs = _runs(prompt)
-        check_prompt("prompt", sum(len(run.text) for run in runs), sum(len(run.ids or ()) for run in runs))
-        ids, typed = _join(model, runs, request.parse_special)
+    ids, typed = _read(model, "prompt", request.prompt, request.parse_special)
     wants_bos = request.add_bos and model.add_bos and model.bos is not None
     if wants_bos and model.bos is not None and ids[:1] != [model.bos]:
         ids = [model.bos, *ids]
@@ -37,23 +30,41 @@ def assemble(model: Model, request: Request) -> tuple[list[int], bytes]:
     return (ids[:-1], prefix) if prefix else (ids, b"")
 
 
+def token_ids(model: Model, field: str, prompt: Prompt, parse_special: bool) -> list[int]:
+    """Token ids of something that is written like a prompt. Raises InvalidRequest naming ``field``."""
+    try:
+        return _read(model, field, prompt, parse_special)[0]
+    except InvalidRequest as error:
+        raise InvalidRequest(field, error.problem) from None
+
+
+def _read(model: Model, field: str, prompt: Prompt, parse_special: bool) -> tuple[list[int], str]:
+    """Token ids, and the typed text at the end if there is any."""
+    if isinstance(prompt, str):
+        check_prompt(field, len(prompt))
+        return model.tokenize(prompt, False, parse_special), prompt
+    runs = _runs(field, prompt)
+    check_prompt(field, sum(len(run.text) for run in runs), sum(len(run.ids or ()) for run in runs))
+    return _join(model, runs, parse_special)
+
+
 def _constrained(request: Request) -> bool:
     """Whether a constraint is asked for: it begins where the prompt ends, and completes no word of that."""
     samplings = request.sampling if isinstance(request.sampling, tuple) else (request.sampling,)
     return any(notation(sampling) for sampling in samplings)
 
 
-def _runs(prompt: object) -> Sequence[TokenRun]:
+def _runs(field: str, prompt: object) -> Sequence[TokenRun]:
     """A prompt that is not a text, as runs. Raises InvalidRequest where it is neither runs nor ids."""
     if not isinstance(prompt, Iterable):
-        raise InvalidRequest("prompt", f"it is neither text nor a sequence: {type(prompt).__name__}")
+        raise InvalidRequest(field, f"it is neither text nor a sequence: {type(prompt).__name__}")
     items = list(cast("Iterable[object]", prompt))
     if all(isinstance(item, TokenRun) for item in items):
         return cast("list[TokenRun]", items)
     try:
         return [TokenRun("", tuple(map(operator.index, cast("list[SupportsIndex]", items))))]
     except TypeError:
-        raise InvalidRequest("prompt", "it may hold token ids or runs, nothing else") from None
+        raise InvalidRequest(field, "it may hold token ids or runs, nothing else") from None
 
 
 def _join(model: Model, runs: Sequence[TokenRun], parse_special: bool) -> tuple[list[int], str]:

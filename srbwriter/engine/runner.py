@@ -15,6 +15,7 @@ from typing import TypeAlias
 from .chains import Chain, derive_seed
 from .constraints import Constraint
 from .generation import Branch, Buffer, Generation
+from .prefix import SHARED
 from .sampling import SamplerTemplate
 from .text import BranchText, Pieces
 from .types import BranchState, Done, Event, Request, Sampling, Stop, TokenLogprob
@@ -158,6 +159,8 @@ class Run:
         self.generation = generation
         self.request: Request = generation.request
         self.ids = ids
+        self.looked_back_at: Sequence[int] = ids  # by penalties and DRY, before the branch's own tokens
+        self.space = SHARED if generation.request.cache_prompt else generation.number
         self.heal_prefix = heal_prefix  # bytes taken off the prompt's end, for the first token to spell
         self.trunk: Trunk | None = None
         self.runners: list[Runner] = []

@@ -16,6 +16,7 @@ from .constraints import compile_constraint
 from .generation import Branch, Command, Generation
 from .lanes import Lanes
 from .model import Model
+from .prompt import token_ids
 from .runner import Run, Runner, constraint_key, tokens_within
 from .types import (
     Added,
@@ -313,6 +314,8 @@ def make_run(generation: Generation, ids: list[int], heal_prefix: bytes, seed: i
     """Branches and runners of a new request. Raises InvalidRequest for a grammar that is none."""
     request = generation.request
     run = Run(generation, ids, heal_prefix)
+    if request.penalty_prompt is not None:
+        run.looked_back_at = token_ids(model, "penalty_prompt", request.penalty_prompt, request.parse_special)
     for index in range(request.n):
         sampling = request.sampling[index] if isinstance(request.sampling, tuple) else request.sampling
         stop = request.stop[index] if isinstance(request.stop, tuple) else request.stop

@@ -18,6 +18,7 @@ from .model import Model
 from .native.context import Context
 from .native.library import library
 from .parameters import notation
+from .prefix import SHARED
 from .preparing import Preparer
 from .runner import Run, Runner, score, tokens_within
 from .tails import Tails
@@ -226,7 +227,8 @@ class Writer:
         if flush:
             self.flush(runner)
         kept = reason is not FinishReason.KILLED
-        if kept and runner.seq >= 0 and runner.run.request.priority is Priority.FOREGROUND:
+        awaited = runner.run.request.priority is Priority.FOREGROUND and runner.run.space == SHARED
+        if kept and runner.seq >= 0 and awaited:
             self.tails.add(runner.path)  # somebody is reading it, and may go on from it
         self.detach(runner, row, kept)
         self._rest(runner, kept)
@@ -246,7 +248,7 @@ class Writer:
         """An ended branch was thrown away: what the cache holds of it alone is given back, its text stays."""
         branch, path = runner.branch, runner.path
         self.tails.remove(path)
-        self.cache.forget(path, len(runner.base))
+        self.cache.forget(path, len(runner.base), runner.run.space)
         runner.close_chain()
         branch.finish_reason, branch.stop_text = FinishReason.KILLED, None
         runner.run.events.append(Finished(branch.index, FinishReason.KILLED, len(branch.buffer.ids)))

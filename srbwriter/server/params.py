@@ -17,10 +17,11 @@ from srbwriter.engine import limits
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.gone import replace_gone
 from srbwriter.engine.parameters import PARAMETERS, Parameter, is_number, sampler_order
-from srbwriter.engine.types import InvalidRequest, Overflow, Sampling, Stop
+from srbwriter.engine.types import InvalidRequest, Overflow, Prompt, Sampling, Stop
 
 from .body import SEED_LIMIT, Body, is_integer
 from .errors import bad
+from .prompt import read_penalty_prompt
 
 log = logging.getLogger(__name__)
 
@@ -93,9 +94,11 @@ class Options(TypedDict):
     heal: bool
     n_keep: int
     overflow: Overflow
+    cache_prompt: bool
+    penalty_prompt: Prompt | None
 
 
-def read_options(body: Body, context_shift: bool) -> Options:
+def read_options(body: Body, context_shift: bool, engine: Backend) -> Options:
     """What happens where prompt and text meet, and where the context ends. Raises ApiError (400)."""
     usual: Overflow = "shift" if context_shift else "error"
     overflow = body.text("overflow", usual)
@@ -105,6 +108,8 @@ def read_options(body: Body, context_shift: bool) -> Options:
         heal=body.flag("heal"),
         n_keep=body.integer("n_keep", 0, -1, 2**31 - 1),
         overflow=overflow,
+        cache_prompt=body.flag("cache_prompt", True),
+        penalty_prompt=read_penalty_prompt(body, engine),
     )
 
 

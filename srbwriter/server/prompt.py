@@ -8,7 +8,7 @@ from srbwriter.engine.backend import Backend
 from srbwriter.engine.limits import PROMPTS, check_prompt
 from srbwriter.engine.types import Prompt
 
-from .body import is_integer
+from .body import Body, is_integer
 from .errors import bad
 
 
@@ -30,6 +30,16 @@ def read_prompts(value: Any, engine: Backend) -> list[Prompt]:
     if len(items) > PROMPTS:
         raise bad("prompt", f"Field 'prompt': at most {PROMPTS} prompts, but got {len(items)}")
     return [_one(item, engine) for item in items]
+
+
+def read_penalty_prompt(body: Body, engine: Backend) -> Prompt | None:
+    """What penalties look back at: None is the prompt, what is empty nothing. Raises ApiError (400)."""
+    value = body.raw("penalty_prompt")
+    if value is None or value in ("", []):
+        return None if value is None else ()
+    if not isinstance(value, str | list):
+        raise bad("penalty_prompt", "Field 'penalty_prompt': expected text or token ids")
+    return _one(value, engine)
 
 
 def _one(value: Any, engine: Backend) -> Prompt:

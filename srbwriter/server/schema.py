@@ -105,7 +105,7 @@ NATIVE: dict[str, Any] = {
         "return_progress": {"type": "boolean"},
         "timings_per_token": {"type": "boolean"},
         "id_slot": {"type": "integer", "minimum": -1},
-        "cache_prompt": {"type": "boolean"},
+        "penalty_prompt": {**PROMPT, "description": "What penalties look back at instead of the prompt."},
         "post_sampling_probs": {"type": "boolean"},
         "response_fields": {"type": "array", "items": {"type": "string"}},
         **_SWITCHES,

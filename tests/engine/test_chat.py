@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.engine import chat
+from srbwriter.engine import sandbox
 from srbwriter.engine.chat import render, stop_strings_for
 from srbwriter.engine.types import InvalidRequest
 
@@ -35,6 +36,49 @@ SIMPLE = """\
 
 DOUBLING = (
     "{%% set n = namespace(x=%s) %%}{%% for i in range(99) %%}{%% set n.x = n.x %s n.x %%}{%% endfor %%}"
+)
+
+
+BIG = "{% set x = 'x' * 3000000 %}"
+GROWING = (
+    BIG + "{{ [x] * 900 }}",
+    BIG + "{{ ([x] * 900)|join }}",
+    BIG + "{{ ''.join([x] * 900) }}",
+    BIG + "{{ ([x] * 900)|map('upper')|join }}",
+    BIG + "{{ x.join('y' * 999) }}",
+    BIG + "{{ ('y' * 999)|replace('y', x) }}",
+    BIG + "{{ ('y' * 999).replace('y', x) }}",
+    BIG + "{{ ('y' * 999).translate({121: x}) }}",
+    BIG + "{{ ('%s' * 999) % ((x,) * 999) }}",
+    BIG + "{{ ('%(a)s' * 999) % {'a': x} }}",
+    BIG + "{{ ('{0}' * 999).format(x) }}",
+    BIG + "{{ ('{a}' * 999).format_map({'a': x}) }}",
+    BIG + "{{ ('%s' * 999)|format(*([x] * 999)) }}",
+    BIG + "{{ ('\n' * 999)|indent(x, first=true, blank=true) }}",
+    BIG + "{{ ([x] * 900)|string }}",
+    BIG + "{{ ([x] * 900)|tojson }}",
+    BIG + "{{ x ~ ([x] * 900) }}",
+    BIG + "{% set y = {'a': [x] * 900} %}{{ y }}",
+    BIG + "{{ raise_exception([x] * 900) }}",
+    BIG + "{% set n = namespace(l=[]) %}{% for i in range(900) %}{% set n.l = n.l + [x ~ i] %}{% endfor %}",
+    "{{ 'x'|center(2900000000) }}",
+    "{{ 'x'.ljust(2900000000) }}",
+    "{{ 'x'.rjust(width=2900000000) if false else 'x'.zfill(2900000000) }}",
+    "{{ '\t'.expandtabs(2900000000) }}",
+    "{{ '%2900000000d' % 1 }}",
+    "{{ '%*d' % (2900000000, 1) }}",
+    "{{ '%.2900000000f' % 1 }}",
+    "{{ '%2900000000d'|format(1) }}",
+    "{{ '{:2900000000}'.format(1) }}",
+    "{{ '{:{}}'.format(1, 2900000000) }}",
+    "{{ 'x'|indent(2900000000, first=true) }}",
+    "{{ [1]|tojson(indent=2900000000) }}",
+    "{{ [1]|batch(2900000000, 'x')|list }}",
+    "{{ (1).to_bytes(2900000000, 'big') }}",
+    "{{ 'x'.encode().center(2900000000) }}",
+    "{{ ([[0] * 3000000] * 900)|sum(start=[]) }}",
+    "{{ 1.5|round(2900000000, 'floor') }}",
+    "{% set a = [1] %}" + "{% set a = [a, a, a, a] %}" * 40 + "{{ a }}",
 )
 
 
@@ -158,8 +202,30 @@ def test_bad_templates_are_named(template: str, problem: str) -> None:
     assert problem in str(caught.value)
 
 
+@pytest.mark.parametrize("template", GROWING)
+def test_no_template_makes_much_before_it_is_stopped(template: str) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidRequest, match="characters"):
+            show(template)
+        assert tracemalloc.get_traced_memory()[1] < 100 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_templates_really_do_is_no_matter_of_size() -> None:
+    template = (
+        "{{ '%-20s|%05d|%s' % ('a', 7, 20240101) }}{{ '{:>8}|{:,}'.format('b', 12345678) }}"
+        "{{ messages|tojson(indent=4)|length }}{{ 'a<b'|e if false else 'a<b'|escape }}"
+        "{{ 'c'|center(9) }}{{ ['x', 'y']|join(', ') }}{{ 'two\nlines'|indent(4) }}{{ 2.567|round(1) }}"
+    )
+    shown = show(template)
+    assert shown.startswith("a                   |00007|20240101       b|12,345,678")
+    assert shown.endswith("a&lt;b    c    x, ytwo\n    lines2.6")
+
+
 def test_an_endless_template_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chat, "MAX_SECONDS", 0.05)
+    monkeypatch.setattr(sandbox, "MAX_SECONDS", 0.05)
     tracer = sys.gettrace()
     loops = "".join("{% for " + name + " in range(99999) %}" for name in "abcd")
     with pytest.raises(InvalidRequest, match="longer than 0.05 seconds"):

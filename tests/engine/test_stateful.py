@@ -44,6 +44,7 @@ def shared(model: Path, toy: bool) -> tuple[Engine, Reference]:
     )  # fmt: skip
     engine = Engine.load(model, options, thread=False)
     engine._scheduler.budget.size = lambda writing, abortable: 24  # type: ignore[method-assign]
+    engine._scheduler.admission.second_thoughts = 0.0  # so that nothing depends on the clock
     # what it learns from the clock would make a life differ from its replay
     return engine, Reference(engine, cells=engine.n_ctx)
 

@@ -37,32 +37,10 @@ from srbwriter.engine.types import (
 )
 
 WORDS = (
-    "Once",
-    " upon",
-    " a",
-    " time",
-    ",",
-    " there",
-    " was",
-    " cat",
-    ".",
-    "\n",
-    " The",
-    " sat",
-    " on",
-    " mat",
-    " dog",
-    " and",
-    " slept",
-    " naïve",
-    " 🐈",
-    " end",
-    "<|im_start|>",
-    "<|im_end|>",
-    "user",
-    "assistant",
-    " It",
-)
+    "Once", " upon", " a", " time", ",", " there", " was", " cat", ".", "\n", " The", " sat", " on",
+    " mat", " dog", " and", " slept", " naïve", " 🐈", " end", "<|im_start|>", "<|im_end|>", "user",
+    "assistant", " It",
+)  # fmt: skip
 BOS, EOS, FIM_PRE, FIM_SUF, FIM_MID = (256 + len(WORDS) + k for k in range(5))
 PIECES = [bytes([b]) for b in range(256)] + [word.encode() for word in WORDS] + [b""] * 5
 NAMES = {BOS: b"<s>", EOS: b"</s>", FIM_PRE: b"<PRE>", FIM_SUF: b"<SUF>", FIM_MID: b"<MID>"}

@@ -13,7 +13,7 @@ from srbwriter.engine.parameters import PARAMETERS, SAMPLERS, Parameter, validat
 from srbwriter.engine.types import Sampling, Stop
 from srbwriter.server.body import ALIASES, Body
 from srbwriter.server.errors import ApiError
-from srbwriter.server.params import branch_samplings, read_sampling, read_stop
+from srbwriter.server.params import branch_samplings, read_options, read_sampling, read_stop
 
 from .fake_backend import FakeEngine
 
@@ -125,3 +125,17 @@ def test_what_llama_cpp_does_not_know_is_emulated_or_refused() -> None:
             sampling(**values)
         assert refused.value.status == 400
         assert next(iter(values)) in str(refused.value)
+
+
+def test_the_cache_and_what_penalties_look_back_at() -> None:
+    def options(**values: Any) -> Any:
+        return read_options(Body(values), False, ENGINE)
+
+    assert options()["cache_prompt"] is True and options()["penalty_prompt"] is None
+    assert options(cache_prompt=False)["cache_prompt"] is False
+    assert options(penalty_prompt="")["penalty_prompt"] == options(penalty_prompt=[])["penalty_prompt"] == ()
+    assert options(penalty_prompt="a tale")["penalty_prompt"] == "a tale"
+    assert options(penalty_prompt=[1, 2])["penalty_prompt"] == [1, 2]
+    for wrong in (5, {"a": 1}, [10**9], [None], True):
+        with pytest.raises(ApiError, match="prompt"):
+            options(penalty_prompt=wrong)

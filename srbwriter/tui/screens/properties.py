@@ -68,28 +68,25 @@ class PropertiesForm(ModalScreen[None]):
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        words = self._said()
+        words = "\n".join(self._said())
         if words != self._words and not self._closed:  # it hears of its last keys when it has been left
             self._words = words
             self._draft.typed(words)
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
-        if on_top(self) and self._draft.give(
-            self._said(), lambda words: self._take(Properties(*words.split("\n")))
-        ):
+        said = self._said()
+        if on_top(self) and self._draft.give("\n".join(said), lambda _: self._take(Properties(*said))):
             self._close()
 
     def on_key(self, event: events.Key) -> None:
-        if event.key == "escape":
+        if event.key == "escape" and on_top(self):
             event.stop()
-            if on_top(self):
-                self._draft.drop()
-                self._close()
+            self._draft.drop()
+            self._close()
 
-    def _said(self) -> str:
-        """What the form says now, a line for each field."""
-        return "\n".join(self.query_one(f"#{field}", Input).value for field in _FIELDS)
+    def _said(self) -> list[str]:
+        return [self.query_one(f"#{field}", Input).value for field in _FIELDS]
 
     def _close(self) -> None:
         if on_top(self):

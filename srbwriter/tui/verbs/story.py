@@ -91,15 +91,14 @@ def save(desk: Desk) -> None:
 @verb
 @writes
 def properties(desk: Desk) -> None:
-    session = desk.session
+    session, story = desk.session, desk.session.story
 
     def take(said: Properties) -> bool:
-        kept = desk.guarded(lambda: session.together(lambda: session.story.set_properties(said)))
+        kept = desk.guarded(lambda: session.together(lambda: story.set_properties(said)))
         desk.flush_slowly()
         return kept
 
-    draft = session.draft("title and author")
-    desk.bench.push_screen(PropertiesForm(session.story.properties, take, draft))
+    desk.bench.push_screen(PropertiesForm(story.properties, take, session.draft("title and author")))
 
 
 @verb

@@ -54,7 +54,7 @@ def read_ask(body: Body, call: Call) -> Ask:
         stop=read_stop(body, Stop(max_tokens=base if base >= 0 else None)),
         n_probs=body.size("logprobs", 0),
         post_sampling_probs=body.flag("post_sampling_probs"),
-        options=read_options(body, call.settings.context_shift),
+        options=read_options(body, call.settings.context_shift, call.engine),
         stream=body.flag("stream"),
         return_tokens=body.flag("return_tokens"),
         return_progress=body.flag("return_progress"),

@@ -169,7 +169,7 @@ def _defaults(call: Call) -> Ask:
         stop=Stop(max_tokens=limit if limit >= 0 else None),
         n_probs=0,
         post_sampling_probs=False,
-        options=read_options(Body({}), call.settings.context_shift),
+        options=read_options(Body({}), call.settings.context_shift, call.engine),
         stream=False,
         return_tokens=False,
         return_progress=False,

@@ -89,7 +89,7 @@ def read_ask(body: Body, call: Call, logprobs: int | None, stops: Sequence[str] 
         stream and Body(options).flag("include_usage"),
         body.flag("echo"),
         body.flag("add_bos", True),
-        read_options(body, call.settings.context_shift),
+        read_options(body, call.settings.context_shift, call.engine),
     )
 
 

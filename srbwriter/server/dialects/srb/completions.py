@@ -60,7 +60,7 @@ def read_request(body: Body, call: Call) -> Request:
         sampling=branch_samplings(read_sampling(body, call.settings.sampling, call.engine), n),
         stop=read_stop(body, base),
         logprobs=body.size("logprobs", 0) if body.has("logprobs") else None,
-        **read_options(body, call.settings.context_shift),
+        **read_options(body, call.settings.context_shift, call.engine),
         label=call.id,
     )
 

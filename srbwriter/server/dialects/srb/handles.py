@@ -170,7 +170,7 @@ async def _fork(call: Call, record: Record, branch: Branch, body: Body) -> Respo
         n=n,
         sampling=branch_samplings(sampling, n),
         stop=read_stop(body, branch.stop_rule),
-        **read_options(body, call.settings.context_shift),
+        **read_options(body, call.settings.context_shift, call.engine),
     )
     return await _start(call, request)
 
