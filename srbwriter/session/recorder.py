@@ -97,8 +97,8 @@ class Recorder:
                 self.write()
             except StoryError as error:
                 log.warning("not written down yet: %s", error)
-            except Exception:
-                log.exception("words could not be written down; they will be tried again")
+            except Exception:  # nothing ends this thread but the story's end
+                log.exception("not written down yet")
                 self._try_again()
 
     def _wait(self) -> bool:
@@ -123,7 +123,7 @@ class Recorder:
     def write(self) -> None:
         """Everything typed and published so far is on the disk when this returns.
 
-        Raises NotSaved, DamagedStory or ReadOnlyStory; then nothing of it is, and it is tried again.
+        Raises StoryError, as a rule NotSaved; then the typed words are not, and are tried again.
         """
         with self._lock:
             if self._words.waiting or any(current.news for current in self._rounds):
@@ -146,20 +146,25 @@ class Recorder:
 
     def _transact(self, act: Callable[[], Result] | None = None) -> Result | None:
         """One transaction; what has no place in the story is left out, so that the rest need not wait."""
-        rounds, typed = [current for current in self._rounds if current.news], True
+        rounds = [current for current in self._rounds if current.news]
+        homeless: StoryError | None = None  # why what was typed has no place
         while True:
             try:
-                return self._attempt(rounds, typed, act)
+                done = self._attempt(rounds, homeless is None, act)
             except _NoPlace as problem:
                 why = problem.__cause__
                 log.warning("branches cannot be written down: %s", why, exc_info=why)
                 rounds.remove(problem.current)
             except (NotSaved, DamagedStory, ReadOnlyStory):
                 raise
-            except StoryError:
-                if act is not None or not typed:
+            except StoryError as error:
+                if act is not None or homeless is not None:
                     raise
-                typed = False  # the words wait; they are tried again
+                homeless = error  # they are tried again
+            else:
+                if homeless is not None:
+                    raise homeless
+                return done
 
     def _attempt(
         self, rounds: Sequence[Round], typed: bool, act: Callable[[], Result] | None
@@ -177,9 +182,12 @@ class Recorder:
             for current, tracks in before:
                 current.tracks = tracks
             self._words.put_back()
+            if act is None and isinstance(error, Exception) and not isinstance(error, StoryError | _NoPlace):
+                error = StoryError(f"the words cannot be put into the story: {error!r}")  # a defect of ours
+                log.exception("%s", error)
             if isinstance(error, NotSaved | DamagedStory) or (typed and act is None):
                 self._refused(error)
-            raise
+            raise error
         if typed:
             self._words.written()
             self._failed, self._not_before = 0, 0.0

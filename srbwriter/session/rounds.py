@@ -105,20 +105,29 @@ class Round:
     def find(self, index: int, shown: int) -> tuple[NodeId, int] | None:
         """The node in which the first ``shown`` characters of branch ``index`` end, and where in it that is.
 
-        None when the story no longer holds them so: somebody has edited, split or deleted there.
+        Where somebody has edited the node since, that is the take that was kept beside it. None when the
+        story no longer holds them so: somebody has split or deleted there.
         """
         track = self.tracks[index]
         node, at = track.node_at(min(shown, track.chars))
-        text, above = "", node
+        wanted = track.text[:shown]
+        if self._text_below(node, at) == wanted:
+            return node, at
+        takes = self.story.nodes(self.story.children(self.parent)) if wanted else []
+        kept = [take for take in takes if take.author == "model" and take.text.startswith(wanted)]
+        return (kept[0].id, shown) if kept else None
+
+    def _text_below(self, node: NodeId, at: int) -> str | None:
+        """The text from the round's parent to character ``at`` of ``node``; None if it is not below it."""
+        text, above = self.story.node(node).text[:at], self.story.parent(node)
+        if not self.story.is_living(node):
+            return None
         while above != self.parent:
-            if not self.story.is_living(above):
-                return None
-            own = self.story.node(above).text
-            text = (own[:at] if above == node else own) + text
-            above = self.story.parent(above)
             if above is None:
                 return None
-        return (node, at) if text == track.text[:shown] else None
+            text = self.story.node(above).text + text
+            above = self.story.parent(above)
+        return text
 
 
 class RoundHistory:

@@ -291,6 +291,19 @@ def test_an_edit_of_generated_words_keeps_the_models_own_beside_it(session: Sess
     ]
 
 
+def test_a_branch_that_was_edited_can_be_picked_again_as_it_was(session: Session) -> None:
+    current = begun(session)
+    shown = current.branches[0].text
+    node = session.pick(0)
+    session.set_text(OPENING + shown[:5] + "XYZ" + shown[5:])
+    session.revisit(current.parent)
+    nodes = len(session.story)
+    again = session.pick(0)
+    assert (session.text(), len(session.story)) == (OPENING + shown, nodes)
+    assert again != node
+    assert any(run.ids for run in session.story.node(again).runs)
+
+
 def test_an_edit_across_nodes_gives_the_text_that_was_asked_for(session: Session) -> None:
     for _ in range(3):
         written(session, session.generate() if session.text() else begun(session))

@@ -241,6 +241,29 @@ def test_it_is_tried_again_without_being_asked(desk: Desk, monkeypatch: pytest.M
     assert desk.story.text(desk.story.current) == "alpha"
 
 
+def test_words_without_a_place_are_said_to_be_unsaved(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that is still written, or a defect of ours."""
+    by_hand(desk)
+    for problem in (Refused("node 7 is still being written"), RuntimeError("a defect")):
+
+        def fails(text: str, problem: Exception = problem) -> None:
+            raise problem
+
+        with monkeypatch.context() as trouble:
+            trouble.setattr(desk.typing, "_set_text", fails)
+            desk.typing.text("alpha")
+            with pytest.raises(StoryError, match="still being written|a defect"):
+                desk.recorder.write()
+            assert not desk.typing.state.saved and desk.typing.state.trouble is not None
+            found = rescued(desk.typing.folder.parent)
+            assert found is not None and found.words == {"": "alpha"}
+        desk.recorder.write()
+        assert desk.story.text(desk.story.current) == "alpha"
+        assert desk.typing.state.saved and rescued(desk.typing.folder.parent) is None
+        desk.typing.text("")
+        desk.recorder.write()
+
+
 def test_a_rescue_file_that_cannot_be_written_ends_nothing(story: Story, tmp_path: Path) -> None:
     (tmp_path / "wall").write_text("no folder")
     typing = Typing(story, lambda text: None, tmp_path / "wall" / "rescued")

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-
 class Desk(Screen[None]):
     """Story, panes, status and keys."""
 
