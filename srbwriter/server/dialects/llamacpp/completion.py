@@ -42,7 +42,8 @@ async def infill(call: Call) -> Response:
             raise bad(name, f"Field '{name}': expected text")
     prefix = body.text("input_prefix") + body.text("prompt")
     extra = call.engine.tokenize(_extra(body.raw("input_extra"))) if body.has("input_extra") else []
-    return await _answer(call, ask, [infill_ids(call.engine, prefix, body.text("input_suffix"), extra)])
+    ids = infill_ids(call.engine, prefix, body.text("input_suffix"), extra)
+    return await _answer(call, ask, [ids], add_bos=True)
 
 
 def _extra(value: Any) -> str:
@@ -57,9 +58,11 @@ def _extra(value: Any) -> str:
     return "".join(parts)
 
 
-async def _answer(call: Call, ask: Ask, prompts: Sequence[Prompt]) -> Response:
+async def _answer(
+    call: Call, ask: Ask, prompts: Sequence[Prompt], add_bos: bool | None = None
+) -> Response:
     record = await call.services.submit(
-        [ask.request(prompt, call) for prompt in prompts], "llamacpp", call.id
+        [ask.request(prompt, call, add_bos) for prompt in prompts], "llamacpp", call.id
     )
     record.slots = call.services.slots.assign(record, call.services.max_n, ask.id_slot)
     if ask.stream:

@@ -65,7 +65,7 @@ def _request(ask: Ask, prompt: Prompt, body: Body, call: Call) -> Request:
     if ask.echo:
         raise bad("suffix", "Field 'suffix': cannot be combined with echo")
     try:
-        return ask.request(infill_ids(call.engine, prompt, suffix), call)
+        return ask.request(infill_ids(call.engine, prompt, suffix), call, add_bos=ask.add_bos)
     except ApiError as error:  # not 501: clients would try again
         raise bad("suffix", f"Field 'suffix': {error.message}") from None
 
