@@ -157,7 +157,7 @@ class Branches(Edits):
                 place, flags = desk.tree[below[0]].place, desk.tree[below[0]].flags
             author: Author = "model" if text == original else "edited"
             if text != original:
-                runs, _ = change(runs, text, "writer", desk.token_sizes)
+                runs = change(runs, text, "writer", desk.token_sizes)
             with self._history.action("pick", parent) as action:
                 self._out_of_bin(action, parent)
                 made = desk.add(parent, runs, author, place=place, body=body)
