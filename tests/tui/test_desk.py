@@ -78,15 +78,14 @@ async def test_typed_words_reach_the_story_before_branches_are_written(open_benc
         assert read + current.lead == "It rained. Hard"
 
 
-async def test_escape_stops_then_goes_to_the_story(open_bench: OpenBench) -> None:
+async def test_escape_stops_and_stays_among_the_branches(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await bench.write()
         await bench.on_panes()
         await bench.press("escape")
         assert all(branch.state is BranchState.DONE for branch in bench.session.round.branches)
-        assert not bench.desk.editor.has_focus
         await bench.press("escape")
-        assert bench.desk.editor.has_focus
+        assert bench.desk.focused is bench.desk.grid.pane
 
 
 async def test_markup_in_a_branch_is_plain_text(open_bench: OpenBench) -> None:
