@@ -115,13 +115,13 @@ class Writer:
     def _choose(self, runner: Runner, logits: NDArray[np.float32]) -> int | None:
         """A token, accepted by the chain and the constraint; None when none is allowed.
 
-        Raises NotANumber when there is nothing to choose by.
+        Raises NotANumber when the model's row is none to choose by; a callback may spoil its own copy.
         """
         chain, constraint = runner.chain, runner.heal or runner.constraint
         assert chain is not None
         edited = self._edited(runner, logits)
         token = chain.pick(edited)
-        if not edited[token] < np.inf or (_now_and_then(runner) and np.isnan(edited).any()):
+        if not logits[token] < np.inf or (_now_and_then(runner) and np.isnan(logits).any()):
             raise NotANumber
         if constraint is not None and not constraint.allows(token):
             if edited is logits:

@@ -89,7 +89,7 @@ class Call:
         chunks: list[bytes] = []
         size = 0
         try:
-            async with asyncio.timeout(self.settings.timeout):
+            async with asyncio.timeout(min(self.settings.timeout, self.settings.body_seconds)):
                 async for chunk in self.request.stream():
                     size += len(chunk)
                     if size > limit:

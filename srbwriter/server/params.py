@@ -25,6 +25,7 @@ from .prompt import read_penalty_prompt
 
 log = logging.getLogger(__name__)
 
+_MOST_BANS = 8 * limits.BIASES  # characters
 _OF_SAMPLING = [p for p in PARAMETERS if p.record == "sampling" and p.kind in ("int", "float", "bool")]
 
 
@@ -142,12 +143,28 @@ def read_biases(body: Body, engine: Backend) -> tuple[tuple[int, float], ...]:
         amount = _bias(bias)
         for token in _tokens(key, engine):
             biases[token] = biases.get(token, 0.0) + amount
-    for item in body.text("custom_token_bans").replace(" ", "").split(","):
-        if item.isdecimal() and int(item) < engine.info.n_vocab:
-            biases[int(item)] = -math.inf
+    for token in _bans(body):
+        if token < engine.info.n_vocab:
+            biases[token] = -math.inf
     if len(biases) > limits.BIASES:
         raise bad("logit_bias", f"Field 'logit_bias': at most {limits.BIASES} tokens")
     return tuple(biases.items())
+
+
+def _bans(body: Body) -> Iterable[int]:
+    """Token ids that are never to be chosen: a list of them, or a text with commas."""
+    name = "custom_token_bans"
+    value = body.raw(name)
+    items: list[Any] = cast("list[Any]", value) if isinstance(value, list) else []
+    if not isinstance(value, list):
+        text = body.text(name)
+        if len(text) > _MOST_BANS:
+            raise bad(name, f"Field '{name}': {len(text)} characters, {_MOST_BANS} are possible")
+        parts = text.replace(" ", "").split(",")
+        items = [int(part) for part in parts if part.isdecimal() and len(part) < 12]
+    if not all(map(is_integer, items)):
+        raise bad(name, f"Field '{name}': expected token ids")
+    return [item for item in items if item >= 0]
 
 
 def schema_text(name: str, schema: Any) -> str:

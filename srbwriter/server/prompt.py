@@ -6,10 +6,10 @@ from typing import Any, cast
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.limits import PROMPTS, check_prompt
-from srbwriter.engine.types import Prompt
+from srbwriter.engine.types import Prompt, TokenRun
 
 from .body import Body, is_integer
-from .errors import bad
+from .errors import ApiError, bad
 
 
 def read_prompts(value: Any, engine: Backend) -> list[Prompt]:
@@ -32,6 +32,11 @@ def read_prompts(value: Any, engine: Backend) -> list[Prompt]:
     return [_one(item, engine) for item in items]
 
 
+def wants_bos(prompt: Prompt) -> bool:
+    """Whether the beginning token is to be put before a prompt; one of token ids is taken as it is."""
+    return isinstance(prompt, str) or any(isinstance(item, TokenRun) for item in prompt)
+
+
 def read_penalty_prompt(body: Body, engine: Backend) -> Prompt | None:
     """What penalties look back at: None is the prompt, what is empty nothing. Raises ApiError (400)."""
     value = body.raw("penalty_prompt")
@@ -47,7 +52,10 @@ def _one(value: Any, engine: Backend) -> Prompt:
         check_prompt("prompt", len(value))
         return value
     if isinstance(value, dict):
-        text = cast("dict[str, Any]", value).get("prompt_string")
+        fields = cast("dict[str, Any]", value)
+        if fields.get("multimodal_data"):
+            raise ApiError(501, "this model reads text only; no images or other media")
+        text = fields.get("prompt_string")
         if isinstance(text, str):
             return _one(text, engine)
     if isinstance(value, list) and value:

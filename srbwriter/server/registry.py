@@ -42,6 +42,11 @@ class Record:
         return sum(len(generation.log) for generation in self.generations)
 
     @property
+    def bytes(self) -> int:
+        """What it holds in memory, about; log-probabilities are most of that where they were asked for."""
+        return sum(map(_bytes, self.generations))
+
+    @property
     def live(self) -> bool:
         return any(not generation.done for generation in self.generations)
 
@@ -62,10 +67,10 @@ class Record:
 
 
 class Registry:
-    """Records by id; ``events`` bounds the logs of all that have ended. Used from the server's loop only."""
+    """Records by id; ``most`` bytes may be held by all that have ended. Used from the server's loop only."""
 
-    def __init__(self, keep: int, seconds: float, events: int = 500_000) -> None:
-        self._keep, self._seconds, self._events = keep, seconds, events
+    def __init__(self, keep: int, seconds: float, most: int = 256 * 2**20) -> None:
+        self._keep, self._seconds, self._most = keep, seconds, most
         self._records: dict[str, Record] = {}
 
     def add(self, dialect: Dialect, generations: Sequence[Generation], id: str | None = None) -> Record:
@@ -108,12 +113,25 @@ class Registry:
                 del self._records[record.id]
             else:
                 ended.append(record)
-        size = sum(record.size for record in ended)
+        size = sum(record.bytes for record in ended)
         for number, record in enumerate(ended):
-            if len(ended) - number <= self._keep and size <= self._events:
+            if len(ended) - number <= self._keep and size <= self._most:
                 break
-            size -= record.size
+            size -= record.bytes
             del self._records[record.id]
+
+
+_EVENT, _LOGPROB, _LIKELIEST = 400, 150, 120  # bytes: an event and its text, a logprob, each one beside it
+
+
+def _bytes(generation: Generation) -> int:
+    request = generation.request
+    event, known = _EVENT, 0
+    if request.logprobs is not None:
+        event += _LOGPROB + _LIKELIEST * request.logprobs
+    if request.prompt_logprobs is not None:
+        known = len(generation.prompt_logprobs) * (_LOGPROB + _LIKELIEST * request.prompt_logprobs)
+    return len(generation.log) * event + known
 
 
 def new_id() -> str:

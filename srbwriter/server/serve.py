@@ -18,6 +18,7 @@ import uvicorn
 
 from .app import build_app
 from .auth import ServerError, check_exposure
+from .connection import protocol
 from .loader import Loader
 from .settings import ServerSettings
 
@@ -102,6 +103,7 @@ def _prepare(loader: Loader, settings: ServerSettings) -> tuple[_Server, socket.
         proxy_headers=False,
         lifespan="on",
         ws="none",
+        http=protocol(settings.head_seconds),
         timeout_keep_alive=int(min(settings.timeout, 75)),
         timeout_graceful_shutdown=int(settings.shutdown_seconds),
         ssl_keyfile=settings.ssl_key_file,

@@ -13,12 +13,14 @@ from srbwriter import __version__
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.limits import check_prompt
-from srbwriter.engine.types import EngineError, Request, TokenRun
+from srbwriter.engine.types import EngineError, Prompt, Request, TokenRun
 
 from .auth import ServerError, read_text
 from .errors import ApiError, Dialect, from_engine, unavailable
 from .follow import Bridge
+from .infill import infill_ids
 from .loader import Loader
+from .prompt import read_prompts
 from .registry import Record, Registry
 from .settings import ServerSettings
 from .slots import Slot, Slots
@@ -114,6 +116,19 @@ class Services:
             len(text), lambda: engine.tokenize(text, add_bos=add_bos, parse_special=parse_special)
         )
 
+    async def read_prompts(self, value: Any) -> list[Prompt]:
+        """Every prompt of a request; see :func:`.prompt.read_prompts`. Raises ApiError (400)."""
+        engine = self.engine
+        return await off_loop(_extent(value), lambda: read_prompts(value, engine))
+
+    async def infill(self, prefix: Prompt, suffix: str, extra: str = "") -> list[int]:
+        """Token ids that ask for what stands between two texts. Raises ApiError (501)."""
+        engine = self.engine
+        before = await self.tokenize(extra) if extra else []
+        size = _extent(prefix) + len(suffix)
+        check_prompt("prompt", size)
+        return await off_loop(size, lambda: infill_ids(engine, prefix, suffix, before))
+
     async def pin_slot(self, slot: Slot) -> None:
         """Keep what the slot's branch left in the cache, if the engine can pin."""
         pin = getattr(self.engine, "pin", None)
@@ -148,6 +163,14 @@ class Services:
 async def off_loop(size: int, work: Callable[[], T]) -> T:
     """What ``work`` answers; on a thread when it looks at so many characters that others would wait."""
     return await asyncio.to_thread(work) if size > _LONG_TEXT else work()
+
+
+def _extent(value: Any) -> int:
+    """Entries of a list and characters of a text, and of those in the list."""
+    if isinstance(value, str):
+        return len(value)
+    items = cast("Sequence[Any]", value) if isinstance(value, Sequence) else ()
+    return len(items) + sum(len(item) for item in items if isinstance(item, str))
 
 
 def _length(request: Request) -> int:

@@ -41,6 +41,8 @@ class ServerSettings:
     log_format: Literal["text", "json"] = "text"
     access_log: bool = True
     timeout: float = 600.0  # of one read or write on a connection, and of keep-alive
+    head_seconds: float = 20.0  # in which a request's head has to come
+    body_seconds: float = 120.0  # in which its body has to
     ping_seconds: float = 10.0  # a comment goes out on a stream that is silent for so long
     max_body: int = 16 * 2**20
     max_requests: int = 256  # being answered at once; more are told to come back

@@ -11,13 +11,14 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from srbwriter.story.desk import Written
-from srbwriter.story.draft import JsonObject
+from srbwriter.story.document import Written
+from srbwriter.story.draft import Author, JsonObject
 from srbwriter.story.edits import Edits
-from srbwriter.story.runs import plain, text_of, tidy
+from srbwriter.story.runs import change, cut, plain, text_of, tidy
 from srbwriter.story.store import Body
+from srbwriter.story.tree import VISITED
 from srbwriter.story.types import NodeId, Refused, Run, State
-from srbwriter.story.words import well_formed
+from srbwriter.story.words import count, well_formed
 
 
 class Branches(Edits):
@@ -29,7 +30,7 @@ class Branches(Edits):
 
         If one of them raises, the whole does, also where its error was caught inside.
         """
-        with self._desk.change():
+        with self._document.change():
             yield
 
     def begin_branches(
@@ -50,15 +51,15 @@ class Branches(Edits):
         numbers = list(seeds) or [None] * n
         if len(each) != n or len(numbers) != n:
             raise ValueError(f"{n} branches, {len(each)} samplings, {len(numbers)} seeds")
-        desk = self._desk
-        with desk.change():
-            if desk.tree[parent].state == State.ABSORBED:
+        document = self._document
+        with document.change():
+            if document.tree[parent].state == State.ABSORBED:
                 raise Refused(f"node {parent} is part of another node now")
-            if desk.written_at(parent) is not None:
+            if document.written_at(parent) is not None:
                 raise Refused(f"node {parent} is still being written — finish it, or pick a part of it")
-            bodies = [Body(recipe=desk.recipe(model, each[i]), seed=numbers[i]) for i in range(n)]
-            names = [desk.add(parent, (), "model", body=body, visited=False) for body in bodies]
-            desk.live.update((name, Written(name, vocab)) for name in names)
+            bodies = [Body(recipe=document.recipe(model, each[i]), seed=numbers[i]) for i in range(n)]
+            names = [document.add(parent, (), "model", body=body, visited=False) for body in bodies]
+            document.live.update((name, Written(name, vocab)) for name in names)
             return names
 
     def stream(
@@ -75,11 +76,11 @@ class Branches(Edits):
             raise ValueError(f"{len(ids)} ids and {len(logprobs)} logprobs")
         if not text and not ids:
             return
-        desk = self._desk
-        with desk.change():
+        document = self._document
+        with document.change():
             written = self._written(branch)
             more = _run(text, ids, logprobs, written.vocab, lead)
-            desk.write(written.node, tidy([*desk.runs(written.node), more]))
+            document.write(written.node, tidy([*document.runs(written.node), more]))
 
     def replace_stream(
         self,
@@ -95,45 +96,79 @@ class Branches(Edits):
         What it had written stays as a node of its own, with the old number; with ``keep=False`` it is
         dropped, unless the writer has already taken some of it.
         """
-        desk = self._desk
-        with desk.change():
+        document = self._document
+        with document.change():
             written = self._written(branch)
-            first = desk.tree[branch]
+            first = document.tree[branch]
             runs = tidy([_run(text, ids, logprobs, written.vocab)])
-            if written.node == branch and (not keep or not text_of(desk.runs(branch))):
-                desk.write(branch, runs)
+            if written.node == branch and (not keep or not text_of(document.runs(branch))):
+                document.write(branch, runs)
                 return branch
             if first.parent is None:
                 raise Refused("the root is not a branch")
-            body = replace(desk.body(branch), finish="", settings=None, meta=None, name=None)
-            new = desk.add(first.parent, runs, "model", body=body, place=first.place, visited=False)
-            desk.put_body(written.node, replace(desk.body(written.node), finish="replaced"))
-            del desk.live[branch]
-            desk.live[new] = Written(new, written.vocab)
+            body = replace(document.body(branch), finish="", settings=None, meta=None, name=None)
+            new = document.add(first.parent, runs, "model", body=body, place=first.place, visited=False)
+            document.put_body(written.node, replace(document.body(written.node), finish="replaced"))
+            del document.live[branch]
+            document.live[new] = Written(new, written.vocab)
             return new
 
     def interject(self, branch: NodeId, text: str) -> NodeId:
         """Words of the writer at the end of a branch that goes on being written; returns their node."""
-        desk = self._desk
+        document = self._document
         with self._verb(), self._history.action("type", self._written(branch).node) as action:
             end = self._written(branch).node
-            old = desk.body(end)
-            desk.put_body(end, replace(old, finish="interrupted"))
-            typed = desk.add(end, plain(well_formed(text), "writer"), "writer")
+            old = document.body(end)
+            document.put_body(end, replace(old, finish="interrupted"))
+            typed = document.add(end, plain(well_formed(text), "writer"), "writer")
             action.created(typed)
-            action.typed = desk.tree.count(typed).words - desk.tree.count(end).words
-            after = desk.add(typed, (), "model", body=Body(recipe=old.recipe, seed=old.seed), visited=False)
-            desk.moved_on(end, after)
+            action.typed = document.tree.count(typed).words - document.tree.count(end).words
+            body = Body(recipe=old.recipe, seed=old.seed)
+            after = document.add(typed, (), "model", body=body, visited=False)
+            document.moved_on(end, after)
             return typed
 
     def finish(self, branch: NodeId, reason: str) -> None:
         """The branch is written."""
-        desk = self._desk
-        with desk.change():
+        document = self._document
+        with document.change():
             node = self._written(branch).node
-            desk.put_body(node, replace(desk.body(node), finish=reason))
-            desk.sitting.record(0, 0, desk.tree[node].words)
-            del desk.live[branch]
+            document.put_body(node, replace(document.body(node), finish=reason))
+            document.sitting.record(0, 0, document.tree[node].words)
+            del document.live[branch]
+
+    def pick_as(self, parent: NodeId, text: str, original: str, end: NodeId | None = None) -> NodeId:
+        """Take ``text`` below ``parent``, which somebody made of a model's ``original``; returns its node.
+
+        With ``end``, the nodes from ``parent`` down to that begin with ``original``: they stay as they are,
+        and what was not changed keeps its tokens.
+        """
+        document, text = self._document, well_formed(text)
+        with self._verb():
+            self._kept(parent)
+            self._unwritten(parent)
+            runs, body, place, flags = plain(original, "model"), Body(), None, 0
+            below: list[NodeId] = []
+            if end is not None:
+                below = document.tree.path(end)[len(document.tree.path(parent)) :]
+                whole = tidy(run for n in below for run in document.runs(n))
+                runs, _ = cut(whole, len(original), document.token_sizes)
+                first = document.body(below[0])
+                body = Body(recipe=first.recipe, seed=first.seed, settings=first.settings)
+                place, flags = document.tree[below[0]].place, document.tree[below[0]].flags
+            author: Author = "model" if text == original else "edited"
+            if text != original:
+                runs = change(runs, text, "writer", document.token_sizes)
+            with self._history.action("pick", parent) as action:
+                self._out_of_bin(action, parent)
+                made = document.add(parent, runs, author, place=place, body=body)
+                document.tree.put(document.tree[made]._replace(flags=flags | VISITED))
+                action.created(made)
+                action.typed = count(text).words - count(original).words
+                known = sum(document.tree[n].words for n in below if document.tree[n].author == "writer")
+                action.picked = self._words(made) - self._words(parent) - action.typed - known
+                action.became = made
+            return made
 
     def target(self, branch: NodeId) -> NodeId:
         """The node that a branch's text goes to now."""
@@ -142,7 +177,7 @@ class Branches(Edits):
     def _written(self, branch: NodeId) -> Written:
         with self._lock:
             try:
-                return self._desk.live[branch]
+                return self._document.live[branch]
             except KeyError:
                 raise Refused(f"node {branch} is not being written") from None
 

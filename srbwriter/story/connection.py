@@ -90,7 +90,7 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
         f"{path.absolute().as_uri()}?mode={mode}",
         uri=True,
         isolation_level=None,
-        check_same_thread=False,  # the desk's lock lets in one thread at a time
+        check_same_thread=False,  # the document's lock lets in one thread at a time
         timeout=5.0,
     )
     try:

@@ -16,7 +16,6 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
-from srbwriter.story.desk import Desk
 from srbwriter.story.diff import (
     Piece,
     difference,
@@ -27,16 +26,17 @@ from srbwriter.story.diff import (
     touched,
     whole_words,
 )
+from srbwriter.story.document import Document
 from srbwriter.story.draft import Author, JsonObject, JsonValue, Settings, settings_from, settings_text
 from srbwriter.story.history import Action, History, Respell, SetEntry, SetSettings, SetValue, Split
 from srbwriter.story.language import default_language, language_tag
 from srbwriter.story.progress import taken
 from srbwriter.story.reader import Reader
-from srbwriter.story.runs import change, cut, plain, tidy
+from srbwriter.story.runs import change, plain
 from srbwriter.story.store import Body
 from srbwriter.story.tree import VISITED
 from srbwriter.story.types import ROOT, Marks, NodeId, NoSuchNode, Properties, Refused, State
-from srbwriter.story.words import count, well_formed
+from srbwriter.story.words import well_formed
 
 PAUSE_SECONDS = 2.0
 """A longer pause between keystrokes starts a new action."""
@@ -61,12 +61,12 @@ class _Unit:
 class Edits(Reader):
     """The writing half of a story. Verbs raise NoSuchNode, Refused, ReadOnlyStory or NotSaved."""
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk)
-        self._history = History(desk)
+    def __init__(self, document: Document) -> None:
+        super().__init__(document)
+        self._history = History(document)
         self._clock = time.monotonic
         self._unit: _Unit | None = None
-        desk.on_revert.append(self._stop)  # the number of an action that came to nothing is given again
+        document.on_revert.append(self._stop)  # the number of an action that came to nothing is given again
 
     def _stop(self) -> None:
         self._unit = None
@@ -74,20 +74,20 @@ class Edits(Reader):
     @contextmanager
     def _verb(self) -> Generator[None]:
         """A verb: all of it happens or nothing, and typing ends as a unit."""
-        with self._desk.change():
+        with self._document.change():
             self._stop()
             yield
 
     def _living(self, node: NodeId) -> NodeId:
         """``node``, or NoSuchNode if it is not part of the readable tree."""
         self._kept(node)
-        if not self._desk.tree.living(node):
+        if not self._document.tree.living(node):
             raise NoSuchNode(node, "is below something in the bin")
         return node
 
     def _kept(self, node: NodeId) -> None:
         """NoSuchNode if ``node`` is in the bin itself or has become part of another."""
-        state = self._desk.tree[node].state
+        state = self._document.tree[node].state
         if state == State.BINNED:
             raise NoSuchNode(node, "is in the bin")
         if state == State.ABSORBED:
@@ -95,7 +95,7 @@ class Edits(Reader):
 
     def _parent(self, node: NodeId, verb: str) -> NodeId:
         """What ``node`` hangs below; Refused for the root, which cannot be ``verb``."""
-        parent = self._desk.tree[self._living(node)].parent
+        parent = self._document.tree[self._living(node)].parent
         if parent is None:
             raise Refused(f"the root of the story cannot be {verb}")
         return parent
@@ -108,13 +108,13 @@ class Edits(Reader):
         Returns the node at whose end it ends now, which is the current one then. Nodes that are touched
         change in place, or give way at the end of the text; all others stay.
         """
-        with self._desk.writing:
+        with self._document.writing:
             end = self._living(self.current if node is None else node)
             old, pieces = self._pieces(end)
             text = well_formed(text)
             if text == old:
                 return end
-            with self._desk.change():
+            with self._document.change():
                 if text.startswith(old):
                     return self._append(end, text[len(old) :])
                 return self._replace(old, text, pieces)
@@ -124,7 +124,7 @@ class Edits(Reader):
 
         They go into ``node`` itself if a person wrote it and nothing follows it, else into a new child.
         """
-        with self._desk.change():
+        with self._document.change():
             return self._append(self.current if node is None else node, well_formed(text))
 
     def edit(self, node: NodeId, text: str) -> NodeId:
@@ -132,22 +132,22 @@ class Edits(Reader):
 
         Generated text stays as it is, with all that follows it, and the edit becomes a sibling.
         """
-        with self._desk.change():
+        with self._document.change():
             self._kept(node)
-            text, entry = well_formed(text), self._desk.tree[node]
-            if text == self._desk.body(node).text:
+            text, entry = well_formed(text), self._document.tree[node]
+            if text == self._document.body(node).text:
                 return node
             if entry.parent is None:
                 return self._append(node, text)
             if entry.author != "model":
                 return self._respell({node: text}, node)
             self._unwritten(node)
-            runs = change(self._desk.runs(node), text, "writer", self._desk.token_sizes)
-            body = self._desk.body(node)
+            runs = change(self._document.runs(node), text, "writer", self._document.token_sizes)
+            body = self._document.body(node)
             made = Body(recipe=body.recipe, seed=body.seed, settings=body.settings)
             with self._history.action("edit", node) as action:
-                fork = self._desk.add(entry.parent, runs, "edited", place=entry.place, body=made)
-                self._desk.tree.put(self._desk.tree[fork]._replace(flags=entry.flags))
+                fork = self._document.add(entry.parent, runs, "edited", place=entry.place, body=made)
+                self._document.tree.put(self._document.tree[fork]._replace(flags=entry.flags))
                 action.created(fork)
                 action.typed = self._words(fork) - self._words(node)
                 action.became = fork
@@ -156,7 +156,7 @@ class Edits(Reader):
 
     def end_typing(self) -> None:
         """Whatever is typed next can be undone on its own."""
-        with self._desk.writing:
+        with self._document.writing:
             self._stop()
 
     def _replace(self, old: str, text: str, pieces: Sequence[Piece]) -> NodeId:
@@ -180,30 +180,30 @@ class Edits(Reader):
 
     def _pieces(self, end: NodeId) -> tuple[str, list[Piece]]:
         """The text from the beginning to ``end``, and which node has what of it."""
-        path = self._desk.tree.path(end)[1:]  # the root has none
-        texts = self._desk.texts(path)
+        path = self._document.tree.path(end)[1:]  # the root has none
+        texts = self._document.texts(path)
         pieces: list[Piece] = []
         at = 0
         for node in path:
-            pieces.append(Piece(node, at, at + len(texts[node]), self._desk.tree[node].author == "model"))
+            pieces.append(Piece(node, at, at + len(texts[node]), self._document.tree[node].author == "model"))
             at += len(texts[node])
         return "".join(texts[node] for node in path), pieces
 
     def _words(self, node: NodeId) -> int:
-        return self._desk.tree.count(node).words
+        return self._document.tree.count(node).words
 
     def _unwritten(self, node: NodeId) -> None:
-        if self._desk.written_at(node) is not None:
+        if self._document.written_at(node) is not None:
             raise Refused(f"node {node} is still being written — stop it first, or type into it by interject")
 
     def _append(self, node: NodeId, text: str) -> NodeId:
         self._kept(node)
         if not text:
             return node
-        tree = self._desk.tree
+        tree = self._document.tree
         followed = any(tree[child].state != State.ABSORBED for child in tree.all_children(node))
         if not followed and node != ROOT and tree[node].author in ("writer", "edited"):
-            return self._respell({node: self._desk.body(node).text + text}, node)
+            return self._respell({node: self._document.body(node).text + text}, node)
         with self._history.action("type", node) as action:
             action.became = self._create(action, node, text)
             action.typed = self._words(action.became) - self._words(node)
@@ -212,7 +212,7 @@ class Edits(Reader):
 
     def _create(self, action: Action, parent: NodeId, text: str) -> NodeId:
         self._unwritten(parent)
-        node = self._desk.add(parent, plain(text, "writer"), "writer")
+        node = self._document.add(parent, plain(text, "writer"), "writer")
         action.created(node)
         return node
 
@@ -225,7 +225,7 @@ class Edits(Reader):
         ``words``; what was there becomes a branch beside them. Typing goes on in the words, or in the first
         of the nodes.
         """
-        desk = self._desk
+        document = self._document
         for node in texts:
             self._unwritten(node)
         unit = self._unit
@@ -233,12 +233,12 @@ class Edits(Reader):
             self._extend(unit, texts[unit.node], end)
             return end
         first = next(iter(texts), cut_off[0] if cut_off else end)
-        before = desk.body(first).text
+        before = document.body(first).text
         with self._history.action("edit", first) as action:
             count = self._words(end)
             action.became = end if cut_off is None else self._cut_off(action, *cut_off)
             for node in reversed(texts):  # what is kept below a node is there before that changes
-                action.run(desk, Respell.of(desk, node, texts[node]))
+                action.run(document, Respell.of(document, node, texts[node]))
             action.typed = self._words(action.became) - count
         if cut_off is None:
             self._start_unit(action, first, before)
@@ -249,13 +249,13 @@ class Edits(Reader):
     def _cut_off(self, action: Action, node: NodeId, at: int, words: str) -> NodeId:
         base = node if at else self._parent(node, "cut")
         if at:
-            action.run(self._desk, Split(node, at))
+            action.run(self._document, Split(node, at))
         return self._create(action, base, words) if words else base
 
     # -- one action for many keystrokes ------------------------------------------------------------
 
     def _start_unit(self, action: Action, node: NodeId, before: str) -> None:
-        self._unit = _Unit(action.id, node, before, self._desk.tree.next_id, self._clock())
+        self._unit = _Unit(action.id, node, before, self._document.tree.next_id, self._clock())
 
     def _goes_on(self, unit: _Unit, texts: dict[NodeId, str]) -> bool:
         """Whether the one of ``texts`` is more of the same typing."""
@@ -264,9 +264,9 @@ class Edits(Reader):
             return False
         if self._clock() - unit.last > PAUSE_SECONDS:
             return False
-        if any(child >= unit.later for child in self._desk.tree.all_children(node)):
+        if any(child >= unit.later for child in self._document.tree.all_children(node)):
             return False  # what was begun below it since needs the words as they are now
-        now = self._desk.body(node).text
+        now = self._document.body(node).text
         start = same_start(now, text)
         end = len(now) - same_end(now, text, min(len(now), len(text)) - start)
         first = same_start(unit.before, now)
@@ -279,26 +279,26 @@ class Edits(Reader):
         return not ((ended or full) and len(text) > len(now))
 
     def _extend(self, unit: _Unit, text: str, end: NodeId) -> None:
-        desk, node = self._desk, unit.node
+        document, node = self._document, unit.node
         action = self._history.get(unit.action)
         assert action is not None  # it is the head of history
         steps = [c for c in action.changes if isinstance(c, Respell) and c.node == node]
-        with desk.change():
+        with document.change():
             words = self._words(end)
-            if steps and steps[0].before(desk) == text and len(action.changes) == 1:
+            if steps and steps[0].before(document) == text and len(action.changes) == 1:
                 self._history.undo()  # typed and taken back: nothing has happened
                 self._unit = None
             else:
                 if steps:
-                    steps[0].go_on(desk, text)
+                    steps[0].go_on(document, text)
                 else:
-                    desk.write(node, change(desk.runs(node), text, "writer", desk.token_sizes))
+                    document.write(node, change(document.runs(node), text, "writer", document.token_sizes))
                 typed = self._words(end) - words
                 action.typed, action.became = action.typed + typed, end
-                desk.sitting.record(typed, 0, 0, action.at)
+                document.sitting.record(typed, 0, 0, action.at)
                 self._history.save(action)
                 unit.last = self._clock()
-            desk.put_value("current", end)
+            document.put_value("current", end)
 
     # -- the tree ----------------------------------------------------------------------------------
 
@@ -313,10 +313,10 @@ class Edits(Reader):
             self._living(parent)
             self._unwritten(parent)
             with self._history.action("add", parent) as action:
-                made = [self._desk.add(parent, plain(well_formed(t), author), author) for t in texts]
+                made = [self._document.add(parent, plain(well_formed(t), author), author) for t in texts]
                 for node in made:
                     action.created(node)
-                    action.typed += self._desk.tree[node].words if author in ("writer", "edited") else 0
+                    action.typed += self._document.tree[node].words if author in ("writer", "edited") else 0
                 if stand and made:
                     action.became = made[-1]
             return made
@@ -328,150 +328,118 @@ class Edits(Reader):
         """
         with self._verb():
             self._kept(node)
-            length = self._desk.tree[node].chars
+            length = self._document.tree[node].chars
             if at is not None and not 0 < at <= length:
                 raise Refused(f"node {node} has {length} characters, not {at}")
             with self._history.action("pick", node) as action:
                 self._out_of_bin(action, node)
                 if at is not None and at < length:
-                    action.run(self._desk, Split(node, at))
+                    action.run(self._document, Split(node, at))
                 self._flag(node, True)
-                action.picked = taken(self._desk.tree, action.was, node)
+                action.picked = taken(self._document.tree, action.was, node)
                 action.became = node
             return node
 
-    def pick_as(self, parent: NodeId, text: str, original: str, end: NodeId | None = None) -> NodeId:
-        """Take ``text`` below ``parent``, which somebody made of a model's ``original``; returns its node.
-
-        With ``end``, the nodes from ``parent`` down to that begin with ``original``: they stay as they are,
-        and what was not changed keeps its tokens.
-        """
-        desk, text = self._desk, well_formed(text)
-        with self._verb():
-            self._kept(parent)
-            self._unwritten(parent)
-            runs, body, place, flags = plain(original, "model"), Body(), None, 0
-            below: list[NodeId] = []
-            if end is not None:
-                below = desk.tree.path(end)[len(desk.tree.path(parent)) :]
-                whole = tidy(run for n in below for run in desk.runs(n))
-                runs, _ = cut(whole, len(original), desk.token_sizes)
-                first = desk.body(below[0])
-                body = Body(recipe=first.recipe, seed=first.seed, settings=first.settings)
-                place, flags = desk.tree[below[0]].place, desk.tree[below[0]].flags
-            author: Author = "model" if text == original else "edited"
-            if text != original:
-                runs = change(runs, text, "writer", desk.token_sizes)
-            with self._history.action("pick", parent) as action:
-                self._out_of_bin(action, parent)
-                made = desk.add(parent, runs, author, place=place, body=body)
-                desk.tree.put(desk.tree[made]._replace(flags=flags | VISITED))
-                action.created(made)
-                action.typed = count(text).words - count(original).words
-                known = sum(desk.tree[n].words for n in below if desk.tree[n].author == "writer")
-                action.picked = self._words(made) - self._words(parent) - action.typed - known
-                action.became = made
-            return made
-
     def visit(self, node: NodeId) -> None:
         """Stand at ``node`` and mark it read. Moving about is not an action."""
-        with self._desk.change():
+        with self._document.change():
             self._living(node)
             self._flag(node, True)
-            self._desk.put_value("current", node)
+            self._document.put_value("current", node)
 
     def mark_visited(self, node: NodeId, visited: bool = True) -> None:
         """Mark ``node`` read or unread, without going there."""
-        with self._desk.change():
+        with self._document.change():
             self._flag(node, visited)
 
     def _flag(self, node: NodeId, visited: bool) -> None:
-        entry = self._desk.tree[node]
-        self._desk.tree.put(entry._replace(flags=entry.flags & ~VISITED | (VISITED if visited else 0)))
+        entry = self._document.tree[node]
+        self._document.tree.put(entry._replace(flags=entry.flags & ~VISITED | (VISITED if visited else 0)))
 
     def split(self, node: NodeId, at: int) -> NodeId:
         """The text from ``at`` on becomes a child with all children of ``node``; returns that child."""
         with self._verb():
             self._parent(node, "split")
-            length = self._desk.tree[node].chars
+            length = self._document.tree[node].chars
             if not 0 < at < length:
                 raise Refused(f"node {node} cannot be split at character {at} of {length}")
             with self._history.action("split", node) as action:
                 step = Split(node, at)
-                action.run(self._desk, step)
+                action.run(self._document, step)
                 if action.was == node:
                     action.became = step.rest
             return step.rest
 
     def merge(self, node: NodeId) -> NodeId:
         """Make ``node`` part of its parent, which is returned; siblings keep their text on a copy of it."""
-        desk = self._desk
+        document = self._document
         with self._verb():
             parent = self._parent(node, "merged")
             if parent == ROOT:
                 raise Refused(f"node {node} has no parent with text to merge with")
             with self._history.action("merge", node) as action:
-                upper, lower = desk.tree[parent], desk.tree[node]
+                upper, lower = document.tree[parent], document.tree[node]
                 self._settings_down(action, parent, node)
-                action.run(desk, Split(parent, upper.chars, rest=node, joining=True))
+                action.run(document, Split(parent, upper.chars, rest=node, joining=True))
                 self._set_marks(action, parent, _together(upper.marks, lower.marks))
                 if upper.author != lower.author:
-                    action.run(desk, SetEntry(parent, {"author": upper.author}, {"author": "edited"}))
-                if desk.value("hoisted") == node:
-                    action.run(desk, SetValue("hoisted", node, parent))
+                    action.run(document, SetEntry(parent, {"author": upper.author}, {"author": "edited"}))
+                if document.value("hoisted") == node:
+                    action.run(document, SetValue("hoisted", node, parent))
                 if action.was == node:
                     action.became = parent
             return parent
 
     def _settings_down(self, action: Action, parent: NodeId, node: NodeId) -> None:
         """The settings of both, so that what hangs below goes on under the same ones."""
-        upper, lower = self._desk.body(parent).settings, self._desk.body(node).settings
+        upper, lower = self._document.body(parent).settings, self._document.body(node).settings
         if lower:
             both = settings_from(lower).inherit(settings_from(upper))
-            action.run(self._desk, SetSettings(parent, upper, settings_text(both)))
+            action.run(self._document, SetSettings(parent, upper, settings_text(both)))
 
     def delete(self, node: NodeId) -> None:
         """Into the bin, with everything below."""
         with self._verb():
             parent = self._parent(node, "deleted")
             with self._history.action("delete", node) as action:
-                if node in self._desk.tree.upward(action.was):
+                if node in self._document.tree.upward(action.was):
                     action.became = parent
-                action.run(self._desk, SetEntry(node, {"state": State.LIVING}, {"state": State.BINNED}))
+                action.run(self._document, SetEntry(node, {"state": State.LIVING}, {"state": State.BINNED}))
 
     def restore(self, node: NodeId) -> None:
         """Out of the bin, with whatever it hangs below."""
         with self._verb():
-            if self._desk.tree[node].state == State.ABSORBED:
+            if self._document.tree[node].state == State.ABSORBED:
                 self._kept(node)
             with self._history.action("restore", node) as action:
                 self._out_of_bin(action, node)
 
     def _out_of_bin(self, action: Action, node: NodeId) -> None:
-        for above in list(self._desk.tree.upward(node)):
-            state = self._desk.tree[above].state
+        for above in list(self._document.tree.upward(node)):
+            state = self._document.tree[above].state
             if state != State.LIVING:
-                action.run(self._desk, SetEntry(above, {"state": state}, {"state": State.LIVING}))
+                action.run(self._document, SetEntry(above, {"state": state}, {"state": State.LIVING}))
 
     def duplicate(self, node: NodeId, *, deep: bool = False) -> NodeId:
         """A copy beside ``node``; ``deep`` copies everything below as well."""
-        desk = self._desk
+        document = self._document
         with self._verb():
             parent = self._parent(node, "duplicated")
             with self._history.action("duplicate", node) as action:
                 copies = {parent: parent}
-                for old in desk.tree.reading_order(node) if deep else [node]:
-                    entry, body = desk.tree[old], replace(desk.body(old), name=None)
+                for old in document.tree.reading_order(node) if deep else [node]:
+                    entry, body = document.tree[old], replace(document.body(old), name=None)
                     above = copies[entry.parent or ROOT]
-                    copies[old] = desk.add(above, desk.runs(old), entry.author, place=entry.place, body=body)
-                    made = desk.tree[copies[old]]._replace(flags=entry.flags, created=entry.created)
-                    desk.tree.put(made.with_marks(entry.marks))
+                    runs = document.runs(old)
+                    copies[old] = document.add(above, runs, entry.author, place=entry.place, body=body)
+                    made = document.tree[copies[old]]._replace(flags=entry.flags, created=entry.created)
+                    document.tree.put(made.with_marks(entry.marks))
                     action.created(copies[old])
             return copies[node]
 
     def reorder(self, node: NodeId, index: int) -> None:
         """Make ``node`` the ``index``-th of its siblings, counted from 0."""
-        tree = self._desk.tree
+        tree = self._document.tree
         with self._verb():
             parent = self._parent(node, "moved")
             living_ones = [sibling for sibling in tree.children(parent) if sibling != node]
@@ -482,7 +450,7 @@ class Edits(Reader):
                 for place, sibling in enumerate(order):
                     before = tree[sibling].place
                     if before != place:
-                        action.run(self._desk, SetEntry(sibling, {"place": before}, {"place": place}))
+                        action.run(self._document, SetEntry(sibling, {"place": before}, {"place": place}))
 
     # -- marks, settings and values ----------------------------------------------------------------
 
@@ -507,7 +475,7 @@ class Edits(Reader):
             "title": title,
         }
         with self._verb():
-            old = self._desk.tree[self._living(node)].marks
+            old = self._document.tree[self._living(node)].marks
             marks = replace(old, **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
             if not -1 <= marks.rating <= 1:
                 raise Refused(f"a rating is -1, 0 or 1, not {marks.rating}")
@@ -519,21 +487,21 @@ class Edits(Reader):
             return marks
 
     def _set_marks(self, action: Action, node: NodeId, marks: Marks) -> None:
-        old = self._desk.tree[node]
+        old = self._document.tree[node]
         new = old.with_marks(marks)
         names = [name for name in old._fields if getattr(old, name) != getattr(new, name)]
         before = {name: getattr(old, name) for name in names}
         after = {name: getattr(new, name) for name in names}
         if names:
-            action.run(self._desk, SetEntry(node, before, after))
+            action.run(self._document, SetEntry(node, before, after))
 
     def put_settings(self, node: NodeId, settings: Settings) -> None:
         """What ``node`` says about itself and everything below."""
         with self._verb():
-            before, after = self._desk.body(self._living(node)).settings, settings_text(settings)
+            before, after = self._document.body(self._living(node)).settings, settings_text(settings)
             if before != after:
                 with self._history.action("settings", node) as action:
-                    action.run(self._desk, SetSettings(node, before, after))
+                    action.run(self._document, SetSettings(node, before, after))
 
     def rename(self, title: str) -> None:
         """The title of the story, which has at least one letter in it."""
@@ -556,8 +524,8 @@ class Edits(Reader):
 
     def hoist(self, node: NodeId = ROOT) -> None:
         """Look at the subtree of ``node`` alone; of the root: at everything."""
-        with self._desk.change():
-            before = {"hoisted": self._desk.value("hoisted")}
+        with self._document.change():
+            before = {"hoisted": self._document.value("hoisted")}
             self._put_values("hoist", before, {"hoisted": self._living(node)})
 
     def _put_values(self, verb: str, before: JsonObject, after: JsonObject) -> None:
@@ -566,12 +534,12 @@ class Edits(Reader):
             return
         with self._verb(), self._history.action(verb, ROOT) as action:
             for each in changes:
-                action.run(self._desk, each)
+                action.run(self._document, each)
 
     def put_value(self, key: str, value: JsonValue) -> None:
         """Keep a JSON value for a face; not an action."""
-        with self._desk.change():
-            self._desk.put_value(f"x-{key}", value)
+        with self._document.change():
+            self._document.put_value(f"x-{key}", value)
 
     # -- history -----------------------------------------------------------------------------------
 

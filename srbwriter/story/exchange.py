@@ -11,7 +11,7 @@ from dataclasses import asdict, astuple
 from typing import Any, cast
 
 from srbwriter.story import draft as d
-from srbwriter.story.desk import Desk
+from srbwriter.story.document import Document
 from srbwriter.story.language import language_tag
 from srbwriter.story.migrations import gaps_in
 from srbwriter.story.reader import Reader
@@ -28,25 +28,26 @@ _AT_ONCE = 500
 """Nodes between two words of progress."""
 
 
-def to_draft(story: Reader, desk: Desk, progress: Progress = untold) -> d.StoryDraft:
+def to_draft(story: Reader, document: Document, progress: Progress = untold) -> d.StoryDraft:
     """Everything but the undo history and the parts that only it needs, which only its own file keeps."""
-    order = _exported(desk)
-    places = _places(desk, order)
-    names = _names(desk, order)
+    order = _exported(document)
+    places = _places(document, order)
+    names = _names(document, order)
     nodes: list[d.DraftNode] = []
     for start in range(0, len(order), _AT_ONCE):
         progress(start / len(order))
         chunk = order[start : start + _AT_ONCE]
-        bodies = desk.some_bodies(chunk)
+        bodies = document.some_bodies(chunk)
         for node in story.nodes(chunk):
             body = bodies[node.id]
             parent = names.get(node.parent or 0)
-            nodes.append(_draft_node(node, body, desk.tree[node.id], names[node.id], parent, places[node.id]))
-    fields = cast(dict[str, Any], desk.value("draft", {}))
+            entry, name = document.tree[node.id], names[node.id]
+            nodes.append(_draft_node(node, body, entry, name, parent, places[node.id]))
+    fields = cast(dict[str, Any], document.value("draft", {}))
     properties = story.properties
     return d.StoryDraft(
         nodes,
-        names.get(desk.current, nodes[0].id),
+        names.get(document.current, nodes[0].id),
         title=properties.title,
         byline=properties.author,
         language=properties.language,
@@ -55,22 +56,22 @@ def to_draft(story: Reader, desk: Desk, progress: Progress = untold) -> d.StoryD
         meta=fields.get("meta", {}),
         id=story.id,
         hoisted=names[story.hoisted] if story.hoisted != ROOT else "",
-        values=_values(desk),
+        values=_values(document),
         days={day: d.DraftDay(**asdict(progress)) for day, progress in story.days().items()},
         sittings=[d.DraftSitting(began, ended, **asdict(p)) for began, ended, p in story.sittings()],
     )
 
 
-def _values(desk: Desk) -> d.JsonObject:
+def _values(document: Document) -> d.JsonObject:
     """What faces keep, by their own names for it."""
-    with desk.store.reading() as db:
+    with document.store.reading() as db:
         rows = db.execute("SELECT key, json FROM value WHERE key GLOB ? ORDER BY key", (f"{_FACES}*",))
         return {key.removeprefix(_FACES): json.loads(text) for key, text in rows.fetchall()}
 
 
-def _exported(desk: Desk) -> list[NodeId]:
+def _exported(document: Document) -> list[NodeId]:
     """Every node that has a text of its own, parents first, without a root that only we needed."""
-    tree = desk.tree
+    tree = document.tree
     order: list[NodeId] = []
     stack = [ROOT]
     while stack:
@@ -86,12 +87,12 @@ def _exported(desk: Desk) -> list[NodeId]:
     tops = [node for node in order if tree[node].parent == ROOT]
     root = tree[ROOT]
     bare = root.marks == Marks() and not root.flags & SETTINGS
-    return order[1:] if desk.value("own_root") and len(tops) == 1 and bare else order
+    return order[1:] if document.value("own_root") and len(tops) == 1 and bare else order
 
 
-def _names(desk: Desk, order: list[NodeId]) -> dict[NodeId, str]:
+def _names(document: Document, order: list[NodeId]) -> dict[NodeId, str]:
     """What every node is called outside: as it came, or by its number."""
-    with desk.store.reading() as db:
+    with document.store.reading() as db:
         given = dict[NodeId, str](db.execute("SELECT id, name FROM body WHERE name IS NOT NULL").fetchall())
     taken = set(given.values())
     names = dict[NodeId, str]()
@@ -103,18 +104,18 @@ def _names(desk: Desk, order: list[NodeId]) -> dict[NodeId, str]:
     return names
 
 
-def _places(desk: Desk, order: list[NodeId]) -> dict[NodeId, int]:
+def _places(document: Document, order: list[NodeId]) -> dict[NodeId, int]:
     """The order numbers that came with a draft, as long as they still say the same; else 0, 1, 2 …"""
-    places = {node: desk.tree[node].place for node in order}
+    places = {node: document.tree[node].place for node in order}
     seen: dict[tuple[NodeId | None, int], NodeId] = {}
     clash = set[NodeId | None]()
     for node in order:
-        parent = desk.tree[node].parent
+        parent = document.tree[node].parent
         if (parent, places[node]) in seen:
             clash.add(parent)
         seen[parent, places[node]] = node
     for parent in clash:
-        children = [c for c in desk.tree.all_children(parent or ROOT) if c in places]
+        children = [c for c in document.tree.all_children(parent or ROOT) if c in places]
         places.update((child, index) for index, child in enumerate(children))
     return places
 
@@ -162,12 +163,12 @@ def _generation(node: Node) -> d.Generation | None:
     return made if made != d.Generation() else None
 
 
-def fill(desk: Desk, draft: d.StoryDraft, progress: Progress = untold) -> None:
+def fill(document: Document, draft: d.StoryDraft, progress: Progress = untold) -> None:
     """Put ``draft`` into an empty story. Raises DraftError, and then nothing is changed."""
     d.check_draft(draft)
     own_root = bool(draft.root.text) or draft.root.author == "model"
     numbers = dict[str, NodeId]()
-    with desk.change():
+    with document.change():
         taken = _numbers(draft, own_root)
         for done, node in enumerate(draft.nodes):
             if not done % _AT_ONCE:
@@ -175,29 +176,29 @@ def fill(desk: Desk, draft: d.StoryDraft, progress: Progress = untold) -> None:
             number = taken[node.id]
             numbers[node.id] = number
             parent = numbers.get(node.parent_id or "") or (ROOT if own_root else None)
-            _put(desk, node, number, parent)
-        desk.put_value("title", draft.title)
-        desk.put_value("current", desk.tree.nearest_living(numbers[draft.current_id]))
-        desk.put_value("own_root", own_root)
-        desk.put_value("author", draft.byline)
+            _put(document, node, number, parent)
+        document.put_value("title", draft.title)
+        document.put_value("current", document.tree.nearest_living(numbers[draft.current_id]))
+        document.put_value("own_root", own_root)
+        document.put_value("author", draft.byline)
         if draft.language:
-            desk.put_value("language", language_tag(draft.language) or draft.language)
+            document.put_value("language", language_tag(draft.language) or draft.language)
         if draft.hoisted in numbers:
-            desk.put_value("hoisted", numbers[draft.hoisted])
-        desk.put_value("gaps", gaps_in([ROOT, *taken.values()]))
+            document.put_value("hoisted", numbers[draft.hoisted])
+        document.put_value("gaps", gaps_in([ROOT, *taken.values()]))
         fields = {key: getattr(draft, key) for key in _STORY}
-        desk.put_value("draft", {**fields, "meta": draft.meta})
+        document.put_value("draft", {**fields, "meta": draft.meta})
         for key, value in draft.values.items():
-            desk.put_value(f"{_FACES}{key}", value)
-        _put_progress(desk, draft)
+            document.put_value(f"{_FACES}{key}", value)
+        _put_progress(document, draft)
 
 
-def _put_progress(desk: Desk, draft: d.StoryDraft) -> None:
-    desk.store.db.executemany(
+def _put_progress(document: Document, draft: d.StoryDraft) -> None:
+    document.store.db.executemany(
         "INSERT OR REPLACE INTO progress (day, typed, picked, generated, seconds) VALUES (?, ?, ?, ?, ?)",
         [(day, *astuple(done)) for day, done in draft.days.items()],
     )
-    desk.store.db.executemany(
+    document.store.db.executemany(
         "INSERT INTO sitting (began, ended, typed, picked, generated, seconds) VALUES (?, ?, ?, ?, ?, ?)",
         map(astuple, draft.sittings),
     )
@@ -226,10 +227,10 @@ def _number(node: d.DraftNode) -> NodeId:
     return int(node.id) if digits and str(int(node.id)) == node.id else 0
 
 
-def _put(desk: Desk, node: d.DraftNode, number: NodeId, parent: NodeId | None) -> None:
+def _put(document: Document, node: d.DraftNode, number: NodeId, parent: NodeId | None) -> None:
     made, settings = node.generation, d.settings_text(node.settings)
     marks = node.marks
-    desk.tree.put(
+    document.tree.put(
         Entry(
             id=number,
             parent=parent,
@@ -250,14 +251,14 @@ def _put(desk: Desk, node: d.DraftNode, number: NodeId, parent: NodeId | None) -
         )
     )
     body = Body(
-        recipe=desk.recipe(made.model, made.sampling) if made else None,
+        recipe=document.recipe(made.model, made.sampling) if made else None,
         seed=made.seed if made else None,
         finish=made.finish_reason if made else "",
         settings=settings,
         meta=json.dumps(node.meta) if node.meta else None,
         name=None if node.id == str(number) else well_formed(node.id),
     )
-    desk.write(number, _runs(node), body)
+    document.write(number, _runs(node), body)
 
 
 def _runs(node: d.DraftNode) -> Runs:

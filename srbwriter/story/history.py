@@ -3,7 +3,7 @@
 An action is one undoable step, made of reversible changes. Actions form a tree that is kept in the file,
 and none is dropped: one that was undone and followed by another stays beside that. Between an undo and a redo
 branches go on being written, and new ones may hang below any node. So a change is an operation and not a
-picture of the past: it moves aside what came after it (see :meth:`Desk.park`) and takes it back.
+picture of the past: it moves aside what came after it (see :meth:`Document.park`) and takes it back.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Protocol
 
-from srbwriter.story.desk import Desk
 from srbwriter.story.diff import same_end, same_start
+from srbwriter.story.document import Document
 from srbwriter.story.draft import Author, JsonValue
 from srbwriter.story.migrations import row_sum
 from srbwriter.story.runs import Runs, Seam, change, cut_at, decode, encode, seam, seam_of, tidy
@@ -31,9 +31,9 @@ class Change(Protocol):
     KIND: ClassVar[str]
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    def do(self, desk: Desk) -> None: ...
+    def do(self, document: Document) -> None: ...
 
-    def undo(self, desk: Desk) -> None: ...
+    def undo(self, document: Document) -> None: ...
 
 
 @dataclass(slots=True)
@@ -45,21 +45,21 @@ class SetEntry:
     before: dict[str, JsonValue]
     after: dict[str, JsonValue]
 
-    def do(self, desk: Desk) -> None:
-        self._put(desk, self.after)
+    def do(self, document: Document) -> None:
+        self._put(document, self.after)
 
-    def undo(self, desk: Desk) -> None:
-        self._put(desk, self.before)
+    def undo(self, document: Document) -> None:
+        self._put(document, self.before)
 
-    def _put(self, desk: Desk, fields: dict[str, JsonValue]) -> None:
+    def _put(self, document: Document, fields: dict[str, JsonValue]) -> None:
         fields = dict(fields)
         author = fields.pop("author", None)
-        entry = desk.tree[self.node]
+        entry = document.tree[self.node]
         if "flags" in fields:
             fields["flags"] = fields["flags"] & ~VISITED | entry.flags & VISITED
-        desk.tree.put(entry._replace(**fields))
+        document.tree.put(entry._replace(**fields))
         if author is not None:
-            desk.set_author(self.node, author)
+            document.set_author(self.node, author)
 
 
 @dataclass(slots=True)
@@ -71,17 +71,17 @@ class SetSettings:
     before: str | None
     after: str | None
 
-    def do(self, desk: Desk) -> None:
-        self._put(desk, self.after)
+    def do(self, document: Document) -> None:
+        self._put(document, self.after)
 
-    def undo(self, desk: Desk) -> None:
-        self._put(desk, self.before)
+    def undo(self, document: Document) -> None:
+        self._put(document, self.before)
 
-    def _put(self, desk: Desk, settings: str | None) -> None:
-        desk.put_body(self.node, replace(desk.body(self.node), settings=settings))
-        entry = desk.tree[self.node]
+    def _put(self, document: Document, settings: str | None) -> None:
+        document.put_body(self.node, replace(document.body(self.node), settings=settings))
+        entry = document.tree[self.node]
         flags = entry.flags & ~SETTINGS | (SETTINGS if settings else 0)
-        desk.tree.put(entry._replace(flags=flags))
+        document.tree.put(entry._replace(flags=flags))
 
 
 @dataclass(slots=True)
@@ -93,11 +93,11 @@ class SetValue:
     before: JsonValue
     after: JsonValue
 
-    def do(self, desk: Desk) -> None:
-        desk.put_value(self.key, self.after)
+    def do(self, document: Document) -> None:
+        document.put_value(self.key, self.after)
 
-    def undo(self, desk: Desk) -> None:
-        desk.put_value(self.key, self.before)
+    def undo(self, document: Document) -> None:
+        document.put_value(self.key, self.before)
 
 
 @dataclass(slots=True)
@@ -121,53 +121,53 @@ class Respell:
     retake: bool = False
 
     @classmethod
-    def of(cls, desk: Desk, node: NodeId, text: str) -> Respell:
+    def of(cls, document: Document, node: NodeId, text: str) -> Respell:
         """The change from what ``node`` says now to ``text``."""
-        body, retake = desk.body(node), desk.tree[node].author == "model"
-        step = cls(node, 0, "", "", _pack(body.runs), None, desk.tree.next_id, retake=retake)
-        step._aim(desk, body.text, text)
+        body, retake = document.body(node), document.tree[node].author == "model"
+        step = cls(node, 0, "", "", _pack(body.runs), None, document.tree.next_id, retake=retake)
+        step._aim(document, body.text, text)
         return step
 
-    def before(self, desk: Desk) -> str:
+    def before(self, document: Document) -> str:
         """What the node said before the change, while it stands."""
-        now = desk.body(self.node).text
+        now = document.body(self.node).text
         return now[: self.start] + self.removed + now[self.start + len(self.inserted) :]
 
-    def go_on(self, desk: Desk, text: str) -> None:
+    def go_on(self, document: Document, text: str) -> None:
         """The change stands and is to ``text`` from now on."""
-        self._aim(desk, self.before(desk), text)
-        desk.write(self.node, decode(_unpack(self.runs_after), text, desk.tree[self.node].author))
+        self._aim(document, self.before(document), text)
+        document.write(self.node, decode(_unpack(self.runs_after), text, document.tree[self.node].author))
 
-    def _aim(self, desk: Desk, before: str, text: str) -> None:
-        author: Author = "model" if self.retake else desk.tree[self.node].author
+    def _aim(self, document: Document, before: str, text: str) -> None:
+        author: Author = "model" if self.retake else document.tree[self.node].author
         old = decode(_unpack(self.runs_before), before, author)
-        runs = change(old, text, "writer", desk.token_sizes)
+        runs = change(old, text, "writer", document.token_sizes)
         self.start = same_start(before, text)
         tail = same_end(before, text, min(len(before), len(text)) - self.start)
         self.removed = before[self.start : len(before) - tail]
         self.inserted = text[self.start : len(text) - tail]
         self.runs_after = _pack(encode(runs, "edited" if self.retake else author))
 
-    def do(self, desk: Desk) -> None:
-        self.spare_before = self._leave(desk, self.spare_before, self.retake)
-        self._put(desk, self.removed, self.inserted, self.runs_after, "edited")
-        desk.unpark(self.node, self.spare_after)
+    def do(self, document: Document) -> None:
+        self.spare_before = self._leave(document, self.spare_before, self.retake)
+        self._put(document, self.removed, self.inserted, self.runs_after, "edited")
+        document.unpark(self.node, self.spare_after)
 
-    def undo(self, desk: Desk) -> None:
-        self.spare_after = self._leave(desk, self.spare_after, False)
-        self._put(desk, self.inserted, self.removed, self.runs_before, "model")
-        desk.unpark(self.node, self.spare_before)
+    def undo(self, document: Document) -> None:
+        self.spare_after = self._leave(document, self.spare_after, False)
+        self._put(document, self.inserted, self.removed, self.runs_before, "model")
+        document.unpark(self.node, self.spare_before)
 
-    def _leave(self, desk: Desk, spare: NodeId, always: bool) -> NodeId:
-        late = [c for c in desk.tree.all_children(self.node) if c >= self.mark]
-        return desk.park(self.node, spare, late, always)
+    def _leave(self, document: Document, spare: NodeId, always: bool) -> NodeId:
+        late = [c for c in document.tree.all_children(self.node) if c >= self.mark]
+        return document.park(self.node, spare, late, always)
 
-    def _put(self, desk: Desk, old: str, new: str, runs: str | None, author: Author) -> None:
-        entry, text = desk.tree[self.node], desk.body(self.node).text
+    def _put(self, document: Document, old: str, new: str, runs: str | None, author: Author) -> None:
+        entry, text = document.tree[self.node], document.body(self.node).text
         text = text[: self.start] + new + text[self.start + len(old) :]
         if self.retake:
-            desk.tree.put(entry._replace(author=author))
-        desk.write(self.node, decode(_unpack(runs), text, desk.tree[self.node].author))
+            document.tree.put(entry._replace(author=author))
+        document.write(self.node, decode(_unpack(runs), text, document.tree[self.node].author))
 
 
 @dataclass(slots=True)
@@ -187,49 +187,50 @@ class Split:
     seam: tuple[int, int, int] | None = None  # as runs.Seam; None until it is known
     finish: str = ""  # why ``node`` ended while it is two
 
-    def do(self, desk: Desk) -> None:
-        (self._join if self.joining else self._split)(desk)
+    def do(self, document: Document) -> None:
+        (self._join if self.joining else self._split)(document)
 
-    def undo(self, desk: Desk) -> None:
-        (self._split if self.joining else self._join)(desk)
+    def undo(self, document: Document) -> None:
+        (self._split if self.joining else self._join)(document)
 
-    def _split(self, desk: Desk) -> None:
-        head, tail = self._cut(desk)
-        body, entry = desk.body(self.node), desk.tree[self.node]
-        children = desk.tree.all_children(self.node)
+    def _split(self, document: Document) -> None:
+        head, tail = self._cut(document)
+        body, entry = document.body(self.node), document.tree[self.node]
+        children = document.tree.all_children(self.node)
         if not self.rest:
             made = replace(body, settings=None, meta=None, name=None)
-            self.rest = desk.add(self.node, (), entry.author, body=made, visited=bool(entry.flags & VISITED))
-        desk.tree.put(desk.tree[self.rest]._replace(parent=self.node, state=State.LIVING))
-        desk.write(self.rest, tail, replace(desk.body(self.rest), finish=body.finish))
-        desk.write(self.node, head, replace(body, finish=self.finish))
-        desk.move((c for c in children if c != self.rest), self.rest)
-        desk.unpark(self.node, self.spare)
-        desk.moved_on(self.node, self.rest)
+            visited = bool(entry.flags & VISITED)
+            self.rest = document.add(self.node, (), entry.author, body=made, visited=visited)
+        document.tree.put(document.tree[self.rest]._replace(parent=self.node, state=State.LIVING))
+        document.write(self.rest, tail, replace(document.body(self.rest), finish=body.finish))
+        document.write(self.node, head, replace(body, finish=self.finish))
+        document.move((c for c in children if c != self.rest), self.rest)
+        document.unpark(self.node, self.spare)
+        document.moved_on(self.node, self.rest)
 
-    def _cut(self, desk: Desk) -> tuple[Runs, Runs]:
+    def _cut(self, document: Document) -> tuple[Runs, Runs]:
         """Cut where it was cut the first time, whichever vocabularies are at hand now."""
-        runs = desk.runs(self.node)
+        runs = document.runs(self.node)
         if self.seam is None:
-            self._seal(seam(runs, self.at, desk.token_sizes))
+            self._seal(seam(runs, self.at, document.token_sizes))
         return cut_at(runs, self.at, Seam(*(self.seam or (0, 0, 0))))
 
     def _seal(self, where: Seam) -> None:
         self.seam = (where.index, where.tokens, where.broken)
 
-    def _join(self, desk: Desk) -> None:
-        extra = [c for c in desk.tree.all_children(self.node) if c != self.rest]
-        self.spare = desk.park(self.node, self.spare, extra)
-        head = desk.runs(self.node)
-        runs = tidy([*head, *desk.runs(self.rest)])
+    def _join(self, document: Document) -> None:
+        extra = [c for c in document.tree.all_children(self.node) if c != self.rest]
+        self.spare = document.park(self.node, self.spare, extra)
+        head = document.runs(self.node)
+        runs = tidy([*head, *document.runs(self.rest)])
         if self.seam is None:
             self._seal(seam_of(head, runs))
-        self.finish, finish = desk.body(self.node).finish, desk.body(self.rest).finish
-        desk.move(desk.tree.all_children(self.rest), self.node)
-        desk.write(self.node, runs, replace(desk.body(self.node), finish=finish))
-        desk.write(self.rest, ())
-        desk.set_state(self.rest, State.ABSORBED)
-        desk.moved_on(self.rest, self.node)
+        self.finish, finish = document.body(self.node).finish, document.body(self.rest).finish
+        document.move(document.tree.all_children(self.rest), self.node)
+        document.write(self.node, runs, replace(document.body(self.node), finish=finish))
+        document.write(self.rest, ())
+        document.set_state(self.rest, State.ABSORBED)
+        document.moved_on(self.rest, self.node)
 
 
 _KINDS: dict[str, Callable[..., Change]] = {
@@ -263,9 +264,9 @@ class Action:
     touched: int = 0
     changes: list[Change] = field(default_factory=list["Change"])
 
-    def run(self, desk: Desk, change: Change) -> None:
+    def run(self, document: Document, change: Change) -> None:
         """Do ``change`` as part of this action."""
-        change.do(desk)
+        change.do(document)
         self.changes.append(change)
 
     def created(self, node: NodeId) -> None:
@@ -276,31 +277,31 @@ class Action:
 class History:
     """The actions of one story, and the one after which it stands now."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, document: Document) -> None:
+        self._document = document
 
     @property
     def head(self) -> int:
         """The last action done and not undone; 0 at the beginning."""
-        return int(self._desk.value("head", 0))
+        return int(self._document.value("head", 0))
 
     @contextmanager
     def action(self, verb: str, node: NodeId) -> Generator[Action]:
         """A new action in a transaction of its own; the current node follows ``became``."""
-        with self._desk.change():
-            here, now = self._desk.current, self._desk.sitting.now()
+        with self._document.change():
+            here, now = self._document.current, self._document.sitting.now()
             action = Action(self._next(), self.head, verb, node, now, here, here)
             yield action
             self._count(action, 1)
             self._arrive(action, action.id, action.became)
 
     def _next(self) -> int:
-        row = self._desk.store.db.execute("SELECT coalesce(max(id), 0) + 1 FROM action").fetchone()
+        row = self._document.store.db.execute("SELECT coalesce(max(id), 0) + 1 FROM action").fetchone()
         return int(row[0])
 
     def get(self, number: int) -> Action | None:
         """An action by number. Raises Refused if it is not as it was written."""
-        with self._desk.store.reading() as db:
+        with self._document.store.reading() as db:
             row = db.execute(f"SELECT {ACTION}, sum FROM action WHERE id = ?", (number,)).fetchone()
             if row is None:
                 return None
@@ -316,48 +317,48 @@ class History:
             action.id, action.parent, action.verb, action.node, action.at, action.was, action.became,
             action.typed, action.picked, action.touched, changes,
         )  # fmt: skip
-        self._desk.store.db.execute(
+        self._document.store.db.execute(
             f"INSERT OR REPLACE INTO action ({ACTION}, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (*row, row_sum(*row)),
         )
 
     def undo(self) -> Action | None:
         """Undo the last action and return it; None at the beginning."""
-        with self._desk.change():
+        with self._document.change():
             action = self.get(self.head)
             if action is None:
                 return None
             for change in reversed(action.changes):
-                change.undo(self._desk)
-            action.became = self._desk.current
+                change.undo(self._document)
+            action.became = self._document.current
             self._count(action, -1)
             self._arrive(action, action.parent, action.was)
         return action
 
     def redo(self) -> Action | None:
         """Do the action again that was undone last here; None if there is none."""
-        with self._desk.change():
-            row = self._desk.store.db.execute(
+        with self._document.change():
+            row = self._document.store.db.execute(
                 "SELECT id FROM action WHERE parent = ? ORDER BY touched DESC", (self.head,)
             ).fetchone()
             action = self.get(row[0]) if row is not None else None
             if action is None:
                 return None
             for change in action.changes:
-                change.do(self._desk)
-            action.was = self._desk.current
+                change.do(self._document)
+            action.was = self._document.current
             self._count(action, 1)
             self._arrive(action, action.id, action.became)
         return action
 
     def _count(self, action: Action, times: int) -> None:
-        self._desk.sitting.record(times * action.typed, times * action.picked, 0, action.at)
+        self._document.sitting.record(times * action.typed, times * action.picked, 0, action.at)
 
     def _arrive(self, action: Action, head: int, current: NodeId) -> None:
         """Of the actions that follow one action, this is the one that was done or undone last."""
-        desk = self._desk
-        action.touched = int(desk.value("touched", 0)) + 1
-        desk.put_value("touched", action.touched)
+        document = self._document
+        action.touched = int(document.value("touched", 0)) + 1
+        document.put_value("touched", action.touched)
         self.save(action)
-        desk.put_value("head", head)
-        desk.put_value("current", desk.tree.nearest_living(current))
+        document.put_value("head", head)
+        document.put_value("current", document.tree.nearest_living(current))

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import cast
 
-from srbwriter.story.desk import Desk
+from srbwriter.story.document import Document
 from srbwriter.story.draft import Author, JsonObject, Settings, as_object, settings_from
 from srbwriter.story.language import default_language
 from srbwriter.story.progress import Progress, by_author, day_of, days, sittings
@@ -23,85 +23,85 @@ from srbwriter.story.types import ROOT, Hit, Marks, Node, NodeId, Properties, Re
 class Reader:
     """Every way to look at a story. Values are frozen: a node is as it was when asked for."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._lock = desk.lock
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._lock = document.lock
 
     # -- the story ---------------------------------------------------------------------------------
 
     @property
     def title(self) -> str:
         with self._lock:
-            return str(self._desk.value("title", ""))
+            return str(self._document.value("title", ""))
 
     @property
     def properties(self) -> Properties:
         """Title, author and language; the language is that of the surroundings where nobody said another."""
         with self._lock:
             came = self._came_with()
-            author = str(self._desk.value("author", came.get("byline", "")))
-            language = str(self._desk.value("language", came.get("language", "")))
+            author = str(self._document.value("author", came.get("byline", "")))
+            language = str(self._document.value("language", came.get("language", "")))
             return Properties(self.title, author, language or default_language())
 
     @property
     def id(self) -> str:
         """The UUID by which a book made of the story is known; empty if it was lost with damage."""
         with self._lock:
-            return str(self._came_with().get("id") or self._desk.value("uuid", ""))
+            return str(self._came_with().get("id") or self._document.value("uuid", ""))
 
     def _came_with(self) -> JsonObject:
         """What the draft that the story was made of said of the whole."""
-        return as_object(self._desk.value("draft", {}))
+        return as_object(self._document.value("draft", {}))
 
     @property
     def current(self) -> NodeId:
         """Where the writer is."""
         with self._lock:
-            return self._desk.current
+            return self._document.current
 
     @property
     def hoisted(self) -> NodeId:
         """The node whose subtree is looked at; the root if there is none."""
         with self._lock:
-            return self._desk.tree.nearest_living(int(self._desk.value("hoisted", ROOT)))
+            return self._document.tree.nearest_living(int(self._document.value("hoisted", ROOT)))
 
     @property
     def read_only(self) -> ReadOnly | None:
         """Why nothing can be written; None if it can."""
-        return self._desk.read_only
+        return self._document.read_only
 
     @property
     def streaming(self) -> dict[NodeId, NodeId]:
         """The branches being written: what each is called → the node its text goes to now."""
         with self._lock:
-            return {name: written.node for name, written in self._desk.live.items()}
+            return {name: written.node for name, written in self._document.live.items()}
 
     def __len__(self) -> int:
         """Nodes of any kind, the root and the bin among them."""
-        return len(self._desk.tree)
+        return len(self._document.tree)
 
     # -- one node ----------------------------------------------------------------------------------
 
     def node(self, node: NodeId) -> Node:
         """A node with its text, also one in the bin. Raises NoSuchNode."""
         with self._lock:
-            return self._node(node, self._desk.body(node))
+            return self._node(node, self._document.body(node))
 
     def nodes(self, nodes: list[NodeId]) -> list[Node]:
         """As :meth:`node` for many at once."""
         with self._lock:
-            bodies = self._desk.some_bodies(nodes)
+            bodies = self._document.some_bodies(nodes)
             return [self._node(node, bodies[node]) for node in nodes]
 
     def _node(self, node: NodeId, body: Body) -> Node:
-        entry = self._desk.tree[node]
-        model, sampling = self._desk.recipes.get(body.recipe or 0, ("", "{}"))
+        entry = self._document.tree[node]
+        model, sampling = self._document.recipes.get(body.recipe or 0, ("", "{}"))
         return Node(
             id=node,
             parent=entry.parent,
             state=State(entry.state),
             author=entry.author,
-            runs=self._desk.decode(node, body),
+            runs=self._document.decode(node, body),
             marks=entry.marks,
             visited=bool(entry.flags & VISITED),
             created=entry.created,
@@ -109,19 +109,19 @@ class Reader:
             seed=body.seed,
             sampling=json.loads(sampling),
             finish_reason=body.finish,
-            streaming=self._desk.written_at(node) is not None,
+            streaming=self._document.written_at(node) is not None,
             meta=json.loads(body.meta) if body.meta else {},
         )
 
     def marks(self, node: NodeId) -> Marks:
         """The marks alone, without reading text."""
         with self._lock:
-            return self._desk.tree[node].marks
+            return self._document.tree[node].marks
 
     def is_living(self, node: NodeId) -> bool:
         """Whether ``node`` is part of the readable tree: neither it nor anything above is in the bin."""
         with self._lock:
-            return self._desk.tree.living(node)
+            return self._document.tree.living(node)
 
     # -- text --------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class Reader:
         """The full text, root → ``node``; with ``chars``, at least so much of its end."""
         with self._lock:
             path = self._tail(node, chars)
-            texts = self._desk.texts(path)
+            texts = self._document.texts(path)
             return "".join(texts.get(part, "") for part in path)
 
     def runs(self, node: NodeId, chars: int | None = None) -> tuple[Run, ...]:
@@ -140,16 +140,16 @@ class Reader:
         """
         with self._lock:
             path = self._tail(node, chars)
-            bodies = self._desk.some_bodies(path)
-            return prompt_runs(run for part in path for run in self._desk.decode(part, bodies[part]))
+            bodies = self._document.some_bodies(path)
+            return prompt_runs(run for part in path for run in self._document.decode(part, bodies[part]))
 
     def _tail(self, node: NodeId, chars: int | None) -> list[NodeId]:
         if chars is None:
-            return self._desk.tree.path(node)
+            return self._document.tree.path(node)
         found: list[NodeId] = []
-        for above in self._desk.tree.upward(node):
+        for above in self._document.tree.upward(node):
             found.append(above)
-            chars -= self._desk.tree[above].chars
+            chars -= self._document.tree[above].chars
             if chars <= 0:
                 break
         return found[::-1]
@@ -157,26 +157,26 @@ class Reader:
     def length(self, node: NodeId) -> int:
         """Characters of the full text."""
         with self._lock:
-            return self._desk.tree.chars(node)
+            return self._document.tree.chars(node)
 
     def words(self, node: NodeId) -> int:
         """Words of the full text, counted exactly without reading it."""
         with self._lock:
-            return self._desk.tree.count(node).words
+            return self._document.tree.count(node).words
 
     # -- settings ----------------------------------------------------------------------------------
 
     def own_settings(self, node: NodeId) -> Settings:
         """What ``node`` itself says."""
         with self._lock:
-            return settings_from(self._desk.body(node).settings)
+            return settings_from(self._document.body(node).settings)
 
     def settings(self, node: NodeId) -> Settings:
         """What holds at ``node``: its own settings over those of everything above."""
         with self._lock:
-            tree = self._desk.tree
+            tree = self._document.tree
             speaking = [above for above in tree.path(node) if tree[above].flags & SETTINGS]
-            bodies = self._desk.some_bodies(speaking)
+            bodies = self._document.some_bodies(speaking)
             total = Settings()
             for above in speaking:
                 total = settings_from(bodies[above].settings).inherit(total)
@@ -186,68 +186,68 @@ class Reader:
 
     def parent(self, node: NodeId) -> NodeId | None:
         with self._lock:
-            return self._desk.tree.parent(node)
+            return self._document.tree.parent(node)
 
     def children(self, node: NodeId) -> list[NodeId]:
         """Living children in order."""
         with self._lock:
-            return self._desk.tree.children(node)
+            return self._document.tree.children(node)
 
     def siblings(self, node: NodeId) -> list[NodeId]:
         """Living children of the parent, ``node`` among them."""
         with self._lock:
-            return self._desk.tree.siblings(node)
+            return self._document.tree.siblings(node)
 
     def path(self, node: NodeId) -> list[NodeId]:
         """Root → ``node``."""
         with self._lock:
-            return self._desk.tree.path(node)
+            return self._document.tree.path(node)
 
     def next(self, node: NodeId) -> NodeId | None:
         """The next node in reading order."""
         with self._lock:
-            return self._desk.tree.following(node)
+            return self._document.tree.following(node)
 
     def previous(self, node: NodeId) -> NodeId | None:
         """The node before in reading order."""
         with self._lock:
-            return self._desk.tree.preceding(node)
+            return self._document.tree.preceding(node)
 
     def reading_order(self, top: NodeId = ROOT) -> Iterator[NodeId]:
         """The living nodes from ``top`` down, depth first."""
         with self._lock:
-            return iter(list(self._desk.tree.reading_order(top)))
+            return iter(list(self._document.tree.reading_order(top)))
 
     def bookmarks(self) -> list[NodeId]:
         with self._lock:
-            return self._desk.tree.where(lambda entry: bool(entry.flags & BOOKMARK))
+            return self._document.tree.where(lambda entry: bool(entry.flags & BOOKMARK))
 
     def chapters(self) -> list[NodeId]:
         with self._lock:
-            return self._desk.tree.where(lambda entry: bool(entry.flags & CHAPTER))
+            return self._document.tree.where(lambda entry: bool(entry.flags & CHAPTER))
 
     def unread(self) -> list[NodeId]:
         with self._lock:
-            return self._desk.tree.where(lambda entry: not entry.flags & VISITED)
+            return self._document.tree.where(lambda entry: not entry.flags & VISITED)
 
     def tagged(self, tag: str) -> list[NodeId]:
         with self._lock:
-            return self._desk.tree.where(lambda entry: tag in entry.marks.tags)
+            return self._document.tree.where(lambda entry: tag in entry.marks.tags)
 
     def tags(self) -> list[str]:
         """Every tag in use, sorted."""
         with self._lock:
-            return sorted({tag for entry in self._desk.tree if entry.tags for tag in entry.marks.tags})
+            return sorted({tag for entry in self._document.tree if entry.tags for tag in entry.marks.tags})
 
     def bin(self) -> list[NodeId]:
         """The topmost nodes in the bin, newest first."""
         with self._lock:
-            return self._desk.tree.binned()
+            return self._document.tree.binned()
 
     def value(self, key: str) -> object:
         """A story-wide value kept for a face (``x-`` and its name), or None."""
         with self._lock:
-            return cast(object, self._desk.value(f"x-{key}"))
+            return cast(object, self._document.value(f"x-{key}"))
 
     # -- search and statistics ---------------------------------------------------------------------
 
@@ -256,30 +256,30 @@ class Reader:
 
         ``"…"`` is a phrase; the last word may be unfinished.
         """
-        with self._desk.writing:  # it may take in first what was written since the last time
-            return find(self._desk, query, limit, with_bin)
+        with self._document.writing:  # it may take in first what was written since the last time
+            return find(self._document, query, limit, with_bin)
 
     def words_by_author(self, node: NodeId | None = None) -> dict[Author, int]:
         """Words on the path to ``node``, or of the whole living tree, by who wrote them."""
         with self._lock:
-            tree = self._desk.tree
+            tree = self._document.tree
             return by_author(tree, list(tree.reading_order()) if node is None else tree.path(node))
 
     def days(self) -> dict[str, Progress]:
         """Progress by calendar day (ISO), oldest first."""
         with self._lock:
-            return days(self._desk.store)
+            return days(self._document.store)
 
     def today(self) -> Progress:
         """Progress on this calendar day; see :mod:`srbwriter.story.progress`."""
-        return self.days().get(day_of(self._desk.sitting.now()), Progress())
+        return self.days().get(day_of(self._document.sitting.now()), Progress())
 
     @property
     def sitting(self) -> Progress:
         """Progress since the story was opened; idle time is not counted."""
-        return self._desk.sitting.progress
+        return self._document.sitting.progress
 
     def sittings(self) -> list[tuple[float, float, Progress]]:
         """(began, ended, progress) of every sitting, Unix seconds, oldest first."""
         with self._lock:
-            return sittings(self._desk.store)
+            return sittings(self._document.store)

@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from functools import partial
 from typing import NamedTuple
 
-from srbwriter.story.desk import Desk
+from srbwriter.story.document import Document
 from srbwriter.story.migrations import CHARACTER_TOKENIZER
 from srbwriter.story.types import Hit, NodeId, NotSaved, Progress, State, untold
 from srbwriter.story.words import well_formed
@@ -36,26 +36,26 @@ class _Term(NamedTuple):
     unfinished: bool
 
 
-def search(desk: Desk, query: str, limit: int, with_bin: bool) -> list[Hit]:
+def search(document: Document, query: str, limit: int, with_bin: bool) -> list[Hit]:
     """Places that hold all words of ``query`` (the last may be unfinished; ``"…"`` is a phrase)."""
     terms = _terms(query)
     if not terms:
         return []
-    if desk.read_only is None:
+    if document.read_only is None:
         with suppress(NotSaved):  # a full disk is no reason not to search what was taken in before
-            index(desk)
-    living = desk.tree.memory_of_living()
+            index(document)
+    living = document.tree.memory_of_living()
     best: list[tuple[NodeId, float, bool]] = []
-    with desk.store.reading() as db:
+    with document.store.reading() as db:
         for node, score in _hits(db, terms):
-            if node not in desk.tree or desk.tree[node].state == State.ABSORBED:
+            if node not in document.tree or document.tree[node].state == State.ABSORBED:
                 continue
             alive = living(node)
             if alive or with_bin:
                 best.append((node, score, not alive))
                 if len(best) == limit:
                     break
-    snippets = _snippets(terms, desk.store.texts([node for node, _, _ in best]))
+    snippets = _snippets(terms, document.store.texts([node for node, _, _ in best]))
     return [Hit(node, snippets.get(node, ""), score, binned) for node, score, binned in best]
 
 
@@ -108,15 +108,15 @@ def _match(terms: Iterable[_Term], cut: Callable[[str], str]) -> str:
     return " ".join(f'"{cut(text)}"' + ("*" if unfinished else "") for text, unfinished in terms)
 
 
-def index(desk: Desk, most: int | None = None, progress: Progress = untold) -> None:
+def index(document: Document, most: int | None = None, progress: Progress = untold) -> None:
     """Take in what was written since the last time."""
-    db = desk.store.db
-    with desk.store.reading():
+    db = document.store.db
+    with document.store.reading():
         rows = db.execute("SELECT id FROM unindexed LIMIT ?", (-1 if most is None else most,))
         waiting = [row[0] for row in rows]
     if not waiting:
         return
-    with desk.change():
+    with document.change():
         for start in range(0, len(waiting), 500):
             progress(start / len(waiting))
             chunk = waiting[start : start + 500]

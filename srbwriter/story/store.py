@@ -1,7 +1,7 @@
 """One story, one SQLite file: rows in and out, transactions, and errors in words.
 
 Every row is written with its sum, and a body or a value whose sum is another one when it is read raises
-DamagedStory. Knows what a row is and nothing of what a verb means. Not thread-safe: the desk holds the lock.
+DamagedStory. Knows what a row is and nothing of what a verb means. Not thread-safe: the document locks.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from uuid import uuid4
 from srbwriter.story import backup, exchange
 from srbwriter.story.branches import Branches
 from srbwriter.story.connection import UNREADABLE
-from srbwriter.story.desk import Desk
+from srbwriter.story.document import Document
 from srbwriter.story.draft import StoryDraft, check_draft
 from srbwriter.story.language import default_language
 from srbwriter.story.open import Opened, create_story, open_story, recovered, remove
@@ -35,7 +35,7 @@ class Story(Branches):
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
-        super().__init__(Desk(opened.store, opened.read_only))
+        super().__init__(Document(opened.store, opened.read_only))
         self._closed = False
 
     # -- open and close ----------------------------------------------------------------------------
@@ -53,12 +53,12 @@ class Story(Branches):
         return story
 
     def _begin(self, title: str) -> None:
-        with self._desk.change():
-            self._desk.add(None, (), "writer")
-            self._desk.put_value("title", " ".join(title.split()) or self.file.stem)
-            self._desk.put_value("current", ROOT)
-            self._desk.put_value("uuid", str(uuid4()))
-            self._desk.put_value("language", default_language())
+        with self._document.change():
+            self._document.add(None, (), "writer")
+            self._document.put_value("title", " ".join(title.split()) or self.file.stem)
+            self._document.put_value("current", ROOT)
+            self._document.put_value("uuid", str(uuid4()))
+            self._document.put_value("language", default_language())
 
     @classmethod
     def from_draft(cls, path: Path | str, draft: StoryDraft, progress: Progress = untold) -> Story:
@@ -66,8 +66,8 @@ class Story(Branches):
         check_draft(draft)
         story = cls.create(path, draft.title)
         try:
-            exchange.fill(story._desk, draft, within(progress, 0, 0.8))
-            index(story._desk, progress=within(progress, 0.8, 1))
+            exchange.fill(story._document, draft, within(progress, 0, 0.8))
+            index(story._document, progress=within(progress, 0.8, 1))
         except BaseException:
             story.close()
             remove(story.file)
@@ -102,7 +102,7 @@ class Story(Branches):
 
     def close(self) -> None:
         """Let go of the file. Every verb that has returned is on the disk."""
-        with self._desk.writing, self._lock:
+        with self._document.writing, self._lock:
             if not self._closed:
                 self._closed = True
                 self._opened.close()
@@ -129,18 +129,18 @@ class Story(Branches):
         """Read the index again, in a read-only view of a story that someone else is writing."""
         with self._lock:
             if self.read_only is not None:
-                self._desk.load()
+                self._document.load()
 
     def use_token_sizes(self, sizes: TokenSizes | None) -> None:
         """How long tokens are, so that a cut through generated text keeps the ids on both sides of it."""
-        self._desk.token_sizes = sizes
+        self._document.token_sizes = sizes
 
     # -- out of the file ---------------------------------------------------------------------------
 
     def to_draft(self, progress: Progress = untold) -> StoryDraft:
         """The whole tree, the bin with it, as plain values."""
         with self._lock:
-            return exchange.to_draft(self, self._desk, progress)
+            return exchange.to_draft(self, self._document, progress)
 
     def back_up(self, folder: Path, *, keep: int = backup.KEEP_DAYS) -> Path | None:
         """Today's copy below ``folder``, unless there is one. Raises NotSaved."""
@@ -164,4 +164,4 @@ class Story(Branches):
 
     def backup_folder(self, folder: Path) -> Path:
         """Where below ``folder`` the copies of this story lie; it stays the same if the file moves."""
-        return backup.own_folder(self._desk.value("uuid"), self.file.stem, folder)
+        return backup.own_folder(self._document.value("uuid"), self.file.stem, folder)

@@ -61,15 +61,21 @@ def test_a_model_that_computes_no_numbers_ends_in_words(
         assert engine.stats().live_branches == 0
 
 
-def test_a_branch_alone_fails_and_can_be_rolled_again(engine: Engine) -> None:
+def test_a_branch_alone_fails_and_can_be_rolled_again(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Numbers that overflow for one text need not for another."""
     sick = [1]
+    writer = engine._scheduler.writer
+    choose = writer._choose
 
-    def callback(logits: Any, view: BranchView) -> None:
-        if view.index in sick and len(view.ids) == 16:
-            logits[:] = np.nan
+    def overflowing(runner: Any, logits: Any) -> int | None:
+        if runner.branch.index in sick and len(runner.buffer.ids) == 16:
+            logits = np.full_like(logits, np.nan)
+        return choose(runner, logits)
 
-    generation = engine.submit(Request(PROMPT, n=3, stop=TWENTY, logits_callback=callback))
+    monkeypatch.setattr(writer, "_choose", overflowing)
+    generation = engine.submit(Request(PROMPT, n=3, stop=TWENTY, logprobs=0))
     finish(engine, generation)
     assert [len(b.ids) for b in generation.branches] == [20, 16, 20]
     failed = generation.branches[1]

@@ -8,6 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.types import Done, Request, Text
+from srbwriter.server.registry import Registry
+
 from .conftest import Serve
 from .fake_backend import STORY, FakeEngine
 from .wire import frames
@@ -265,3 +269,28 @@ def test_looking_on_ends_nothing(client: httpx.Client, engine: FakeEngine) -> No
     assert text_of(follow(client, path), 0) == STORY[:17]
     assert engine.cancelled == []
     assert frames(client.post("/srb/v1/completions?sse=1", json={"prompt": "a", "n": 1}).content)
+
+
+def test_a_pick_returns_all_that_the_branch_keeps(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: " there was" * 400
+    for _ in range(10):
+        path = start(client, n=2, max_tokens=800)
+        picked = client.post(path + "/branches/0/pick", json={}).json()
+        kept = client.get(path + "/branches/0").json()
+        assert (picked["state"], picked["text"]) == ("done", kept["text"])
+        assert picked["tokens"] == len(kept["ids"])
+        follow(client, path)
+
+
+@pytest.mark.parametrize(("logprobs", "most", "kept"), [(None, 80_000, 20), (100, 400_000, 3), (100, 100, 0)])
+def test_what_has_ended_is_kept_within_a_budget_of_bytes(logprobs: int | None, most: int, kept: int) -> None:
+    registry = Registry(keep=100, seconds=1e9, most=most)
+
+    def ended() -> Generation:
+        generation = Generation(1, Request("", logprobs=logprobs), lambda command: None)
+        generation.publish([*[Text(0, "x")] * 9, Done(1, 0, 9)])
+        return generation
+
+    ids = [registry.add("srb", [ended()]).id for _ in range(30)]
+    registry.sweep()
+    assert [record.id for record in registry] == ids[len(ids) - kept :]

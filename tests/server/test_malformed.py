@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from .conftest import Serve
+from .fake_backend import FakeEngine
 
 POSTS = (
     "/completion",
@@ -130,6 +131,71 @@ def test_a_body_that_never_comes_is_given_up(serve: Serve) -> None:
     with socket.create_connection(("127.0.0.1", handle.port)) as plug:
         plug.sendall(b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50\r\n\r\n{")
         assert b" 408 " in plug.recv(1000)
+
+
+def until_closed(plug: socket.socket) -> bytes:
+    """What comes until the server closes the connection."""
+    plug.settimeout(20)
+    parts = [b""]
+    while part := plug.recv(1000):
+        parts.append(part)
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /health HTTP/1.1\r\nHost: local"])
+def test_a_head_that_never_comes_is_given_up(serve: Serve, said: bytes) -> None:
+    handle = serve(head_seconds=0.2)
+    with socket.create_connection(("127.0.0.1", handle.port)) as plug:
+        plug.sendall(said)
+        answer = until_closed(plug)
+    assert answer.startswith(b"HTTP/1.1 408 ") if said else answer == b""
+
+
+def test_a_head_byte_by_byte_is_given_up_too_also_after_an_answer(serve: Serve) -> None:
+    handle = serve(head_seconds=0.3)
+    with socket.create_connection(("127.0.0.1", handle.port)) as plug:
+        plug.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        plug.settimeout(20)
+        answer = b""
+        while not answer.endswith(b"}"):
+            answer += plug.recv(10_000)
+        assert answer.startswith(b"HTTP/1.1 200")
+        plug.settimeout(0.02)
+        for _ in range(1000):  # a byte each time that nothing is heard for a moment
+            try:
+                plug.sendall(b"G")
+                answer = plug.recv(1000)
+                break
+            except TimeoutError:
+                continue
+        assert answer.startswith(b"HTTP/1.1 408 ")
+
+
+def test_requests_that_come_are_no_matter_of_the_heads_deadline(serve: Serve, engine: FakeEngine) -> None:
+    """One that takes long to answer, and one that comes long after the one before."""
+    engine.hold = 1
+    handle = serve(head_seconds=0.1)
+    with httpx.Client(base_url=handle.url, timeout=20) as http:
+        with http.stream("POST", "/completion", json={"prompt": "a", "stream": True}) as answer:
+            parts = answer.iter_raw()
+            next(parts)
+            with httpx.Client(base_url=handle.url) as other:
+                for _ in range(20):
+                    other.get("/health")
+            with socket.create_connection(("127.0.0.1", handle.port)) as plug:
+                until_closed(plug)  # so much time has gone by
+            engine.release()
+            assert b'"stop":true' in b"".join(parts)
+        assert http.get("/health").status_code == 200
+
+
+def test_a_body_of_a_path_that_is_not_there_holds_no_connection(serve: Serve) -> None:
+    handle = serve(head_seconds=0.2)
+    with socket.create_connection(("127.0.0.1", handle.port)) as plug:
+        plug.sendall(b"POST /nothing HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5000\r\n\r\n")
+        assert plug.recv(10_000).startswith(b"HTTP/1.1 404")
+        plug.sendall(b"x")
+        until_closed(plug)
 
 
 @pytest.mark.parametrize(

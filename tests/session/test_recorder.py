@@ -132,7 +132,7 @@ def test_a_pick_that_the_disk_refuses_can_be_made_again(
         def commit() -> None:
             raise NotSaved(session.story.file, "database or disk is full", full=True)
 
-        disk.setattr(session.story._desk.store, "commit", commit)
+        disk.setattr(session.story._document.store, "commit", commit)
         with pytest.raises(NotSaved):
             session.pick(1)
     written(session, current)

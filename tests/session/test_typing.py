@@ -69,7 +69,7 @@ def full(story: Story, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     def commit() -> None:
         raise NotSaved(story.file, "database or disk is full", full=True)
 
-    monkeypatch.setattr(story._desk.store, "commit", commit)
+    monkeypatch.setattr(story._document.store, "commit", commit)
     return monkeypatch
 
 
@@ -113,7 +113,7 @@ def test_what_is_saved_is_said_to_be_saved_and_nothing_else(desk: Desk) -> None:
 
 def test_a_key_during_a_save_waits_for_the_next_one(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     by_hand(desk)
-    commit = desk.story._desk.store.commit
+    commit = desk.story._document.store.commit
 
     def slow() -> None:
         desk.clock.now += 1
@@ -123,7 +123,7 @@ def test_a_key_during_a_save_waits_for_the_next_one(desk: Desk, monkeypatch: pyt
 
     desk.typing.text("alpha")
     with monkeypatch.context() as disk:
-        disk.setattr(desk.story._desk.store, "commit", slow)
+        disk.setattr(desk.story._document.store, "commit", slow)
         desk.recorder.write()
     assert desk.story.text(desk.story.current) == "alpha"
     assert not desk.typing.state.saved and desk.typing.state.seconds == 1  # the key that came meanwhile
@@ -223,10 +223,10 @@ def test_a_full_disk_keeps_words_says_so_and_gets_them_once(
 
 def test_it_is_tried_again_without_being_asked(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     refused, saved = threading.Event(), threading.Event()
-    commit, written = desk.story._desk.store.commit, desk.typing.written
+    commit, written = desk.story._document.store.commit, desk.typing.written
 
     def once() -> None:
-        monkeypatch.setattr(desk.story._desk.store, "commit", commit)
+        monkeypatch.setattr(desk.story._document.store, "commit", commit)
         refused.set()
         raise NotSaved(desk.story.file, "the folder is away", full=False)
 
@@ -234,7 +234,7 @@ def test_it_is_tried_again_without_being_asked(desk: Desk, monkeypatch: pytest.M
         written()
         saved.set()
 
-    monkeypatch.setattr(desk.story._desk.store, "commit", once)
+    monkeypatch.setattr(desk.story._document.store, "commit", once)
     desk.typing.written = note  # type: ignore[method-assign]
     desk.typing.text("alpha")
     assert refused.wait(WAIT) and saved.wait(WAIT)
@@ -331,7 +331,7 @@ def test_a_sheet_that_is_closed_during_a_save_leaves_nothing(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_hand(desk)
-    draft, commit = desk.draft("memory"), desk.story._desk.store.commit
+    draft, commit = desk.draft("memory"), desk.story._document.store.commit
 
     def slow() -> None:
         draft.drop()
@@ -339,7 +339,7 @@ def test_a_sheet_that_is_closed_during_a_save_leaves_nothing(
 
     draft.typed("A harbour.")
     with monkeypatch.context() as disk:
-        disk.setattr(desk.story._desk.store, "commit", slow)
+        disk.setattr(desk.story._document.store, "commit", slow)
         desk.recorder.write()
     desk.recorder.write()
     assert sheets_left(desk.story) == []

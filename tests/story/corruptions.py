@@ -56,7 +56,7 @@ def _write(story: Story, rng: random.Random, rounds: int) -> None:
 
 
 def state_of(story: Story) -> State:
-    nodes = story.nodes([entry.id for entry in story._desk.tree])
+    nodes = story.nodes([entry.id for entry in story._document.tree])
     return {node.id: (node.text, node.parent, (node.state, node.marks)) for node in nodes}
 
 
@@ -76,7 +76,7 @@ def make_bases(folder: Path) -> dict[str, list[Base]]:
     with Story.create(closed / NAME, "The harbour") as story:
         story.put_settings(ROOT, Settings(memory="A harbour in winter."))
         _write(story, rng, 6)
-        index(story._desk)
+        index(story._document)
         bases = {"closed": [Base(closed, state_of(story))], "killed": []}
     working = folder / "working"
     shutil.copytree(closed, working)

@@ -100,7 +100,7 @@ def work(path: Path, log: int, fault: Fault, seed: int, lie: bool, steps: int) -
     """A writer's half minute; every acknowledged word is in the log before the next verb begins."""
     story = Story.open(path)
     say(log, {"verb": "open", "words": []})
-    story._desk.store.db.execute("PRAGMA wal_autocheckpoint = 6")  # so that many writes are checkpoints
+    story._document.store.db.execute("PRAGMA wal_autocheckpoint = 6")  # so that many writes are checkpoints
     rng, number = random.Random(seed), 0
     branches: list[int] = []
     pending: list[str] = []
@@ -228,7 +228,7 @@ def _missing(story: Story, promised: set[str]) -> set[str]:
 
     A word that a pick or a split cut stands in two nodes, and words may have been added to the first since.
     """
-    nodes = [entry.id for entry in list(story._desk.tree)]
+    nodes = [entry.id for entry in list(story._document.tree)]
     found = {word for node in nodes for word in re.findall(r"[a-z]+\d+(?:x\d+)?", story.node(node).text)}
     absent = promised - found
     if not absent:

@@ -54,7 +54,7 @@ def edit(path: Path, text: str, how: str, at: int, halves: bool) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     if how == "statement":
-        story._desk.store.db.set_trace_callback(statement)
+        story._document.store.db.set_trace_callback(statement)
     elif at:
         fault.at = fault.count + at
     if halves:

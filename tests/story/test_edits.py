@@ -340,7 +340,7 @@ class Editing(RuleBasedStateMachine):
 
     def prepare(self) -> None:
         self.story.use_token_sizes(sizes)
-        self.story._desk.store.db.execute("PRAGMA synchronous = OFF")  # this test never pulls the plug
+        self.story._document.store.db.execute("PRAGMA synchronous = OFF")  # this test never pulls the plug
 
     def teardown(self) -> None:
         self.story.close()
@@ -465,7 +465,7 @@ class Editing(RuleBasedStateMachine):
     def no_take_of_the_model_is_lost(self) -> None:
         """It stands in the tree to the letter, or its parts do where it was split."""
         parts: list[list[str]] = [[] for _ in self.takes]
-        for entry in list(self.story._desk.tree):
+        for entry in list(self.story._document.tree):
             node = self.story.node(entry.id)
             if node.author == "model" and node.seed is not None and node.state != State.ABSORBED:
                 parts[node.seed].append(node.text)

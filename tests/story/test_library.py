@@ -182,7 +182,7 @@ def test_words_by_author_and_by_day(story: Story) -> None:
 
 def test_idle_time_is_not_writing(story: Story, tmp_path: Path) -> None:
     now = [1000.0]
-    sitting = story._desk.sitting
+    sitting = story._document.sitting
     sitting._clock, sitting.began = lambda: now[0], 1000.0
     sitting._log = sitting._log._replace(last=1000.0)
     for seconds in (10, IDLE_SECONDS, IDLE_SECONDS + 1, 20):

@@ -92,7 +92,7 @@ def test_wherever_the_damage_is_the_rest_is_read_and_the_loss_is_told(written: P
         if found is None:  # a free page: nothing stood on it
             assert story.text(story.current).count("<") == 60
             return
-        there = {node for node in range(2, 62) if node in story._desk.tree and story.node(node).text}
+        there = {node for node in range(2, 62) if node in story._document.tree and story.node(node).text}
         lost = {*found.missing_nodes, *found.missing_text}
         assert there | lost == set(range(2, 62))
         for node in there - lost:

@@ -194,7 +194,7 @@ def test_an_older_story_is_counted_and_found_anew(tmp_path: Path) -> None:
     path = tmp_path / "old.srbw"
     texts = {1: "", 2: SENTENCE, 3: "กินข้าว กับแม่", 4: "A keeper"}
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        migrate(db, STEPS[:6])
+        migrate(db, STEPS[:5])
         for node, text in texts.items():
             row = (node, node - 1 or None, node, len(text), len(text.split()), 10 if text else 16)
             db.execute(
@@ -206,6 +206,7 @@ def test_an_older_story_is_counted_and_found_anew(tmp_path: Path) -> None:
             db.execute("INSERT INTO body (id, text) VALUES (?, ?)", (node, text))
         db.execute("INSERT INTO search (rowid, text) SELECT id, text FROM body WHERE text <> ''")
         db.execute("INSERT INTO value VALUES ('current', '4')")
+        migrate(db, STEPS[:6])
     for readonly in (True, False):
         with Story.open(path, readonly=readonly) as story:
             assert found(story, "灯塔") == [2]

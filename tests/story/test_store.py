@@ -32,13 +32,13 @@ from tests.story.crash_child import old_story
 
 
 def fill_the_disk(story: Story) -> None:
-    db = story._desk.store.db
+    db = story._document.store.db
     pages = db.execute("PRAGMA page_count").fetchone()[0]
     db.execute(f"PRAGMA max_page_count = {pages}")
 
 
 def make_room(story: Story) -> None:
-    story._desk.store.db.execute("PRAGMA max_page_count = 1000000")
+    story._document.store.db.execute("PRAGMA max_page_count = 1000000")
 
 
 # -- making and opening ------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ def make_room(story: Story) -> None:
 def test_a_new_story_is_a_marked_file_in_write_ahead_mode(path: Path) -> None:
     with Story.create(path, "Title") as story:
         assert (story.title, story.current, len(story), story.file) == ("Title", ROOT, 1, path)
-        db = story._desk.store.db
+        db = story._document.store.db
         assert db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
         assert db.execute("PRAGMA synchronous").fetchone()[0] == 2
         assert db.execute("PRAGMA application_id").fetchone()[0] == 0x73726277
@@ -381,8 +381,8 @@ def test_a_disk_that_fails_altogether_changes_nothing(written: Path, monkeypatch
             raise NotSaved(written, "disk I/O error", full=False)
 
         with monkeypatch.context() as disk:
-            disk.setattr(story._desk.store, "commit", fails)
-            disk.setattr(story._desk.store, "rollback", fails)
+            disk.setattr(story._document.store, "commit", fails)
+            disk.setattr(story._document.store, "rollback", fails)
             for verb in (lambda: story.append("!", here), lambda: story.finish(branch, "length")):
                 with pytest.raises(NotSaved, match="I/O"):
                     verb()

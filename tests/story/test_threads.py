@@ -72,14 +72,14 @@ def test_any_thread_may_call_anything(story: Story, tmp_path: Path) -> None:
 
 def test_who_reads_does_not_wait_for_the_disk(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     [name] = story.begin_branches(ROOT, 1)
-    commit, on_the_disk, read = story._desk.store.commit, threading.Event(), threading.Event()
+    commit, on_the_disk, read = story._document.store.commit, threading.Event(), threading.Event()
 
     def slow() -> None:
         on_the_disk.set()
         assert read.wait(30)
         commit()
 
-    monkeypatch.setattr(story._desk.store, "commit", slow)
+    monkeypatch.setattr(story._document.store, "commit", slow)
 
     def write() -> None:
         story.stream(name, "the last words")
@@ -96,14 +96,14 @@ def test_who_reads_does_not_wait_for_the_disk(story: Story, monkeypatch: pytest.
 
 
 def test_who_reads_does_not_wait_for_another_process(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    begin, waiting, read = story._desk.store.begin, threading.Event(), threading.Event()
+    begin, waiting, read = story._document.store.begin, threading.Event(), threading.Event()
 
     def slow() -> None:
         waiting.set()
         assert read.wait(30)
         begin()
 
-    monkeypatch.setattr(story._desk.store, "begin", slow)
+    monkeypatch.setattr(story._document.store, "begin", slow)
 
     def look() -> None:
         assert waiting.wait(30)

@@ -21,7 +21,7 @@ WORDS = st.integers(1, 6)
 def now(story: Story) -> list[float]:
     """The writer's clock; add to it for another day."""
     clock = [1_000_000_000.0]
-    story._desk.sitting._clock = lambda: clock[0]
+    story._document.sitting._clock = lambda: clock[0]
     return clock
 
 
@@ -157,7 +157,7 @@ class Days(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.story = Story.create(Path(self.folder.name) / "a.srbw")
         clock = [1_000_000_000.0]
-        self.story._desk.sitting._clock = lambda: clock[0]
+        self.story._document.sitting._clock = lambda: clock[0]
         self.story.append("o o o o o ")
         [take] = generated(self.story, self.story.current, "o o o ")
         self.story.pick(take)

@@ -59,7 +59,7 @@ class Writing(RuleBasedStateMachine):
 
     def prepare(self) -> None:
         self.story.use_token_sizes(sizes)
-        self.story._desk.store.db.execute("PRAGMA synchronous = OFF")  # these tests never pull the plug
+        self.story._document.store.db.execute("PRAGMA synchronous = OFF")  # these tests never pull the plug
 
     def a_node(self, pick: int) -> NodeId:
         """A living node; 0, which is drawn most, is the newest and never the root if there is another."""
@@ -324,9 +324,9 @@ class Writing(RuleBasedStateMachine):
 
     @invariant()
     def generated_text_stands_where_it_stood(self) -> None:
-        everything = [self.story.text(e.id) for e in self.story._desk.tree if e.state != State.ABSORBED]
+        everything = [self.story.text(e.id) for e in self.story._document.tree if e.state != State.ABSORBED]
         for node, context in self.before.items():
-            entry = self.story._desk.tree[node]
+            entry = self.story._document.tree[node]
             if entry.state != State.ABSORBED:
                 assert self.story.text(entry.parent or ROOT) == context
             if node in self.whole:

@@ -27,7 +27,7 @@ async def test_among_the_branches_it_stops_what_runs_and_then_does_nothing(open_
             assert among_branches(bench)
             assert not any(branch.live for branch in bench.session.round.branches)
         await bench.press("r", "k", "s")  # keys of branches, and no words
-        bench.desk.commit()
+        bench.session.keep()
         assert bench.session.text() == "The rain."
 
 
@@ -44,7 +44,7 @@ async def test_it_leads_to_the_branches_before_any_is_written(open_bench: OpenBe
     async with open_bench("The rain.") as bench:
         await bench.press("escape", "escape", "x", "j")
         assert among_branches(bench)
-        bench.desk.commit()
+        bench.session.keep()
         assert bench.session.text() == "The rain."
 
 
@@ -65,7 +65,7 @@ async def test_it_closes_a_dialog_and_the_branches_have_the_keys_again(
         assert among_branches(bench), bench.desk.focused
         await bench.press("escape")
         assert among_branches(bench)
-        bench.desk.commit()
+        bench.session.keep()
         assert bench.session.text() == "The rain."
 
 

@@ -10,6 +10,7 @@ from srbwriter.server.body import Body
 from srbwriter.server.call import Call
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.params import Options, branch_samplings, read_n, read_options, read_sampling, read_stop
+from srbwriter.server.prompt import wants_bos
 from srbwriter.server.services import SystemPrompt
 
 
@@ -30,13 +31,14 @@ class Ask:
     response_fields: tuple[str, ...]
     id_slot: int
 
-    def request(self, prompt: Prompt, call: Call) -> Request:
+    def request(self, prompt: Prompt, call: Call, add_bos: bool | None = None) -> Request:
         return Request(
             prompt=prompt,
             n=self.n,
             sampling=branch_samplings(self.sampling, self.n),
             stop=self.stop,
             logprobs=self.n_probs or None,
+            add_bos=wants_bos(prompt) if add_bos is None else add_bos,
             parse_special=True,  # as its server reads every prompt
             **self.options,
             label=call.id,

@@ -12,8 +12,6 @@ from srbwriter.server.body import Body
 from srbwriter.server.call import Call, encode, json_response
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.follow import Follower
-from srbwriter.server.infill import infill_ids
-from srbwriter.server.prompt import read_prompts
 from srbwriter.server.registry import Record
 from srbwriter.server.stream import PING, News, error_frame, frames
 from srbwriter.server.tokens import Tokens, branch_tokens
@@ -26,7 +24,7 @@ async def completion(call: Call) -> Response:
     body = Body(await call.json())
     ask = read_ask(body, call)
     read_system_prompt(body, call)
-    prompts = read_prompts(body.raw("prompt"), call.engine)
+    prompts = await call.services.read_prompts(body.raw("prompt"))
     if "" in prompts and not call.services.system.prompt:
         raise bad("prompt", "Field 'prompt': empty")
     return await _answer(call, ask, [with_system(prompt, call) for prompt in prompts])
@@ -41,8 +39,9 @@ async def infill(call: Call) -> Response:
         if not isinstance(body.raw(name), str):
             raise bad(name, f"Field '{name}': expected text")
     prefix = body.text("input_prefix") + body.text("prompt")
-    extra = call.engine.tokenize(_extra(body.raw("input_extra"))) if body.has("input_extra") else []
-    return await _answer(call, ask, [infill_ids(call.engine, prefix, body.text("input_suffix"), extra)])
+    extra = _extra(body.raw("input_extra")) if body.has("input_extra") else ""
+    ids = await call.services.infill(prefix, body.text("input_suffix"), extra)
+    return await _answer(call, ask, [ids], add_bos=True)
 
 
 def _extra(value: Any) -> str:
@@ -57,9 +56,11 @@ def _extra(value: Any) -> str:
     return "".join(parts)
 
 
-async def _answer(call: Call, ask: Ask, prompts: Sequence[Prompt]) -> Response:
+async def _answer(
+    call: Call, ask: Ask, prompts: Sequence[Prompt], add_bos: bool | None = None
+) -> Response:
     record = await call.services.submit(
-        [ask.request(prompt, call) for prompt in prompts], "llamacpp", call.id
+        [ask.request(prompt, call, add_bos) for prompt in prompts], "llamacpp", call.id
     )
     record.slots = call.services.slots.assign(record, call.services.max_n, ask.id_slot)
     if ask.stream:

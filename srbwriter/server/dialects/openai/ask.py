@@ -19,6 +19,7 @@ from srbwriter.server.params import (
     read_stop,
     schema_text,
 )
+from srbwriter.server.prompt import wants_bos
 
 from .vllm import refuse_unsupported
 
@@ -51,7 +52,7 @@ class Ask:
             stop=self.stop,
             logprobs=logprobs,
             prompt_logprobs=self.logprobs if self.echo else None,
-            add_bos=self.add_bos if add_bos is None else add_bos,
+            add_bos=self.add_bos and wants_bos(prompt) if add_bos is None else add_bos,
             parse_special=parse_special,
             **self.options,
             label=call.id,

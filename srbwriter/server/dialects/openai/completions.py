@@ -15,8 +15,6 @@ from srbwriter.server.body import Body
 from srbwriter.server.call import Call, json_response
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.follow import Follower
-from srbwriter.server.infill import infill_ids
-from srbwriter.server.prompt import read_prompts
 from srbwriter.server.registry import Record
 from srbwriter.server.stream import frames
 from srbwriter.server.tokens import branch_tokens, prompt_tokens
@@ -30,8 +28,8 @@ async def completions(call: Call) -> Response:
     call.dialect = "openai"
     body = Body(await call.json())
     ask = read_ask(body, call, _logprobs(body))
-    prompts = read_prompts(body.raw("prompt"), call.engine)
-    requests = [_request(ask, prompt, body, call) for prompt in prompts]
+    prompts = await call.services.read_prompts(body.raw("prompt"))
+    requests = [await _request(ask, prompt, body, call) for prompt in prompts]
     record = await call.services.submit(requests, "openai", call.id)
     head = {
         "id": f"cmpl-{call.id}",
@@ -58,14 +56,14 @@ def _logprobs(body: Body) -> int | None:
     return top.size("logprobs", 0)
 
 
-def _request(ask: Ask, prompt: Prompt, body: Body, call: Call) -> Request:
+async def _request(ask: Ask, prompt: Prompt, body: Body, call: Call) -> Request:
     suffix = body.text("suffix")
     if not suffix:
         return ask.request(prompt, call)
     if ask.echo:
         raise bad("suffix", "Field 'suffix': cannot be combined with echo")
     try:
-        return ask.request(infill_ids(call.engine, prompt, suffix), call)
+        return ask.request(await call.services.infill(prompt, suffix), call, add_bos=ask.add_bos)
     except ApiError as error:  # not 501: clients would try again
         raise bad("suffix", f"Field 'suffix': {error.message}") from None
 

@@ -12,7 +12,7 @@ from srbwriter.server.body import Body
 from srbwriter.server.call import EVENTS, Call
 from srbwriter.server.errors import bad
 from srbwriter.server.params import branch_samplings, read_n, read_options, read_sampling, read_stop
-from srbwriter.server.prompt import read_prompts
+from srbwriter.server.prompt import read_prompts, wants_bos
 from srbwriter.server.stream import frames
 
 from .events import EventLines
@@ -54,8 +54,10 @@ def read_request(body: Body, call: Call) -> Request:
     base = (
         Stop(max_tokens=DEFAULT_STOP.max_tokens) if body.has("stop") or body.has("boundary") else DEFAULT_STOP
     )
+    prompt = read_prompt(body, call)
     return Request(
-        prompt=read_prompt(body, call),
+        prompt=prompt,
+        add_bos=wants_bos(prompt) and not body.has("parent"),  # a parent begins as it was evaluated
         n=n,
         sampling=branch_samplings(read_sampling(body, call.settings.sampling, call.engine), n),
         stop=read_stop(body, base),

@@ -12,6 +12,7 @@ from srbwriter.engine.types import Request
 from srbwriter.server.body import Body
 from srbwriter.server.call import Call, cancel, json_response
 from srbwriter.server.errors import ApiError, bad
+from srbwriter.server.follow import Follower
 from srbwriter.server.params import branch_samplings, read_n, read_options, read_sampling, read_stop
 from srbwriter.server.registry import Record, new_id
 from srbwriter.server.stream import frames
@@ -113,7 +114,7 @@ async def steer(call: Call) -> Response:
     if name == "fork":
         return await _fork(call, record, branch, body)
     if name == "pick":
-        return _pick(record, branch)
+        return await _pick(call, record, branch)
     verb = VERBS.get(name)
     if verb is None:
         raise ApiError(404, f"there is no verb {name}; there are {', '.join((*VERBS, 'fork', 'pick'))}")
@@ -170,18 +171,26 @@ async def _fork(call: Call, record: Record, branch: Branch, body: Body) -> Respo
         n=n,
         sampling=branch_samplings(sampling, n),
         stop=read_stop(body, branch.stop_rule),
+        add_bos=False,
         **read_options(body, call.settings.context_shift, call.engine),
     )
     return await _start(call, request)
 
 
-def _pick(record: Record, branch: Branch) -> Response:
-    """Keep what this branch has written so far and let the others go; a new request may name it as parent."""
+async def _pick(call: Call, record: Record, branch: Branch) -> Response:
+    """Keep what this branch has written and let the others go; a new request may name it as parent.
+
+    Answers when the branch has ended: until then it may write another token.
+    """
     for other in record.branches:
         if other is branch:
             other.stop()
         elif other.live:
             other.kill()
+    with Follower(call.services.bridge, record.generations) as follower:
+        async for news in follower.batches(call.settings.timeout):
+            if not branch.live or not news:
+                break
     record.picked = record.index(branch)
     parent = {"request": record.id, "branch": record.picked}
     return json_response(

@@ -3,8 +3,8 @@
 Verbs are built on this. Knows how to change a node so that nothing is half done; decides no policy.
 
 Threading rule: any thread may call any public method of :class:`~srbwriter.story.story.Story`. A verb takes
-:attr:`Desk.writing`, so one runs at a time; what is in memory changes and is looked at under
-:attr:`Desk.lock`, which is let go while the disk takes the words: who reads never waits for a disk.
+:attr:`Document.writing`, so one runs at a time; what is in memory changes and is looked at under
+:attr:`Document.lock`, which is let go while the disk takes the words: who reads never waits for a disk.
 ``writing`` comes before ``lock``, never after it.
 """
 
@@ -49,7 +49,7 @@ class Written:
     vocab: str
 
 
-class Desk:
+class Document:
     """Everything one open story holds in memory."""
 
     def __init__(self, store: Store, read_only: ReadOnly | None) -> None:

@@ -1,0 +1,94 @@
+"""What a prompt of ids, with media, or after a parent means to the engine; and fields that mean little."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import httpx
+import pytest
+
+from .fake_backend import FakeEngine
+
+SHORT = {"max_tokens": 2}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "begun"),
+    [("Once", True), ([256, 257], False), (["Once", 257], False), ({"prompt_string": "Once"}, True)],
+    ids=str,
+)
+@pytest.mark.parametrize("path", ["/completion", "/v1/completions", "/srb/v1/completions"])
+def test_a_prompt_of_ids_is_taken_as_it_is(
+    client: httpx.Client, engine: FakeEngine, path: str, prompt: Any, begun: bool
+) -> None:
+    assert client.post(path, json={"prompt": prompt, **SHORT}).status_code == 200
+    (request,) = engine.submitted
+    assert request.add_bos is begun
+    if isinstance(prompt, list):  # a text in front of ids begins as texts do
+        assert (request.prompt[0] == engine.bos) is isinstance(prompt[0], str)
+
+
+def test_openai_clients_may_switch_the_beginning_off(client: httpx.Client, engine: FakeEngine) -> None:
+    client.post("/v1/completions", json={"model": "m", "prompt": "Once", "add_bos_token": False, **SHORT})
+    assert engine.submitted[-1].add_bos is False
+
+
+def test_a_parent_begins_as_it_was_evaluated(client: httpx.Client, engine: FakeEngine) -> None:
+    id = client.post("/srb/v1/requests", json={"prompt": [256, 257], "n": 1, **SHORT}).json()["id"]
+    parent = {"request": id, "branch": 0}
+    client.post("/srb/v1/completions", json={"parent": parent, "prompt": " and", "n": 1, **SHORT})
+    fork = client.post(f"/srb/v1/requests/{id}/branches/0/fork", json=SHORT).json()["id"]
+    for path in (id, fork):
+        client.get(f"/srb/v1/requests/{path}/events")  # until they have ended
+    assert [request.add_bos for request in engine.submitted] == [False] * 3
+
+
+def test_the_gap_of_a_text_begins_as_texts_do(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.fim = (1, 2, 3)
+    client.post("/infill", json={"input_prefix": "a", "input_suffix": "b", "n_predict": 2})
+    client.post("/v1/completions", json={"model": "m", "prompt": "a", "suffix": "b", **SHORT})
+    assert [request.add_bos for request in engine.submitted] == [True, True]
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_media_within_a_prompt_are_refused(client: httpx.Client, many: bool) -> None:
+    prompt = {"prompt_string": "What is this <__media__>", "multimodal_data": ["aGVsbG8="]}
+    answer = client.post("/completion", json={"prompt": [prompt, "x"] if many else prompt, **SHORT})
+    assert answer.status_code == 501
+    assert "text only" in answer.json()["error"]["message"]
+    idle = {"prompt_string": "Once", "multimodal_data": []}
+    assert client.post("/completion", json={"prompt": idle, **SHORT}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("bans", "banned"),
+    [([], []), ("", []), (None, []), ([5, 6], [5, 6]), ("5, 6,x", [5, 6]), ([10**9, -1], [])],
+)
+def test_bans_as_clients_send_them(
+    client: httpx.Client, engine: FakeEngine, bans: Any, banned: list[int]
+) -> None:
+    answer = client.post("/completion", json={"prompt": "a", "custom_token_bans": bans, **SHORT})
+    assert answer.status_code == 200
+    sampling = engine.submitted[-1].sampling
+    assert isinstance(sampling, tuple)
+    assert sampling[0].logit_bias == tuple((token, -math.inf) for token in banned)
+
+
+@pytest.mark.parametrize("bans", [5, ["5"], {"5": 1}, "5," * 400_000])
+def test_bans_that_mean_nothing_are_refused(client: httpx.Client, bans: Any) -> None:
+    answer = client.post("/completion", json={"prompt": "a", "custom_token_bans": bans, **SHORT})
+    assert answer.status_code == 400 and "custom_token_bans" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "status"),
+    [("required", 400), ({"type": "function", "function": {"name": "f"}}, 400), ("auto", 200), ("none", 200)],
+    ids=str,
+)
+def test_a_tool_that_must_be_called_is_refused(client: httpx.Client, choice: Any, status: int) -> None:
+    body = {"messages": [{"role": "user", "content": "Once"}], "tools": [], "tool_choice": choice, **SHORT}
+    answer = client.post("/v1/chat/completions", json=body)
+    assert answer.status_code == status
+    if status == 400:
+        assert "auto and none are possible" in answer.json()["error"]["message"]
