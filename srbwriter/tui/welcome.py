@@ -99,12 +99,13 @@ def tell_damage(desk: Desk) -> None:
         return
     left = sum(story.words_by_author().values())
     copies = len(backups(story.backup_folder(paths.backup_dir())))
+    doubtful = [story.node(node).text for node in story.damage.doubtful[:5]]
 
     def chosen(what: str | None) -> None:
         if what == RECOVER:
             desk.guarded(lambda: _recover(desk))
 
-    desk.bench.push_screen(DamagedNote(story.file, story.damage, left, copies), chosen)
+    desk.bench.push_screen(DamagedNote(story.file, story.damage, left, copies, doubtful), chosen)
 
 
 def _recover(desk: Desk) -> None:

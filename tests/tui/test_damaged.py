@@ -67,6 +67,22 @@ async def test_an_overwritten_file_is_shown_for_what_it_is(overwritten: Path, op
     assert overwritten.read_bytes() == before
 
 
+async def test_a_passage_in_which_one_bit_changed_is_shown_to_be_read_over(
+    tmp_path: Path, open_bench: OpenBench
+) -> None:
+    file = tmp_path / "story.srbw"
+    changed = make(file).replace(b"Passage 30 of the tale", b"Massage 30 of the tale")
+    file.write_bytes(changed)
+    async with open_bench("") as bench:
+        note = await opened(bench, DamagedNote)
+        shown = str(note.query_one(Static).content)
+        assert "1 passage that may not be as written: “Massage 30 of the tale." in shown
+        assert "nothing that can be counted" not in shown
+        await bench.press("r")
+        assert bench.app.next_story is not None
+    assert file.read_bytes() == changed
+
+
 async def test_nothing_begins_that_could_not_be_kept(overwritten: Path, open_bench: OpenBench) -> None:
     async with open_bench("") as bench:
         await bench.press("escape")

@@ -6,6 +6,7 @@ Knows what was found; makes and restores nothing itself.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from textual import events
@@ -16,10 +17,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from srbwriter.story import Damage
-from srbwriter.story.types import counted, numbers
+from srbwriter.story.types import counted
 from srbwriter.tui.screens.push import leave
 
 RECOVER = "recover"
+_SHOWN = 40  # characters of a passage that is to be read over
 
 
 class DamagedNote(ModalScreen[str]):
@@ -35,9 +37,13 @@ class DamagedNote(ModalScreen[str]):
     DamagedNote Static { height: auto; }
     """
 
-    def __init__(self, file: Path, damage: Damage, words: int, copies: int) -> None:
+    def __init__(
+        self, file: Path, damage: Damage, words: int, copies: int, doubtful: Sequence[str] = ()
+    ) -> None:
+        """``doubtful`` are the texts of some passages that may not be as they were written."""
         super().__init__()
         self._file, self._damage, self._words, self._copies = file, damage, words, copies
+        self._doubtful = doubtful
 
     def compose(self) -> ComposeResult:
         with Vertical(), VerticalScroll():
@@ -52,7 +58,9 @@ class DamagedNote(ModalScreen[str]):
             ("What is left: ", strong),
             (f"{left_words(self._words, self._damage)}\n", ""),
             ("What is lost: ", strong),
-            (f"{lost_words(self._damage)}\n\n", ""),
+            (f"{lost_words(self._damage)}\n", ""),
+            *self._to_read_over(strong),
+            ("\n", ""),
             ("It is open for reading only, and the file is left as it is.\n\n", ""),
             ("Copies: ", strong),
             (f"{self._copies or 'none'} known\n", ""),
@@ -66,6 +74,15 @@ class DamagedNote(ModalScreen[str]):
         if self._words:
             parts += [("r", key), (" goes on in a copy beside it, made of what is left\n", "")]
         return [*parts, ("esc", key), (" or ", ""), ("enter", key), (" reads what is left", "")]
+
+    def _to_read_over(self, strong: str) -> list[tuple[str, str]]:
+        if not self._damage.doubtful:
+            return []
+        texts = [" ".join(text.split()) for text in self._doubtful]
+        shown = ", ".join(f"“{text[:_SHOWN]}{'…' if len(text) > _SHOWN else ''}”" for text in texts if text)
+        passages = counted(len(self._damage.doubtful), "passage")
+        words = f"{passages} that may not be as written{': ' if shown else ''}{shown}\n"
+        return [("To be read over: ", strong), (words, "")]
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "r" and self._words:
@@ -94,8 +111,5 @@ def lost_words(damage: Damage) -> str:
     if damage.displaced:
         passages = counted(len(damage.displaced), "passage")
         parts.append(f"the place of {passages}, to be found at the beginning of the tree")
-    if damage.doubtful:
-        passages = f"{counted(len(damage.doubtful), 'passage')} ({numbers(damage.doubtful)})"
-        parts.append(f"the certainty that nothing is changed in {passages} — read them over")
     parts += damage.other
     return "; ".join(parts) or "nothing that can be counted"
