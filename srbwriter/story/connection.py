@@ -76,7 +76,11 @@ def quietly(path: Path, mode: str) -> tuple[sqlite3.Connection, Path | None]:
         if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             raise
         temp = copy_aside(path)
+    try:
         return connect(temp / path.name, "rw"), temp
+    except BaseException:
+        shutil.rmtree(temp, ignore_errors=True)
+        raise
 
 
 def close(db: sqlite3.Connection, temp: Path | None) -> None:
