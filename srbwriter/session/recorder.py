@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TypeVar
 
-from srbwriter.engine.generation import Branch
+from srbwriter.engine.generation import Branch, Buffer
 from srbwriter.engine.types import Sampling
 from srbwriter.story import ROOT, NodeId, NotSaved, ReadOnlyStory, State, Story, StoryError
 from srbwriter.story.draft import JsonObject
@@ -75,8 +75,13 @@ class Recorder:
                 self._rounds.remove(current)
             self._rounds.append(current)  # the last one is the one that is shown: see _let_go
         if not known:
-            current.generation.add_listener(lambda: self._note(TEXT_SECONDS if current.tracks else 0))
+            current.generation.add_listener(lambda: self._heard(current))
         self._note(0)
+
+    def _heard(self, current: Round) -> None:
+        """The engine's thread comes by at every step with news."""
+        current.hear()
+        self._note(TEXT_SECONDS if current.tracks else 0)
 
     def _note(self, seconds: float) -> None:
         """There is something to write, in ``seconds`` at the latest."""
@@ -240,13 +245,14 @@ class Recorder:
                 sampling=[_sampling_json(b) for b in fresh], seeds=[b.seed for b in fresh],
             )
             current.tracks += [
-                Track(b, name, b.buffer, [(name, 0)]) for b, name in zip(fresh, names, strict=True)
+                Track(b, name, current.takes(b)[0], [(name, 0)]) for b, name in zip(fresh, names, strict=True)
             ]
         for track in current.tracks:
             live = track.branch.live  # before the text: what ends is complete
             self._drain(current, track)
-            if track.branch.buffer is not track.buffer:
-                self._new_take(current, track)
+            for buffer in current.takes(track.branch)[track.take + 1 :]:
+                track.take += 1
+                self._new_take(current, track, buffer)
                 self._drain(current, track)
             if not live and not track.finished and track.branch.buffer is track.buffer:
                 self._end(track, str(track.branch.finish_reason or "failed"))
@@ -310,9 +316,9 @@ class Recorder:
         if not track.finished:
             track.nodes.append((self._story.target(track.name), track.chars))
 
-    def _new_take(self, current: Round, track: Track) -> None:
+    def _new_take(self, current: Round, track: Track, buffer: Buffer) -> None:
         """The branch was cut: the old take stays in the story, the new one begins with what is kept."""
-        buffer = track.buffer = track.branch.buffer
+        track.buffer = buffer
         text = buffer.pieces[0] if buffer.pieces else ""
         track.pieces, track.chars = min(1, len(buffer.pieces)), len(text)
         track.typed = sum(1 for begin, _ in buffer.typed if begin < len(text))

@@ -33,6 +33,7 @@ class Track:
     name: NodeId  # what the story calls the branch while it is written
     buffer: Buffer
     nodes: list[tuple[NodeId, int]] = field(default_factory=list["tuple[NodeId, int]"])
+    take: int = 0  # which of the branch's takes ``buffer`` is
     pieces: int = 0
     chars: int = 0
     ids: int = 0
@@ -78,6 +79,7 @@ class Round:
         self.lead = ""  # end of the parent's text that the first token of a branch spells again
         self.model = self.vocab = ""
         self.tracks: list[Track] = []
+        self._takes: dict[int, list[Buffer]] = {}
 
     @property
     def branches(self) -> list[Branch]:
@@ -97,6 +99,18 @@ class Round:
     def news(self) -> bool:
         """Whether there is anything to write down."""
         return len(self.branches) > len(self.tracks) or any(track.news for track in self.tracks)
+
+    def hear(self) -> None:
+        """The engine has news. To be called on its thread, so that no take is missed, however short."""
+        for branch in self.branches:
+            self.takes(branch)
+
+    def takes(self, branch: Branch) -> list[Buffer]:
+        """What ``branch`` has written and was cut, oldest first, and what it writes now."""
+        takes = self._takes.setdefault(branch.index, [branch.buffer])
+        if takes[-1] is not branch.buffer:
+            takes.append(branch.buffer)
+        return takes
 
     def node_of(self, index: int) -> NodeId:
         """The node that branch ``index`` writes into now. Raises IndexError before it has one."""

@@ -9,6 +9,7 @@ from srbwriter.session import Round, Session
 from srbwriter.session.typing import TYPING
 from srbwriter.story import NotSaved
 
+from .conftest import WAIT
 from .test_session import OPENING, begun, until, written
 
 TYPED = " Suddenly the door."
@@ -176,3 +177,23 @@ def test_a_pick_where_the_story_has_changed_is_one_thing_to_undo(session: Sessio
     assert session.text() == f"{OPENING} Zebra."
     assert session.undo()
     assert session.text() == OPENING
+
+
+def test_takes_that_follow_each_other_quickly_are_all_kept(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A branch is rolled again twice before the recorder comes by once."""
+    session.set_text(OPENING)
+    monkeypatch.setattr(session._recorder, "_note", lambda seconds: None)
+    current = session.generate()
+    assert current.generation is not None
+    current.generation.wait(WAIT)
+    texts = [current.branches[0].text]
+    for _ in range(2):
+        session.reroll(0)
+        current.generation.wait(WAIT)
+        texts.append(current.branches[0].text)
+    session.keep()
+    kept = [session.story.node(node).text for node in session.story.children(current.parent)]
+    assert len(set(texts)) == 3
+    assert set(texts) <= set(kept)
