@@ -1,26 +1,52 @@
 """A story of what is left of a damaged one. The original is copied and never opened.
 
-What is not proved to be as it was written is named as doubtful, and so is every node that is missing: the
-numbers that were given are known. Nothing is made up: a text that breaks off is shorter.
+Rows are read in ranges that are halved where they fail, so one bad page costs only what stood on it; a row
+that fails alone is read column by column, and its text as far as it goes. What is not proved to be as it was
+written is named as doubtful, and so is every node that is missing: the numbers that were given are known.
+Nothing is made up: a text that breaks off is shorter. Knows tables, not verbs.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import shutil
+import sqlite3
 import tempfile
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
-from srbwriter.story.connection import copy_aside
+from srbwriter.story.connection import MAGIC, UNREADABLE, copy_aside
+from srbwriter.story.draft import AUTHORS, JsonValue, settings_from
 from srbwriter.story.lock import Note
-from srbwriter.story.migrations import gaps_in
-from srbwriter.story.remains import Remains, clean, connected, mend_header, parses
+from srbwriter.story.migrations import (
+    APPLICATION_ID,
+    STEPS,
+    SUMMED,
+    body_sum,
+    gaps_in,
+    migrate,
+    row_sum,
+    text_sum,
+)
 from srbwriter.story.search import take_in
-from srbwriter.story.store import Body, Store
+from srbwriter.story.store import BODY, ENTRY, Body, Store
 from srbwriter.story.tree import SETTINGS, VISITED, Entry
 from srbwriter.story.types import ROOT, Damage, NodeId, NotAStory, State, numbers
 from srbwriter.story.words import count
+
+_PAGE = 4096  # bytes; SQLite's own choice, which a story leaves to it
+_MOST = 2**31  # ids above this are noise from a bad page
+_PIECE = 512  # bytes read at once of a text that breaks off
+_SCHEMA = b"CREATE TABLE node"
+_ESCAPED = "".join(map(chr, range(0xDC80, 0xDD00)))  # bytes that are no UTF-8
+_CHARS = Entry._fields.index("chars")
+_VALUES: dict[str, type] = {"title": str, "current": int, "uuid": str, "hoisted": int, "draft": dict}
+_PROGRESS = {"progress": (str, int, int, int, float), "sitting": (int, float, float, float, int, int, int)}
+
+Row = tuple[Any, ...]
 
 
 def recover(path: Path, problem: str, note: Note) -> tuple[Store, Damage]:
@@ -32,9 +58,9 @@ def recover(path: Path, problem: str, note: Note) -> tuple[Store, Damage]:
     folder = copy_aside(path)
     try:
         broken = folder / path.name
-        marked = mend_header(broken)
-        with closing(connected(broken)) as db:
-            found = Remains(db, broken.stat().st_size)
+        marked = _mend_header(broken)
+        with closing(_connected(broken)) as db:
+            found = _Remains(db, broken.stat().st_size)
         if not marked and not found.proved:
             raise NotAStory(path, "is not a story")
         store = Store.create(Path(tempfile.mkdtemp(dir=folder)) / path.name)
@@ -45,7 +71,305 @@ def recover(path: Path, problem: str, note: Note) -> tuple[Store, Damage]:
     return Store(path, store.db, writable=False, temp=folder), damage
 
 
-def _rebuild(store: Store, found: Remains, problem: str, note: Note) -> Damage:
+# -- a file that SQLite opens ------------------------------------------------------------------------
+
+
+def _mend_header(path: Path) -> bool:
+    """Give the file the header of a story; whether it had one, or what else only a story has."""
+    with path.open("rb") as file:
+        start = file.read(1 << 20)
+    head = _first_page()[:100]
+    if start.startswith(MAGIC):  # what differs from story to story: counters and the version
+        head = head[:24] + start[24:28] + head[28:40] + start[40:44] + head[44:60] + start[60:64] + head[64:]
+    _begin(path, head)
+    return start[68:72] == APPLICATION_ID.to_bytes(4, "big") or _SCHEMA in start
+
+
+def _begin(path: Path, head: bytes) -> None:
+    """Put ``head`` at the beginning of the file, but with the pages that there are, none of them free."""
+    pages = -(-path.stat().st_size // _PAGE)
+    with path.open("r+b") as file:
+        file.truncate(pages * _PAGE)
+        file.write(head[:28] + pages.to_bytes(4, "big") + bytes(8) + head[40:92] + head[24:28] + head[96:])
+
+
+def _first_page() -> bytes:
+    """That of a new story of the first version with sums, whose list of tables fits on it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "new"
+        with closing(sqlite3.connect(path, isolation_level=None)) as db:
+            db.execute("PRAGMA journal_mode = WAL")
+            migrate(db, STEPS[:SUMMED])
+        return path.read_bytes()[:_PAGE]
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    """A connection to ``path``. If its list of tables is broken, it gets a new story's: they begin alike."""
+    db = _connect(path)
+    version = _all(db, "PRAGMA user_version") or [(0,)]
+    more = ", sum" if version[0][0] >= SUMMED else ""
+    tables = ("value", "key, json"), ("node", ENTRY), ("body", BODY)
+    if None in [_all(db, f"SELECT {columns}{more} FROM {table} LIMIT 0") for table, columns in tables]:
+        db.close()
+        _begin(path, _first_page())
+        db = _connect(path)
+    return db
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, isolation_level=None)
+    db.text_factory = _decoded
+    _all(db, "PRAGMA writable_schema = ON")  # a table that cannot be right does not hide the others
+    _all(db, "PRAGMA cell_size_check = ON")
+    return db
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _all(db: sqlite3.Connection, query: str) -> list[Row] | None:
+    """The rows of a query; None if they cannot be read."""
+    with suppress(sqlite3.Error, MemoryError, *UNREADABLE):
+        return db.execute(query).fetchall()
+    return None
+
+
+# -- what is found -----------------------------------------------------------------------------------
+
+
+class _Remains:
+    """Every row that can still be read, and which of them are proved to be as they were written."""
+
+    def __init__(self, db: sqlite3.Connection, size: int) -> None:
+        self._db = db
+        self._pages = size // _PAGE
+        self.other: list[str] = []
+        total = "sum" if _all(db, "SELECT sum FROM node LIMIT 0") is not None else "NULL"
+        sums = [_all(db, f"SELECT 1 FROM {table} WHERE sum > 0 LIMIT 1") for table in ("node", "body")]
+        self.summed = total == "sum" and any(rows != [] for rows in sums)
+        self.values = self._values(total)
+        self.commits, self.last = self._written()
+        self.nodes = {row[0]: row for row in self._rows("node", f"{ENTRY}, {total}")}
+        self.bodies = {row[0]: row for row in self._rows("body", f"{BODY}, {total}")}
+        self._copies = {row[0]: row[1] for row in self._rows("search_content", "id, c0")}
+        self._searched = self._has("search_content")
+        self._unindexed = {row[0] for row in _all(db, "SELECT id FROM unindexed") or ()}
+        self.sound_nodes = {node for node, row in self.nodes.items() if _adds_up(row_sum, row)}
+        self.sound_bodies = {node for node, row in self.bodies.items() if _adds_up(body_sum, row)}
+        self.proved = bool(self.sound_nodes or self.sound_bodies) or any(map(self._agrees, self.bodies))
+        self.recipes = self._rows("recipe", "id, model, sampling")
+        self.progress = {table: self._progress(table) for table in _PROGRESS}
+        if self._has("action") and _all(db, "SELECT id FROM action LIMIT 1") != []:
+            self.other.append("the undo history is lost")
+
+    def _has(self, table: str) -> bool:
+        """Whether stories of this version have that table."""
+        return _all(self._db, f"SELECT 1 FROM sqlite_schema WHERE name = '{table}'") != []
+
+    def _progress(self, table: str) -> list[Row]:
+        """The days, or the sittings, of writing."""
+        rows = _all(self._db, f"SELECT * FROM {table}")
+        fits = [row for row in rows or () if all(map(isinstance, row, _PROGRESS[table]))]
+        sound = [row for row in fits if not isinstance(row[0], str) or row[0] == _clean(row[0])]
+        if self._has(table) and (rows is None or len(sound) < len(rows)):
+            self.other.append(f"part of the table of {table} is lost")
+        return sound
+
+    def _rows(self, table: str, columns: str) -> list[Row]:
+        found: list[Row] = []
+        last, tries = self._extent(table)
+        waiting = [(1, last)]
+        while waiting and tries > 0:
+            start, stop = waiting.pop()
+            rows = _all(self._db, f"SELECT {columns} FROM {table} WHERE id BETWEEN {start} AND {stop}")
+            if rows is not None:
+                found += [row for row in rows if isinstance(row[0], int) and start <= row[0] <= stop]
+                continue
+            tries -= 1
+            if start < stop:
+                middle = (start + stop) // 2
+                waiting += [(middle + 1, stop), (start, middle)]
+            elif row := self._row(table, columns, start):
+                found.append(row)
+        return found
+
+    def _extent(self, table: str) -> tuple[int, int]:
+        """The highest number that a row can have, and how often reading may fail before the rest is noise."""
+        ends = [_all(self._db, f"SELECT {end}(id) FROM {table}") for end in ("min", "max")]
+        tries = 1000 + 50 * self._pages if any(ends) else 100 + self._pages
+        if self.last and table in ("node", "body", "search_content"):
+            return self.last, tries
+        others = [_all(self._db, f"SELECT max(id) FROM {other}") for other in ("node", "body")]
+        for rows in (ends[1], *others):
+            if rows and isinstance(rows[0][0], int) and 0 < rows[0][0] < _MOST:
+                return rows[0][0], tries
+        return 100 * self._pages, tries
+
+    def _row(self, table: str, columns: str, node: int) -> Row | None:
+        """A row that cannot be read as a whole; None if nothing of it can."""
+        if not _all(self._db, f"SELECT id FROM {table} WHERE id = {node}"):
+            return None
+        cells: list[Any] = []
+        for column in columns.split(", ")[1:]:
+            rows = _all(self._db, f"SELECT {column} FROM {table} WHERE id = {node}")
+            cells.append(rows[0][0] if rows else self._beginning(node) if column == "text" else None)
+        return (node, *cells) if any(cell is not None for cell in cells) else None
+
+    def _beginning(self, node: int) -> str | None:
+        """A text as far as it can be read."""
+        data = b""
+        blobs = self._db.blobopen
+        with suppress(sqlite3.Error, *UNREADABLE), blobs("body", "text", node, readonly=True) as blob:
+            while piece := blob.read(_PIECE):
+                data += piece
+        return _decoded(data) or None
+
+    def _values(self, total: str) -> dict[str, JsonValue]:
+        """What the story says of itself, if it is as it was written; of the title what is left."""
+        found: dict[str, JsonValue] = {}
+        for row in _all(self._db, f"SELECT key, json, {total} FROM value") or ():
+            with suppress(*UNREADABLE):
+                key, value = row[0], json.loads(_clean(row[1]))
+                sound = not self.summed or key == "title" or _adds_up(row_sum, row)
+                if sound and key == _clean(key) and isinstance(value, _VALUES.get(key, object)):
+                    found[key] = value
+        if not {"title", "current"} <= found.keys():
+            self.other.append("the title and the place of the writer are lost")
+        return found
+
+    def _written(self) -> tuple[int, NodeId]:
+        """The numbers of the last transaction and of the last node; 0 if they are lost."""
+        with suppress(*UNREADABLE):
+            commits, last = self.values["written"]
+            return int(commits), int(last)
+        return 0, 0
+
+    @property
+    def known(self) -> set[NodeId]:
+        """The nodes of which anything is left."""
+        found = self.nodes.keys() | self.bodies.keys() | self._copies.keys()
+        return {node for node in found if not self.last or node <= self.last} | {ROOT}
+
+    def missing(self, known: set[NodeId]) -> set[NodeId]:
+        """The nodes of which nothing is left."""
+        last = self.last or max(known)
+        if not self.last:
+            self.other.append("how many nodes there were is not known")
+            if last > 1000 + 4 * len(known):  # numbers that came with an import may be far apart
+                return set()
+        gaps = sorted((first, end) for first, end in self.values.get("gaps", ()))
+        found = set[NodeId]()
+        for start, stop in set(gaps_in([*known, last + 1])) - set(gaps):
+            for first, end in gaps:
+                if start <= first <= end <= stop:
+                    found.update(range(start, first))
+                    start = end + 1
+            found.update(range(start, stop + 1))
+        return found
+
+    def lost_log(self, note: Note) -> bool:
+        """Whether transactions that ``note`` counted are not there."""
+        ours = self.values.get("uuid", note.story) == note.story
+        return self.summed and ours and self.commits < note.commits
+
+    def sound(self, node: NodeId) -> bool:
+        """Whether all of a node is proved to be as it was written, or nothing can prove it."""
+        return not self.summed or (node in self.sound_nodes and node in self.sound_bodies)
+
+    def chars(self, node: NodeId) -> int:
+        """How long the text of a node was, as far as that is known."""
+        row = self.nodes.get(node)
+        known = row is not None and (node in self.sound_nodes or not self.summed)
+        return row[_CHARS] if row and known and isinstance(row[_CHARS], int) else 0
+
+    def text(self, node: NodeId) -> tuple[str, bool]:
+        """The text of a node, and whether it is proved to be the one that was written."""
+        row, copy = self.bodies.get(node), self._copies.get(node)
+        texts = [text for text in (row[1] if row else None, copy) if isinstance(text, str)]
+        chars = self.chars(node)
+        if self.summed:
+            for text in texts if row and isinstance(row[-1], int) else ():
+                with suppress(ValueError):
+                    if row and text_sum(node, text) == row[-1] & 0xFFFF_FFFF:
+                        return text, True
+        elif row and self._agrees(node):
+            return row[1], True
+        cleaned = [_clean(text) for text in texts]
+        return max(cleaned, key=lambda text: (len(text) == chars, len(text)), default=""), False
+
+    def _agrees(self, node: NodeId) -> bool:
+        """Whether all that an old story says of a text agrees: its length, and the search index's copy."""
+        text, copy = self.bodies[node][1], self._copies.get(node)
+        if not isinstance(text, str) or text != _clean(text) or len(text) != self.chars(node):
+            return False
+        return copy == text or not text or node in self._unindexed or not self._searched
+
+    def body(self, node: NodeId, text: str) -> Body:
+        """The body of a node whose text is ``text``, without what cannot be right."""
+        row = self.bodies.get(node)
+        if row is None:
+            return Body(text)
+        _, old, runs, recipe, seed, finish, settings, meta, name, _ = row
+        if node in self.sound_bodies:
+            return Body(*row[1:-1])
+        return Body(
+            text,
+            runs if not self.summed and text == old and isinstance(runs, bytes) else None,
+            recipe if isinstance(recipe, int) else None,
+            seed if isinstance(seed, int) else None,
+            _clean(finish),
+            settings if _parses(settings_from, settings) else None,
+            meta if _parses(lambda text: dict(json.loads(text)), meta) else None,
+            _clean(name) or None,
+        )
+
+    def entry(self, node: NodeId) -> Entry:
+        """What the index says of a node, without what cannot be right."""
+        row = self.nodes.get(node, (node, *[None] * len(Entry._fields)))
+        if node in self.sound_nodes:
+            return Entry(*row[:-1])
+        _, parent, place, state, author, _, _, _, flags, rating, tags, note, title, created, _ = row
+        return Entry(
+            node,
+            parent if isinstance(parent, int) else None,
+            place if isinstance(place, int) else node,
+            state if state in list(State) else State.LIVING,
+            author if author in AUTHORS else "imported",
+            0, 0, 0,
+            flags & 15 if isinstance(flags, int) else VISITED,
+            rating if rating in (-1, 1) else 0,
+            _clean(tags) or None,
+            _clean(note) or None,
+            _clean(title) or None,
+            created if isinstance(created, float) and math.isfinite(created) else 0.0,
+        )  # fmt: skip
+
+
+def _adds_up(total: Callable[..., int], row: Row) -> bool:
+    with suppress(*UNREADABLE):
+        return total(*row[:-1]) == row[-1]
+    return False
+
+
+def _parses(parse: Callable[[str], object], text: object) -> bool:
+    with suppress(*UNREADABLE):
+        return isinstance(text, str) and text == _clean(text) and parse(text) is not None
+    return False
+
+
+def _clean(text: object) -> str:
+    """Of a text that is not as it was written what are characters; blanks of a lost page are none."""
+    if not isinstance(text, str):
+        return ""
+    text = text.replace("\0", "").rstrip(_ESCAPED)
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+# -- a story of it -----------------------------------------------------------------------------------
+
+
+def _rebuild(store: Store, found: _Remains, problem: str, note: Note) -> Damage:
     known = found.known
     missing, doubtful = found.missing(known), set[NodeId]()
     if found.lost_log(note):
@@ -120,10 +444,10 @@ def _hang(entries: dict[NodeId, Entry]) -> set[NodeId]:
     return moved
 
 
-def _put_the_rest(store: Store, found: Remains, entries: dict[NodeId, Entry]) -> None:
+def _put_the_rest(store: Store, found: _Remains, entries: dict[NodeId, Entry]) -> None:
     for number, model, sampling in found.recipes:
-        if parses(lambda text: dict(json.loads(text)), sampling) and isinstance(model, str):
-            recipe = number, clean(model), sampling
+        if _parses(lambda text: dict(json.loads(text)), sampling) and isinstance(model, str):
+            recipe = number, _clean(model), sampling
             store.db.execute("INSERT OR IGNORE INTO recipe VALUES (?, ?, ?)", recipe)
     for key, value in found.values.items():
         if key not in ("written", "head", "touched"):
