@@ -252,8 +252,9 @@ class Recorder:
             self._drain(current, track)
             for buffer in current.takes(track.branch)[track.take + 1 :]:
                 track.take += 1
-                self._new_take(current, track, buffer)
-                self._drain(current, track)
+                if buffer is not track.buffer:  # two threads may have noticed it at once
+                    self._new_take(current, track, buffer)
+                    self._drain(current, track)
             if not live and not track.finished and track.branch.buffer is track.buffer:
                 self._end(track, str(track.branch.finish_reason or "failed"))
 

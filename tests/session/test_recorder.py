@@ -197,3 +197,20 @@ def test_takes_that_follow_each_other_quickly_are_all_kept(
     kept = [session.story.node(node).text for node in session.story.children(current.parent)]
     assert len(set(texts)) == 3
     assert set(texts) <= set(kept)
+
+
+def test_a_take_that_two_threads_noticed_at_once_is_written_down_once(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.set_text(OPENING)
+    monkeypatch.setattr(session._recorder, "_note", lambda seconds: None)
+    current = session.generate()
+    assert current.generation is not None
+    current.generation.wait(WAIT)
+    session.reroll(0)
+    current.generation.wait(WAIT)
+    takes = current.takes(current.branches[0])
+    takes.append(takes[-1])  # as the engine's thread and the recorder's may, each for itself
+    session.keep()
+    kept = [session.story.node(node).text for node in session.story.children(current.parent)]
+    assert kept.count(current.branches[0].text) == 1
