@@ -186,6 +186,7 @@ def test_takes_that_follow_each_other_quickly_are_all_kept(
     session.set_text(OPENING)
     monkeypatch.setattr(session._recorder, "_note", lambda seconds: None)
     current = session.generate()
+    until(session, lambda: current.generation is not None)  # it may wait for the model
     assert current.generation is not None
     current.generation.wait(WAIT)
     texts = [current.branches[0].text]
@@ -205,6 +206,7 @@ def test_a_take_that_two_threads_noticed_at_once_is_written_down_once(
     session.set_text(OPENING)
     monkeypatch.setattr(session._recorder, "_note", lambda seconds: None)
     current = session.generate()
+    until(session, lambda: current.generation is not None)  # it may wait for the model
     assert current.generation is not None
     current.generation.wait(WAIT)
     session.reroll(0)
