@@ -272,8 +272,8 @@ class EngineOptions:
     seed: int | None = None  # from which branch seeds derive when a request names none
     max_branches: int = DEFAULT_MAX_BRANCHES
     max_sequences: int | None = None  # sequence ids: live branches and parked prefixes
-    logits_rows: int = 64  # at least 1; stored rows, so that forking a resident node evaluates nothing
-    host_bytes: int | None = None  # of memory for what leaves the cells; None: a quarter of what is free, 8 GiB
+    logits_rows: int | None = None  # kept, so that forking evaluates nothing; None: 64 MiB, at least 64
+    host_bytes: int | None = None  # of memory for what leaves the cells; None: a quarter of what is free
     disk_dir: str | None = None  # folder for what is to outlive the program; None: nothing does
     disk_bytes: int = 4 << 30  # that the folder may take
     step_seconds: float = 0.05  # time budget of one prompt chunk while branches write
