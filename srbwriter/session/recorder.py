@@ -19,7 +19,7 @@ from typing import TypeVar
 from srbwriter.engine.generation import Branch, Buffer
 from srbwriter.engine.types import Sampling
 from srbwriter.story import ROOT, NodeId, NotSaved, ReadOnlyStory, State, Story, StoryError
-from srbwriter.story.draft import JsonObject
+from srbwriter.story.model import JsonObject
 from srbwriter.story.store import DamagedStory
 
 from . import typing

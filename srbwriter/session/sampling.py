@@ -13,7 +13,7 @@ from srbwriter import launch
 from srbwriter.config import Settings
 from srbwriter.engine.parameters import PARAMETERS
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
-from srbwriter.story.draft import JsonObject, JsonValue
+from srbwriter.story.model import JsonObject, JsonValue
 
 if TYPE_CHECKING:
     from srbwriter.session import Session

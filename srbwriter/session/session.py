@@ -16,7 +16,6 @@ from srbwriter.engine.types import (
     Cancelled,
     EngineError,
     EngineOptions,
-    EngineStats,
     ModelInfo,
     Priority,
     Request,
@@ -126,10 +125,6 @@ class Session:
         found = own or (self._prompter.template if self._prompter is not None else None)
         return found.name or "template" if found is not None else ""
 
-    def engine_stats(self) -> EngineStats:
-        engine = self.engine
-        return engine.stats() if engine is not None else EngineStats()
-
     def load_model(self, path: Path) -> None:
         """Use another model. What is being written stops; the story stays as it is."""
         with self._lock:
@@ -221,7 +216,7 @@ class Session:
             samplings = rungs(self.sampling, own, self.ladder, current.n)
             generation = engine.submit(
                 Request(
-                    prompter.prompt(current.parent, assembly), n=current.n, sampling=samplings, stop=stop,
+                    prompter.prompt(assembly), n=current.n, sampling=samplings, stop=stop,
                     priority=Priority.FOREGROUND, heal=True, add_bos=False,
                 )
             )

@@ -17,10 +17,9 @@ import time
 import traceback
 from typing import IO, Self
 
-from srbwriter.story.draft import DraftError
 from srbwriter.story.formats.errors import FormatError
+from srbwriter.story.model import DraftError, StoryError
 from srbwriter.story.transfer import Landed, Made, Transfer
-from srbwriter.story.types import StoryError
 
 log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from srbwriter import paths
 from srbwriter.story import library
 from srbwriter.story.connection import looking
+from srbwriter.story.model import NotAStory, NotSaved
 from srbwriter.story.store import SUFFIX
-from srbwriter.story.types import NotAStory, NotSaved
 
 KEEP_DAYS = 14
 _DAY, _MOMENT = "%Y-%m-%d", "%Y-%m-%d %H.%M.%S"

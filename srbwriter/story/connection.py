@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from srbwriter.story.migrations import APPLICATION_ID, VERSION
-from srbwriter.story.types import DamagedStory, NotAStory, NotSaved, StoryError, TooNew
+from srbwriter.story.model import DamagedStory, NotAStory, NotSaved, StoryError, TooNew
 
 MAGIC = b"SQLite format 3\0"
 LOGS = "-wal", "-journal"

@@ -27,15 +27,28 @@ from srbwriter.story.diff import (
     whole_words,
 )
 from srbwriter.story.document import Document
-from srbwriter.story.draft import Author, JsonObject, JsonValue, Settings, settings_from, settings_text
 from srbwriter.story.history import Action, History, Respell, SetEntry, SetSettings, SetValue, Split
 from srbwriter.story.language import default_language, language_tag
+from srbwriter.story.model import (
+    ROOT,
+    Author,
+    JsonObject,
+    JsonValue,
+    Marks,
+    NodeId,
+    NoSuchNode,
+    Properties,
+    Refused,
+    Settings,
+    State,
+    settings_from,
+    settings_text,
+)
 from srbwriter.story.progress import taken
 from srbwriter.story.reader import Reader
-from srbwriter.story.runs import change, plain
+from srbwriter.story.spans import change, plain
 from srbwriter.story.store import Body
 from srbwriter.story.tree import VISITED
-from srbwriter.story.types import ROOT, Marks, NodeId, NoSuchNode, Properties, Refused, State
 from srbwriter.story.words import well_formed
 
 PAUSE_SECONDS = 2.0
@@ -142,11 +155,11 @@ class Edits(Reader):
             if entry.author != "model":
                 return self._respell({node: text}, node)
             self._unwritten(node)
-            runs = change(self._document.runs(node), text, "writer", self._document.token_sizes)
+            spans = change(self._document.spans(node), text, "writer", self._document.token_sizes)
             body = self._document.body(node)
             made = Body(recipe=body.recipe, seed=body.seed, settings=body.settings)
             with self._history.action("edit", node) as action:
-                fork = self._document.add(entry.parent, runs, "edited", place=entry.place, body=made)
+                fork = self._document.add(entry.parent, spans, "edited", place=entry.place, body=made)
                 self._document.tree.put(self._document.tree[fork]._replace(flags=entry.flags))
                 action.created(fork)
                 action.typed = self._words(fork) - self._words(node)
@@ -292,7 +305,7 @@ class Edits(Reader):
                 if steps:
                     steps[0].go_on(document, text)
                 else:
-                    document.write(node, change(document.runs(node), text, "writer", document.token_sizes))
+                    document.write(node, change(document.spans(node), text, "writer", document.token_sizes))
                 typed = self._words(end) - words
                 action.typed, action.became = action.typed + typed, end
                 document.sitting.record(typed, 0, 0, action.at)
@@ -430,8 +443,8 @@ class Edits(Reader):
                 for old in document.tree.reading_order(node) if deep else [node]:
                     entry, body = document.tree[old], replace(document.body(old), name=None)
                     above = copies[entry.parent or ROOT]
-                    runs = document.runs(old)
-                    copies[old] = document.add(above, runs, entry.author, place=entry.place, body=body)
+                    spans = document.spans(old)
+                    copies[old] = document.add(above, spans, entry.author, place=entry.place, body=body)
                     made = document.tree[copies[old]]._replace(flags=entry.flags, created=entry.created)
                     document.tree.put(made.with_marks(entry.marks))
                     action.created(copies[old])
@@ -562,4 +575,5 @@ def _together(upper: Marks, lower: Marks) -> Marks:
         note="\n".join(note for note in (upper.note, lower.note) if note),
         chapter=upper.chapter or lower.chapter,
         title=upper.title or lower.title,
+        visited=upper.visited,
     )

@@ -17,12 +17,11 @@ from typing import Any, ClassVar, Protocol
 
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.story.document import Document
-from srbwriter.story.draft import Author, JsonValue
 from srbwriter.story.migrations import row_sum
-from srbwriter.story.runs import Runs, Seam, change, cut_at, decode, encode, seam, seam_of, tidy
+from srbwriter.story.model import Author, JsonValue, NodeId, Refused, State
+from srbwriter.story.spans import Seam, Spans, change, cut_at, decode, encode, seam, seam_of, tidy
 from srbwriter.story.store import ACTION
 from srbwriter.story.tree import SETTINGS, VISITED
-from srbwriter.story.types import NodeId, Refused, State
 
 
 class Change(Protocol):
@@ -141,12 +140,12 @@ class Respell:
     def _aim(self, document: Document, before: str, text: str) -> None:
         author: Author = "model" if self.retake else document.tree[self.node].author
         old = decode(_unpack(self.runs_before), before, author)
-        runs = change(old, text, "writer", document.token_sizes)
+        spans = change(old, text, "writer", document.token_sizes)
         self.start = same_start(before, text)
         tail = same_end(before, text, min(len(before), len(text)) - self.start)
         self.removed = before[self.start : len(before) - tail]
         self.inserted = text[self.start : len(text) - tail]
-        self.runs_after = _pack(encode(runs, "edited" if self.retake else author))
+        self.runs_after = _pack(encode(spans, "edited" if self.retake else author))
 
     def do(self, document: Document) -> None:
         self.spare_before = self._leave(document, self.spare_before, self.retake)
@@ -184,7 +183,7 @@ class Split:
     rest: NodeId = 0
     spare: NodeId = 0
     joining: bool = False
-    seam: tuple[int, int, int] | None = None  # as runs.Seam; None until it is known
+    seam: tuple[int, int, int] | None = None  # as spans.Seam; None until it is known
     finish: str = ""  # why ``node`` ended while it is two
 
     def do(self, document: Document) -> None:
@@ -208,12 +207,12 @@ class Split:
         document.unpark(self.node, self.spare)
         document.moved_on(self.node, self.rest)
 
-    def _cut(self, document: Document) -> tuple[Runs, Runs]:
+    def _cut(self, document: Document) -> tuple[Spans, Spans]:
         """Cut where it was cut the first time, whichever vocabularies are at hand now."""
-        runs = document.runs(self.node)
+        spans = document.spans(self.node)
         if self.seam is None:
-            self._seal(seam(runs, self.at, document.token_sizes))
-        return cut_at(runs, self.at, Seam(*(self.seam or (0, 0, 0))))
+            self._seal(seam(spans, self.at, document.token_sizes))
+        return cut_at(spans, self.at, Seam(*(self.seam or (0, 0, 0))))
 
     def _seal(self, where: Seam) -> None:
         self.seam = (where.index, where.tokens, where.broken)
@@ -221,13 +220,13 @@ class Split:
     def _join(self, document: Document) -> None:
         extra = [c for c in document.tree.all_children(self.node) if c != self.rest]
         self.spare = document.park(self.node, self.spare, extra)
-        head = document.runs(self.node)
-        runs = tidy([*head, *document.runs(self.rest)])
+        head = document.spans(self.node)
+        spans = tidy([*head, *document.spans(self.rest)])
         if self.seam is None:
-            self._seal(seam_of(head, runs))
+            self._seal(seam_of(head, spans))
         self.finish, finish = document.body(self.node).finish, document.body(self.rest).finish
         document.move(document.tree.all_children(self.rest), self.node)
-        document.write(self.node, runs, replace(document.body(self.node), finish=finish))
+        document.write(self.node, spans, replace(document.body(self.node), finish=finish))
         document.write(self.rest, ())
         document.set_state(self.rest, State.ABSORBED)
         document.moved_on(self.rest, self.node)

@@ -19,8 +19,8 @@ from typing import Any, cast
 from srbwriter import paths
 from srbwriter.story.connection import looking, version_of
 from srbwriter.story.lock import FileLock, InUse
+from srbwriter.story.model import DamagedStory, NotAStory, NotSaved
 from srbwriter.story.store import SUFFIX
-from srbwriter.story.types import DamagedStory, NotAStory, NotSaved
 from srbwriter.story.words import Count
 
 LONGEST_NAME = 150

@@ -18,9 +18,9 @@ from srbwriter.story.check import verify
 from srbwriter.story.connection import check_file, connect, has_log
 from srbwriter.story.lock import FileLock, InUse, Note
 from srbwriter.story.migrations import VERSION
+from srbwriter.story.model import Blocked, Damage, DamagedStory, NotSaved, ReadOnly, StoryError
 from srbwriter.story.recovery import recover
 from srbwriter.story.store import Store
-from srbwriter.story.types import Blocked, Damage, DamagedStory, NotSaved, ReadOnly, StoryError
 
 SMALL_BYTES = 32 * 2**20
 """Files up to this size are looked at whole when they are opened; larger ones after damage or a crash."""

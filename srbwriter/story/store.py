@@ -27,10 +27,9 @@ from srbwriter.story.connection import (
     use_log,
     version_of,
 )
-from srbwriter.story.draft import JsonValue
 from srbwriter.story.migrations import SUMMED, VERSION, body_sum, migrate, row_sum, text_sum
+from srbwriter.story.model import DamagedStory, JsonValue, NotAStory, NotSaved
 from srbwriter.story.tree import Entry
-from srbwriter.story.types import DamagedStory, NotAStory, NotSaved
 
 SUFFIX = ".srbw"
 _CHUNK = 500  # host parameters in one statement; SQLite allows at least 999

@@ -17,11 +17,18 @@ from uuid import uuid4
 from srbwriter import paths
 from srbwriter.story import formats, library
 from srbwriter.story.connection import MAGIC
-from srbwriter.story.draft import as_list
+from srbwriter.story.model import (
+    DamagedStory,
+    NotAStory,
+    OnProgress,
+    StoryError,
+    as_list,
+    no_progress,
+    within,
+)
 from srbwriter.story.open import remove
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.story import Story
-from srbwriter.story.types import DamagedStory, NotAStory, Progress, StoryError, untold, within
 
 _READ, _FILLED = 0.1, 0.75  # of an export: the story is open, its nodes are read; the rest is the format's
 _PARSED = 0.3  # of an import: the file is understood; the rest is the new story's
@@ -72,7 +79,7 @@ class Landed:
 class Transfer(Protocol):
     """A piece of work in three steps. ``make`` may be done by another process."""
 
-    def make(self, progress: Progress = untold) -> Made:
+    def make(self, progress: OnProgress = no_progress) -> Made:
         """Do the work, into the temporary file. Raises StoryError, DraftError or FormatError."""
         ...
 
@@ -94,7 +101,7 @@ def carry_out(transfer: Transfer) -> Landed:
         raise
 
 
-def rendered(source: Path, form: str, progress: Progress = untold) -> tuple[str, bytes]:
+def rendered(source: Path, form: str, progress: OnProgress = no_progress) -> tuple[str, bytes]:
     """Title and bytes of the story in ``source``, in the format called ``form``.
 
     The story may be open for writing elsewhere. Raises NotAStory, DamagedStory or DraftError.
@@ -129,7 +136,7 @@ class Export:
     def __post_init__(self) -> None:
         object.__setattr__(self, "part", _beside(self.target))
 
-    def make(self, progress: Progress = untold) -> Made:
+    def make(self, progress: OnProgress = no_progress) -> Made:
         title, data = rendered(self.source, self.form, progress)
         try:
             paths.write_durable(self.part, data)
@@ -174,7 +181,7 @@ class Import:
     def __post_init__(self) -> None:
         object.__setattr__(self, "part", _beside(self.target or self.folder / "import"))
 
-    def make(self, progress: Progress = untold) -> Made:
+    def make(self, progress: OnProgress = no_progress) -> Made:
         if self.target is not None and self.target.exists():
             raise NotAStory(self.target, "is already there — choose another name, or open it")
         draft = formats.read(

@@ -301,7 +301,7 @@ def test_a_branch_that_was_edited_can_be_picked_again_as_it_was(session: Session
     again = session.pick(0)
     assert (session.text(), len(session.story)) == (OPENING + shown, nodes)
     assert again != node
-    assert any(run.ids for run in session.story.node(again).runs)
+    assert any(span.ids for span in session.story.node(again).spans)
 
 
 def test_an_edit_across_nodes_gives_the_text_that_was_asked_for(session: Session) -> None:

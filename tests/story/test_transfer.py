@@ -14,7 +14,7 @@ import pytest
 
 from srbwriter.story import NotAStory, Story, StoryError, formats, library, transfer
 from srbwriter.story.aside import Aside, Stopped, TransferFailed
-from srbwriter.story.draft import DraftNode, StoryDraft
+from srbwriter.story.model import DraftNode, StoryDraft
 from srbwriter.story.transfer import Export, Import, Made, TransferError, carry_out
 
 LONG = 60.0  # seconds; only a failing test waits that long

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import Cancelled, EngineStats, ModelInfo, Request, Sampling, Stop
+from srbwriter.engine.types import Cancelled, ModelInfo, Request, Sampling, Stop
 from srbwriter.session.recorder import Recorder
 from srbwriter.session.typing import Draft, Typing
 from srbwriter.story import ROOT, NodeId, Story
@@ -129,9 +129,6 @@ class FakeSession:
         return Context(found, sum(part.tokens for part in found), 4096)
 
     # ---- the engine
-
-    def engine_stats(self) -> EngineStats:
-        return EngineStats(used_cells=len(self.text()) // 4, total_cells=4096)
 
     def load_model(self, path: Path) -> None:
         self.engine_state, self.load_progress, self.model = "LOADING", 0.0, None

@@ -68,13 +68,13 @@ async def test_k_clears_a_branch_that_has_ended(open_bench: OpenBench) -> None:
         await bench.write()
         finish(bench)
         await bench.on_panes()
-        branch, cells = session.round.branches[0], session.engine_stats().used_cells
+        branch, cells = session.round.branches[0], session.engine.stats().used_cells
         text = branch.text
         assert branch.finish_reason is FinishReason.LENGTH
         await bench.press("k")
         assert (branch.finish_reason, branch.text) == (FinishReason.KILLED, text)
         assert "killed" in bench.desk.grid.panes[0].head
-        assert session.engine_stats().used_cells < cells - 30
+        assert session.engine.stats().used_cells < cells - 30
         assert session.story.node(session.round.node_of(0)).text == text
         await bench.press("e")
         await bench.tokens(3)
