@@ -24,6 +24,7 @@ LOGS = "-wal", "-journal"
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, OverflowError)
 """What goes wrong in Python with a row that does not hold what it should."""
 _PIECE = 4096  # bytes
+_NO_TEXT = "bytes that are no characters"
 _UNREAD = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ)
 _UNSAVED = (
     sqlite3.SQLITE_FULL,
@@ -164,7 +165,7 @@ def in_words(path: Path, *unreadable: type[Exception]) -> Generator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        raise DamagedStory(path, "bytes that are no characters") from error
+        raise DamagedStory(path, _NO_TEXT) from error
     except (sqlite3.ProgrammingError, sqlite3.InterfaceError) as error:  # it was not used as it should be
         if "closed" in str(error):
             raise StoryError(f"{path}: the story is closed") from error
@@ -173,8 +174,9 @@ def in_words(path: Path, *unreadable: type[Exception]) -> Generator[None]:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         if code & 0xFF in _UNSAVED and code not in _UNREAD:
             raise NotSaved(path, str(error), full=code == sqlite3.SQLITE_FULL) from error
-        told = str(error)  # of a text that is none it gives the whole
-        problem = "bytes that are no characters" if told.startswith("Could not decode") else told
+        problem = str(error)
+        if problem.startswith("Could not decode"):  # it goes on with the whole text
+            problem = _NO_TEXT
         raise DamagedStory(path, problem) from error
     except unreadable as error:
         raise DamagedStory(path, f"a row holds what it cannot: {error}"[:200]) from error

@@ -69,7 +69,7 @@ class FakeSession:
         self.n = n
         self.sampling = Sampling()
         self.stop = Stop(max_tokens=64)
-        self.ladder: tuple[str, float, float] | None = None
+        self.sweep: tuple[str, float, float] | None = None
         self.save_state = "saved"
         self.taken_up, self.rescued = 0, None
         file = folder / "story.srbw"
@@ -166,8 +166,8 @@ class FakeSession:
         assert self.round is not None
         n = n or self.n
         samplings = [self.sampling] * n
-        if self.ladder is not None:
-            name, low, high = self.ladder
+        if self.sweep is not None:
+            name, low, high = self.sweep
             samplings = [
                 replace(self.sampling, **{name: low + (high - low) * i / max(1, n - 1)}) for i in range(n)
             ]
