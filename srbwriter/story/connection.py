@@ -61,6 +61,21 @@ def looking(path: Path) -> Generator[sqlite3.Connection]:
         close(db, temp)
 
 
+def inode_of(path: Path) -> tuple[int, int] | None:
+    """Which file lies at ``path``, by device and number; None if there is none."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino
+
+
+def remove(path: Path) -> None:
+    """Take back a file that was just made and could not be filled, and what SQLite put beside it."""
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+
+
 def has_log(path: Path) -> bool:
     """Whether part of the story may be beside it: it is open, or whoever wrote it died."""
     return any(Path(f"{path}{suffix}").exists() for suffix in LOGS)
@@ -159,6 +174,13 @@ def _copy(source: Path, target: Path) -> None:
         new.truncate(size)
 
 
+def not_saved(path: Path, error: OSError | sqlite3.Error) -> NotSaved:
+    """What the system or SQLite said about ``path``, in words."""
+    full = getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT)
+    full = full or getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+    return NotSaved(path, getattr(error, "strerror", None) or str(error), full)
+
+
 @contextmanager
 def in_words(path: Path, *unreadable: type[Exception]) -> Generator[None]:
     """SQLite's errors as the story's own, and those of ``unreadable`` as damage."""
@@ -173,7 +195,7 @@ def in_words(path: Path, *unreadable: type[Exception]) -> Generator[None]:
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         if code & 0xFF in _UNSAVED and code not in _UNREAD:
-            raise NotSaved(path, str(error), full=code == sqlite3.SQLITE_FULL) from error
+            raise not_saved(path, error) from error
         problem = str(error)
         if problem.startswith("Could not decode"):  # it goes on with the whole text
             problem = _NO_TEXT

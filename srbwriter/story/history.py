@@ -9,6 +9,7 @@ picture of the past: it moves aside what came after it (see :meth:`Document.park
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from srbwriter.story.migrations import row_sum
 from srbwriter.story.model import Author, JsonValue, NodeId, Refused, State
 from srbwriter.story.spans import Seam, Spans, change, cut_at, decode, encode, seam, seam_of, tidy
 from srbwriter.story.store import ACTION
-from srbwriter.story.tree import SETTINGS, VISITED
+from srbwriter.story.tree import SETTINGS, VISITED, Entry
 
 
 class Change(Protocol):
@@ -35,14 +36,11 @@ class Change(Protocol):
     def undo(self, document: Document) -> None: ...
 
 
-@dataclass(slots=True)
-class SetEntry:
-    """New values for fields of the index. Whether a node was visited is not part of history."""
+class _Set(ABC):
+    """A new value in the place of an old one."""
 
-    KIND: ClassVar[str] = "entry"
-    node: NodeId
-    before: dict[str, JsonValue]
-    after: dict[str, JsonValue]
+    before: Any
+    after: Any
 
     def do(self, document: Document) -> None:
         self._put(document, self.after)
@@ -50,8 +48,26 @@ class SetEntry:
     def undo(self, document: Document) -> None:
         self._put(document, self.before)
 
-    def _put(self, document: Document, fields: dict[str, JsonValue]) -> None:
-        fields = dict(fields)
+    @abstractmethod
+    def _put(self, document: Document, value: Any) -> None: ...
+
+
+@dataclass(slots=True)
+class SetEntry(_Set):
+    """New values for fields of the index. Whether a node was visited is not part of history."""
+
+    KIND: ClassVar[str] = "entry"
+    node: NodeId
+    before: dict[str, JsonValue]
+    after: dict[str, JsonValue]
+
+    @classmethod
+    def of(cls, entry: Entry, **after: JsonValue) -> SetEntry:
+        """The change from what ``entry`` says now."""
+        return cls(entry.id, {name: getattr(entry, name) for name in after}, after)
+
+    def _put(self, document: Document, value: dict[str, JsonValue]) -> None:
+        fields = dict(value)
         author = fields.pop("author", None)
         entry = document.tree[self.node]
         if "flags" in fields:
@@ -62,7 +78,7 @@ class SetEntry:
 
 
 @dataclass(slots=True)
-class SetSettings:
+class SetSettings(_Set):
     """New settings (JSON text or None) of a node."""
 
     KIND: ClassVar[str] = "settings"
@@ -70,21 +86,15 @@ class SetSettings:
     before: str | None
     after: str | None
 
-    def do(self, document: Document) -> None:
-        self._put(document, self.after)
-
-    def undo(self, document: Document) -> None:
-        self._put(document, self.before)
-
-    def _put(self, document: Document, settings: str | None) -> None:
-        document.put_body(self.node, replace(document.body(self.node), settings=settings))
+    def _put(self, document: Document, value: str | None) -> None:
+        document.put_body(self.node, replace(document.body(self.node), settings=value))
         entry = document.tree[self.node]
-        flags = entry.flags & ~SETTINGS | (SETTINGS if settings else 0)
+        flags = entry.flags & ~SETTINGS | (SETTINGS if value else 0)
         document.tree.put(entry._replace(flags=flags))
 
 
 @dataclass(slots=True)
-class SetValue:
+class SetValue(_Set):
     """A new story-wide value."""
 
     KIND: ClassVar[str] = "value"
@@ -92,11 +102,8 @@ class SetValue:
     before: JsonValue
     after: JsonValue
 
-    def do(self, document: Document) -> None:
-        document.put_value(self.key, self.after)
-
-    def undo(self, document: Document) -> None:
-        document.put_value(self.key, self.before)
+    def _put(self, document: Document, value: JsonValue) -> None:
+        document.put_value(self.key, value)
 
 
 @dataclass(slots=True)

@@ -156,12 +156,7 @@ def recovered(path: Path, problem: str, note: Note | None = None) -> Opened:
 def create_story(path: Path) -> Opened:
     """A new, empty story file. Raises NotAStory if there is one, NotSaved if it cannot be made."""
     path = path.expanduser().resolve()
-    try:
-        lock = FileLock(path)
-    except InUse as error:
-        raise NotSaved(path, f"the story {error.problem}", full=False) from None
-    except OSError as error:
-        raise NotSaved(path, error.strerror or str(error), full=False) from error
+    lock = FileLock.take(path)
     try:
         store = Store.create(path)
         try:
@@ -185,9 +180,3 @@ def _lock(path: Path) -> tuple[FileLock | None, ReadOnly | None]:
     except OSError as error:
         message = f"the folder of {path.name} may not be written to ({error.strerror})"
         return None, ReadOnly(Blocked.NO_PERMISSION, message)
-
-
-def remove(path: Path) -> None:
-    """Take back a file that was just made and could not be filled."""
-    for suffix in ("", "-wal", "-shm"):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)

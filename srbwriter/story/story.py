@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from srbwriter.story import backup, convert
 from srbwriter.story.branches import Branches
-from srbwriter.story.connection import UNREADABLE
+from srbwriter.story.connection import UNREADABLE, remove
 from srbwriter.story.document import Document
 from srbwriter.story.language import default_language
 from srbwriter.story.model import (
@@ -28,7 +28,7 @@ from srbwriter.story.model import (
     no_progress,
     within,
 )
-from srbwriter.story.open import Opened, create_story, open_story, recovered, remove
+from srbwriter.story.open import Opened, create_story, open_story, recovered
 from srbwriter.story.search import index
 
 

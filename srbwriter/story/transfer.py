@@ -28,7 +28,7 @@ from uuid import uuid4
 
 from srbwriter import paths
 from srbwriter.story import formats, library
-from srbwriter.story.connection import MAGIC
+from srbwriter.story.connection import MAGIC, remove
 from srbwriter.story.formats.errors import FormatError
 from srbwriter.story.model import (
     DamagedStory,
@@ -40,7 +40,6 @@ from srbwriter.story.model import (
     no_progress,
     within,
 )
-from srbwriter.story.open import remove
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.story import Story
 
