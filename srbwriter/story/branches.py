@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from srbwriter.story.document import Written
-from srbwriter.story.draft import Author, JsonObject
 from srbwriter.story.edits import Edits
-from srbwriter.story.runs import change, cut, plain, text_of, tidy
+from srbwriter.story.model import Author, JsonObject, NodeId, Refused, Span, State
+from srbwriter.story.spans import change, cut, plain, text_of, tidy
 from srbwriter.story.store import Body
 from srbwriter.story.tree import VISITED
-from srbwriter.story.types import NodeId, Refused, Run, State
 from srbwriter.story.words import count, well_formed
 
 
@@ -79,8 +78,8 @@ class Branches(Edits):
         document = self._document
         with document.change():
             written = self._written(branch)
-            more = _run(text, ids, logprobs, written.vocab, lead)
-            document.write(written.node, tidy([*document.runs(written.node), more]))
+            more = _span(text, ids, logprobs, written.vocab, lead)
+            document.write(written.node, tidy([*document.spans(written.node), more]))
 
     def replace_stream(
         self,
@@ -100,14 +99,14 @@ class Branches(Edits):
         with document.change():
             written = self._written(branch)
             first = document.tree[branch]
-            runs = tidy([_run(text, ids, logprobs, written.vocab)])
-            if written.node == branch and (not keep or not text_of(document.runs(branch))):
-                document.write(branch, runs)
+            spans = tidy([_span(text, ids, logprobs, written.vocab)])
+            if written.node == branch and (not keep or not text_of(document.spans(branch))):
+                document.write(branch, spans)
                 return branch
             if first.parent is None:
                 raise Refused("the root is not a branch")
             body = replace(document.body(branch), finish="", settings=None, meta=None, name=None)
-            new = document.add(first.parent, runs, "model", body=body, place=first.place, visited=False)
+            new = document.add(first.parent, spans, "model", body=body, place=first.place, visited=False)
             document.put_body(written.node, replace(document.body(written.node), finish="replaced"))
             del document.live[branch]
             document.live[new] = Written(new, written.vocab)
@@ -147,21 +146,21 @@ class Branches(Edits):
         with self._verb():
             self._kept(parent)
             self._unwritten(parent)
-            runs, body, place, flags = plain(original, "model"), Body(), None, 0
+            spans, body, place, flags = plain(original, "model"), Body(), None, 0
             below: list[NodeId] = []
             if end is not None:
                 below = document.tree.path(end)[len(document.tree.path(parent)) :]
-                whole = tidy(run for n in below for run in document.runs(n))
-                runs, _ = cut(whole, len(original), document.token_sizes)
+                whole = tidy(span for n in below for span in document.spans(n))
+                spans, _ = cut(whole, len(original), document.token_sizes)
                 first = document.body(below[0])
                 body = Body(recipe=first.recipe, seed=first.seed, settings=first.settings)
                 place, flags = document.tree[below[0]].place, document.tree[below[0]].flags
             author: Author = "model" if text == original else "edited"
             if text != original:
-                runs = change(runs, text, "writer", document.token_sizes)
+                spans = change(spans, text, "writer", document.token_sizes)
             with self._history.action("pick", parent) as action:
                 self._out_of_bin(action, parent)
-                made = document.add(parent, runs, author, place=place, body=body)
+                made = document.add(parent, spans, author, place=place, body=body)
                 document.tree.put(document.tree[made]._replace(flags=flags | VISITED))
                 action.created(made)
                 action.typed = count(text).words - count(original).words
@@ -182,10 +181,10 @@ class Branches(Edits):
                 raise Refused(f"node {branch} is not being written") from None
 
 
-def _run(
+def _span(
     text: str, ids: Sequence[int], logprobs: Sequence[float | None] | None, vocab: str, lead: str = ""
-) -> Run:
+) -> Span:
     text = well_formed(text)
     if not ids:
-        return Run(text, "model")
-    return Run(text, "model", tuple(ids), vocab, tuple(logprobs) if logprobs else None, lead)
+        return Span(text, "model")
+    return Span(text, "model", tuple(ids), vocab, tuple(logprobs or ()), lead)

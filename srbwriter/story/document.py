@@ -19,13 +19,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import RLock
 
-from srbwriter.story.draft import Author, JsonValue
-from srbwriter.story.progress import Sitting
-from srbwriter.story.runs import Runs, decode, encode, text_of
-from srbwriter.story.store import Body, Store
-from srbwriter.story.tree import SETTINGS, VISITED, Entry, Tree
-from srbwriter.story.types import (
+from srbwriter.story.model import (
     ROOT,
+    Author,
+    JsonValue,
     NodeId,
     NoSuchNode,
     ReadOnly,
@@ -34,6 +31,10 @@ from srbwriter.story.types import (
     StoryError,
     TokenSizes,
 )
+from srbwriter.story.progress import SittingLog
+from srbwriter.story.spans import Spans, decode, encode, text_of
+from srbwriter.story.store import Body, Store
+from srbwriter.story.tree import SETTINGS, VISITED, Entry, Tree
 from srbwriter.story.words import count
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ class Document:
         self._fresh: dict[NodeId, Body] = {}  # bodies of the open transaction
         self._bodies: OrderedDict[NodeId, Body] = OrderedDict()
         self._cached = 0
-        self.sitting = Sitting(store)
+        self.sitting = SittingLog(store)
         self.on_revert.append(self.sitting.revert)
         self.load()
 
@@ -194,10 +195,10 @@ class Document:
         self._bodies.clear()
         self._cached = 0
 
-    def runs(self, node: NodeId) -> Runs:
+    def spans(self, node: NodeId) -> Spans:
         return self.decode(node, self.body(node))
 
-    def decode(self, node: NodeId, body: Body) -> Runs:
+    def decode(self, node: NodeId, body: Body) -> Spans:
         return decode(body.runs, body.text, self.tree[node].author)
 
     # -- the primitive changes ---------------------------------------------------------------------
@@ -205,7 +206,7 @@ class Document:
     def add(
         self,
         parent: NodeId | None,
-        runs: Runs,
+        spans: Spans,
         author: Author,
         *,
         place: int | None = None,
@@ -224,35 +225,28 @@ class Document:
                 place=place,
                 state=state,
                 author=author,
-                chars=0,
-                words=0,
-                edges=0,
                 flags=VISITED if visited else 0,
-                rating=0,
-                tags=None,
-                note=None,
-                title=None,
                 created=time.time(),
             )
         )
-        self.write(node, runs, body or Body())
+        self.write(node, spans, body or Body())
         return node
 
-    def write(self, node: NodeId, runs: Runs, body: Body | None = None) -> None:
-        """Make ``runs`` the text of ``node``."""
+    def write(self, node: NodeId, spans: Spans, body: Body | None = None) -> None:
+        """Make ``spans`` the text of ``node``."""
         entry = self.tree[node]
-        text = text_of(runs)
-        body = replace(body or self.body(node), text=text, runs=encode(runs, entry.author))
+        text = text_of(spans)
+        body = replace(body or self.body(node), text=text, runs=encode(spans, entry.author))
         self.put_body(node, body)
         words = count(text)
         self.tree.put(entry._replace(chars=len(text), words=words.words, edges=words.edges))
         self.store.put_unindexed(node)
 
     def set_author(self, node: NodeId, author: Author) -> None:
-        """The author of the whole; the runs keep theirs."""
-        runs = self.runs(node)
+        """The author of the whole; the spans keep theirs."""
+        spans = self.spans(node)
         self.tree.put(self.tree[node]._replace(author=author))
-        self.write(node, runs)
+        self.write(node, spans)
 
     def move(self, nodes: Iterable[NodeId], parent: NodeId) -> None:
         """Hang ``nodes`` below ``parent``; their order among each other stays."""
@@ -277,7 +271,7 @@ class Document:
         if not children and not always:
             return spare
         entry, body = self.tree[node], self.body(node)
-        runs = self.runs(node)
+        spans = self.spans(node)
         assert entry.parent is not None  # the root has no text that could change
         if not spare:
             spare = self.add(entry.parent, (), entry.author, place=entry.place, body=Body())
@@ -292,7 +286,7 @@ class Document:
                 created=entry.created,
             )
         )
-        self.write(spare, runs, replace(body, name=None))
+        self.write(spare, spans, replace(body, name=None))
         self.move(children, spare)
         return spare
 

@@ -9,6 +9,7 @@ picture of the past: it moves aside what came after it (see :meth:`Document.park
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -17,12 +18,11 @@ from typing import Any, ClassVar, Protocol
 
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.story.document import Document
-from srbwriter.story.draft import Author, JsonValue
 from srbwriter.story.migrations import row_sum
-from srbwriter.story.runs import Runs, Seam, change, cut_at, decode, encode, seam, seam_of, tidy
+from srbwriter.story.model import Author, JsonValue, NodeId, Refused, State
+from srbwriter.story.spans import Seam, Spans, change, cut_at, decode, encode, seam, seam_of, tidy
 from srbwriter.story.store import ACTION
-from srbwriter.story.tree import SETTINGS, VISITED
-from srbwriter.story.types import NodeId, Refused, State
+from srbwriter.story.tree import SETTINGS, VISITED, Entry
 
 
 class Change(Protocol):
@@ -36,14 +36,11 @@ class Change(Protocol):
     def undo(self, document: Document) -> None: ...
 
 
-@dataclass(slots=True)
-class SetEntry:
-    """New values for fields of the index. Whether a node was visited is not part of history."""
+class _Set(ABC):
+    """A new value in the place of an old one."""
 
-    KIND: ClassVar[str] = "entry"
-    node: NodeId
-    before: dict[str, JsonValue]
-    after: dict[str, JsonValue]
+    before: Any
+    after: Any
 
     def do(self, document: Document) -> None:
         self._put(document, self.after)
@@ -51,8 +48,26 @@ class SetEntry:
     def undo(self, document: Document) -> None:
         self._put(document, self.before)
 
-    def _put(self, document: Document, fields: dict[str, JsonValue]) -> None:
-        fields = dict(fields)
+    @abstractmethod
+    def _put(self, document: Document, value: Any) -> None: ...
+
+
+@dataclass(slots=True)
+class SetEntry(_Set):
+    """New values for fields of the index. Whether a node was visited is not part of history."""
+
+    KIND: ClassVar[str] = "entry"
+    node: NodeId
+    before: dict[str, JsonValue]
+    after: dict[str, JsonValue]
+
+    @classmethod
+    def of(cls, entry: Entry, **after: JsonValue) -> SetEntry:
+        """The change from what ``entry`` says now."""
+        return cls(entry.id, {name: getattr(entry, name) for name in after}, after)
+
+    def _put(self, document: Document, value: dict[str, JsonValue]) -> None:
+        fields = dict(value)
         author = fields.pop("author", None)
         entry = document.tree[self.node]
         if "flags" in fields:
@@ -63,7 +78,7 @@ class SetEntry:
 
 
 @dataclass(slots=True)
-class SetSettings:
+class SetSettings(_Set):
     """New settings (JSON text or None) of a node."""
 
     KIND: ClassVar[str] = "settings"
@@ -71,21 +86,15 @@ class SetSettings:
     before: str | None
     after: str | None
 
-    def do(self, document: Document) -> None:
-        self._put(document, self.after)
-
-    def undo(self, document: Document) -> None:
-        self._put(document, self.before)
-
-    def _put(self, document: Document, settings: str | None) -> None:
-        document.put_body(self.node, replace(document.body(self.node), settings=settings))
+    def _put(self, document: Document, value: str | None) -> None:
+        document.put_body(self.node, replace(document.body(self.node), settings=value))
         entry = document.tree[self.node]
-        flags = entry.flags & ~SETTINGS | (SETTINGS if settings else 0)
+        flags = entry.flags & ~SETTINGS | (SETTINGS if value else 0)
         document.tree.put(entry._replace(flags=flags))
 
 
 @dataclass(slots=True)
-class SetValue:
+class SetValue(_Set):
     """A new story-wide value."""
 
     KIND: ClassVar[str] = "value"
@@ -93,11 +102,8 @@ class SetValue:
     before: JsonValue
     after: JsonValue
 
-    def do(self, document: Document) -> None:
-        document.put_value(self.key, self.after)
-
-    def undo(self, document: Document) -> None:
-        document.put_value(self.key, self.before)
+    def _put(self, document: Document, value: JsonValue) -> None:
+        document.put_value(self.key, value)
 
 
 @dataclass(slots=True)
@@ -141,12 +147,12 @@ class Respell:
     def _aim(self, document: Document, before: str, text: str) -> None:
         author: Author = "model" if self.retake else document.tree[self.node].author
         old = decode(_unpack(self.runs_before), before, author)
-        runs = change(old, text, "writer", document.token_sizes)
+        spans = change(old, text, "writer", document.token_sizes)
         self.start = same_start(before, text)
         tail = same_end(before, text, min(len(before), len(text)) - self.start)
         self.removed = before[self.start : len(before) - tail]
         self.inserted = text[self.start : len(text) - tail]
-        self.runs_after = _pack(encode(runs, "edited" if self.retake else author))
+        self.runs_after = _pack(encode(spans, "edited" if self.retake else author))
 
     def do(self, document: Document) -> None:
         self.spare_before = self._leave(document, self.spare_before, self.retake)
@@ -184,7 +190,7 @@ class Split:
     rest: NodeId = 0
     spare: NodeId = 0
     joining: bool = False
-    seam: tuple[int, int, int] | None = None  # as runs.Seam; None until it is known
+    seam: tuple[int, int, int] | None = None  # as spans.Seam; None until it is known
     finish: str = ""  # why ``node`` ended while it is two
 
     def do(self, document: Document) -> None:
@@ -208,12 +214,12 @@ class Split:
         document.unpark(self.node, self.spare)
         document.moved_on(self.node, self.rest)
 
-    def _cut(self, document: Document) -> tuple[Runs, Runs]:
+    def _cut(self, document: Document) -> tuple[Spans, Spans]:
         """Cut where it was cut the first time, whichever vocabularies are at hand now."""
-        runs = document.runs(self.node)
+        spans = document.spans(self.node)
         if self.seam is None:
-            self._seal(seam(runs, self.at, document.token_sizes))
-        return cut_at(runs, self.at, Seam(*(self.seam or (0, 0, 0))))
+            self._seal(seam(spans, self.at, document.token_sizes))
+        return cut_at(spans, self.at, Seam(*(self.seam or (0, 0, 0))))
 
     def _seal(self, where: Seam) -> None:
         self.seam = (where.index, where.tokens, where.broken)
@@ -221,13 +227,13 @@ class Split:
     def _join(self, document: Document) -> None:
         extra = [c for c in document.tree.all_children(self.node) if c != self.rest]
         self.spare = document.park(self.node, self.spare, extra)
-        head = document.runs(self.node)
-        runs = tidy([*head, *document.runs(self.rest)])
+        head = document.spans(self.node)
+        spans = tidy([*head, *document.spans(self.rest)])
         if self.seam is None:
-            self._seal(seam_of(head, runs))
+            self._seal(seam_of(head, spans))
         self.finish, finish = document.body(self.node).finish, document.body(self.rest).finish
         document.move(document.tree.all_children(self.rest), self.node)
-        document.write(self.node, runs, replace(document.body(self.node), finish=finish))
+        document.write(self.node, spans, replace(document.body(self.node), finish=finish))
         document.write(self.rest, ())
         document.set_state(self.rest, State.ABSORBED)
         document.moved_on(self.rest, self.node)

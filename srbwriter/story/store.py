@@ -22,15 +22,17 @@ from srbwriter.story.connection import (
     connect,
     copy_aside,
     in_words,
+    inode_of,
     looking,
+    not_saved,
     quietly,
+    remove,
     use_log,
     version_of,
 )
-from srbwriter.story.draft import JsonValue
 from srbwriter.story.migrations import SUMMED, VERSION, body_sum, migrate, row_sum, text_sum
+from srbwriter.story.model import DamagedStory, JsonValue, NotAStory, NotSaved
 from srbwriter.story.tree import Entry
-from srbwriter.story.types import DamagedStory, NotAStory, NotSaved
 
 SUFFIX = ".srbw"
 _CHUNK = 500  # host parameters in one statement; SQLite allows at least 999
@@ -65,7 +67,7 @@ class Store:
         self._reader: sqlite3.Connection | None = None
         self._changing: int | None = None  # the thread whose transaction is open
         self._before = 0  # changes of the connection before it
-        self._file = None if temp is not None else _identity(path)
+        self._file = None if temp is not None else inode_of(path)
         self._temp = temp
         self.version = VERSION
         self.commits, self.touched = 0, set[int]()
@@ -117,7 +119,7 @@ class Store:
         except FileExistsError:
             raise NotAStory(path, "is already there — choose another name, or open it") from None
         except OSError as error:
-            raise NotSaved(path, error.strerror or str(error), full=False) from error
+            raise not_saved(path, error) from error
         try:
             with in_words(path):
                 db = connect(path, "rw")
@@ -125,8 +127,7 @@ class Store:
                 migrate(db)
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file itself says what it is
         except BaseException:
-            for suffix in ("", "-wal", "-shm"):
-                Path(f"{path}{suffix}").unlink(missing_ok=True)
+            remove(path)
             raise
         return cls(path, db, writable=True)
 
@@ -151,7 +152,7 @@ class Store:
 
     def begin(self) -> None:
         """Open a transaction. Raises NotSaved where its words would not be found again."""
-        if self.writable and self._file is not None and _identity(self.path) != self._file:
+        if self.writable and self._file is not None and inode_of(self.path) != self._file:
             raise NotSaved(self.path, "the file was moved or deleted while it was open", full=False)
         self.rollback()  # of one that a failing disk left open
         with self.in_words():
@@ -296,12 +297,3 @@ class Store:
     def recipes(self) -> dict[int, tuple[str, str]]:
         with self.reading() as db:
             return {row[0]: (row[1], row[2]) for row in db.execute("SELECT id, model, sampling FROM recipe")}
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file lies at ``path``; None if there is none."""
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return None
-    return stat.st_dev, stat.st_ino

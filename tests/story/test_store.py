@@ -354,7 +354,7 @@ def test_a_full_disk_takes_nothing_and_changes_nothing(written: Path) -> None:
         assert story.text(node).endswith("!")
         taken = story.node(branch)
         assert taken.text == WORDS * 20 + "the end"
-        assert taken.runs[0].ids == (0, 1, 2, 4)
+        assert taken.spans[0].ids == (0, 1, 2, 4)
         assert taken.finish_reason == "length"
     assert check(written).sound
 

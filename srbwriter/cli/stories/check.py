@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 
 
 def _words(file: Path, report: Report) -> str:
-    from srbwriter.story.types import counted
+    from srbwriter.story.model import counted
 
     if report.sound:
         return f"{file}: sound, {counted(report.nodes, 'node')}"

@@ -9,16 +9,16 @@ import math
 from dataclasses import astuple, dataclass, field
 from datetime import date
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from srbwriter.story.draft import DraftError, StoryDraft, check_draft
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.cursor import top
 from srbwriter.story.formats.document import Document
 from srbwriter.story.formats.errors import FormatError
+from srbwriter.story.model import DraftError, StoryDraft, check_draft
 
 if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+    from pydantic import ConfigDict, TypeAdapter
 
 NAME = "srbwriter"
 VERSION = 2
@@ -26,10 +26,13 @@ WITHOUT = ("the undo history",)
 """What is not in such a file; the file says so too."""
 
 _MOST = 2**53  # what every reader of JSON can count to
+_NAMES = {"spans": "runs", "ids": "tokens", "vocab": "vocabulary"}
+"""What is called otherwise in the file."""
 
 
 @dataclass(slots=True)
 class _File:
+    __pydantic_config__: ClassVar[ConfigDict] = {"alias_generator": lambda name: _NAMES.get(name, name)}
     format: str
     version: int
     without: list[str] = field(default_factory=list[str])
@@ -87,7 +90,8 @@ def _sane(number: float) -> bool:
 
 
 def write(draft: StoryDraft) -> bytes:
-    return _adapter().dump_json(_File(NAME, VERSION, list(WITHOUT), story=draft), exclude_defaults=True)
+    file = _File(NAME, VERSION, list(WITHOUT), story=draft)
+    return _adapter().dump_json(file, exclude_defaults=True, by_alias=True)
 
 
 FORMAT = Format(

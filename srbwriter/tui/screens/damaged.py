@@ -17,7 +17,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from srbwriter.story import Damage
-from srbwriter.story.types import counted
+from srbwriter.story.model import counted
 from srbwriter.tui.screens.push import leave
 
 RECOVER = "recover"

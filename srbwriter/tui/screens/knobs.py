@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 
 from srbwriter.engine.parameters import Parameter, number_words
 from srbwriter.engine.types import InvalidRequest
-from srbwriter.session.sampling import Ladder
+from srbwriter.session.sampling import Sweep
 from srbwriter.tui import knobs
 from srbwriter.tui.knobs import KNOBS, Setup
 from srbwriter.tui.screens.ask import Ask
@@ -54,8 +54,8 @@ class Knobs(ModalScreen[None]):
         title: str,
         setup: Setup,
         changed: Callable[[Setup], None],
-        spread: Callable[[Ladder | None], None] | None = None,
-        ladder: Ladder | None = None,
+        spread: Callable[[Sweep | None], None] | None = None,
+        ladder: Sweep | None = None,
     ) -> None:
         super().__init__()
         self._title, self.setup = title, setup
@@ -162,7 +162,7 @@ class Knobs(ModalScreen[None]):
         if self._spread_over(knob):
             self._climb(None)
 
-    def _climb(self, ladder: Ladder | None) -> None:
+    def _climb(self, ladder: Sweep | None) -> None:
         self.ladder = ladder
         if self._spread is not None:
             self._spread(ladder)

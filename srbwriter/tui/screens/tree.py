@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from srbwriter.story import ROOT, NodeId, StoryError
-from srbwriter.story.types import counted
+from srbwriter.story.model import counted
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.compare import Compare
 from srbwriter.tui.screens.push import leave, on_top, push

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from srbwriter.session.sampling import Ladder
+from srbwriter.session.sampling import Sweep
 from srbwriter.story import ROOT
 from srbwriter.tui.knobs import Setup
 from srbwriter.tui.screens.context import ContextView
@@ -25,14 +25,14 @@ def knobs(desk: Desk) -> None:
     def changed(setup: Setup) -> None:
         session.sampling, session.stop = setup.sampling, setup.stop
 
-    def spread(ladder: Ladder | None) -> None:
-        session.ladder = ladder
+    def spread(ladder: Sweep | None) -> None:
+        session.sweep = ladder
 
     def closed(_: None) -> None:
         desk.guarded(desk.bench.knobs.keep)
 
     now = Setup(session.sampling, session.stop)
-    desk.bench.push_screen(Knobs("Knobs for new branches", now, changed, spread, session.ladder), closed)
+    desk.bench.push_screen(Knobs("Knobs for new branches", now, changed, spread, session.sweep), closed)
 
 
 @verb
