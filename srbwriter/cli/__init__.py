@@ -95,7 +95,7 @@ def _report(error: Exception) -> int:
 def _code(error: Exception) -> Exit | None:
     """The exit code of an error that speaks for itself; None for a defect."""
     from srbwriter.engine.types import EngineError, ModelError
-    from srbwriter.models.errors import ModelsError
+    from srbwriter.models.files import ModelsError
     from srbwriter.story import StoryError
     from srbwriter.story.draft import DraftError
     from srbwriter.story.formats import FormatError

@@ -17,8 +17,7 @@ from srbwriter.config import Settings, Table, keys, remember
 
 if TYPE_CHECKING:
     from srbwriter.models import LocalModel
-    from srbwriter.models.download import Progress
-    from srbwriter.models.pull import Plan
+    from srbwriter.models.pull import Plan, Progress
 
 DESCRIPTION = """\
 List the models of this machine, choose one, and get others.
