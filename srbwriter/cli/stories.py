@@ -20,8 +20,8 @@ from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_actions, add_keys
 from srbwriter.config import Settings, Table
 from srbwriter.config.keys import SECTIONS
-from srbwriter.story import DamagedStory, NotAStory, NotSaved, Story, StoryError, library
-from srbwriter.story.backup import Backup, backups, restore, snapshot
+from srbwriter.story import DamagedStory, NotSaved, Story, StoryError, files, library
+from srbwriter.story.backup import Backup, backups, snapshot
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.types import counted
 
@@ -35,18 +35,6 @@ _NAMES = ("title", "author", "language")
 
 
 # ---- which story is meant: a path, or the name of one in the library or among those opened lately
-
-
-def known_stories() -> list[library.StoryInfo]:
-    """The stories of the library and those opened lately elsewhere, last changed first."""
-    found = {story.path.resolve(): story for story in library.stories(paths.library_dir())}
-    for path in (recent.path for recent in recents().all()):
-        if path not in found:
-            try:
-                found[path] = library.info(path)
-            except NotAStory:
-                continue
-    return sorted(found.values(), key=lambda story: (-story.modified, story.title))
 
 
 def recents() -> library.RecentStories:
@@ -80,7 +68,7 @@ def find_story(named: str, commands: Collection[str] = ()) -> Path:
     direct = paths.library_dir() / f"{named}{SUFFIX}"
     if direct.is_file():
         return direct
-    stories = known_stories()
+    stories = files.known(paths.library_dir(), recents())
     matching = _called(named.casefold(), stories)
     if len(matching) > 1:
         listed = ", ".join(str(story.path) for story in matching)
@@ -199,7 +187,7 @@ List the stories of the library, and those opened lately elsewhere, last changed
 
     @staticmethod
     def run(arguments: argparse.Namespace, settings: Settings) -> int:
-        stories = known_stories()
+        stories = files.known(paths.library_dir(), recents())
         if getattr(arguments, "json", False):
             print(document([_as_json(story) for story in stories]))
             return Exit.OK
@@ -601,7 +589,7 @@ def _rows_of(found: list[Backup]) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for number, copy in enumerate(found, 1):
         made = time.strftime("%Y-%m-%d %H:%M", time.localtime(copy.at))
-        rows.append((str(number), made, _title_of(copy), copy.name or "daily", str(copy.path)))
+        rows.append((str(number), made, files.title_of(copy), copy.name or "daily", str(copy.path)))
     return rows
 
 
@@ -616,13 +604,6 @@ def _all_copies() -> list[Backup]:
     folders = paths.backup_dir().iterdir() if paths.backup_dir().is_dir() else ()
     found = [copy for folder in folders for copy in backups(folder)]
     return sorted(found, key=lambda copy: copy.at, reverse=True)
-
-
-def _title_of(copy: Backup) -> str:
-    try:
-        return library.info(copy.path).title
-    except NotAStory:
-        return "?"
 
 
 def _make_copy(arguments: argparse.Namespace) -> None:
@@ -642,12 +623,11 @@ def _make_copy(arguments: argparse.Namespace) -> None:
 
 def _restore_copy(arguments: argparse.Namespace) -> None:
     copy = _chosen_copy(arguments)
-    target: Path | None = getattr(arguments, "output", None)
-    title = f"{_title_of(copy)} {time.strftime('%Y-%m-%d %H.%M', time.localtime(copy.at))}"
-    with Story.open(restore(copy.path, target or library.free_path(paths.library_dir(), title))) as story:
-        story.rename(title)  # or two stories would go by one name
-        opened(story.file, title)
-        print(story.file)
+    title = files.moment_title(copy)  # or two stories would go by one name
+    target: Path = getattr(arguments, "output", None) or library.free_path(paths.library_dir(), title)
+    made = files.copy_as(copy.path, target, title).resolve()
+    opened(made, title)
+    print(made)
 
 
 def _chosen_copy(arguments: argparse.Namespace) -> Backup:

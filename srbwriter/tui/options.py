@@ -45,6 +45,7 @@ OWN_KEYS: tuple[Key[str], ...] = tuple(
 """The section ``[keys]``: comma-separated key names by command; empty are the keymap's."""
 
 OPTIONS: tuple[Key[Any], ...] = (
-    THEME, COLOURS, LAYOUT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING, GOAL, *OWN_KEYS,
+    THEME, COLOURS, LAYOUT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING, GOAL,
+    *OWN_KEYS,
 )  # fmt: skip
 """Every row above, in order."""
