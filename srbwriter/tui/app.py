@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import signal
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual import events
 from textual.app import App as TextualApp
+from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.theme import Theme
 
@@ -23,7 +24,7 @@ from srbwriter import logs, paths
 from srbwriter.config import Settings
 from srbwriter.session.sampling import RememberedKnobs
 from srbwriter.story import StoryError, library
-from srbwriter.tui import options, spelling, themes
+from srbwriter.tui import colours, options, spelling, themes
 from srbwriter.tui.commands import COMMANDS, Command, anywhere_of, keys_of
 from srbwriter.tui.palette import CommandProvider
 from srbwriter.tui.preferences import Preferences
@@ -75,6 +76,7 @@ class App(TextualApp[None]):
             row.name.removeprefix("keys."): self.preferences[row] for row in options.OWN_KEYS
         }
         self.branch_keys = self._index_keys()
+        self._form: colours.Form | None = None
         self.load_themes()
         self._watcher = themes.Watcher()
         self.write_screen = WriteScreen(session, self)
@@ -140,6 +142,16 @@ class App(TextualApp[None]):
     def _add_themes(self, found: list[Theme]) -> None:
         for theme in found:
             self.register_theme(theme)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's, and last the theme's own form for a terminal that has few colours."""
+        theme = self.current_theme
+        depth = colours.depth(self.preferences[options.COLOURS], self.console.color_system)
+        if depth is None or theme.ansi or self.no_color:
+            return super().get_line_filters()
+        if self._form is None or self._form.made_for != (theme, depth):
+            self._form = colours.Form(theme, depth)
+        return [*super().get_line_filters(), self._form]
 
     def reload_changed_themes(self) -> None:
         """Show a theme of the writer's own as soon as he saves it."""

@@ -39,12 +39,13 @@ _BRANCH = "This branch"
 _ALL = "All branches"
 _TAKE = "Taking a part"
 _STORY = "Story"
+_STORIES = "Stories"
 _VIEW = "View"
 _TREE = "The tree"
 _KNOBS = "Knobs"
 _PROGRAM = "Program"
 
-GROUPS = (_BRANCH, _TAKE, _ALL, _STORY, _TREE, _KNOBS, _VIEW, _PROGRAM)
+GROUPS = (_BRANCH, _TAKE, _ALL, _STORY, _STORIES, _TREE, _KNOBS, _VIEW, _PROGRAM)
 """Groups in the order of help and documentation."""
 
 
@@ -133,6 +134,18 @@ COMMANDS: tuple[Command, ...] = (
             "Write it to a file: a book, a Word document, a page, text or JSON, as its ending says.", "E"),
     Command("import", _STORY, "Import a file",
             "Make a story of a text or of another program's file, and open it.", "I"),
+
+    Command("stories", _STORIES, "Another story",
+            "Go to another story; every word of this one is kept.", "n", "ctrl+o"),
+    Command("new_story", _STORIES, "New story", "Begin an empty story in the library.", "asterisk"),
+    Command("rename_story", _STORIES, "Rename the story", "Give it another title; its file stays.",
+            "quotation_mark"),
+    Command("duplicate_story", _STORIES, "Duplicate the story",
+            "Go on in a copy, with all its branches; this one stays as it is.", "ampersand"),
+    Command("snapshot", _STORIES, "Snapshot", "Keep a copy of the story as it is now, under a name.",
+            "exclamation_mark"),
+    Command("restore", _STORIES, "Restore a copy",
+            "Make a story of a snapshot or of a copy of the day; this one stays as it is.", "at"),
 
     Command("tree", _TREE, "The tree", "See every branch ever written, go to one and write on there.",
             "T", "f3", hint="tree"),

@@ -22,7 +22,7 @@ def verb(handler: Handler) -> Handler:
     return handler
 
 
-_MODULES = "branches marks taking story convert tree bin knobs view program"
+_MODULES = "branches marks taking story stories convert tree bin knobs view program"
 
 for _module in _MODULES.split():
     import_module(f"{__name__}.{_module}")

@@ -6,8 +6,7 @@ import pytest
 
 from srbwriter.demo import bundled_model
 from srbwriter.models import Header, Run, need, read_header, size_words
-from srbwriter.models.choosing import suggest
-from srbwriter.models.estimate import Need
+from srbwriter.models.fit import Need, suggest
 
 
 def test_the_cache_is_exact() -> None:

@@ -1,11 +1,15 @@
 """The models of this machine: the bundled one, the models folder, and the caches of other programs.
 
-Looks into headers only when a list is wanted; finding a model by its name reads no file.
+Looks into headers only when a list is wanted; finding a model by its name reads no file. A file that is added
+is copied or linked, whole or not at all.
 """
 
 from __future__ import annotations
 
+import contextlib
+import filecmp
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,17 +17,27 @@ from typing import Literal
 
 from srbwriter import paths
 from srbwriter.demo import bundled_model
-from srbwriter.models.choosing import Wanted, matches, suggest
-from srbwriter.models.errors import BadModelFile, NoSuchModel
-from srbwriter.models.header import Header, read_header
-from srbwriter.models.machine import memory_budget
-from srbwriter.models.names import hub_folder, is_model, part_names, parts_of, quantisation
+from srbwriter.models.files import (
+    SUFFIX,
+    BadModelFile,
+    Header,
+    ModelsError,
+    NoSuchModel,
+    hub_folder,
+    is_model,
+    part_names,
+    parts_of,
+    put_in_place,
+    quantisation,
+    read_header,
+)
+from srbwriter.models.fit import Wanted, matches, memory_budget, suggest
 
 Place = Literal["bundled", "models folder", "Hugging Face", "LM Studio"]
 
 
 @dataclass(frozen=True, slots=True)
-class Shelved:
+class LocalFile:
     """A model found on this machine, by name alone. ``path`` is its first file."""
 
     place: Place
@@ -69,16 +83,16 @@ def _hub_cache(home: Path) -> Path:
     return Path(os.environ.get("HF_HOME") or cache / "huggingface").expanduser() / "hub"
 
 
-def shelved() -> Iterator[Shelved]:
+def local_files() -> Iterator[LocalFile]:
     """Every model of this machine, the nearest place first; the same file is given once."""
-    yield Shelved("bundled", bundled_model())
+    yield LocalFile("bundled", bundled_model())
     seen: set[Path] = set()
     for place, tops in folders().items():
         for path in sorted(path for top in tops for path in _files(top)):
             real = path.resolve()
             if real not in seen:
                 seen.add(real)
-                yield Shelved(place, path)
+                yield LocalFile(place, path)
 
 
 def _files(top: Path) -> Iterator[Path]:
@@ -98,11 +112,11 @@ def _files(top: Path) -> Iterator[Path]:
 
 def local_models() -> list[LocalModel]:
     """Every model of this machine with its header; what is only a part of a model is left out."""
-    found = [look(model) for model in shelved()]
+    found = [look(model) for model in local_files()]
     return [model for model in found if model.problem or (model.header and model.header.kind == "model")]
 
 
-def look(model: Shelved) -> LocalModel:
+def look(model: LocalFile) -> LocalModel:
     """What a model is, without loading it."""
     size, problem, header = 0, "", None
     try:
@@ -131,7 +145,7 @@ def find(name: str) -> Path:
 
     Raises NoSuchModel, which names the nearest ones, or all that share the name.
     """
-    everything = list(shelved())
+    everything = list(local_files())
     matching = [model for model in everything if name in _names(model)]
     if not matching:
         raise NoSuchModel(_not_found(name, [model.name for model in everything]))
@@ -142,7 +156,7 @@ def find(name: str) -> Path:
     return nearest[0].path
 
 
-def _names(model: Shelved) -> set[str]:
+def _names(model: LocalFile) -> set[str]:
     names = {model.name, model.path.name, str(model.path)}
     for top in folders().get(model.place, []):
         if model.path.is_relative_to(top):
@@ -180,3 +194,57 @@ def _snapshots(repo: str) -> Path:
 
 def _is_whole(path: Path) -> bool:
     return all(path.with_name(name).exists() for name in part_names(path.name))
+
+
+# ---- adding
+
+
+def add(file: Path, *, link: bool = False) -> Path:
+    """Put the model at ``file``, with all its parts, into the models folder; returns the first file there.
+
+    Args:
+        file: any file of the model.
+        link: leave the file where it is and link to it.
+
+    Raises:
+        BadModelFile: the file is no model, or a part of it is missing.
+        ModelsError: another file of that name is there already, or there is no room.
+    """
+    sources = [file.with_name(name) for name in part_names(file.name)]
+    for source in sources:
+        if not source.is_file():
+            raise BadModelFile(source, "no such file", "check the path")
+    read_header(sources[0])
+    folder = paths.models_dir()
+    targets = [folder / source.name for source in sources]
+    if not targets[0].name.lower().endswith(SUFFIX):
+        targets = [folder / f"{file.name}{SUFFIX}"]
+    for source, target in zip(sources, targets, strict=True):
+        _refuse_taken(source, target)
+    folder.mkdir(parents=True, exist_ok=True)
+    for source, target in zip(sources, targets, strict=True):
+        if not target.exists():
+            _put(source.resolve(), target, link)
+    return targets[0]
+
+
+def _refuse_taken(source: Path, target: Path) -> None:
+    if os.path.lexists(target) and not (target.exists() and filecmp.cmp(source, target, shallow=False)):
+        raise ModelsError(f"{target}: there is another file of this name — remove it, or rename {source}")
+
+
+def _put(source: Path, target: Path, link: bool) -> None:
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        if link:
+            target.symlink_to(source)
+            return
+        shutil.copyfile(source, temporary)
+        put_in_place(temporary, target)
+    except OSError as error:
+        raise ModelsError(
+            f"{target}: {error.strerror or error} — make room, or leave the file where it is with --link"
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink()

@@ -16,9 +16,9 @@ from srbwriter.models import (
     Wanted,
     add,
     find,
+    local_files,
     local_models,
     pulled,
-    shelved,
 )
 from tests.models.gguf_files import SHAPE, gguf, put
 
@@ -53,7 +53,7 @@ def test_all_places_are_looked_into(home: Path, monkeypatch: pytest.MonkeyPatch)
         ("LM Studio", "d"),
     }  # fmt: skip
     monkeypatch.setenv("HF_HUB_CACHE", str(home / "elsewhere"))
-    assert "b" not in {model.name for model in shelved()}
+    assert "b" not in {model.name for model in local_files()}
 
 
 def test_a_file_is_listed_once(home: Path) -> None:
@@ -64,7 +64,7 @@ def test_a_file_is_listed_once(home: Path) -> None:
     (paths.models_dir()).mkdir(parents=True)
     (paths.models_dir() / "loop").symlink_to(paths.models_dir())
     (paths.models_dir() / "mine.gguf").symlink_to(first.resolve())
-    assert [model.name for model in shelved()] == ["storyteller", "mine"]
+    assert [model.name for model in local_files()] == ["storyteller", "mine"]
 
 
 def test_a_split_model_is_one_model() -> None:
