@@ -21,7 +21,7 @@ from srbwriter.engine.window import window_and_cells
 
 if TYPE_CHECKING:
     from srbwriter.models import Header, Need, Run, Wanted
-    from srbwriter.models.download import Progress
+    from srbwriter.models.pull import Progress
 
 
 T = TypeVar("T")
@@ -180,7 +180,7 @@ def model_need(settings: Values, header: Header | None, size: int) -> Need:
 
 def model_run(settings: Values, header: Header | None = None) -> Run:
     """How a model would be run, as far as the estimate of its memory goes."""
-    from srbwriter.models.estimate import DEFAULT_BATCH, Run
+    from srbwriter.models.fit import DEFAULT_BATCH, Run
 
     _, cells = window_and_cells(settings[keys.CTX_SIZE], header.context if header else 0)
     value_type = settings[keys.CACHE_TYPE_V]

@@ -74,15 +74,15 @@ def test_stop_rules_reach_the_engine() -> None:
 
 def test_the_model_is_the_one_named_or_the_bundled_one() -> None:
     assert launch.model_path(settings()) == bundled_model()
-    shelved = paths.models_dir() / "novelist.gguf"
-    named = settings(model__path=shelved.relative_to(paths.models_dir()))
-    assert launch.model_path(named) == shelved.relative_to(paths.models_dir())
-    shelved.parent.mkdir(parents=True)
-    shelved.touch()
-    assert launch.model_path(named) == shelved
+    local_files = paths.models_dir() / "novelist.gguf"
+    named = settings(model__path=local_files.relative_to(paths.models_dir()))
+    assert launch.model_path(named) == local_files.relative_to(paths.models_dir())
+    local_files.parent.mkdir(parents=True)
+    local_files.touch()
+    assert launch.model_path(named) == local_files
     paths.config_dir().mkdir(parents=True)
     paths.config_file().write_text('[model]\npath = "novelist.gguf"\n', "utf-8")
-    assert launch.model_path(settings()) == shelved
+    assert launch.model_path(settings()) == local_files
 
 
 def test_more_branches_than_may_live_is_refused_only_if_asked_for() -> None:
