@@ -169,6 +169,7 @@ class Request:
     penalty_prompt: Prompt | None = None  # what penalties and DRY look back at instead of the prompt
     logits_callback: LogitsCallback | None = None
     label: str = ""
+    client: str = ""  # who asks, by any name: rows of the batch are shared between clients first
 
 
 @dataclass(frozen=True, slots=True)
