@@ -48,6 +48,10 @@ class SessionLoader:
         self._session = session
 
     @property
+    def name(self) -> str:
+        return self._session.loader.name
+
+    @property
     def state(self) -> str:
         return self._session.loader.state
 
