@@ -228,6 +228,10 @@ class Engine:
         return self.model.eos
 
     @property
+    def eog(self) -> frozenset[int]:
+        return self.model.eog
+
+    @property
     def fim(self) -> tuple[int, int, int] | None:
         """Ids of the fill-in-the-middle tokens (prefix, suffix, middle), if the model has them."""
         return self.model.fim

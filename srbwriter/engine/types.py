@@ -165,10 +165,12 @@ class Request:
     parse_special: bool = False  # special tokens written out in text become one id
     overflow: Overflow = "error"
     n_keep: int = 0  # tokens at the start kept when truncating or shifting; -1 all of the prompt
+    context: int | None = None  # tokens of prompt and text together, where fewer than the window has
     cache_prompt: bool = True  # False: evaluate all of it anew, whatever the cache holds
     penalty_prompt: Prompt | None = None  # what penalties and DRY look back at instead of the prompt
     logits_callback: LogitsCallback | None = None
     label: str = ""
+    client: str = ""  # who asks, by any name: rows of the batch are shared between clients first
 
 
 @dataclass(frozen=True, slots=True)
