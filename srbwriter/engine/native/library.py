@@ -13,6 +13,9 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.metadata import version
 from typing import Any
 
 from .spin import spin_limits
@@ -28,10 +31,13 @@ L: Any = _bindings
 
 log = logging.getLogger("srbwriter.native")
 
+_DISTRIBUTION = "llama-cpp-python"
+
 LONG = (
     "llama_backend_init llama_numa_init llama_model_load_from_file llama_model_free "
     "llama_init_from_model llama_free llama_decode llama_synchronize llama_tokenize llama_memory_clear "
-    "llama_sampler_init_dry"
+    "llama_sampler_init_dry llama_state_seq_get_size_ext llama_state_seq_get_data_ext "
+    "llama_state_seq_set_data_ext"
 ).split()
 
 SHORT = (
@@ -60,6 +66,7 @@ _HARMLESS = ("possible training context overflow", "using full-size SWA cache")
 sliding layers keep all of them, so that a branch can go back."""
 _partial = ""
 _last_level = logging.INFO
+_hushed = False
 
 
 @C.CFUNCTYPE(None, C.c_int, C.c_char_p, C.c_void_p)
@@ -71,9 +78,20 @@ def _to_logging(level: int, text: bytes | None, _: Any) -> None:
         _last_level = logging.DEBUG if level == 2 else _LEVELS[level]
     _partial += (text or b"").decode("utf-8", "replace")
     if _partial.endswith("\n"):
-        harmless = any(words in _partial for words in _HARMLESS)
+        harmless = _hushed or any(words in _partial for words in _HARMLESS)
         log.log(logging.DEBUG if harmless else _last_level, "%s", _partial.rstrip("\n"))
         _partial = ""
+
+
+@contextmanager
+def hushed() -> Generator[None]:
+    """What llama.cpp calls trouble meanwhile is none: something is broken off on purpose."""
+    global _hushed
+    _hushed = True
+    try:
+        yield
+    finally:
+        _hushed = False
 
 
 @C.CFUNCTYPE(None, C.c_char_p)
@@ -108,6 +126,13 @@ def _bind(handle: C.CDLL, name: str) -> Any:
     function = handle[name]  # indexing makes a new function object, attribute access would not
     function.argtypes, function.restype = known.argtypes, known.restype
     return function
+
+
+def build() -> str:
+    """Names the llama.cpp in use: the binding's version, its file, and what it was compiled for."""
+    library()
+    file, features = os.stat(L._lib._name), L.llama_print_system_info().decode()
+    return f"{version(_DISTRIBUTION)} {file.st_size} {file.st_mtime_ns} {features}"
 
 
 _lock = threading.Lock()
