@@ -20,6 +20,7 @@ from typing import Any
 
 from .cache import Cache
 from .checks import check_command, check_options, check_request
+from .embedding import Embedder, Embedding, Pooling, Score
 from .ending import close_at_exit
 from .generation import INTERRUPTING, Command, Generation
 from .model import Model
@@ -72,6 +73,7 @@ class Engine:
         self._failures = 0
         self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
         self._thread: threading.Thread | None = None
+        self.embedder = Embedder(model, options, window, lambda: self.busy)
         self._owner = threading.Lock()  # the right to step
         self._stepper = 0  # thread that is in a step
 
@@ -109,6 +111,7 @@ class Engine:
         if self._closing:
             return
         self._closing = True
+        self.embedder.close(timeout)
         self._wake.set()
         self._context.abort()
         if self._stepping():
@@ -268,6 +271,26 @@ class Engine:
         request = Request(self.apply_template(messages), parse_special=True, **settings)
         stop = with_stop_strings(request.stop, self.model.chat_template)
         return self.submit(replace(request, stop=stop))
+
+    # ---- other uses of the model
+
+    def embed(
+        self, texts: Sequence[str | Sequence[int]], pooling: Pooling | None = None, normalize: int = 2
+    ) -> list[Embedding]:
+        """Vectors of texts, computed beside whatever is written. Waits for them.
+
+        ``pooling`` says how the vectors of a text's tokens become one; None leaves it to the model.
+        ``normalize`` counts as llama.cpp does: 2 is length 1, -1 as they are. Raises InvalidRequest,
+        ContextOverflow for a text that is too long, or EngineClosed.
+        """
+        return self.embedder.embed(texts, pooling, normalize).result()
+
+    def rank(self, query: str, documents: Sequence[str]) -> list[Score]:
+        """How well each document answers ``query``. Waits for it.
+
+        Raises NotSupported for a model without a head for it, and the errors of :meth:`embed`.
+        """
+        return self.embedder.rank(query, documents).result()
 
     # ---- the cache
 

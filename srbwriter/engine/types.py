@@ -346,6 +346,10 @@ class LimitExceeded(InvalidRequest):
         super().__init__("n", f"{n} branches asked for, the limit is {limit}")
 
 
+class NotSupported(EngineError):
+    """What was asked for is right, but not with this model or these settings; the message names the cure."""
+
+
 class ContextOverflow(EngineError):
     """The prompt does not fit the context window."""
 

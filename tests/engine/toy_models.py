@@ -92,6 +92,22 @@ def make_with_a_token_without_number(path: Path, seed: int = 1) -> Path:
     return _gemma(path, seed, {"output.weight": -1})
 
 
+def make_qwen(path: Path, seed: int = 1) -> Path:
+    """Plain attention, and a head that says of two texts how well they fit together: yes or no."""
+    metadata = _common("qwen3", layers=2)
+    metadata += [
+        ("qwen3.feed_forward_length", _U32, FEED),
+        ("qwen3.attention.head_count", _U32, HEADS),
+        ("qwen3.attention.head_count_kv", _U32, KV_HEADS),
+        ("qwen3.attention.key_length", _U32, HEAD),
+        ("qwen3.attention.value_length", _U32, HEAD),
+        ("qwen3.pooling_type", _U32, 4),
+        ("qwen3.classifier.output_labels", _ARRAY, (_STRING, ["yes", "no"])),
+    ]
+    head = {"cls.output.weight": _random(np.random.default_rng(seed), 2, WIDTH)}
+    return _make(path, metadata, [_qwen_layer] * 2, seed, more=head)
+
+
 def make_t5(path: Path, seed: int = 1) -> Path:
     """An encoder whose output a decoder attends to: no text goes on from its prompt."""
     metadata = _common("t5", layers=1)
@@ -201,6 +217,11 @@ def _gemma_layer(block: str, rng: np.random.Generator) -> Tensors:
     return _attention(block, rng) | ones | _feed_forward(block, rng)
 
 
+def _qwen_layer(block: str, rng: np.random.Generator) -> Tensors:
+    ones = {f"{block}{name}.weight": np.ones(HEAD, np.float32) for name in ("attn_q_norm", "attn_k_norm")}
+    return _attention(block, rng) | ones | _feed_forward(block, rng)
+
+
 def _attention(block: str, rng: np.random.Generator) -> Tensors:
     return {
         f"{block}attn_norm.weight": np.ones(WIDTH, np.float32),
@@ -224,8 +245,9 @@ def _feed_forward(block: str, rng: np.random.Generator) -> Tensors:
 
 
 def _make(
-    path: Path, metadata: Metadata, layers: list[Layer], seed: int, damaged: dict[str, int] | None = None
-) -> Path:
+    path: Path, metadata: Metadata, layers: list[Layer], seed: int, damaged: dict[str, int] | None = None,
+    more: Tensors | None = None,
+) -> Path:  # fmt: skip
     rng = np.random.default_rng(seed)
     tensors: Tensors = {
         "token_embd.weight": _random(rng, len(_TOKENS), WIDTH) * 4,
@@ -234,6 +256,7 @@ def _make(
     }
     for index, layer in enumerate(layers):
         tensors |= layer(f"blk.{index}.", rng)
+    tensors |= more or {}
     for name, row in (damaged or {}).items():
         tensors[name][row] = np.nan
     _write(path, metadata, tensors)

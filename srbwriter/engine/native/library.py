@@ -41,15 +41,18 @@ LONG = (
 ).split()
 
 SHORT = (
-    "llama_model_get_vocab llama_model_n_ctx_train llama_model_n_embd llama_model_has_encoder "
+    "llama_model_get_vocab llama_model_n_ctx_train llama_model_n_embd llama_model_n_embd_out "
+    "llama_model_n_cls_out llama_model_has_encoder "
     "llama_model_is_recurrent llama_model_is_hybrid llama_model_n_swa llama_model_n_params "
     "llama_model_size llama_model_chat_template llama_model_desc llama_model_meta_count "
     "llama_model_meta_key_by_index llama_model_meta_val_str_by_index llama_vocab_n_tokens "
     "llama_vocab_is_eog llama_vocab_bos llama_vocab_eos llama_vocab_eot llama_vocab_get_add_bos "
+    "llama_vocab_get_add_eos llama_vocab_get_add_sep llama_vocab_sep "
     "llama_vocab_fim_pre llama_vocab_fim_suf llama_vocab_fim_mid llama_token_to_piece "
     "llama_vocab_get_suppress_tokens llama_supports_gpu_offload llama_get_memory llama_memory_seq_rm "
     "llama_memory_seq_cp llama_memory_seq_pos_max llama_n_ctx llama_n_batch llama_set_n_threads "
-    "llama_set_abort_callback llama_get_logits_ith llama_sampler_chain_init llama_sampler_chain_add "
+    "llama_set_abort_callback llama_get_logits_ith llama_get_embeddings_ith "
+    "llama_get_embeddings_seq llama_sampler_chain_init llama_sampler_chain_add "
     "llama_sampler_chain_remove llama_sampler_accept llama_sampler_apply llama_sampler_sample "
     "llama_sampler_clone llama_sampler_reset llama_sampler_free llama_sampler_init_greedy "
     "llama_sampler_init_dist llama_sampler_init_top_k llama_sampler_init_top_p "
