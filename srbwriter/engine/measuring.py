@@ -5,7 +5,6 @@ The most telling steps come first, and what does not fit into the time is left o
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import platform
@@ -18,11 +17,10 @@ from pathlib import Path
 from statistics import median
 
 from .costs import CostTable, Point, Setting, keep_table, read_table
+from .disk import state_key
 from .model import Model
-from .model_file import model_hash
 from .native.context import OK, Context, default_threads, flash_attention, has_gpu
 from .native.library import build, hushed
-from .native.state import read_state, write_state
 from .types import EngineError, EngineOptions
 
 log = logging.getLogger(__name__)
@@ -60,14 +58,8 @@ def table_for(model: Model, options: EngineOptions, seconds: float = SECONDS) ->
 def table_key(path: Path, options: EngineOptions) -> str:
     """Names what times depend on: the file, llama.cpp's build, the processor, and how the model is loaded."""
     placed = (options.gpu_layers, options.main_gpu, options.tensor_split) if has_gpu() else ()
-    try:
-        file = model_hash(path)
-    except OSError:
-        file = str(path)
-    parts = (
-        file, build(), _processor(), default_threads(), placed, options.cache_type_k, options.cache_type_v,
-    )  # fmt: skip
-    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
+    kind = (build(), _processor(), str(default_threads()), str(placed), options.cache_type_k, options.cache_type_v)
+    return state_key(path, *kind)
 
 
 def measure(model: Model, options: EngineOptions, seconds: float = SECONDS) -> CostTable:
@@ -240,7 +232,9 @@ class _Measuring:
 
     def _some(self, context: Context, setting: Setting) -> int:
         """Let sequence 0 hold some tokens."""
-        count = next((n for n in (_PROMPT, 32, 8) if self._estimate(n) < self.left / 4), 2)
+        longest = context.window or _PROMPT  # of a sliding layer no more is saved
+        sizes = (n for n in (_PROMPT, 32, 8) if n <= longest and self._estimate(n) < self.left / 4)
+        count = next(sizes, 2)
         context.set_threads(setting.threads, setting.threads)
         seconds = self._run_of(context, count, setting.threads)
         if setting == self.usual:
@@ -260,9 +254,9 @@ class _Measuring:
     def _copy(self, context: Context, held: int) -> None:
         """Time a copy of what sequence 0 holds out of the cells and back; by the token if each has cells."""
         started = time.perf_counter()
-        data = read_state(context, 0)
+        data = context.save(0, 0, held)
         out = time.perf_counter()
-        if not write_state(context, 1, data):
+        if not context.restore(data, 0, held, (1, 0, held)):
             return
         back = time.perf_counter()
         context.remove(1)
@@ -277,11 +271,9 @@ class _Measuring:
         """
         if not self.model.partial_removal:
             return 0
-        data = read_state(context, 0)
+        data = context.save(0, 0, held)
         cells = held
-        while cells + held <= DEPTH and write_state(context, 1, data):
-            context.copy(1, 0)
-            context.remove(1)
+        while cells + held <= DEPTH and context.restore(data, 0, held, (0, 0, held)):
             cells += held
         return cells
 

@@ -18,7 +18,6 @@ from srbwriter.engine import measuring
 from srbwriter.engine.costs import CostTable, Point, Setting, costs_dir, keep_table, read_table
 from srbwriter.engine.measuring import measure, table_for, table_key
 from srbwriter.engine.model import Model
-from srbwriter.engine.model_file import model_hash
 from srbwriter.engine.types import EngineOptions
 
 from .support import toy_model
@@ -225,18 +224,3 @@ def test_another_file_or_another_way_to_run_it_has_another_table(tmp_path: Path)
     assert table_key(gemma, ONE) == table_key(same, ONE)
     assert table_key(gemma, ONE) != table_key(other, ONE)
     assert table_key(gemma, ONE) != table_key(gemma, replace(ONE, cache_type_k="q8_0"))
-
-
-@given(st.binary(max_size=64), st.integers(0, 40_000_000), st.integers(1, 255))
-def test_a_hash_tells_models_of_different_headers_and_sizes_apart(
-    tmp_path_factory: pytest.TempPathFactory, head: bytes, size: int, change: int
-) -> None:
-    file = tmp_path_factory.mktemp("hash") / "model"
-    file.write_bytes(head)
-    with file.open("r+b") as opened:
-        opened.truncate(max(size, len(head)))
-    before = model_hash(file)
-    assert model_hash(file) == before
-    with file.open("r+b") as opened:
-        opened.write(bytes([(head[0] if head else 0) ^ change]))
-    assert model_hash(file) != before
