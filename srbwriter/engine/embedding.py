@@ -112,6 +112,11 @@ class Embedder:
         if not -1 <= normalize <= 100:
             raise InvalidRequest("embd_normalize", f"{normalize} is not in -1 … 100")
         ids = self._read("input", texts)
+        vectors = sum(map(len, ids)) if way == "none" else len(ids)
+        if vectors * self._model.n_embd > limits.VALUES:
+            raise InvalidRequest(
+                "input", f"{vectors} vectors are more than {limits.VALUES} numbers"
+            )
 
         def finish(vectors: Vector) -> Vector:
             pooled = _pool(vectors, way)

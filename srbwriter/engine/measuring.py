@@ -58,8 +58,8 @@ def table_for(model: Model, options: EngineOptions, seconds: float = SECONDS) ->
 def table_key(path: Path, options: EngineOptions) -> str:
     """Names what times depend on: the file, llama.cpp's build, the processor, and how the model is loaded."""
     placed = (options.gpu_layers, options.main_gpu, options.tensor_split) if has_gpu() else ()
-    kind = (build(), _processor(), str(default_threads()), str(placed), options.cache_type_k, options.cache_type_v)
-    return state_key(path, *kind)
+    cache = (options.cache_type_k, options.cache_type_v)
+    return state_key(path, build(), _processor(), str(default_threads()), str(placed), *cache)
 
 
 def measure(model: Model, options: EngineOptions, seconds: float = SECONDS) -> CostTable:
