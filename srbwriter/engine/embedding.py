@@ -11,13 +11,15 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import limits
+from .adapters import Adapters, control_vector, layer_range
 from .model import Model
+from .native.adapters import set_adapters, set_control_vector
 from .native.context import default_threads
 from .native.embedding import RANK, EmbeddingContext
 from .types import (
@@ -35,6 +37,7 @@ log = logging.getLogger(__name__)
 Pooling = Literal["none", "mean", "cls", "last"]
 Vector: TypeAlias = "NDArray[np.float32]"
 
+_POOLED = ("mean", "cls", "last")
 _NAMES: tuple[str, ...] = ("none", "mean", "cls", "last", "rank")  # enum llama_pooling_type
 _LEAST_CELLS = 512
 _OUTPUT_BYTES = 64 << 20  # of the probabilities that llama.cpp computes beside the vectors of one decode
@@ -71,8 +74,9 @@ class Embedder:
     """
 
     def __init__(
-        self, model: Model, options: EngineOptions, window: int, busy: Callable[[], bool]
+        self, model: Model, options: EngineOptions, window: int, busy: Callable[[], bool], adapters: Adapters
     ) -> None:
+        self._adapters = adapters
         self._model, self._options, self._window, self._busy = model, options, window, busy
         self._threads = options.threads_batch or options.threads or default_threads()
         self._jobs: queue.Queue[_Job | None] = queue.Queue()
@@ -86,8 +90,8 @@ class Embedder:
     @property
     def pooling(self) -> Pooling:
         """How the model wants its vectors made one; the mean where it does not say."""
-        own = self._own_pooling
-        return own if own in ("mean", "cls", "last") else "mean"
+        own = self._options.pooling or self._own_pooling
+        return cast("Pooling", own) if own in _POOLED or self._options.pooling == "none" else "mean"
 
     @property
     def ranks(self) -> bool:
@@ -303,7 +307,17 @@ class Embedder:
                 self._model.pointer, cells=cells, rows=self._rows(cells), rank=job.rank,
                 threads=self._threads, options=self._options, path=str(self._model.path),
             )  # fmt: skip
+            self._steer(context)
+        if self._adapters:
+            set_adapters(context.pointer, self._adapters.pointers(self._adapters.defaults))
         return context
+
+    def _steer(self, context: EmbeddingContext) -> None:
+        """Let the control vector act that acts on what is written."""
+        model, options = self._model, self._options
+        layers = control_vector(options.control_vectors, model.n_embd, model.n_layer)
+        if layers is not None:
+            set_control_vector(context.pointer, layers, *layer_range(options, model.n_layer))
 
     def _rows(self, cells: int) -> int:
         """Tokens of one decode: all of a text where each of them sees those after it."""

@@ -32,6 +32,7 @@ class Model:
         self.vocab: int = lib.llama_model_get_vocab(self.pointer)
         self.n_vocab = int(lib.llama_vocab_n_tokens(self.vocab))
         self.n_ctx_train = int(lib.llama_model_n_ctx_train(self.pointer))
+        self.n_layer = int(lib.llama_model_n_layer(self.pointer))
         self.n_embd = int(lib.llama_model_n_embd(self.pointer))
         self.n_params = int(lib.llama_model_n_params(self.pointer))
         self.size = int(lib.llama_model_size(self.pointer))

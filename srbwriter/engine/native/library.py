@@ -37,12 +37,13 @@ LONG = (
     "llama_backend_init llama_numa_init llama_model_load_from_file llama_model_free "
     "llama_init_from_model llama_free llama_decode llama_synchronize llama_tokenize llama_memory_clear "
     "llama_sampler_init_dry llama_state_seq_get_size llama_state_seq_get_data llama_state_seq_set_data "
-    "llama_state_get_size llama_state_get_data llama_state_set_data"
+    "llama_state_get_size llama_state_get_data llama_state_set_data llama_adapter_lora_init "
+    "llama_set_adapters_lora llama_set_adapter_cvec"
 ).split()
 
 SHORT = (
     "llama_model_get_vocab llama_model_n_ctx_train llama_model_n_embd llama_model_n_embd_out "
-    "llama_model_n_cls_out llama_model_has_encoder "
+    "llama_model_n_cls_out llama_model_n_layer llama_model_has_encoder "
     "llama_model_is_recurrent llama_model_is_hybrid llama_model_n_swa llama_model_n_params "
     "llama_model_size llama_model_chat_template llama_model_desc llama_model_meta_count "
     "llama_model_meta_key_by_index llama_model_meta_val_str_by_index llama_vocab_n_tokens "
@@ -64,9 +65,10 @@ SHORT = (
 ).split()
 
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}  # enum ggml_log_level
-_HARMLESS = ("possible training context overflow", "using full-size SWA cache")
+_HARMLESS = ("possible training context overflow", "using full-size SWA cache", "fallback to CPU")
 """Warnings about what is done on purpose: the cache has more cells than any one branch may use, and
-sliding layers keep all of them, so that a branch can go back."""
+sliding layers keep all of them, so that a branch can go back; and a LoRA adapter does not lie in the layout
+that its model's weights are in."""
 _partial = ""
 _last_level = logging.INFO
 _hushed = False
