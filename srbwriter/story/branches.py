@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from srbwriter.story.document import Written
 from srbwriter.story.edits import Edits
@@ -105,9 +104,9 @@ class Branches(Edits):
                 return branch
             if first.parent is None:
                 raise Refused("the root is not a branch")
-            body = replace(document.body(branch), finish="", settings=None, meta=None, name=None)
+            body = document.body(branch)._replace(finish="", settings=None, meta=None, name=None)
             new = document.add(first.parent, spans, "model", body=body, place=first.place, visited=False)
-            document.put_body(written.node, replace(document.body(written.node), finish="replaced"))
+            document.set_body(written.node, finish="replaced")
             del document.live[branch]
             document.live[new] = Written(new, written.vocab)
             return new
@@ -118,7 +117,7 @@ class Branches(Edits):
         with self._verb(), self._history.action("type", self._written(branch).node) as action:
             end = self._written(branch).node
             old = document.body(end)
-            document.put_body(end, replace(old, finish="interrupted"))
+            document.set_body(end, finish="interrupted")
             typed = document.add(end, plain(well_formed(text), "writer"), "writer")
             action.created(typed)
             action.typed = document.tree.count(typed).words - document.tree.count(end).words
@@ -132,7 +131,7 @@ class Branches(Edits):
         document = self._document
         with document.change():
             node = self._written(branch).node
-            document.put_body(node, replace(document.body(node), finish=reason))
+            document.set_body(node, finish=reason)
             document.sitting.record(0, 0, document.tree[node].words)
             del document.live[branch]
 
@@ -161,7 +160,7 @@ class Branches(Edits):
             with self._history.action("pick", parent) as action:
                 self._out_of_bin(action, parent)
                 made = document.add(parent, spans, author, place=place, body=body)
-                document.tree.put(document.tree[made]._replace(flags=flags | VISITED))
+                document.tree.set(made, flags=flags | VISITED)
                 action.created(made)
                 action.typed = count(text).words - count(original).words
                 known = sum(document.tree[n].words for n in below if document.tree[n].author == "writer")

@@ -18,6 +18,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import RLock
+from typing import Any
 
 from srbwriter.story.model import (
     ROOT,
@@ -178,6 +179,10 @@ class Document:
             found = {node: body.text for node, body in self._fresh.items()} if self._fresh else {}
             return self.store.texts([node for node in nodes if node not in found]) | found
 
+    def set_body(self, node: NodeId, **fields: Any) -> None:
+        """Change what is heavy, but not the text."""
+        self.put_body(node, self.body(node)._replace(**fields))
+
     def put_body(self, node: NodeId, body: Body) -> None:
         self.store.put_body(node, body)
         self._fresh[node] = body
@@ -236,25 +241,16 @@ class Document:
         """Make ``spans`` the text of ``node``."""
         entry = self.tree[node]
         text = text_of(spans)
-        body = replace(body or self.body(node), text=text, runs=encode(spans, entry.author))
+        body = (body or self.body(node))._replace(text=text, runs=encode(spans, entry.author))
         self.put_body(node, body)
         words = count(text)
-        self.tree.put(entry._replace(chars=len(text), words=words.words, edges=words.edges))
+        self.tree.set(node, chars=len(text), words=words.words, edges=words.edges)
         self.store.put_unindexed(node)
-
-    def set_author(self, node: NodeId, author: Author) -> None:
-        """The author of the whole; the spans keep theirs."""
-        spans = self.spans(node)
-        self.tree.put(self.tree[node]._replace(author=author))
-        self.write(node, spans)
 
     def move(self, nodes: Iterable[NodeId], parent: NodeId) -> None:
         """Hang ``nodes`` below ``parent``; their order among each other stays."""
         for node in nodes:
-            self.tree.put(self.tree[node]._replace(parent=parent))
-
-    def set_state(self, node: NodeId, state: State) -> None:
-        self.tree.put(self.tree[node]._replace(state=state))
+            self.tree.set(node, parent=parent)
 
     # -- spares: a text that was, kept for what was written after it ------------------------------
 
@@ -276,17 +272,16 @@ class Document:
         if not spare:
             spare = self.add(entry.parent, (), entry.author, place=entry.place, body=Body())
         alive = always or any(self.tree[c].state == State.LIVING for c in children)
-        self.tree.put(
-            self.tree[spare]._replace(
-                parent=entry.parent,
-                place=entry.place,
-                author=entry.author,
-                flags=entry.flags & (SETTINGS | VISITED) | (VISITED if always else 0),
-                state=State.LIVING if alive else State.ABSORBED,
-                created=entry.created,
-            )
+        self.tree.set(
+            spare,
+            parent=entry.parent,
+            place=entry.place,
+            author=entry.author,
+            flags=entry.flags & (SETTINGS | VISITED) | (VISITED if always else 0),
+            state=State.LIVING if alive else State.ABSORBED,
+            created=entry.created,
         )
-        self.write(spare, spans, replace(body, name=None))
+        self.write(spare, spans, body._replace(name=None))
         self.move(children, spare)
         return spare
 
@@ -295,7 +290,7 @@ class Document:
         if not spare:
             return
         self.move(self.tree.all_children(spare), node)
-        self.set_state(spare, State.ABSORBED)
+        self.tree.set(spare, state=State.ABSORBED)
         self.write(spare, ())
 
     # -- recipes -----------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ class Edits(Reader):
             made = Body(recipe=body.recipe, seed=body.seed, settings=body.settings)
             with self._history.action("edit", node) as action:
                 fork = self._document.add(entry.parent, spans, "edited", place=entry.place, body=made)
-                self._document.tree.put(self._document.tree[fork]._replace(flags=entry.flags))
+                self._document.tree.set(fork, flags=entry.flags)
                 action.created(fork)
                 action.typed = self._words(fork) - self._words(node)
                 action.became = fork
@@ -366,8 +366,8 @@ class Edits(Reader):
             self._flag(node, visited)
 
     def _flag(self, node: NodeId, visited: bool) -> None:
-        entry = self._document.tree[node]
-        self._document.tree.put(entry._replace(flags=entry.flags & ~VISITED | (VISITED if visited else 0)))
+        flags = self._document.tree[node].flags & ~VISITED
+        self._document.tree.set(node, flags=flags | (VISITED if visited else 0))
 
     def split(self, node: NodeId, at: int) -> NodeId:
         """The text from ``at`` on becomes a child with all children of ``node``; returns that child."""
@@ -440,7 +440,7 @@ class Edits(Reader):
             with self._history.action("duplicate", node) as action:
                 copies = {parent: parent}
                 for old in document.tree.reading_order(node) if deep else [node]:
-                    entry, body = document.tree[old], replace(document.body(old), name=None)
+                    entry, body = document.tree[old], document.body(old)._replace(name=None)
                     above = copies[entry.parent or ROOT]
                     copies[old] = document.add(above, document.spans(old), entry.author, body=body)
                     document.tree.put(entry._replace(id=copies[old], parent=above))

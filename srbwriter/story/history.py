@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from srbwriter.story.diff import same_end, same_start
@@ -67,14 +67,12 @@ class SetEntry(_Set):
         return cls(entry.id, {name: getattr(entry, name) for name in after}, after)
 
     def _put(self, document: Document, value: dict[str, JsonValue]) -> None:
-        fields = dict(value)
-        author = fields.pop("author", None)
-        entry = document.tree[self.node]
+        fields, spans = dict(value), document.spans(self.node) if "author" in value else None
         if "flags" in fields:
-            fields["flags"] = fields["flags"] & ~VISITED | entry.flags & VISITED
-        document.tree.put(entry._replace(**fields))
-        if author is not None:
-            document.set_author(self.node, author)
+            fields["flags"] = fields["flags"] & ~VISITED | document.tree[self.node].flags & VISITED
+        document.tree.set(self.node, **fields)
+        if spans is not None:  # they keep theirs
+            document.write(self.node, spans)
 
 
 @dataclass(slots=True)
@@ -87,10 +85,9 @@ class SetSettings(_Set):
     after: str | None
 
     def _put(self, document: Document, value: str | None) -> None:
-        document.put_body(self.node, replace(document.body(self.node), settings=value))
-        entry = document.tree[self.node]
-        flags = entry.flags & ~SETTINGS | (SETTINGS if value else 0)
-        document.tree.put(entry._replace(flags=flags))
+        document.set_body(self.node, settings=value)
+        flags = document.tree[self.node].flags & ~SETTINGS
+        document.tree.set(self.node, flags=flags | (SETTINGS if value else 0))
 
 
 @dataclass(slots=True)
@@ -169,10 +166,10 @@ class Respell:
         return document.park(self.node, spare, late, always)
 
     def _put(self, document: Document, old: str, new: str, runs: str | None, author: Author) -> None:
-        entry, text = document.tree[self.node], document.body(self.node).text
+        text = document.body(self.node).text
         text = text[: self.start] + new + text[self.start + len(old) :]
         if self.retake:
-            document.tree.put(entry._replace(author=author))
+            document.tree.set(self.node, author=author)
         document.write(self.node, decode(_unpack(runs), text, document.tree[self.node].author))
 
 
@@ -204,12 +201,12 @@ class Split:
         body, entry = document.body(self.node), document.tree[self.node]
         children = document.tree.all_children(self.node)
         if not self.rest:
-            made = replace(body, settings=None, meta=None, name=None)
+            made = body._replace(settings=None, meta=None, name=None)
             visited = bool(entry.flags & VISITED)
             self.rest = document.add(self.node, (), entry.author, body=made, visited=visited)
-        document.tree.put(document.tree[self.rest]._replace(parent=self.node, state=State.LIVING))
-        document.write(self.rest, tail, replace(document.body(self.rest), finish=body.finish))
-        document.write(self.node, head, replace(body, finish=self.finish))
+        document.tree.set(self.rest, parent=self.node, state=State.LIVING)
+        document.write(self.rest, tail, document.body(self.rest)._replace(finish=body.finish))
+        document.write(self.node, head, body._replace(finish=self.finish))
         document.move((c for c in children if c != self.rest), self.rest)
         document.unpark(self.node, self.spare)
         document.moved_on(self.node, self.rest)
@@ -233,9 +230,9 @@ class Split:
             self._seal(seam_of(head, spans))
         self.finish, finish = document.body(self.node).finish, document.body(self.rest).finish
         document.move(document.tree.all_children(self.rest), self.node)
-        document.write(self.node, spans, replace(document.body(self.node), finish=finish))
+        document.write(self.node, spans, document.body(self.node)._replace(finish=finish))
         document.write(self.rest, ())
-        document.set_state(self.rest, State.ABSORBED)
+        document.tree.set(self.rest, state=State.ABSORBED)
         document.moved_on(self.rest, self.node)
 
 
@@ -318,15 +315,9 @@ class History:
 
     def save(self, action: Action) -> None:
         """Write ``action``, inside a transaction."""
-        changes = json.dumps([{"kind": change.KIND, **asdict(change)} for change in action.changes])
-        row = (
-            action.id, action.parent, action.verb, action.node, action.at, action.was, action.became,
-            action.typed, action.picked, action.touched, changes,
-        )  # fmt: skip
-        self._document.store.db.execute(
-            f"INSERT OR REPLACE INTO action ({ACTION}, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*row, row_sum(*row)),
-        )
+        *plain, changes = (getattr(action, name) for name in ACTION.split(", "))
+        changes = json.dumps([{"kind": change.KIND, **asdict(change)} for change in changes])
+        self._document.store.put("action", ACTION, [(*plain, changes)])
 
     def undo(self) -> Action | None:
         """Undo the last action and return it; None at the beginning."""

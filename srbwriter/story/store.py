@@ -12,9 +12,8 @@ import sqlite3
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from srbwriter.story.connection import (
     UNREADABLE,
@@ -37,13 +36,10 @@ from srbwriter.story.tree import Entry
 SUFFIX = ".srbw"
 _CHUNK = 500  # host parameters in one statement; SQLite allows at least 999
 ENTRY = ", ".join(Entry._fields)
-_PUT_ENTRY = f"INSERT OR REPLACE INTO node ({ENTRY}, sum) VALUES (?{', ?' * len(Entry._fields)})"
-BODY = "id, text, runs, recipe, seed, finish, settings, meta, name"
 ACTION = "id, parent, verb, node, at, was, became, typed, picked, touched, changes"
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(NamedTuple):
     """The heavy half of a node. ``settings``, ``meta`` are JSON; ``name`` its id in the file it came from."""
 
     text: str = ""
@@ -54,6 +50,9 @@ class Body:
     settings: str | None = None
     meta: str | None = None
     name: str | None = None
+
+
+BODY = f"id, {', '.join(Body._fields)}"
 
 
 class Store:
@@ -219,6 +218,14 @@ class Store:
                 self.on_damage()
             raise
 
+    def put(
+        self, table: str, columns: str, rows: Iterable[Sequence[Any]], total: Callable[..., int] = row_sum
+    ) -> None:
+        """Write ``rows``, each with its sum, in the place of those with the same key."""
+        marks = ", ".join("?" * (columns.count(",") + 2))
+        query = f"INSERT OR REPLACE INTO {table} ({columns}, sum) VALUES ({marks})"
+        self.db.executemany(query, [(*row, total(*row)) for row in rows])
+
     # -- values ------------------------------------------------------------------------------------
 
     def value(self, key: str, default: JsonValue = None) -> JsonValue:
@@ -233,8 +240,7 @@ class Store:
             return json.loads(row[0])
 
     def put_value(self, key: str, value: JsonValue) -> None:
-        text = json.dumps(value)
-        self.db.execute("INSERT OR REPLACE INTO value VALUES (?, ?, ?)", (key, text, row_sum(key, text)))
+        self.put("value", "key, json", [(key, json.dumps(value))])
 
     # -- nodes -------------------------------------------------------------------------------------
 
@@ -244,7 +250,7 @@ class Store:
 
     def put_entries(self, entries: Iterable[Entry]) -> None:
         entries = list(entries)
-        self.db.executemany(_PUT_ENTRY, [(*entry, row_sum(*entry)) for entry in entries])
+        self.put("node", ENTRY, entries)
         self.touched.update(entry.id for entry in entries)
 
     def bodies(self, ids: Sequence[int]) -> dict[int, Body]:
@@ -275,14 +281,7 @@ class Store:
                 yield from db.execute(f"SELECT {columns} FROM body WHERE id IN ({marks})", chunk)
 
     def put_body(self, node: int, body: Body) -> None:
-        row = (
-            node, body.text, body.runs, body.recipe, body.seed,
-            body.finish, body.settings, body.meta, body.name,
-        )  # fmt: skip
-        self.db.execute(
-            f"INSERT OR REPLACE INTO body ({BODY}, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*row, body_sum(*row)),
-        )
+        self.put("body", BODY, [(node, *body)], body_sum)
         self.touched.add(node)
 
     def put_unindexed(self, node: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from srbwriter.story.model import ROOT, Author, Marks, NodeId, NoSuchNode, State
 from srbwriter.story.words import Count, well_formed
@@ -96,6 +96,10 @@ class Tree:
         self._before.setdefault(entry.id, old)
         self._place(old, entry)
         self.next_id = max(self.next_id, entry.id + 1)
+
+    def set(self, node: NodeId, **fields: Any) -> None:
+        """Change fields of an entry."""
+        self.put(self[node]._replace(**fields))
 
     def _place(self, old: Entry | None, new: Entry | None) -> None:
         moved = old is None or new is None or (old.parent, old.place) != (new.parent, new.place)
