@@ -9,6 +9,7 @@ from asyncio import events
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import pytest
@@ -93,7 +94,7 @@ CASES: dict[str, tuple[str, dict[str, Any], int]] = {
                             "logit_bias": {f"cat{k}": 1 for k in range(20_000)}}, 200,
     ),
     "too many biases": ("/completion", {"prompt": "a", "logit_bias": {f"{k} cat": 1 for k in range(10**5)}}, 400),
-    "pairs and pairs": ("/completion", {"prompt": "a", "junk": [[k, [1.5]] for k in range(400_000)]}, 200),
+    "pairs and pairs": ("/completion", {"prompt": "a", "junk": [[k, [1.5]] for k in range(400_000)]}, 400),
     "many messages": ("/v1/chat/completions", {"messages": MESSAGE * 4096, "max_tokens": 1}, 400),
     "more than is read": ("/completion", {"prompt": "x" * (16 * 2**20)}, 413),
 }  # fmt: skip
@@ -155,9 +156,12 @@ def test_what_is_no_json_is_refused_in_slices_too(text: str) -> None:
     assert read(text.encode() + b" " * work.LARGE) == read(text.encode() or b" ")
 
 
-@given(value=JSON)
-def test_large_json_is_written_as_json_is(value: Any) -> None:
-    assert work.encode_large(value) == work.encode(value)
+@given(value=JSON, many=st.integers(1, 9))
+def test_large_json_is_written_as_json_is(value: Any, many: int) -> None:
+    with patch.object(work, "_MANY", many):
+        assert work.encode_large(value) == work.encode(value)
+        assert work.encode_large(iter([value, value])) == work.encode([value, value])
+        assert work.encode_large({"a": iter(())}) == b'{"a":[]}'
 
 
 def test_slices_meet_in_the_middle_of_anything() -> None:
