@@ -95,9 +95,7 @@ class Call:
         """What ``work`` makes of the body; on a thread when that is large. ``more`` seconds are added."""
         return await off_loop(self.effort + more, work)
 
-    async def answer(
-        self, seconds: float, make: Callable[[], Any], record: Record | None = None
-    ) -> Response:
+    async def answer(self, seconds: float, make: Callable[[], Any], record: Record | None = None) -> Response:
         """``make``'s value as JSON, the answer of ``record`` if it is one.
 
         Made and written on a thread when both take so many seconds.

@@ -170,8 +170,8 @@ class Ask:
     verbose: bool = False
 
     def request(
-        self, prompt: Prompt, n: int | None = None, *, parse_special: bool = False, add_bos: bool | None = None,
-        logprobs: int | None = None, prompt_logprobs: int | None = None,
+        self, prompt: Prompt, n: int | None = None, *, parse_special: bool = False,
+        add_bos: bool | None = None, logprobs: int | None = None, prompt_logprobs: int | None = None,
     ) -> Request:  # fmt: skip
         """For the engine; ``n`` branches instead of the request's own."""
         branches = n or self.n

@@ -103,9 +103,7 @@ class _Sliced:
         first = self._next()
         if first in ("[", "{"):
             if depth >= DEPTH:
-                raise ApiError(
-                    400, f"the body is nested too deeply: more than {DEPTH} lists and objects"
-                )
+                raise ApiError(400, f"the body is nested too deeply: more than {DEPTH} lists and objects")
             self._left -= 1
             if self._left < 0:
                 raise ApiError(400, f"the body has more than {CONTAINERS} lists and objects")

@@ -1,4 +1,4 @@
-"""What strangers meet: places in the queue, work of others, values for each branch, words for what is refused."""
+"""What strangers meet: places in a queue, work of others, values for each branch, words for a refusal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ SHORT = {"prompt": "Once", "n": 2, "max_tokens": 3}
 
 
 @pytest.mark.parametrize(
-    "path", ["/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions", "/srb/v1/requests"]
+    "path",
+    ["/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions", "/srb/v1/requests"],
 )
 def test_slots_see_the_work_of_every_dialect(serve: Serve, engine: FakeEngine, path: str) -> None:
     engine.hold = 1
@@ -174,8 +175,10 @@ def test_a_page_from_disk_is_told_what_to_do(serve: Serve, client: httpx.Client)
 
 def test_a_word_is_named_only_where_there_is_one(client: httpx.Client, engine: FakeEngine) -> None:
     for fields, kind, word in (
-        ({"stop": ["cat"]}, "word", "cat"), ({"stop_token_ids": [engine.tokenize(" was")[0]]}, "eos", ""),
-        ({"boundary": "sentence"}, "eos", ""), ({"n_predict": 2}, "limit", ""), ({"n_predict": 99}, "eos", ""),
+        ({"stop": ["cat"]}, "word", "cat"),
+        ({"stop_token_ids": [engine.tokenize(" was")[0]]}, "eos", ""),
+        ({"boundary": "sentence"}, "eos", ""),
+        ({"n_predict": 2}, "limit", ""), ({"n_predict": 99}, "eos", ""),
     ):  # fmt: skip
         value = client.post("/completion", json={"prompt": "Once", **fields}).json()
         assert (value["stop_type"], value["stopping_word"]) == (kind, word), fields
@@ -243,7 +246,11 @@ def test_several_addresses(serve: Serve) -> None:
     ("name", "prompt", "end"),
     [
         ("llama3", "<|start_header_id|>user<|end_header_id|>\n\nOnce<|eot_id|>", "<|eot_id|>"),
-        ("command-r", "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>Once<|END_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>"),
+        (
+            "command-r",
+            "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>Once<|END_OF_TURN_TOKEN|>",
+            "<|END_OF_TURN_TOKEN|>",
+        ),
         ("vicuna", "USER: Once", "</s>"),
         ("gemma", "<start_of_turn>user\nOnce<end_of_turn>", "<end_of_turn>"),
     ],
@@ -311,7 +318,10 @@ run(Loaded(FakeEngine()), ServerSettings(port=0, access_log=False), ready=lambda
 
 def test_half_open_heads_do_not_use_up_the_files_of_the_process() -> None:
     server = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(_FEW_FILES)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", textwrap.dedent(_FEW_FILES)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     plugs: list[socket.socket] = []
     try:

@@ -218,8 +218,8 @@ class CompletionFrames:
         index = self._index(place)
         value = final_object(
             self._call.engine, generation, generation.branches[place[1]], self._ask, index=index,
-            slot=self._record.slot(index), model=self._call.services.model_name, prompt=self._prompts[place[0]],
-            stream=True,
+            slot=self._record.slot(index), model=self._call.services.model_name,
+            prompt=self._prompts[place[0]], stream=True,
         )  # fmt: skip
         return _frame(select(value, self._ask.response_fields))
 
