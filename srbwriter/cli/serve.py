@@ -1,7 +1,9 @@
-"""``srbwriter --serve``: the server's rows for the table of keys, and the hand-over to it."""
+"""``srbwriter --serve``, and the server beside the app: its rows for the table of keys, and the hand-over."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Generator
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
@@ -12,7 +14,12 @@ from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, o
 
 if TYPE_CHECKING:
     from srbwriter.engine import EngineLoader
+    from srbwriter.engine.engine import Engine
     from srbwriter.server.settings import ServerSettings
+    from srbwriter.session import Session
+    from srbwriter.tui.start import Beside
+
+_SECONDS_TO_END = 5.0
 
 HOST = Key[tuple[str, ...]](
     "server.host", TEXTS, ("127.0.0.1",), "address to listen on; may be given several times", ("--host",)
@@ -158,3 +165,52 @@ def _announce_model(loader: EngineLoader) -> None:
         return
     except Exception as error:
         say(str(error))
+
+
+# ---- beside the terminal app, on one engine with it
+
+
+def server_beside(settings: Settings) -> Beside:
+    """What the terminal app runs beside each session: a server on the session's engine, and its address.
+
+    Raises Failure when it is entered and the address cannot be used.
+    """
+
+    @contextlib.contextmanager
+    def beside(session: Session) -> Generator[str]:
+        from srbwriter import server
+        from srbwriter.server.auth import ServerError
+
+        try:
+            handle = server.start_in_thread(SessionLoader(session), server_settings(settings))
+        except ServerError as error:
+            raise Failure(str(error)) from error
+        try:
+            yield handle.url
+        finally:
+            handle.stop(_SECONDS_TO_END)
+
+    return beside
+
+
+class SessionLoader:
+    """The load of the model that a session uses now; the writer may change the model while it is served."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def name(self) -> str:
+        return self._session.loader.name
+
+    @property
+    def state(self) -> str:
+        return self._session.loader.state
+
+    @property
+    def engine(self) -> Engine | None:
+        return self._session.loader.engine
+
+    @property
+    def error(self) -> Exception | None:
+        return self._session.loader.error
