@@ -84,6 +84,11 @@ class Call:
             self._values = cast("dict[str, Any]", value)
         return self._values
 
+    async def value(self) -> Any:
+        """The body as JSON of whatever kind; no body is null."""
+        raw = await self._body()
+        return parse(raw) if raw.strip() else None
+
     async def _body(self) -> bytes:
         limit = self.settings.max_body
         chunks: list[bytes] = []

@@ -21,6 +21,7 @@ from srbwriter.engine.types import InvalidRequest, Overflow, Prompt, Sampling, S
 
 from .body import SEED_LIMIT, Body, is_integer
 from .errors import bad
+from .lora import Scales, read_lora
 from .prompt import read_penalty_prompt
 
 log = logging.getLogger(__name__)
@@ -97,6 +98,7 @@ class Options(TypedDict):
     overflow: Overflow
     cache_prompt: bool
     penalty_prompt: Prompt | None
+    lora: Scales | None
 
 
 def read_options(body: Body, context_shift: bool, engine: Backend) -> Options:
@@ -111,6 +113,7 @@ def read_options(body: Body, context_shift: bool, engine: Backend) -> Options:
         overflow=overflow,
         cache_prompt=body.flag("cache_prompt", True),
         penalty_prompt=read_penalty_prompt(body, engine),
+        lora=read_lora(body, engine),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, cast
 
 from srbwriter.engine.types import Prompt, Request, Sampling, Stop, TokenRun
 from srbwriter.server.body import Body
@@ -69,15 +68,6 @@ def read_ask(body: Body, call: Call) -> Ask:
 def _refuse(body: Body) -> None:
     if body.raw("image_data") or body.raw("multimodal_data"):
         raise ApiError(501, "this model reads text only; no images or other media")
-    adapters: Any = body.raw("lora") or []
-    if not isinstance(adapters, list):
-        raise bad("lora", "Field 'lora': expected a list of adapters")
-    if any(_scale(entry) for entry in cast("list[Any]", adapters)):
-        raise ApiError(501, "this server applies no LoRA adapters")
-
-
-def _scale(entry: Any) -> bool:
-    return not isinstance(entry, dict) or bool(cast("dict[str, Any]", entry).get("scale", 1.0))
 
 
 def read_system_prompt(body: Body, call: Call) -> None:

@@ -82,7 +82,7 @@ def settings_object(ask: Ask, seed: int | None = None, stream: bool = False) -> 
         "n_probs": ask.n_probs,
         "post_sampling_probs": ask.post_sampling_probs,
         "timings_per_token": ask.timings_per_token,
-        "lora": [],
+        "lora": [{"id": id, "scale": scale} for id, scale in ask.options["lora"] or ()],
     }
 
 

@@ -11,6 +11,7 @@ from srbwriter.engine.types import Prompt, Request, Stop, TokenRun
 from srbwriter.server.body import Body
 from srbwriter.server.call import EVENTS, Call
 from srbwriter.server.errors import bad
+from srbwriter.server.lora import for_each_branch
 from srbwriter.server.params import branch_samplings, read_n, read_options, read_sampling, read_stop
 from srbwriter.server.prompt import read_prompts, wants_bos
 from srbwriter.server.stream import frames
@@ -38,8 +39,8 @@ def is_srb(values: Mapping[str, Any]) -> bool:
 async def completions(call: Call) -> Response:
     call.dialect = "srb"
     body = Body(await call.json())
-    request = read_request(body, call)
-    record = await call.services.submit([request], "srb", call.id)
+    requests = for_each_branch(read_request(body, call), body, call.engine)
+    record = await call.services.submit(requests, "srb", call.id)
     sse = call.switch("sse")
     rich = call.switch("rich") or body.flag("rich")
     headers = {"content-type": EVENTS} if sse else _HEADERS

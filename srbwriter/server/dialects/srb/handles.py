@@ -13,6 +13,7 @@ from srbwriter.server.body import Body
 from srbwriter.server.call import Call, cancel, json_response
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.follow import Follower
+from srbwriter.server.lora import for_each_branch
 from srbwriter.server.params import branch_samplings, read_n, read_options, read_sampling, read_stop
 from srbwriter.server.registry import Record, new_id
 from srbwriter.server.stream import frames
@@ -174,6 +175,8 @@ async def _fork(call: Call, record: Record, branch: Branch, body: Body) -> Respo
         add_bos=False,
         **read_options(body, call.settings.context_shift, call.engine),
     )
+    if request.lora is None:
+        request = replace(request, lora=branch.generation.request.lora)
     return await _start(call, request)
 
 
@@ -205,7 +208,8 @@ async def _start(call: Call, request: Request) -> Response:
             "max_tokens",
             "Field 'max_tokens': needed here, or max_seconds: nobody's connection would ever end this text",
         )
-    record = await call.services.submit([request], "srb", new_id())
+    requests = for_each_branch(request, Body(await call.json()), call.engine)
+    record = await call.services.submit(requests, "srb", new_id())
     return json_response(
         request_object(record, texts=False), _RUNNING, {"Location": f"/srb/v1/requests/{record.id}"}
     )
