@@ -281,6 +281,7 @@ class EngineOptions:
     control_vectors: tuple[tuple[str, float], ...] = ()  # files that are added up, and how much of each
     control_vector_layers: tuple[int, int] | None = None  # the first and the last they act on; None: all
     pooling: Literal["", "none", "mean", "cls", "last", "rank"] = ""  # of embeddings; "" is the model's own
+    load_anyway: bool = False  # a file that a process died of
     step_seconds: float = 0.05  # time budget of one prompt chunk while branches write
 
 

@@ -75,14 +75,13 @@ def for_each_branch(request: Request, body: Body, engine: Backend) -> list[Reque
 
 def _own(given: Any, k: int) -> Any:
     """What is the k-th branch's of one for all or one for each."""
-    return given[k] if isinstance(given, tuple) else given
+    return cast("tuple[Any, ...]", given)[k] if isinstance(given, tuple) else given
 
 
 def _for_each(value: Any) -> bool:
-    entries = cast("list[Any]", value) if isinstance(value, list) else []
-    return any(isinstance(entry, list) for entry in entries) and all(
-        entry is None or isinstance(entry, list) for entry in entries
-    )
+    entries: list[object] = cast("list[object]", value) if isinstance(value, list) else []
+    lists = sum(1 for entry in entries if isinstance(entry, list))
+    return lists > 0 and all(entry is None or isinstance(entry, list) for entry in entries)
 
 
 def _of(engine: Backend) -> Adapters | None:
