@@ -393,6 +393,10 @@ class NotANumber(EngineError):
         )
 
 
+class LibraryError(EngineError):
+    """llama.cpp is not there, or is one that nobody has tested. The message names the cure."""
+
+
 class NativeError(EngineError):
     """llama.cpp refused a call that should have worked."""
 
