@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from . import limits
 from .adapters import Adapters, control_vector, layer_range
+from .ending import close_at_exit
 from .model import Model
 from .native.adapters import set_adapters, set_control_vector
 from .native.context import default_threads
@@ -222,6 +223,7 @@ class Embedder:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._loop, name="srbwriter-embed", daemon=True)
                 self._thread.start()
+                close_at_exit(self)
             self._jobs.put(_Job(ids, rank, finish, raw))
 
         def tell(done: Future[list[Vector]]) -> None:
