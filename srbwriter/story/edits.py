@@ -28,7 +28,6 @@ from srbwriter.story.diff import (
 )
 from srbwriter.story.document import Document
 from srbwriter.story.history import Action, History, Respell, SetEntry, SetSettings, SetValue, Split
-from srbwriter.story.language import default_language, language_tag
 from srbwriter.story.model import (
     ROOT,
     Author,
@@ -41,6 +40,8 @@ from srbwriter.story.model import (
     Refused,
     Settings,
     State,
+    default_language,
+    language_tag,
     settings_from,
     settings_text,
 )

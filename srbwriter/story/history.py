@@ -215,11 +215,8 @@ class Split:
         """Cut where it was cut the first time, whichever vocabularies are at hand now."""
         spans = document.spans(self.node)
         if self.seam is None:
-            self._seal(seam(spans, self.at, document.token_sizes))
-        return cut_at(spans, self.at, Seam(*(self.seam or (0, 0, 0))))
-
-    def _seal(self, where: Seam) -> None:
-        self.seam = (where.index, where.tokens, where.broken)
+            self.seam = seam(spans, self.at, document.token_sizes)
+        return cut_at(spans, self.at, Seam(*self.seam))
 
     def _join(self, document: Document) -> None:
         extra = [c for c in document.tree.all_children(self.node) if c != self.rest]
@@ -227,7 +224,7 @@ class Split:
         head = document.spans(self.node)
         spans = tidy([*head, *document.spans(self.rest)])
         if self.seam is None:
-            self._seal(seam_of(head, spans))
+            self.seam = seam_of(head, spans)
         self.finish, finish = document.body(self.node).finish, document.body(self.rest).finish
         document.move(document.tree.all_children(self.rest), self.node)
         document.write(self.node, spans, document.body(self.node)._replace(finish=finish))
