@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from srbwriter.story.diff import same_end, same_start
+from srbwriter.story.diff import changed
 from srbwriter.story.document import Document
 from srbwriter.story.migrations import row_sum
 from srbwriter.story.model import Author, JsonValue, NodeId, Refused, State
@@ -145,10 +145,8 @@ class Respell:
         author: Author = "model" if self.retake else document.tree[self.node].author
         old = decode(_unpack(self.runs_before), before, author)
         spans = change(old, text, "writer", document.token_sizes)
-        self.start = same_start(before, text)
-        tail = same_end(before, text, min(len(before), len(text)) - self.start)
-        self.removed = before[self.start : len(before) - tail]
-        self.inserted = text[self.start : len(text) - tail]
+        self.start, stop, end = changed(before, text)
+        self.removed, self.inserted = before[self.start : stop], text[self.start : end]
         self.runs_after = _pack(encode(spans, "edited" if self.retake else author))
 
     def do(self, document: Document) -> None:
