@@ -22,6 +22,12 @@ PROMPT_IDS = TOKENS
 PROMPTS = 128
 """Prompts of one request."""
 
+TEXTS = 2048
+"""Texts of one request for embeddings or ranks."""
+
+VALUES = 1 << 24
+"""Numbers of all vectors of one request."""
+
 BRANCHES = 1024
 """Branches that a request may have had in all, those that were added later included."""
 

@@ -131,8 +131,36 @@ def object_of(**types: str) -> dict[str, Any]:
     return {"type": "object", "properties": {name: {"type": type} for name, type in types.items()}}
 
 
+_OF_EMBEDDINGS: dict[str, Any] = {
+    "embd_normalize": {"type": "integer", "minimum": -1, "maximum": 100},
+    "pooling": {"type": "string", "enum": ["none", "mean", "cls", "last"]},
+}
 EMBEDDINGS: dict[str, Any] = {
     "type": "object",
     "required": ["input"],
-    "properties": {"input": PROMPT, "model": {"type": "string"}},
+    "properties": {
+        "input": PROMPT,
+        "model": {"type": "string"},
+        "encoding_format": {"type": "string", "enum": ["float", "base64"]},
+        "dimensions": {"type": "integer", "description": "Only what the model has."},
+        **_OF_EMBEDDINGS,
+    },
+}
+NATIVE_EMBEDDINGS: dict[str, Any] = {
+    "type": "object",
+    "required": ["content"],
+    "properties": {"content": PROMPT, **_OF_EMBEDDINGS},
+}
+RERANK: dict[str, Any] = {
+    "type": "object",
+    "required": ["query", "documents"],
+    "properties": {
+        "query": {"type": "string"},
+        "documents": {"type": "array", "items": {"type": "string"}},
+        "texts": {"type": "array", "items": {"type": "string"}, "description": "TEI's name, and answer."},
+        "top_n": {"type": "integer", "minimum": 1},
+        "return_text": {"type": "boolean"},
+        "return_documents": {"type": "boolean"},
+        "model": {"type": "string"},
+    },
 }

@@ -124,6 +124,15 @@ class Story(Branches):
     ) -> None:
         self.close()
 
+    def set_apart(self, title: str) -> None:
+        """Make this copy of another story one of its own, called ``title``: no copies or drafts in common.
+
+        Raises Refused for a title without a letter.
+        """
+        with self.together():
+            self.rename(title)
+            self._document.put_value("uuid", str(uuid4()))
+
     @property
     def file(self) -> Path:
         """Where the story is kept."""

@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from srbwriter.cli import app, main
-from srbwriter.cli.beside import SessionLoader, server_beside
 from srbwriter.cli.exits import Exit, Failure
+from srbwriter.cli.serve import SessionLoader, server_beside
 from srbwriter.cli.table import every_key
 from srbwriter.config import Settings, load
 from srbwriter.demo import bundled_model

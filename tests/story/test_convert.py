@@ -226,8 +226,9 @@ def test_json_keeps_its_names() -> None:
     [
         ({"days": {"yesterday": {}}}, "story.days.yesterday"),
         ({"days": {"2024-05-06": {"typed": 10**30}}}, "story.days.2024-05-06"),
-        ({"days": {"2024-05-06": {"seconds": math.inf}}}, "story.days.2024-05-06"),
-        ({"sittings": [{"began": math.nan, "ended": 1.0}]}, "story.sittings.0"),
+        ({"days": {"2024-05-06": {"seconds": 1e300}}}, "story.days.2024-05-06"),
+        ({"sittings": [{"began": -1e300, "ended": 1.0}]}, "story.sittings.0"),
+        ({"sittings": [{"began": math.nan, "ended": 1.0}]}, "the top level"),
         ({"sittings": [{"began": 1.0}]}, "story.sittings.0"),
         ({"values": []}, "story.values"),
     ],

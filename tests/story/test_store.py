@@ -417,8 +417,8 @@ import json, os, sys
 from pathlib import Path
 from srbwriter.story import NotSaved, ReadOnlyStory, Story
 path = Path(sys.argv[1])
-with Story.create(Path(sys.argv[2]) / "warm.srbw") as warm:  # every module that is imported late is in memory:
-    warm.append("x")  # the user to come may have no right to read where this Python is installed
+with Story.create(Path(sys.argv[2]) / "warm.srbw") as warm:
+    warm.append("x")  # imports the last modules: the user to come may not be let in where they are installed
 if os.getuid() == 0:  # root may write anywhere
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 seen = {}
