@@ -132,9 +132,8 @@ class Session:
             old, self._loader = self._loader, EngineLoader(path, self._options)
             self._prompter = None
             self._failure = self._cancelled = None
-        swap = threading.Thread(target=self._swap, args=(old, self._loader), name="srbwriter-swap")
-        swap.daemon = True
-        swap.start()
+            new = self._loader
+        threading.Thread(target=self._swap, args=(old, new), name="srbwriter-swap", daemon=True).start()
 
     def load_again(self) -> None:
         """Load the model that was loaded last, or that could not be, from its file once more."""
@@ -232,7 +231,7 @@ class Session:
         self._history.remember(current)
 
     def _recall(self) -> None:
-        """The writer has moved: show the branches that were written where he stands now, if there are any."""
+        """Show the branches that were written where the writer stands now, if there are any."""
         here = self.story.current
         if self.round is not None and (self.round.parent == here or self.round.generation is None):
             return
@@ -408,24 +407,23 @@ class Session:
 
     def undo(self) -> bool:
         """Take back the last pick, edit or verb; False when there is nothing to take back."""
-        with self._lock:
-            self.stop_all()
-            done = self.together(self.story.undo) is not None
-            self._recall()
-            return done
+        return self._moved(self.story.undo, stop=True) is not None
 
     def redo(self) -> bool:
-        with self._lock:
-            done = self.together(self.story.redo) is not None
-            self._recall()
-            return done
+        return self._moved(self.story.redo) is not None
 
     def revisit(self, node: NodeId) -> None:
         """Stand at another node; what is resident of its path will not be evaluated again."""
+        self._moved(lambda: self.story.visit(node), stop=True)
+
+    def _moved(self, act: Callable[[], Result], stop: bool = False) -> Result:
+        """Do ``act``, which may take the writer elsewhere, and show the branches that were written there."""
         with self._lock:
-            self.stop_all()
-            self.together(lambda: self.story.visit(node))
+            if stop:
+                self.stop_all()
+            done = self.together(act)
             self._recall()
+            return done
 
     def context(self) -> Context:
         """Where the model's window goes at the current node. Empty before a model is loaded."""
