@@ -62,7 +62,8 @@ def rename_story(screen: WriteScreen) -> None:
     def rename(title: str) -> None:
         screen.session.together(lambda: screen.session.story.rename(title))
         screen.flush_slowly()
-        screen.notify(f"It is called {screen.session.title} now; its file stays {screen.session.story.file.name}.")
+        file = screen.session.story.file.name
+        screen.notify(f"It is called {screen.session.title} now; its file stays {file}.")
 
     _ask_title(screen, "New title of this story", screen.session.title, rename)
 
