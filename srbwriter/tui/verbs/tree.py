@@ -10,6 +10,7 @@ from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.picker import Choice, Picker
 from srbwriter.tui.screens.tree import TreeScreen, Way
 from srbwriter.tui.verbs import verb
+from srbwriter.tui.welcome import writes
 from srbwriter.tui.widgets.tree_view import marks_words
 
 if TYPE_CHECKING:
@@ -61,6 +62,35 @@ def parent(desk: Desk) -> None:
         desk.say("This is the beginning.")
     else:
         desk.revisit(above)
+
+
+@verb
+@writes
+def write_from(desk: Desk) -> None:
+    place, whole = desk.editor.place, desk.editor.whole
+    desk.session.write_from(place)
+    desk.show_story()
+    desk.flush()
+    if whole[place:].strip():
+        desk.say("What followed is another branch now; undo brings it back.")
+
+
+@verb
+@writes
+def split(desk: Desk) -> None:
+    node = desk.session.split_at(desk.editor.place)
+    first = " ".join(desk.session.story.node(node).text.split()[:4])
+    desk.say(f"A node of its own begins with: {first} …")
+
+
+@verb
+@writes
+def merge(desk: Desk) -> None:
+    session = desk.session
+    session.keep()
+    session.story.end_typing()
+    session.together(lambda: session.story.merge(session.node))
+    desk.say("The last two nodes are one.")
 
 
 @verb
