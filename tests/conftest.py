@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -34,6 +34,24 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
         monkeypatch.delenv(variable)
     monkeypatch.setenv("HOME", str(folder))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def evaluated_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In no test does any engine evaluate a token that it holds, but for a reason that has a name."""
+    from srbwriter.engine.cache import Cache
+
+    account, unnamed = Cache._account, list[str]()
+
+    def checked(cache: Cache, seq: int, *told: Any) -> None:
+        before = cache.storage.traffic.evaluated_again.get("", 0)
+        account(cache, seq, *told)
+        if cache.storage.traffic.evaluated_again.get("", 0) != before:
+            unnamed.append(f"sequence {seq}, {told}")
+
+    monkeypatch.setattr(Cache, "_account", checked)
+    yield
+    assert unnamed == []
 
 
 @pytest.fixture(scope="session")

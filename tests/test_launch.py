@@ -38,7 +38,7 @@ def test_every_model_setting_reaches_the_engine() -> None:
     options = launch.engine_options(load(every_key(), said, {}))
     plain = EngineOptions()
     untouched = {f.name for f in fields(plain) if getattr(options, f.name) == getattr(plain, f.name)}
-    assert untouched == {"max_sequences", "logits_rows", "parked_fraction", "step_seconds"}
+    assert untouched == {"max_sequences", "logits_rows", "step_seconds", "host_bytes", "disk_dir", "disk_bytes"}
     model_rows = {key.name for key in every_key().section("model")} - {
         keys.MODEL.name, keys.HF_REPO.name, keys.HF_FILE.name, keys.MODEL_URL.name
     }  # fmt: skip

@@ -76,11 +76,11 @@ class Admission:
         run, path = runner.run, runner.path
         logits = self.cache.logits_after(path, run.space)
         most = len(path) if logits is not None else len(path) - 1
-        held = self.cache.resident(path, most, run.space)
+        held = self.cache.held(path, most, run.space)
         missing = held < len(run.ids) if runner.buffer.ids else logits is None
         if runner.base is run.ids and (missing or run.scoring):
             return self._start_trunk(run)
-        if not self._room_for(len(path) - held, run):
+        if not self._room_for(len(path) - self.cache.resident(path, most, run.space), run):
             return False
         self._account(run, len(run.ids))
         if not self.writer.prepare(runner):
@@ -103,7 +103,7 @@ class Admission:
             self.writer.finish(runner, FinishReason.CONTEXT, None)
             return True
         run, ids = runner.run, runner.run.ids
-        filled = self.cache.resident(ids, None, run.space) == len(ids) and not run.scoring
+        filled = self.cache.held(ids, None, run.space) == len(ids) and not run.scoring
         if runner.limit <= len(runner.buffer.ids) and (runner.buffer.ids or filled):
             self._account(runner.run, len(ids))
             self.writer.finish(runner, FinishReason.LENGTH, None)
@@ -132,16 +132,16 @@ class Admission:
     def _same_prompt_under_way(self, run: Run) -> bool:
         """Another request is evaluating tokens that this one needs too: wait and share them.
 
-        Not for a request of lower priority, which may itself have to wait for who knows how long.
+        They become as urgent as this request.
         """
-        held = self.cache.resident(run.ids, None, run.space)
-        others = [
-            t.run
-            for t in self.lanes.feeding
-            if isinstance(t, Trunk) and t.run is not run and t.run.space == run.space
-            and t.run.request.priority <= run.request.priority
-        ]
-        return any(common_prefix(other.ids, run.ids, 0, len(run.ids)) > held + RESERVE for other in others)
+        held = self.cache.held(run.ids, None, run.space)
+        for track in self.lanes.feeding:
+            if isinstance(track, Trunk) and track.run is not run and track.run.space == run.space:
+                shared = common_prefix(track.run.ids, run.ids, 0, len(run.ids))
+                if shared > max(held, self.cache.tree.tip[track.seq].end):
+                    track.urgency = min(track.urgency, run.request.priority)
+                    return True
+        return False
 
     def _account(self, run: Run, cached: int) -> None:
         """The prompt is asked for: ``cached`` of its tokens were in the cache."""

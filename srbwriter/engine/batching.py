@@ -47,22 +47,22 @@ class ChunkBudget:
 
     def __init__(self, seconds: float, most: int) -> None:
         self.seconds, self.most = seconds, most
-        self._per_token = 0.0
+        self.per_token = 0.0  # seconds; 0 while unknown
         self._row_step = 0.0
 
     def size(self, writing: bool, abortable: bool) -> int:
         """Tokens for the next chunk. Nobody is kept waiting when no branch writes, so then more."""
-        if self._per_token == 0.0:
+        if self.per_token == 0.0:
             return min(64, self.most)
         seconds = self.seconds if writing or not abortable else self.seconds * 8
-        return max(8, min(self.most, int(seconds / self._per_token)))
+        return max(8, min(self.most, int(seconds / self.per_token)))
 
     def learn(self, seconds: float, prompt_rows: int, branch_rows: int) -> None:
         if not prompt_rows:
             self._row_step = _mean(self._row_step, seconds)
         elif prompt_rows >= 8:
             alone = seconds - (self._row_step if branch_rows else 0.0)
-            self._per_token = _mean(self._per_token, max(alone, seconds * 0.1) / prompt_rows)
+            self.per_token = _mean(self.per_token, max(alone, seconds * 0.1) / prompt_rows)
 
 
 class Batcher:
@@ -76,7 +76,7 @@ class Batcher:
         """At most ``chunk`` tokens of ``feeding``, first come first; all of ``writing``."""
         batch = self.context.batch
         batch.clear()
-        rows, shared = self._branch_rows(writing)
+        rows, shared, under_way = self._branch_rows(writing)
         fed: list[Fed] = []
         outputs = self.context.max_outputs - len(rows)
         room = min(chunk, self.context.max_rows - len(rows))
@@ -84,6 +84,12 @@ class Batcher:
             if room <= 0 or outputs <= 0:
                 break
             scored = isinstance(track, Trunk) and track.run.scoring
+            if not scored:
+                track.todo = track.todo[self.cache.follow(track.seq, track.todo[:-1]) :]
+                begins = self.cache.tree.tip[track.seq], track.todo[0]
+                if begins in under_way and self.share:
+                    continue  # another evaluates it in this very step, and it is there in the next
+                under_way.add(begins)
             count = min(len(track.todo), room, outputs if scored else room)
             tokens = track.todo[:count]
             last = count == len(track.todo)
@@ -94,7 +100,10 @@ class Batcher:
             outputs -= count if scored else int(last)
         return Plan(rows, shared, fed)
 
-    def _branch_rows(self, writing: Sequence[Runner]) -> tuple[list[Runner], dict[int, list[Runner]]]:
+    def _branch_rows(
+        self, writing: Sequence[Runner]
+    ) -> tuple[list[Runner], dict[int, list[Runner]], set[tuple[Node, int]]]:
+        """Branches with a row of their own, those that share it, and what is evaluated after which node."""
         tip = self.cache.tree.tip
         rows: list[Runner] = []
         tokens: list[int] = []
@@ -119,7 +128,7 @@ class Batcher:
             batch.add_rows(tokens, positions, seqs)
             for row, others in shared.items():
                 batch.share(row, [rows[row].seq, *(r.seq for r in others)])
-        return rows, shared
+        return rows, shared, set(seen)
 
     def settle(self, plan: Plan) -> None:
         """The decode went well: the tree learns of the rows."""
@@ -130,7 +139,9 @@ class Batcher:
             advance(seqs, runner.todo)
         for fed in plan.fed:
             track = fed.track
-            advance((track.seq,), track.todo[: fed.size])
+            last = fed.size == len(track.todo)
+            reason = "asked" if fed.scored else ""
+            advance((track.seq,), track.todo[: fed.size], answered=last, reason=reason)
             track.todo = track.todo[fed.size :]
 
     def roll_back(self, plan: Plan) -> None:

@@ -1,29 +1,40 @@
 """Sequences and cells: the prefix tree and the native cache, changed together and never apart.
 
 A sequence is live (a branch or a prompt is being run on it), parked (a prefix kept for later) or
-free. Parked sequences give way, least recently used first, when cells or ids are needed.
+free. Parked sequences give way, least recently used first, when cells or ids are needed, and as soon
+as something runs that they would slow: attention reads every cell up to the highest in use, parked or
+not, at each step. What gives way goes to host memory, and comes back by a copy.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .disk import DiskCache
 from .holdings import Holdings
-from .prefix import SHARED, Match, Node, PrefixTree
+from .memory import Share, Storage
+from .prefix import SHARED, Match, Node, PrefixTree, common_prefix
 
 log = logging.getLogger(__name__)
 
-PARKED_SPARE = 2048
-"""Cells that prefixes beside the last path may hold, at least; as many as that path where it is longer.
+IDLE_CELLS = 256
+"""Cells that nobody runs and that may stay while something runs: llama.cpp reads them in such portions."""
+SCATTERED_CELLS = 512
+"""Free cells below the highest in use, at most, before the others are moved together."""
 
-Attention reads every cell up to the highest in use, parked or not, at each step: a cache full of
-prefixes that nobody runs makes a small model five to twenty times slower on a CPU.
-"""
+WRITTEN_DOWN = 64
+"""Paths that are written to disk when nothing runs, the newest first."""
+
+Reason = Literal["logits", "cheaper", "damaged", "rollback", "asked", "no room", ""]
+"""Why a token is evaluated that some tier holds: for what the model says after it; because that is faster than
+copying; because it could not be read back; in a memory that cannot be cut; at the caller's wish; because the
+copy found no room. There should be none without a name."""
 
 
 class Memory(Protocol):
@@ -32,9 +43,15 @@ class Memory(Protocol):
     cells: int
     sequences: int
 
+    cuttable: bool
+    window: int
+
     def copy(self, source: int, target: int, start: int = -1, end: int = -1) -> None: ...
     def remove(self, seq: int, start: int = -1, end: int = -1) -> None: ...
     def clear(self) -> None: ...
+    def save(self, seq: int, start: int, end: int) -> NDArray[np.uint8]: ...
+    def restore(self, data: NDArray[np.uint8], start: int, end: int, *shares: Share) -> bool: ...
+    def compact(self) -> None: ...
 
 
 class Lease(NamedTuple):
@@ -45,17 +62,32 @@ class Lease(NamedTuple):
 
 
 class Cache:
-    """``partial`` says that tails of sequences can be dropped (attention memories)."""
+    """Cells, and what lies beneath them.
 
-    def __init__(self, memory: Memory, *, partial: bool, parked_fraction: float, logits_rows: int) -> None:
+    Args:
+        logits_rows: rows of logits kept, so that forking evaluates nothing.
+        host_bytes: of host memory for what is not in cells.
+        disk: for what is to outlive the program.
+        screen: paths that somebody sees, with their spaces; they leave host memory last.
+    """
+
+    def __init__(
+        self, memory: Memory, *, logits_rows: int, host_bytes: int = 0, disk: DiskCache | None = None,
+        screen: Callable[[], Iterable[tuple[Sequence[int], int]]] = tuple,
+    ) -> None:  # fmt: skip
         self.memory = memory
-        self.tree = PrefixTree(logits_rows)
-        self.partial = partial
+        self.partial = memory.cuttable  # tails of sequences can be dropped
+        self.tree = PrefixTree(logits_rows, memory.cuttable)
+        self.storage = Storage(memory, self.tree, budget=host_bytes, disk=disk, protected=self._protected)
+        self.screen = screen
         self._holdings = Holdings()  # kept where the memory cannot be cut; the tree counts the others' cells
         self.parked: set[int] = set()
         self.pins: dict[str, tuple[int, ...]] = {}
         self._free = list(range(memory.sequences - 1, -1, -1))
-        self._parked_cap = int(memory.cells * parked_fraction)
+        self._excuses: dict[int, tuple[int, Reason]] = {}  # of a live sequence, up to a position
+        self._peak = 0  # cells in use at most since they were moved together
+        self._settled = False  # whether nothing was parked, leased or given back since the last look
+        self.storage.from_disk()
 
     @property
     def used_sequences(self) -> int:
@@ -73,14 +105,20 @@ class Cache:
 
     # ---- leases
 
-    def resident(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> int:
-        """How many of ``ids`` can be resumed without evaluating them."""
+    def held(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> int:
+        """How many of ``ids`` can be resumed without evaluating them, from whatever tier."""
         return self._find(ids, limit, space).length
 
-    def lease(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> Lease | None:
-        """A live sequence on the longest resident prefix of ``ids``; None when no id is to be had.
+    def resident(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> int:
+        """How many of ``ids`` can be resumed without taking more cells."""
+        found = self._find(ids, limit, space)
+        return found.resident
 
-        Raises NativeError when llama.cpp refuses.
+    def lease(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> Lease | None:
+        """A live sequence on the longest prefix of ``ids`` that is held; None when no id is to be had.
+
+        What is stored of it is brought back into cells, as far as they go. Raises NativeError when llama.cpp
+        refuses.
         """
         found = self._find(ids, limit, space)
         claimed = self._claim(found) if self.partial else None
@@ -92,6 +130,8 @@ class Cache:
                 last = self._claim(found)  # an anchor is kept for others while there are ids
                 return None if last is None else Lease(last, found.length)
             found = self._find(ids, limit, space)  # the tree may have changed under it
+        if found.resident < found.length:
+            return self._bring_back(found)
         seq = self._free.pop()
         self._fork(seq, found)
         return Lease(seq, found.length)
@@ -103,9 +143,39 @@ class Cache:
         found = self._find(ids, limit)
         return bool(self._free) or (self.partial and self._claimable(found) is not None)
 
-    def advance(self, seqs: Sequence[int], tokens: Sequence[int]) -> None:
-        """``tokens`` have been decoded for ``seqs``. Cells evaluated twice are given back if they can be."""
-        merges = self.tree.advance(seqs, tokens)
+    def follow(self, seq: int, tokens: Sequence[int]) -> int:
+        """Let ``seq`` go on over what is held of ``tokens`` by now; how many of them need no evaluating."""
+        if not self.partial:
+            return 0
+        node, done = self.tree.tip[seq], 0
+        while done < len(tokens):
+            child = node.children.get(tokens[done])
+            if child is None:
+                break
+            length = common_prefix(child.tokens, tokens, done, len(tokens))
+            node = self.tree.split(child, length)
+            if node.seqs:
+                self.memory.copy(next(iter(node.seqs)), seq, node.start, node.end)
+                self.tree.enter(seq, node)
+            elif self._enter(seq, node):
+                break
+            done += length
+        return done
+
+    def advance(
+        self, seqs: Sequence[int], tokens: Sequence[int], *, answered: bool = True, reason: Reason = ""
+    ) -> None:
+        """``tokens`` have been decoded for ``seqs``. Cells evaluated twice are given back if they can be.
+
+        ``answered``: what the model says after the last of them was wanted. ``reason`` is why the others were
+        decoded, if the cache held them already.
+        """
+        start = self.tree.tip[seqs[0]].end
+        merges, known = self.tree.advance(seqs, tokens)
+        if self.used_cells > self._peak:
+            self._peak = self.used_cells
+        if known:
+            self._account(seqs[0], start, known, answered and known == len(tokens), reason)
         if not self.partial:
             self._holdings.grow(seqs, len(tokens))
             return
@@ -113,6 +183,18 @@ class Cache:
             for seq in seqs:
                 self.memory.remove(seq, merge.start, merge.end)
                 self.memory.copy(merge.source, seq, merge.start, merge.end)
+
+    def _account(self, seq: int, start: int, known: int, answered: bool, reason: Reason) -> None:
+        """``known`` of the tokens just decoded were held: why were they evaluated?"""
+        until, excuse = self._excuses.get(seq, (0, ""))
+        excused = max(0, min(known, until - start))
+        last = 1 if answered and known > excused else 0
+        if not reason and not self.partial:
+            reason = "rollback"
+        again = self.storage.traffic.evaluated_again
+        for why, tokens in ((excuse, excused), ("logits", last), (reason, known - excused - last)):
+            if tokens:
+                again[why] = again.get(why, 0) + tokens
 
     def store_logits(self, seq: int, row: NDArray[np.float32]) -> None:
         """Keep a copy of ``row`` as what follows the tip of ``seq``."""
@@ -128,22 +210,21 @@ class Cache:
         if self.tree.tip[seq].end > end:
             self.memory.remove(seq, end)
             self.tree.truncate(seq, end)
+            self._settled = False
         return True
 
     def park(self, seq: int) -> None:
-        """Nobody runs ``seq`` now; keep what only it holds until room is needed."""
+        """Nobody runs ``seq`` now; what only it holds is kept, in whatever tier."""
+        self._excuses.pop(seq, None)
+        self._settled = False
         if self._redundant(seq):
             self.drop(seq)
             return
         self.parked.add(seq)
-        self.tree.touch(seq)
-        path = self.tree.tip[seq].end
-        most = min(self._parked_cap, path + max(path, PARKED_SPARE))
-        while self._idle_cells() > most and self.evict(spared=seq):
-            pass  # not what was just parked: a prompt above the cap would be read again and again
+        self.tree.touch(self.tree.tip[seq])
 
     def forget(self, ids: Sequence[int], start: int, space: int = SHARED) -> None:
-        """Give back what parked sequences alone hold of ``ids`` from position ``start`` on."""
+        """Give back what parked sequences alone hold of ``ids`` from position ``start`` on, in every tier."""
         node: Node | None = self.tree.match(ids, None, space).node
         while node is not None and node.end > start:
             above = node.parent
@@ -152,6 +233,8 @@ class Cache:
                     self.park(seq)
                 else:
                     self.drop(seq)
+            if node.start >= start and not node.seqs and not node.children and node.piece is not None:
+                self.tree.unstore(node)
             node = above
 
     def drop(self, seq: int) -> None:
@@ -161,15 +244,20 @@ class Cache:
         if not self.partial:
             self._holdings.release(seq)
         self.parked.discard(seq)
+        self._excuses.pop(seq, None)
         self._free.append(seq)
+        self._settled = False
 
     def clear(self) -> None:
-        """Forget everything; no sequence may be live."""
+        """Forget everything but what is on disk; no sequence may be live."""
         self.memory.clear()
         self.tree.clear()
         self._holdings.clear()
         self.parked.clear()
+        self._excuses.clear()
+        self._peak = 0
         self._free = list(range(self.memory.sequences - 1, -1, -1))
+        self.storage.from_disk()
 
     # ---- room
 
@@ -180,17 +268,24 @@ class Cache:
                 return False
         return True
 
-    def evict(self, spared: int | None = None) -> bool:
-        """Shorten the parked sequence that was used longest ago by one run; False if none is left."""
-        seq = self.tree.oldest(self.parked - {spared}, self._pinned())
+    def evict(self, spared: Container[int] = ()) -> bool:
+        """Take the cells of the run at the end of the parked sequence that was used longest ago.
+
+        False if none is left. What no other sequence holds is kept in host memory.
+        """
+        seq = self.tree.oldest((s for s in self.parked if s not in spared), self._pinned())
         if seq is None:
             return False
         node = self.tree.tip[seq]
+        if len(node.seqs) == 1:
+            self._store(node)
         parent = node.parent
         if self.partial and parent is not None and parent.parent is not None and len(parent.seqs) == 1:
             self.memory.remove(seq, parent.end)
             self.tree.truncate(seq, parent.end)
+            self._settled = False
         else:
+            self._store_path(seq)
             self.drop(seq)
         return True
 
@@ -199,17 +294,125 @@ class Cache:
         seq = self.tree.oldest(self.parked - set(spared), self._pinned())
         if seq is None:
             return False
+        self._store_path(seq)
         self.drop(seq)
         return True
 
+    def make_way(self) -> None:
+        """Something is about to run: what nobody runs leaves the cells, so that it costs no step."""
+        if self._settled or not self.partial or not self.storage.budget:
+            return
+        while self._idle_cells() > IDLE_CELLS:
+            beside_live = {s for s in self.parked if not self.tree.tip[s].seqs <= self.parked}
+            if not self.evict(beside_live):
+                break
+        if self._peak - self.used_cells > SCATTERED_CELLS + self.used_cells // 8:
+            self.memory.compact()
+            self._peak = self.used_cells
+        self._settled = True
+
+    def store_next(self) -> bool:
+        """Keep a copy of one run that is in cells only, so that it can leave them at once; False if none is.
+
+        Nothing else is pushed out for it.
+        """
+        full = self.tree.stored_bytes >= self.storage.budget
+        for seq in () if full else sorted(self.parked, key=lambda s: -self.tree.tip[s].last_used):
+            if any(self._store(node) for node in self._path(seq)):
+                return True
+        return False
+
+    def write_down(self) -> None:
+        """Hand what is on the screen to the disk, which writes in its own time."""
+        if self.storage.disk is not None:
+            for ids, space in itertools.islice(self.screen(), WRITTEN_DOWN):
+                node = self.tree.match(ids, None, space).node
+                while node.parent is not None:
+                    self.storage.to_disk(node)
+                    node = node.parent
+
     # ---- inside
+
+    def _bring_back(self, found: Match) -> Lease:
+        """A lease on a match of which a part is stored."""
+        node = self.tree.split(found.node, found.offset)
+        stored = [node]
+        if self.partial:
+            while (parent := stored[-1].parent) is not None and parent.parent is not None and not parent.seqs:
+                stored.append(parent)
+            node = stored[-1].parent or node
+        else:
+            node = self.tree.root_of(node)
+        seq = self._free.pop()
+        self._fork(seq, Match(node, len(node.tokens), node.end, node.end))
+        self.tree.touch(stored[0])
+        if self.partial and self.storage.cheaper_to_evaluate(stored):
+            self._excuses[seq] = found.length, "cheaper"
+            return Lease(seq, node.end)
+        for node in reversed(stored):
+            reason = self._enter(seq, node)
+            if reason:
+                self._excuses[seq] = found.length, reason
+                break
+        return Lease(seq, self.tree.tip[seq].end)
+
+    def _enter(self, seq: int, node: Node) -> Reason:
+        """Bring a stored node back for ``seq``, which ends where its state begins; if that fails, why."""
+        piece = node.piece
+        assert piece is not None
+        if not self.make_room(piece.end - piece.start) or node.piece is not piece:
+            return "no room"
+        if not self.storage.restore(seq, node):
+            return "damaged"
+        before = self.tree.tip[seq].end
+        self.tree.enter(seq, node)
+        if not self.partial:
+            self._holdings.grow((seq,), node.end - before)
+        self._peak = max(self._peak, self.used_cells)
+        self._settled = False
+        return ""
+
+    def _store(self, node: Node) -> bool:
+        """Keep the state of a resident node outside the cells as well; False where that cannot be."""
+        holders = node.seqs if self.partial else node.tips
+        if node.piece is not None or not holders or not self.storage.budget:
+            return False
+        if self.tree.root_of(node) is not self.tree.root():
+            return False  # a request of its own kind, which nobody comes back to
+        self.storage.save(node)
+        return node.piece is not None
+
+    def _store_path(self, seq: int) -> None:
+        """Keep what is lost with ``seq``."""
+        for node in self._path(seq):
+            if len(node.seqs) == 1:
+                self._store(node)
+
+    def _path(self, seq: int) -> list[Node]:
+        """Nodes that ``seq`` holds, the last first."""
+        node, nodes = self.tree.tip[seq], list[Node]()
+        while node.parent is not None:
+            nodes.append(node)
+            node = node.parent
+        return nodes
+
+    def _protected(self) -> set[Node]:
+        """Nodes of what is on the screen, and of what is pinned."""
+        kept: set[Node] = set()
+        for ids, space in (*self.screen(), *((ids, SHARED) for ids in self.pins.values())):
+            node: Node | None = self.tree.match(ids, None, space).node
+            while node is not None and node not in kept:
+                kept.add(node)
+                node = node.parent
+        return kept
 
     def _find(self, ids: Sequence[int], limit: int | None, space: int = SHARED) -> Match:
         find = self.tree.match if self.partial else self.tree.anchored
         return find(ids, limit, space)
 
     def _fork(self, seq: int, found: Match) -> None:
-        """Make ``seq`` a new sequence that ends at a match."""
+        """Make ``seq`` a new sequence that ends at a resident match."""
+        self._settled = False
         source = self.tree.fork(seq, found)
         if self.partial:
             if source is not None:
@@ -225,7 +428,8 @@ class Cache:
         seq = self._claimable(found)
         if seq is not None:
             self.parked.discard(seq)
-            self.tree.touch(seq)
+            self.tree.touch(self.tree.tip[seq])
+            self._settled = False
         return seq
 
     def _claimable(self, found: Match) -> int | None:
@@ -241,7 +445,7 @@ class Cache:
 
     def _guard(self, found: Match) -> None:
         for seq in self._covering(found):
-            self.tree.touch(seq)
+            self.tree.touch(self.tree.tip[seq])
 
     def _redundant(self, seq: int) -> bool:
         """Whether nothing would be lost with a sequence that is not run any more."""

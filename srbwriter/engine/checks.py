@@ -110,8 +110,6 @@ def check_options(options: EngineOptions) -> None:
             raise InvalidRequest(name, f"{value!r} is not one of {', '.join(filter(None, known))}")
     if len(options.tensor_split) > _MOST_SPLITS:
         raise InvalidRequest("tensor_split", f"at most {_MOST_SPLITS} devices are possible")
-    if not 0.0 <= options.parked_fraction <= 1.0:
-        raise InvalidRequest("parked_fraction", f"{options.parked_fraction} is not in 0 … 1")
     if not options.step_seconds > 0.0:
         raise InvalidRequest("step_seconds", "it must be more than 0")
 

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
 from pathlib import Path
@@ -20,12 +20,15 @@ from typing import Any
 
 from .cache import Cache
 from .checks import check_command, check_options, check_request
+from .disk import DiskCache, state_key
 from .ending import close_at_exit
 from .generation import INTERRUPTING, Command, Generation
+from .memory import host_budget
 from .model import Model
-from .native.context import Context
+from .native.context import Context, flash_attention
 from .native.weights import Progress, refuse_unsafe_tensors
 from .prompt import assemble, fit
+from .runner import Run
 from .scheduler import Scheduler
 from .sizing import open_context, threads_of, uses_gpu
 from .steering import compile_for, make_run
@@ -36,6 +39,7 @@ from .types import (
     EngineStats,
     ModelInfo,
     NativeError,
+    Priority,
     Request,
     Sampling,
 )
@@ -54,11 +58,17 @@ class Engine:
         self.model, self.options = model, options
         self.n_ctx = window
         self._context = context
-        partial = model.partial_removal
+        self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
+        self._known = threading.Lock()  # of the generations, while they are looked through
+        disk = None
+        if options.disk_dir is not None:
+            key = state_key(model.path, options.cache_type_k, options.cache_type_v, flash_attention(options))
+            disk = DiskCache(Path(options.disk_dir), key, options.disk_bytes)
         self._cache = Cache(
-            context, partial=partial, parked_fraction=options.parked_fraction, logits_rows=options.logits_rows
-        )
-        abortable = partial and not uses_gpu(options) and context.enable_abort()
+            context, logits_rows=options.logits_rows, host_bytes=host_budget(options.host_bytes), disk=disk,
+            screen=self._on_screen,
+        )  # fmt: skip
+        abortable = context.cuttable and not uses_gpu(options) and context.enable_abort()
         self._scheduler = Scheduler(
             model, context, self._cache, options, window=window, abortable=abortable,
             threads=threads_of(options),
@@ -70,7 +80,6 @@ class Engine:
         self._closing = False
         self._dead: Exception | None = None
         self._failures = 0
-        self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
         self._thread: threading.Thread | None = None
         self._owner = threading.Lock()  # the right to step
         self._stepper = 0  # thread that is in a step
@@ -149,7 +158,8 @@ class Engine:
         sampling = request.sampling[0] if isinstance(request.sampling, tuple) else request.sampling
         seed = sampling.seed if sampling.seed is not None else self._seed + 7919 * next(self._seeds)
         make_run(generation, fitted, heal_prefix, seed, self.model)
-        self._generations.add(generation)
+        with self._known:
+            self._generations.add(generation)
         self._post(Command("submit", generation))
         return generation
 
@@ -280,12 +290,13 @@ class Engine:
         self.call(lambda: self._cache.pins.pop(name, None))
 
     def resident(self, ids: Sequence[int]) -> int:
-        """How many tokens of ``ids`` need not be evaluated now."""
-        return int(self.call(lambda: self._cache.resident(ids)))
+        """How many tokens of ``ids`` need not be evaluated now: they are in cells, in memory or on disk."""
+        return int(self.call(lambda: self._cache.held(ids)))
 
     def stats(self) -> EngineStats:
         """The counters now. Read without waiting for the engine, so a step may be half counted."""
         scheduler, cache = self._scheduler, self._cache
+        traffic = cache.storage.traffic
         counters, admission, runs = scheduler.counters, scheduler.admission, list(scheduler.lanes.runs)
         return EngineStats(
             prompt_tokens=admission.prompt_tokens, reused_tokens=admission.reused_tokens,
@@ -294,12 +305,25 @@ class Engine:
             prompt_seconds=counters.prompt_seconds, decode_seconds=counters.decode_seconds,
             used_cells=cache.used_cells, total_cells=self._context.cells,
             used_sequences=cache.used_sequences, total_sequences=self._context.sequences,
-            logits_rows=cache.tree.stored_rows, live_branches=scheduler.lanes.branch_count,
+            logits_rows=cache.tree.stored_rows, host_bytes=cache.tree.stored_bytes,
+            disk_bytes=0 if cache.storage.disk is None else cache.storage.disk.bytes,
+            saved_tokens=traffic.saved_tokens, restored_tokens=traffic.restored_tokens,
+            damaged_states=traffic.damaged, evaluated_again=dict(traffic.evaluated_again),
+            live_branches=scheduler.lanes.branch_count,
             waiting_requests=sum(1 for r in runs if not r.running),
             running_requests=sum(1 for r in runs if r.running),
         )
 
     # ---- inside
+
+    def _on_screen(self) -> Iterator[tuple[Sequence[int], int]]:
+        """Paths that a writer's face still knows, the newest first."""
+        with self._known:
+            known = [g for g in self._generations if g.request.priority is Priority.FOREGROUND]
+        for generation in sorted(known, key=lambda g: -g.number):
+            run = generation.engine_state
+            if isinstance(run, Run):
+                yield from ((runner.path, run.space) for runner in run.runners)
 
     def _check_open(self) -> None:
         if self._dead is not None:
@@ -392,6 +416,8 @@ class Engine:
         self._abandon()
         for generation in list(self._generations):
             generation.engine_state.close()
+        if self._cache.storage.disk is not None:
+            self._cache.storage.disk.close()
         self._context.close()
         self.model.close()
 

@@ -118,7 +118,7 @@ class Lanes:
     def preempt(self, run: Run) -> bool:
         """Take a sequence from a request of lower priority than ``run``."""
         priority = run.request.priority
-        lesser = [t for t in (*self.writing, *self.feeding) if t.run.request.priority > priority]
+        lesser = [t for t in (*self.writing, *self.feeding) if t.urgency > priority]
         if not lesser:
             return False
         self._suspend(max(lesser, key=_rank))
@@ -133,4 +133,5 @@ class Lanes:
 
 def _rank(track: Track) -> tuple[int, int, int]:
     """Lower is more important: priority, then age, then the branch's place."""
-    return (*track.run.order, track.branch.index if isinstance(track, Runner) else -1)
+    order = int(track.urgency), track.run.generation.number
+    return (*order, track.branch.index if isinstance(track, Runner) else -1)

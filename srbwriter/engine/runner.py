@@ -36,10 +36,11 @@ class ChainIs(IntEnum):
 class Track:
     """A live sequence with tokens to evaluate."""
 
-    __slots__ = ("run", "seq", "todo")
+    __slots__ = ("run", "seq", "todo", "urgency")
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self.urgency = run.request.priority  # of who waits for it
         self.seq = -1
         self.todo: Sequence[int] = ()
 

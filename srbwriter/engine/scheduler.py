@@ -81,6 +81,8 @@ class Scheduler:
         self.admission.admit()
         if self.writer.generated > written:
             self.publish()  # first tokens, from stored logits, do not wait for the decode
+        if self.lanes.busy:
+            self.cache.make_way()
         plan = self._plan()
         if plan.rows or plan.fed:
             self._decode(plan)
@@ -183,6 +185,7 @@ class Scheduler:
     def _count(self, plan: Plan, seconds: float) -> None:
         prompt, branches = plan.prompt_rows, len(plan.rows)
         self.budget.learn(seconds, prompt, branches)
+        self.cache.storage.token_seconds = self.budget.per_token
         counters = self.counters
         counters.decodes += 1
         counters.prompt_rows += prompt
@@ -251,8 +254,16 @@ class Scheduler:
                 run.generation.prompt_logprobs.append(score(logits, run.ids[trunk.scored], best))
 
     def _tidy(self) -> bool:
-        """Nothing to do: get ready for the next pick, if nobody else has come in meanwhile."""
-        if not self.tails or self.lanes.busy:
+        """Nothing to do: get ready for the next pick, if nobody else has come in meanwhile.
+
+        One thing at a time, as somebody may come. True when there may be more to do.
+        """
+        if self.lanes.busy:
+            return False
+        if not self.tails:
+            if self.cache.store_next():
+                return True
+            self.cache.write_down()
             return False
         started = time.perf_counter()
         rows = self.tails.evaluate()
@@ -261,7 +272,7 @@ class Scheduler:
             counters.decodes += 1
             counters.branch_rows += rows
             counters.decode_seconds += time.perf_counter() - started
-        return bool(rows)
+        return True
 
     # ---- publishing
 
@@ -284,4 +295,4 @@ class Scheduler:
 
 
 def _priority(track: Track) -> Priority:
-    return track.run.request.priority
+    return track.urgency

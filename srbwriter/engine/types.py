@@ -273,7 +273,9 @@ class EngineOptions:
     max_branches: int = DEFAULT_MAX_BRANCHES
     max_sequences: int | None = None  # sequence ids: live branches and parked prefixes
     logits_rows: int = 64  # at least 1; stored rows, so that forking a resident node evaluates nothing
-    parked_fraction: float = 0.75  # share of cells that prefixes nobody runs may hold
+    host_bytes: int | None = None  # of memory for what leaves the cells; None: a quarter of what is free, 8 GiB
+    disk_dir: str | None = None  # folder for what is to outlive the program; None: nothing does
+    disk_bytes: int = 4 << 30  # that the folder may take
     step_seconds: float = 0.05  # time budget of one prompt chunk while branches write
 
 
@@ -313,6 +315,12 @@ class EngineStats:
     used_sequences: int = 0
     total_sequences: int = 0
     logits_rows: int = 0
+    host_bytes: int = 0  # of states in host memory
+    disk_bytes: int = 0  # of states on disk
+    saved_tokens: int = 0  # copied out of the cells
+    restored_tokens: int = 0  # and back into them, instead of being evaluated again
+    damaged_states: int = 0  # that could not be read back
+    evaluated_again: Mapping[str, int] = field(default_factory=dict[str, int])  # held tokens, by reason
     live_branches: int = 0
     waiting_requests: int = 0
     running_requests: int = 0

@@ -2,7 +2,7 @@
 
 Bindings, command palette, key line, help, the leader's menu and the page of keys in the documentation are
 all made from these rows. A row says what and with which keys; the handler of the same name stands in
-``srbwriter.tui.verbs``. Pure data: this module must never import Textual.
+``srbwriter.tui.actions``. Pure data: this module must never import Textual.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ COMMANDS: tuple[Command, ...] = (
 
     Command("jump", _VIEW, "Jump to a branch",
             "Show a letter on each branch; press it to go there.", "apostrophe"),
-    Command("read", _VIEW, "Read mode", "The story as a clean page; again for the desk.", "p", "ctrl+r"),
+    Command("read", _VIEW, "Read mode", "The story as a clean page; again to go back.", "p", "ctrl+r"),
     Command("theme", _VIEW, "Theme", "Choose colours; they change as you look through them."),
 
     Command("palette", _PROGRAM, "Find a command",

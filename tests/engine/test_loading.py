@@ -123,7 +123,7 @@ def test_progress_goes_from_nothing_to_all() -> None:
         {"n_ctx": -1}, {"n_ctx": 2**40}, {"threads": 0}, {"threads_batch": -2}, {"n_batch": 0},
         {"n_ubatch": -1}, {"gpu_layers": -2}, {"max_branches": 0}, {"max_branches": 300},
         {"max_sequences": 257}, {"cache_type_k": "f17"}, {"cache_type_v": ""}, {"flash_attn": "maybe"},
-        {"numa": "all"}, {"tensor_split": (1.0,) * 129}, {"parked_fraction": 1.5}, {"step_seconds": 0.0},
+        {"numa": "all"}, {"tensor_split": (1.0,) * 129}, {"step_seconds": 0.0},
         {"main_gpu": -1}, {"logits_rows": 0},
     ],
 )  # fmt: skip
@@ -137,7 +137,7 @@ def test_options_that_mean_nothing_are_refused(fields: dict[str, Any]) -> None:
     "fields",
     [
         {"n_ctx": 16}, {"n_batch": 1}, {"n_ubatch": 1}, {"max_branches": 1, "max_sequences": 1},
-        {"max_branches": 256}, {"logits_rows": 1}, {"parked_fraction": 0.0}, {"cache_type_k": "q8_0"},
+        {"max_branches": 256}, {"logits_rows": 1}, {"cache_type_k": "q8_0"},
         {"cache_type_v": "q8_0"}, {"mmap": False}, {"flash_attn": "on"}, {"step_seconds": 1e-6},
     ],
 )  # fmt: skip

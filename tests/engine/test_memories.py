@@ -314,7 +314,7 @@ def test_going_back_past_the_window_finds_all_cells(sliding: Engine) -> None:
 
 def test_a_sliding_model_runs_as_many_branches_as_llama_cpp_has_pairs_of_ids() -> None:
     with load(SLIDING, max_branches=140) as engine:
-        assert engine._context.sequences == MAX_SEQUENCES // 2
+        assert engine._context.sequences == MAX_SEQUENCES // 2 - 1
         generation = write(engine, n=140, stop=Stop(max_tokens=2, ignore_eog=True))
         assert [len(b.ids) for b in generation.branches] == [2] * 140
 

@@ -54,7 +54,7 @@ class PrefixTreeMachine(RuleBasedStateMachine):
         for seq in seqs:
             self.cells[seq].update(fresh)
             self.paths[seq] += tuple(tokens)
-        for merge in self.tree.advance(seqs, tokens):
+        for merge in self.tree.advance(seqs, tokens).merges:
             for seq in seqs:
                 for position in range(merge.start, merge.end):
                     self.cells[seq][position] = self.cells[merge.source][position]
@@ -139,7 +139,7 @@ def test_the_oldest_parked_sequence_goes_first_and_spared_nodes_last() -> None:
     for seq in range(3):
         tree.fork(seq, tree.match([]))
         tree.advance([seq], [seq, 7])
-        tree.touch(seq)
+        tree.touch(tree.tip[seq])
     assert tree.oldest([0, 1, 2]) == 0
     spared: list[Node] = [tree.tip[0]]
     assert tree.oldest([0, 1, 2], spared) == 1

@@ -59,7 +59,8 @@ def test_two_long_prompts_advance_together(engine: Engine) -> None:
     for _ in range(10):
         engine.process()
     assert first.prompt_done > 0
-    assert abs(first.prompt_done - second.prompt_done) <= CHUNK
+    ahead = 2 * CHUNK  # the second waits for the token with which both begin
+    assert abs(first.prompt_done - second.prompt_done) <= ahead
     finish(engine, first, second)
 
 

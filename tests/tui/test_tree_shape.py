@@ -13,7 +13,7 @@ async def test_a_node_is_split_where_the_cursor_stands_and_joined_again(open_ben
     async with open_bench("It rained.") as bench:
         story = bench.session.story
         node = story.current
-        bench.desk.run("tree")
+        bench.screen.run("tree")
         tree = await opened(bench, TreeScreen)
         await bench.press("s")
         await opened(bench, SplitAt)
@@ -28,7 +28,7 @@ async def test_a_node_is_split_where_the_cursor_stands_and_joined_again(open_ben
 
 async def test_nothing_is_split_at_the_beginning_of_a_node_nor_is_the_root(open_bench: OpenBench) -> None:
     async with open_bench("It rained.") as bench:
-        bench.desk.run("tree")
+        bench.screen.run("tree")
         tree = await opened(bench, TreeScreen)
         await bench.press("s")
         asked = await opened(bench, SplitAt)
@@ -43,7 +43,7 @@ async def test_a_node_moves_among_its_siblings_and_undo_takes_that_back(open_ben
         story = bench.session.story
         first, second, third = story.add(ROOT, ["One.", "Two.", "Three."])
         story.visit(second)
-        bench.desk.run("tree")
+        bench.screen.run("tree")
         tree = await opened(bench, TreeScreen)
         await bench.press("left_square_bracket")
         assert story.children(ROOT) == [second, first, third] and tree.view.row.node == second

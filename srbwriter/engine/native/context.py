@@ -47,12 +47,15 @@ class Context:
         lib = library()
         self._lib = lib
         ids = 2 if slides(model) else 1  # of each sequence
-        self.sequences = min(sequences, MAX_SEQUENCES // ids)
+        self.cuttable = not any(recurrent(model))
+        spare = 1 if self.cuttable else 0  # an id through which states of parts of a path come and go
+        self.sequences = min(sequences, MAX_SEQUENCES // ids - spare)
         self._offsets = tuple(range(0, ids * self.sequences, self.sequences))
-        batch = max(batch, ids * self.sequences, 1)
+        self._scratch = ids * self.sequences
+        batch = max(batch, ids * self.sequences + spare, 1)
         params = L.llama_context_default_params()
         params.n_ctx = -(-cells // _PADDING) * _PADDING
-        params.n_seq_max = ids * self.sequences
+        params.n_seq_max = ids * self.sequences + spare
         params.n_batch = batch
         params.n_ubatch = min(max(ubatch, 1), batch)
         params.n_outputs_max = params.n_seq_max
@@ -79,6 +82,7 @@ class Context:
         self.n_vocab = int(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model)))
         self.batch = Batch(self.max_rows, self._offsets, self.sequences)
         self._abort_flag = C.create_string_buffer(b"\0\0", 2)
+        self.window = int(lib.llama_model_n_swa(model)) if ids > 1 else 0  # that sliding layers see
 
     # ---- decoding
 
@@ -131,6 +135,65 @@ class Context:
     def clear(self) -> None:
         self._lib.llama_memory_clear(self.memory, True)
 
+    # ---- states
+
+    def save(self, seq: int, start: int, end: int) -> NDArray[np.uint8]:
+        """A copy of what ``seq`` holds of positions [start, end); of all of it where the memory cannot be cut.
+
+        Of a sliding layer llama.cpp saves what the last of them sees: a part that keeps between two multiples
+        of ``window`` is saved whole. Raises NativeError.
+        """
+        self._check(seq)
+        if not self.cuttable:
+            return self._state_of(seq)
+        self._lib.llama_memory_seq_cp(self.memory, seq, self._scratch, start, end)
+        try:
+            return self._state_of(self._scratch)
+        finally:
+            self._lib.llama_memory_seq_rm(self.memory, self._scratch, -1, -1)
+
+    def restore(self, data: NDArray[np.uint8], start: int, end: int, *shares: tuple[int, int, int]) -> bool:
+        """Bring a saved state back: ``shares`` are sequences and the positions [start, end) they are to hold.
+
+        What nobody takes is given back. A memory that cannot be cut takes one share, which is all of it.
+        False when there is no room, or the data are not a state of [start, end) in such a context.
+        """
+        for seq, _, _ in shares:
+            self._check(seq)
+        target = self._scratch if self.cuttable else shares[0][0]
+        lib, memory = self._lib, self.memory
+        taken = lib.llama_state_seq_set_data(self.pointer, _bytes_of(data), data.size, target)
+        whole = taken == data.size and lib.llama_memory_seq_pos_max(memory, target) == end - 1
+        if self.cuttable:
+            if whole and lib.llama_memory_seq_pos_min(memory, target) == start:
+                for seq, first, last in shares:
+                    for offset in self._offsets:
+                        lib.llama_memory_seq_cp(memory, target, seq + offset, first, last)
+            else:
+                whole = False
+        if self.cuttable or not whole:
+            lib.llama_memory_seq_rm(memory, target, -1, -1)
+        return whole
+
+    def compact(self) -> None:
+        """Move every cell in use to the beginning of the memory. Raises NativeError; then all is lost."""
+        size = self._lib.llama_state_get_size(self.pointer)
+        data = np.empty(size, np.uint8)
+        taken = self._lib.llama_state_get_data(self.pointer, _bytes_of(data), size)
+        if not 0 < taken <= size:
+            raise NativeError("llama_state_get_data", taken)
+        put = self._lib.llama_state_set_data(self.pointer, _bytes_of(data), taken)
+        if put != taken:
+            raise NativeError("llama_state_set_data", put)
+
+    def _state_of(self, seq: int) -> NDArray[np.uint8]:
+        size = self._lib.llama_state_seq_get_size(self.pointer, seq)
+        data = np.empty(size, np.uint8)
+        taken = self._lib.llama_state_seq_get_data(self.pointer, _bytes_of(data), size, seq)
+        if not 0 < taken <= size:
+            raise NativeError("llama_state_seq_get_data", taken)
+        return data[:taken]
+
     def _check(self, seq: int) -> None:
         if not 0 <= seq < self.sequences:
             raise NativeError("sequence id", seq)
@@ -158,6 +221,10 @@ class Context:
         if self.pointer:
             self._lib.llama_free(self.pointer)
             self.pointer = 0
+
+
+def _bytes_of(data: NDArray[np.uint8]) -> Any:
+    return data.ctypes.data_as(C.POINTER(C.c_uint8))
 
 
 def has_gpu() -> bool:

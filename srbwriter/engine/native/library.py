@@ -31,7 +31,8 @@ log = logging.getLogger("srbwriter.native")
 LONG = (
     "llama_backend_init llama_numa_init llama_model_load_from_file llama_model_free "
     "llama_init_from_model llama_free llama_decode llama_synchronize llama_tokenize llama_memory_clear "
-    "llama_sampler_init_dry"
+    "llama_sampler_init_dry llama_state_seq_get_size llama_state_seq_get_data llama_state_seq_set_data "
+    "llama_state_get_size llama_state_get_data llama_state_set_data"
 ).split()
 
 SHORT = (
@@ -42,7 +43,7 @@ SHORT = (
     "llama_vocab_is_eog llama_vocab_bos llama_vocab_eos llama_vocab_eot llama_vocab_get_add_bos "
     "llama_vocab_fim_pre llama_vocab_fim_suf llama_vocab_fim_mid llama_token_to_piece "
     "llama_vocab_get_suppress_tokens llama_supports_gpu_offload llama_get_memory llama_memory_seq_rm "
-    "llama_memory_seq_cp llama_memory_seq_pos_max llama_n_ctx llama_n_batch llama_set_n_threads "
+    "llama_memory_seq_cp llama_memory_seq_pos_max llama_memory_seq_pos_min llama_n_ctx llama_n_batch llama_set_n_threads "
     "llama_set_abort_callback llama_get_logits_ith llama_sampler_chain_init llama_sampler_chain_add "
     "llama_sampler_chain_remove llama_sampler_accept llama_sampler_apply llama_sampler_sample "
     "llama_sampler_clone llama_sampler_reset llama_sampler_free llama_sampler_init_greedy "

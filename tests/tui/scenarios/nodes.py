@@ -20,32 +20,32 @@ def parts(bench: Bench) -> list[str]:
 @scenario
 async def write_from(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press(*" Hard.")
-    bench.desk.editor.go(len(WHOLE))
+    bench.screen.editor.go(len(WHOLE))
     await bench.press("ctrl+b")
     await bench.tokens(12)
-    assert bench.desk.editor.whole == WHOLE
+    assert bench.screen.editor.whole == WHOLE
     assert len(bench.texts()) == 4 and all(bench.texts())
     story = bench.session.story
     others = {node.text for node in story.nodes(story.children(bench.session.round.parent))}
     assert " Hard." in others, "what followed is no branch"
     await bench.press("escape", "ctrl+z")
-    assert bench.desk.editor.whole == WHOLE + " Hard."
+    assert bench.screen.editor.whole == WHOLE + " Hard."
 
 
 @scenario
 async def split(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    bench.desk.editor.go(2)
-    bench.desk.run("split")
+    bench.screen.editor.go(2)
+    bench.screen.run("split")
     await bench.settle()
-    assert parts(bench) == ["It", " rained."] and bench.desk.editor.whole == WHOLE
+    assert parts(bench) == ["It", " rained."] and bench.screen.editor.whole == WHOLE
     await bench.press("ctrl+z")
-    assert parts(bench) == [WHOLE] and bench.desk.editor.whole == WHOLE
+    assert parts(bench) == [WHOLE] and bench.screen.editor.whole == WHOLE
 
 
 @scenario
 async def merge(bench: Bench, _: pytest.MonkeyPatch) -> None:
     bench.session.split_at(2)
     await bench.press(*"!")
-    bench.desk.run("merge")
+    bench.screen.run("merge")
     await bench.settle()
-    assert parts(bench) == [WHOLE + "!"] and bench.desk.editor.whole == WHOLE + "!"
+    assert parts(bench) == [WHOLE + "!"] and bench.screen.editor.whole == WHOLE + "!"

@@ -37,7 +37,7 @@ async def stories(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def new_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press(*" Hard")
-    bench.desk.run("new_story")
+    bench.screen.run("new_story")
     await answer(bench, "The Well")
     made = left_for(bench, "It rained. Hard")
     with Story.open(made, readonly=True) as story:
@@ -46,17 +46,17 @@ async def new_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
 
 @scenario
 async def rename_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    bench.desk.run("rename_story")
+    bench.screen.run("rename_story")
     await answer(bench, "  The   Long Rain ")
     assert bench.session.title == "The Long Rain"
-    bench.desk.run("undo")
+    bench.screen.run("undo")
     assert bench.session.title != "The Long Rain"
 
 
 @scenario
 async def duplicate_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press(*" Hard")
-    bench.desk.run("duplicate_story")
+    bench.screen.run("duplicate_story")
     await answer(bench, "Another rain")
     made = left_for(bench, "It rained. Hard")
     with Story.open(made, readonly=True) as story, Story.open(bench.session.story.file, readonly=True) as old:
@@ -68,7 +68,7 @@ async def duplicate_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def snapshot(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press(*" Hard")
-    bench.desk.run("snapshot")
+    bench.screen.run("snapshot")
     await answer(bench, "before the rewrite")
     [copy] = backups(bench.session.story.backup_folder(paths.backup_dir()))
     with Story.open(copy.path, readonly=True) as story:
@@ -79,7 +79,7 @@ async def snapshot(bench: Bench, _: pytest.MonkeyPatch) -> None:
 async def restore(bench: Bench, _: pytest.MonkeyPatch) -> None:
     bench.session.story.snapshot(paths.backup_dir(), "dry")
     await bench.press(*" Hard")
-    bench.desk.run("restore")
+    bench.screen.run("restore")
     await opened(bench, Picker)
     await bench.press(*"dry", "enter")
     with Story.open(left_for(bench, "It rained. Hard"), readonly=True) as story:

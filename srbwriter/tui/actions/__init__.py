@@ -13,7 +13,7 @@ from typing import Any
 Handler = Callable[..., Any]
 
 HANDLERS: dict[str, Handler] = {}
-"""Handlers by command id; each takes the desk, and a numbered one the number as well."""
+"""Handlers by command id; each takes the write screen, and a numbered one the number as well."""
 
 
 def verb(handler: Handler) -> Handler:
@@ -22,7 +22,7 @@ def verb(handler: Handler) -> Handler:
     return handler
 
 
-_MODULES = "branches marks taking story stories exchange tree bin knobs view program"
+_MODULES = "branches marks taking story stories convert tree bin knobs view program"
 
 for _module in _MODULES.split():
     import_module(f"{__name__}.{_module}")

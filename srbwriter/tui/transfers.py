@@ -14,7 +14,7 @@ from srbwriter.story.transfer import Landed, Transfer
 from srbwriter.tui import status
 
 if TYPE_CHECKING:
-    from srbwriter.tui.screens.desk import Desk
+    from srbwriter.tui.write_screen import WriteScreen
 
 _END_SECONDS = 5.0  # a killed process and its traces are gone long before
 _NAME = 32  # characters of a file's name that the line has room for
@@ -29,11 +29,11 @@ class _Work:
     leaves: bool
 
 
-class Exchange:
+class Transfers:
     """One export or import at a time."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, screen: WriteScreen) -> None:
+        self._screen = screen
         self._work: _Work | None = None
         self._stopping = self._warned = False
 
@@ -52,14 +52,14 @@ class Exchange:
             name: of the file.
             transfer: what is to be done.
             then: told what came of it.
-            leaves: ``then`` leaves the desk, and waits until nothing lies on it.
+            leaves: ``then`` leaves the write screen, and waits until nothing lies on it.
         """
         if self._work is not None:
-            self._desk.say(f"{self._what()} is still under way; esc stops it.")
+            self._screen.notify(f"{self._what()} is still under way; esc stops it.")
             return
         self._work = _Work(verb, name, Aside(transfer).start(), then, leaves)
         self._stopping = self._warned = False
-        self._desk.flush_slowly()
+        self._screen.flush_slowly()
 
     def line(self) -> str:
         """What the status line says of it; empty if there is nothing to say."""
@@ -77,7 +77,7 @@ class Exchange:
         if self._work is None or self._work.aside.over:
             return False
         self._stopping = self._work.aside.cancel()
-        self._desk.flush_slowly()
+        self._screen.flush_slowly()
         return True
 
     def may_leave(self) -> bool:
@@ -85,7 +85,7 @@ class Exchange:
         if self._work is None or self._warned:
             return True
         self._warned = True
-        self._desk.say(f"{self._what()} is still under way. Leaving once more gives it up.")
+        self._screen.notify(f"{self._what()} is still under way. Leaving once more gives it up.")
         return False
 
     def end(self) -> None:
@@ -99,16 +99,16 @@ class Exchange:
         work = self._work
         if work is None or not work.aside.over:
             return
-        if work.leaves and not self._stopping and self._desk.bench.screen is not self._desk:
+        if work.leaves and not self._stopping and self._screen.app.screen is not self._screen:
             return
-        self._desk.guarded(lambda: self._tell(work))
+        self._screen.guarded(lambda: self._tell(work))
 
     def _tell(self, work: _Work) -> None:
         what, self._work = self._what(), None
         try:
             landed = work.aside.result()
         except Stopped:
-            self._desk.say(f"{what} was stopped; nothing was written.")
+            self._screen.notify(f"{what} was stopped; nothing was written.")
         else:
             work.then(landed)
 

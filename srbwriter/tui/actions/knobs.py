@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from srbwriter.session.sampling import Ladder
 from srbwriter.story import ROOT
+from srbwriter.tui.actions import verb
 from srbwriter.tui.knobs import Setup
 from srbwriter.tui.screens.context import ContextView
 from srbwriter.tui.screens.knobs import Knobs
 from srbwriter.tui.screens.sheet import Sheet
-from srbwriter.tui.verbs import verb
 from srbwriter.tui.welcome import writes
 
 if TYPE_CHECKING:
-    from srbwriter.tui.screens.desk import Desk
+    from srbwriter.tui.write_screen import WriteScreen
 
 
 @verb
-def knobs(desk: Desk) -> None:
-    session = desk.session
+def knobs(screen: WriteScreen) -> None:
+    session = screen.session
 
     def changed(setup: Setup) -> None:
         session.sampling, session.stop = setup.sampling, setup.stop
@@ -29,68 +29,68 @@ def knobs(desk: Desk) -> None:
         session.ladder = ladder
 
     def closed(_: None) -> None:
-        desk.guarded(desk.bench.knobs.keep)
+        screen.guarded(screen.app.knobs.keep)
 
     now = Setup(session.sampling, session.stop)
-    desk.bench.push_screen(Knobs("Knobs for new branches", now, changed, spread, session.ladder), closed)
+    screen.app.push_screen(Knobs("Knobs for new branches", now, changed, spread, session.ladder), closed)
 
 
 @verb
-def branch_knobs(desk: Desk) -> None:
-    pane = desk.grid.pane
+def branch_knobs(screen: WriteScreen) -> None:
+    pane = screen.grid.pane
     if pane is None or pane.branch is None:
-        desk.say("There is no branch here yet.")
+        screen.notify("There is no branch here yet.")
         return
     index, branch = pane.index, pane.branch
 
     def changed(setup: Setup) -> None:
-        desk.guarded(lambda: desk.session.set_sampling(index, setup.sampling))
+        screen.guarded(lambda: screen.session.set_sampling(index, setup.sampling))
 
-    desk.bench.push_screen(
+    screen.app.push_screen(
         Knobs(f"Knobs of branch {index + 1}", Setup(branch.sampling, branch.stop_rule), changed)
     )
 
 
 @verb
 @writes
-def memory(desk: Desk) -> None:
-    _tell(desk, "memory", "Memory", "The model is told this before the story.")
+def memory(screen: WriteScreen) -> None:
+    _tell(screen, "memory", "Memory", "The model is told this before the story.")
 
 
 @verb
 @writes
-def author_note(desk: Desk) -> None:
-    _tell(desk, "author_note", "Author's note", "The model is told this near the end of the story.")
+def author_note(screen: WriteScreen) -> None:
+    _tell(screen, "author_note", "Author's note", "The model is told this near the end of the story.")
 
 
-def _tell(desk: Desk, setting: str, title: str, about: str) -> None:
+def _tell(screen: WriteScreen, setting: str, title: str, about: str) -> None:
     """Show the sheet of a text that the model is told beside the story."""
-    session, story = desk.session, desk.session.story
+    session, story = screen.session, screen.session.story
 
     def take(text: str) -> bool:
         settings = replace(story.own_settings(ROOT), **{setting: text})
-        return desk.guarded(lambda: session.together(lambda: story.put_settings(ROOT, settings)))
+        return screen.guarded(lambda: session.together(lambda: story.put_settings(ROOT, settings)))
 
     now = getattr(story.settings(ROOT), setting) or ""
-    desk.bench.push_screen(Sheet(title, now, about, take, session.draft(setting)))
+    screen.app.push_screen(Sheet(title, now, about, take, session.draft(setting)))
 
 
 @verb
 @writes
-def lore(desk: Desk) -> None:
+def lore(screen: WriteScreen) -> None:
     from srbwriter.tui.screens.lorebook import Lorebook
 
-    desk.bench.push_screen(Lorebook(desk.session))
+    screen.app.push_screen(Lorebook(screen.session))
 
 
 @verb
-def context(desk: Desk) -> None:
-    desk.session.keep()
-    desk.bench.push_screen(ContextView(desk.session.context()))
+def context(screen: WriteScreen) -> None:
+    screen.session.keep()
+    screen.app.push_screen(ContextView(screen.session.context()))
 
 
 @verb
-def model(desk: Desk) -> None:
+def model(screen: WriteScreen) -> None:
     from srbwriter.tui.screens.models import choose_model
 
-    choose_model(desk)
+    choose_model(screen)

@@ -15,26 +15,26 @@ from srbwriter import paths
 from srbwriter.story import files, library
 from srbwriter.story.backup import Backup, backups
 from srbwriter.story.types import counted
+from srbwriter.tui.actions import verb
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.picker import Choice, Picker
-from srbwriter.tui.verbs import verb
 from srbwriter.tui.welcome import writes
 
 if TYPE_CHECKING:
-    from srbwriter.tui.screens.desk import Desk
+    from srbwriter.tui.write_screen import WriteScreen
 
 
 @verb
-def stories(desk: Desk) -> None:
-    here = desk.session.story.file
+def stories(screen: WriteScreen) -> None:
+    here = screen.session.story.file
     found = files.known(paths.library_dir(), library.RecentStories(paths.recent_file()))
     choices = [Choice(story.path, story.title, _about(story, here)) for story in found]
 
     def chosen(file: Path | None) -> None:
         if file is not None and file.resolve() != here.resolve():
-            desk.guarded(lambda: desk.bench.open_story(file))
+            screen.guarded(lambda: screen.app.open_story(file))
 
-    desk.bench.push_screen(Picker("Stories, last changed first", choices, at=here), chosen)
+    screen.app.push_screen(Picker("Stories, last changed first", choices, at=here), chosen)
 
 
 def _about(story: library.StoryInfo, here: Path) -> str:
@@ -49,81 +49,82 @@ def _moment(seconds: float) -> str:
 
 
 @verb
-def new_story(desk: Desk) -> None:
+def new_story(screen: WriteScreen) -> None:
     def begin(title: str) -> None:
-        desk.bench.open_story(files.begin(title, paths.library_dir()))
+        screen.app.open_story(files.begin(title, paths.library_dir()))
 
-    _ask_title(desk, "Title of the new story", "", begin)
+    _ask_title(screen, "Title of the new story", "", begin)
 
 
 @verb
 @writes
-def rename_story(desk: Desk) -> None:
+def rename_story(screen: WriteScreen) -> None:
     def rename(title: str) -> None:
-        desk.session.together(lambda: desk.session.story.rename(title))
-        desk.flush_slowly()
-        desk.say(f"It is called {desk.session.title} now; its file stays {desk.session.story.file.name}.")
+        session = screen.session
+        session.together(lambda: session.story.rename(title))
+        screen.flush_slowly()
+        screen.notify(f"It is called {session.title} now; its file stays {session.story.file.name}.")
 
-    _ask_title(desk, "New title of this story", desk.session.title, rename)
+    _ask_title(screen, "New title of this story", screen.session.title, rename)
 
 
 @verb
-def duplicate_story(desk: Desk) -> None:
+def duplicate_story(screen: WriteScreen) -> None:
     def duplicate(title: str) -> None:
-        desk.session.keep()
-        story = desk.session.story
+        screen.session.keep()
+        story = screen.session.story
         made = files.copy_as(story.file, library.free_path(story.file.parent, title), title)
-        desk.bench.open_story(made, [f"This is the copy. {story.title} is as you left it."])
+        screen.app.open_story(made, [f"This is the copy. {story.title} is as you left it."])
 
-    _ask_title(desk, "Title of the copy, which you go on in", f"{desk.session.title} (copy)", duplicate)
+    _ask_title(screen, "Title of the copy, which you go on in", f"{screen.session.title} (copy)", duplicate)
 
 
-def _ask_title(desk: Desk, question: str, suggested: str, act: Callable[[str], None]) -> None:
+def _ask_title(screen: WriteScreen, question: str, suggested: str, act: Callable[[str], None]) -> None:
     def answered(title: str | None) -> None:
         if title is not None and title.strip():
-            desk.guarded(lambda: act(title.strip()))
+            screen.guarded(lambda: act(title.strip()))
 
-    desk.bench.push_screen(Ask(question, suggested, select=True), answered)
+    screen.app.push_screen(Ask(question, suggested, select=True), answered)
 
 
 @verb
-def snapshot(desk: Desk) -> None:
+def snapshot(screen: WriteScreen) -> None:
     def answered(name: str | None) -> None:
         if name is not None:
-            desk.guarded(lambda: take(name))
+            screen.guarded(lambda: take(name))
 
     def take(name: str) -> None:
-        desk.session.keep()
-        story = desk.session.story
+        screen.session.keep()
+        story = screen.session.story
         file = story.snapshot(paths.backup_dir(), name)
-        desk.say(f"The story as it is now lies in {file}.")
+        screen.notify(f"The story as it is now lies in {file}.")
 
-    desk.bench.push_screen(Ask("A copy of the story as it is now; what is it called?"), answered)
+    screen.app.push_screen(Ask("A copy of the story as it is now; what is it called?"), answered)
 
 
 @verb
-def restore(desk: Desk) -> None:
-    story = desk.session.story
+def restore(screen: WriteScreen) -> None:
+    story = screen.session.story
     copies = backups(story.backup_folder(paths.backup_dir()))
     if not copies:
-        desk.say("There are no copies of this story yet.")
+        screen.notify("There are no copies of this story yet.")
         return
     choices = [Choice(copy, copy.name or "of the day", _copy_about(copy)) for copy in copies]
 
     def chosen(copy: Backup | None) -> None:
         if copy is not None:
-            desk.guarded(lambda: _bring_back(desk, copy))
+            screen.guarded(lambda: _bring_back(screen, copy))
 
     title = "Copies of this story: the one you take becomes a story of its own"
-    desk.bench.push_screen(Picker(title, choices), chosen)
+    screen.app.push_screen(Picker(title, choices), chosen)
 
 
 def _copy_about(copy: Backup) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(copy.at)) if not copy.name else _moment(copy.at)
 
 
-def _bring_back(desk: Desk, copy: Backup) -> None:
-    desk.session.keep()
+def _bring_back(screen: WriteScreen, copy: Backup) -> None:
+    screen.session.keep()
     title = files.moment_title(copy)
-    made = files.copy_as(copy.path, library.free_path(desk.session.story.file.parent, title), title)
-    desk.bench.open_story(made, [f"This is the copy. {desk.session.title} is as you left it."])
+    made = files.copy_as(copy.path, library.free_path(screen.session.story.file.parent, title), title)
+    screen.app.open_story(made, [f"This is the copy. {screen.session.title} is as you left it."])

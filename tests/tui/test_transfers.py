@@ -1,4 +1,4 @@
-"""Export and import from the desk: how far they are, how they are stopped, and what is said when they fail.
+"""Export and import: how far they are, how they are stopped, and what is said when they fail.
 
 That both do what they say is among the scenarios of commands.
 """
@@ -23,7 +23,7 @@ from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.help import Help
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import answer, opened, started
-from tests.tui.scenarios.exchange import ended
+from tests.tui.scenarios.convert import ended
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def library() -> list[str]:
 
 
 async def asked(bench: Bench, command: str, name: str) -> None:
-    bench.desk.run(command)
+    bench.screen.run(command)
     await answer(bench, name)
 
 
@@ -62,17 +62,17 @@ async def endless(bench: Bench, folder: Path) -> None:
 async def test_the_line_says_what_is_done_and_how_to_stop_it(open_bench: OpenBench, folder: Path) -> None:
     async with open_bench() as bench:
         await endless(bench, folder)
-        line = bench.desk.status_line.line
+        line = bench.screen.status_line.line
         assert "importing endless.json ░" in line and "0%  ·  esc stops" in line
         await bench.press(*" Hard")
-        assert bench.desk.editor.text == "It rained. Hard"
-        assert "importing" in bench.desk.status_line.line
+        assert bench.screen.editor.text == "It rained. Hard"
+        assert "importing" in bench.screen.status_line.line
 
 
 async def test_a_long_name_leaves_room_for_the_bar(open_bench: OpenBench, folder: Path) -> None:
     async with open_bench(size=(80, 24)) as bench:
         await asked(bench, "export", f"{'long' * 40}.epub")
-        assert "esc stops" in bench.desk.status_line.line
+        assert "esc stops" in bench.screen.status_line.line
         await ended(bench)
         assert [file.name for file in folder.iterdir()] == [f"{'long' * 40}.epub"]
 
@@ -128,13 +128,13 @@ async def test_escape_stops_an_import_at_once(open_bench: OpenBench, folder: Pat
     async with open_bench() as bench:
         await endless(bench, folder)
         begun = time.monotonic()
-        bench.desk.run("stop_all")
+        bench.screen.run("stop_all")
         assert time.monotonic() - begun < 0.05
-        assert "stopping the import" in bench.desk.status_line.line or not bench.desk.exchange.busy
+        assert "stopping the import" in bench.screen.status_line.line or not bench.screen.transfers.busy
         await ended(bench)
         assert "The import of endless.json was stopped" in said(bench)
         assert not library() and bench.app.next_story is None
-        assert "importing" not in bench.desk.status_line.line
+        assert "importing" not in bench.screen.status_line.line
 
 
 async def test_escape_stops_an_export_and_leaves_branches_alone(
@@ -170,7 +170,7 @@ async def test_there_is_one_at_a_time(open_bench: OpenBench, folder: Path) -> No
         await endless(bench, folder)
         await asked(bench, "export", "rain.md")
         assert "The import of endless.json is still under way; esc stops it" in said(bench)
-        assert "importing" in bench.desk.status_line.line
+        assert "importing" in bench.screen.status_line.line
 
 
 # ---- files that are there, and names that cannot be
@@ -178,11 +178,11 @@ async def test_there_is_one_at_a_time(open_bench: OpenBench, folder: Path) -> No
 
 async def test_the_question_names_the_formats(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        bench.desk.run("export")
+        bench.screen.run("export")
         screen = await opened(bench, Ask)
         for words in (".json srbwriter JSON", ".md Markdown", ".txt Plain text", ".epub EPUB"):
-            assert words in screen._question
-        assert str(Path.cwd()) in screen._question
+            assert words in screen.heading
+        assert str(Path.cwd()) in screen.heading
         assert screen._answer == "Rain.md"
 
 
@@ -193,7 +193,7 @@ async def test_a_file_is_replaced_only_if_the_writer_says_yes(
     (folder / "rain.txt").write_text("mine")
     async with open_bench() as bench:
         await asked(bench, "export", "rain.txt")
-        assert "rain.txt is there already" in (await opened(bench, Ask))._question
+        assert "rain.txt is there already" in (await opened(bench, Ask)).heading
         if word is None:
             await bench.press("escape")
         else:
@@ -228,7 +228,7 @@ async def test_no_name_is_no_export(open_bench: OpenBench, folder: Path) -> None
     async with open_bench() as bench:
         for command in ("export", "import"):
             await asked(bench, command, " ")
-            assert bench.app.screen is bench.desk and not bench.desk.exchange.busy
+            assert bench.app.screen is bench.screen and not bench.screen.transfers.busy
     assert not list(folder.iterdir())
 
 
@@ -249,9 +249,9 @@ async def test_a_file_that_cannot_be_read_is_said_and_the_desk_stays(
         await asked(bench, "import", "x.json")
         await ended(bench)
         assert words in said(bench) and str(folder) in said(bench)
-        assert bench.app.screen is bench.desk and not library()
+        assert bench.app.screen is bench.screen and not library()
         await bench.press(*" On")
-        assert bench.desk.editor.text == "It rained. On"
+        assert bench.screen.editor.text == "It rained. On"
 
 
 # ---- the story that comes out
@@ -266,9 +266,9 @@ async def test_an_imported_story_waits_until_the_writer_is_at_the_desk(
         await bench.press("f1")
         await opened(bench, Help)
         (folder / "tale.txt").write_text("Once.")
-        work = bench.desk.exchange._work
+        work = bench.screen.transfers._work
         assert work is not None and work.aside.wait(60)
-        bench.desk.pump.flush()
+        bench.screen.pump.flush()
         assert bench.app.next_story is None
         await bench.press("escape")
         await ended(bench)

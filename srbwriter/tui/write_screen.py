@@ -1,7 +1,7 @@
-"""The desk: the story beside its live branches. The screen a writer spends the day on.
+"""The write screen: the story beside its live branches. The screen a writer spends the day on.
 
 It puts the session and the widgets together: text goes from the editor to the session, branches from the
-session to the panes. What keys do stands in ``srbwriter.tui.verbs``.
+session to the panes. What keys do stands in ``srbwriter.tui.actions``.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from srbwriter.engine.types import EngineError
 from srbwriter.story import NodeId, StoryError
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui import layouts, options, status
+from srbwriter.tui.actions import HANDLERS
 from srbwriter.tui.commands import COMMANDS, by_id
-from srbwriter.tui.exchange import Exchange
 from srbwriter.tui.pump import Pump
 from srbwriter.tui.screens.confirm import Confirm
 from srbwriter.tui.screens.crash import CrashNote
 from srbwriter.tui.screens.leader import LeaderMenu
 from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, ModelTrouble
-from srbwriter.tui.verbs import HANDLERS
+from srbwriter.tui.transfers import Transfers
 from srbwriter.tui.welcome import receive
 from srbwriter.tui.widgets.branch_grid import BranchGrid
 from srbwriter.tui.widgets.branch_pane import BranchPane
@@ -41,48 +41,52 @@ from srbwriter.tui.words import sampling_words, state_sign
 
 if TYPE_CHECKING:
     from srbwriter.session import Round, Session
-    from srbwriter.tui.app import Workbench
+    from srbwriter.tui.app import App
 
 log = logging.getLogger(__name__)
 
 
-class Desk(Screen[None]):
+class WriteScreen(Screen[None]):
     """Story, panes, status and keys."""
 
-    CSS_PATH = "desk.tcss"
+    CSS_PATH = "write_screen.tcss"
     AUTO_FOCUS = "StoryEditor"
 
-    def __init__(self, session: Session, workbench: Workbench) -> None:
+    def __init__(self, session: Session, app: App) -> None:
         super().__init__()
         self.session = session
-        self.bench = workbench
         self.editor = StoryEditor(session.typing.text, id="story")
         self.grid = BranchGrid(id="branches")
-        self.grid.start_at = 0 if workbench.preferences[options.PANES] == "top" else None
+        self.grid.start_at = 0 if app.preferences[options.PANES] == "top" else None
         self.status_line = StatusLine()
         self.key_line = KeyLine()
         self.strip = TabStrip()
-        self.pump = Pump(self, workbench.preferences[options.FPS])
-        self.layout_name = workbench.preferences[options.LAYOUT]
+        self.pump = Pump(self, app.preferences[options.FPS])
+        self.layout_name = app.preferences[options.LAYOUT]
         self._told: Exception | None = None  # the model's trouble, once it has been said
         self._disk_told: StoryError | None = None  # the disk's
         self._today = status.WordsToday(session)
         self.large = False  # one branch alone
         self.focused_before: Widget | None = None  # what had the focus before the window became too small
-        self.exchange = Exchange(self)
+        self.transfers = Transfers(self)
         self._load_watch = status.Watch()
         self.found = ""  # what was looked for last
         self._round: Round | None = None
         self._shown = -1
         self._usual = session.sampling
         self._applied_for = Size(0, 0)  # the size of the window that the layout was chosen for
-        self._bind()
-        writes = workbench.anywhere(by_id()["generate"])
+        self._bind(app)
+        writes = app.anywhere(by_id()["generate"])
         self.grid.hint = f"{writes[0]} writes branches" if writes else ""
+
+    if TYPE_CHECKING:
+
+        @property
+        def app(self) -> App: ...  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def compose(self) -> ComposeResult:
         yield Static(layouts.TOO_SMALL, id="too-small")
-        with Container(id="desk"):
+        with Container(id="panes"):
             yield self.editor
             with Vertical(id="right"):
                 yield self.strip
@@ -105,13 +109,13 @@ class Desk(Screen[None]):
     def on_unmount(self) -> None:
         self.session.typing.on_unsaved = lambda: None
         self.pump.stop()
-        self.exchange.end()
+        self.transfers.end()
 
     # ---- keys
 
-    def _bind(self) -> None:
+    def _bind(self, app: App) -> None:
         for command in COMMANDS:
-            for key in self.bench.anywhere(command):
+            for key in app.anywhere(command):
                 self._bindings.bind(
                     key, f"screen.run('{command.id}')", command.title, show=False, priority=True
                 )
@@ -123,7 +127,7 @@ class Desk(Screen[None]):
 
     def run_key(self, key: str) -> bool:
         """Run what ``key`` means on a branch; False if it means nothing."""
-        found = self.bench.branch_keys.get(key)
+        found = self.app.branch_keys.get(key)
         if found is None:
             return False
         command, number = found
@@ -153,10 +157,10 @@ class Desk(Screen[None]):
             done = True
         except (EngineError, StoryError, ValueError, OSError) as error:
             log.warning("refused: %s", error)
-            self.say(str(error), error=True)
-        except Exception as error:  # a defect of ours must not take the writer's desk away
+            self.notify(str(error), severity="error")
+        except Exception as error:  # a defect of ours must not end the program
             log.exception("a command failed")
-            self.bench.push_screen(CrashNote(error))
+            self.app.push_screen(CrashNote(error))
         self.pump.wake()
         self._show_keys()
         return done
@@ -170,19 +174,19 @@ class Desk(Screen[None]):
 
         def done(key: str | None) -> None:
             if key is not None and not self.run_key(key):
-                self.say(f"{key_name(key)} does nothing here.")
+                self.notify(f"{key_name(key)} does nothing here.")
 
-        self.bench.push_screen(LeaderMenu(self.bench), done)
+        self.app.push_screen(LeaderMenu(), done)
 
     def _show_keys(self) -> None:
-        if self.bench.screen is not self:  # what takes the keys says itself what they do
+        if self.app.screen is not self:  # what takes the keys says itself what they do
             self.key_line.show([])
             return
         on_branch = isinstance(self.focused, BranchPane)
         entries: list[tuple[str, str, str]] = []
         for command in COMMANDS:
-            anywhere = self.bench.anywhere(command)
-            keys = (self.bench.keys(command) if on_branch else []) or anywhere
+            anywhere = self.app.anywhere(command)
+            keys = (self.app.keys(command) if on_branch else []) or anywhere
             hint = command.hint
             if command.id == "back" and not self._stops(on_branch):
                 hint = ""
@@ -237,7 +241,7 @@ class Desk(Screen[None]):
 
     def _stops(self, on_branch: bool) -> bool:
         """True while there is something that stepping back would stop."""
-        work = self.session.engine_state in ("INIT", "LOADING") or bool(self.exchange.line())
+        work = self.session.engine_state in ("INIT", "LOADING") or bool(self.transfers.line())
         return work or (on_branch and self.writing)
 
     def write(self) -> None:
@@ -255,10 +259,10 @@ class Desk(Screen[None]):
         """
         current = self.session.round
         if current is None or not 0 <= index < len(current.branches):
-            self.say(f"There is no branch {index + 1}.")
+            self.notify(f"There is no branch {index + 1}.")
             return
         if not current.branches[index].text.strip():
-            self.say(f"Branch {index + 1} has no words yet.")
+            self.notify(f"Branch {index + 1} has no words yet.")
             return
         pane = self.grid.panes[index]
         pane.pull()
@@ -266,7 +270,7 @@ class Desk(Screen[None]):
             text, upto = pane.text[:upto], None
         self.session.pick(index, upto, text)
         self.show_story()
-        if self.bench.goes_on:
+        if self.app.goes_on:
             self.session.generate()
         self.flush()
 
@@ -274,7 +278,7 @@ class Desk(Screen[None]):
         """Do something to the current branch."""
         pane = self.grid.pane
         if pane is None or pane.branch is None:
-            self.say("There is no branch here yet.")
+            self.notify("There is no branch here yet.")
             return
         act(pane.index)
 
@@ -289,11 +293,11 @@ class Desk(Screen[None]):
         """The story's node of the current branch."""
         pane, current = self.grid.pane, self.session.round
         if pane is None or pane.branch is None or current is None:
-            self.say("There is no branch here yet.")
+            self.notify("There is no branch here yet.")
             return None
         node = status.node_of(self.session, pane.index)
         if node is None:
-            self.say("This branch has not been kept yet; a moment.")
+            self.notify("This branch has not been kept yet; a moment.")
         return node
 
     @on(TabStrip.Pressed)
@@ -318,19 +322,19 @@ class Desk(Screen[None]):
         self.grid.pull()
 
     def flush_slowly(self) -> None:
-        self.exchange.watch()
-        self.status_line.left = status.left(self.session, self._load_watch, self.exchange.line())
+        self.transfers.watch()
+        self.status_line.left = status.left(self.session, self._load_watch, self.transfers.line())
         self._show_saved()
         self._show_marks()
         self._show_keys()
         self._watch_model()
         self._watch_disk()
-        self.bench.show_title(self.session.title, self.writing)
+        self.app.show_title(self.session.title, self.writing)
 
     def _show_saved(self) -> None:
         """Whether all words are saved, and how many there are. Shown at once when a key is not saved yet."""
         self.status_line.right = status.right(
-            self.session, self._today.count(), self.bench.preferences[options.GOAL], self.bench.address
+            self.session, self._today.count(), self.app.preferences[options.GOAL], self.app.address
         )
 
     def _watch_model(self) -> None:
@@ -338,16 +342,16 @@ class Desk(Screen[None]):
         error = self.session.engine_error
         if error is not None and error is not self._told:
             if self.session.engine_state == "FAILED":
-                self.bench.push_screen(ModelTrouble(error), self._after_trouble)
+                self.app.push_screen(ModelTrouble(error), self._after_trouble)
             else:
-                self.say(str(error), error=True)
+                self.notify(str(error), severity="error")
         self._told = error
 
     def _watch_disk(self) -> None:
         """Say once why words cannot be saved; the line at the foot goes on saying so."""
         trouble = self.session.typing.state.trouble
         if trouble is not None and type(trouble) is not type(self._disk_told):
-            self.say(str(trouble), error=True)
+            self.notify(str(trouble), severity="error")
         self._disk_told = trouble
 
     def _after_trouble(self, chosen: str | None) -> None:
@@ -367,16 +371,12 @@ class Desk(Screen[None]):
         self.strip.show([f"{branch.index + 1}{state_sign(branch)}" for branch in branches], self.grid.current)
         self.strip.set_class(self.grid.pages > 1 and bool(branches), "-needed")
 
-    def say(self, words: str, error: bool = False) -> None:
-        """Tell the writer something in a line that goes away by itself."""
-        self.notify(words, severity="error" if error else "information", markup=False)
-
     # ---- layout
 
     def next_layout(self) -> None:
         self.layout_name = layouts.after(self.layout_name)
         self.apply_layout()
-        self.bench.preferences.put(options.LAYOUT, self.layout_name)
+        self.app.preferences.put(options.LAYOUT, self.layout_name)
 
     def apply_layout(self) -> None:
         """Arrange story and panes for the layout and the room there is."""
@@ -387,7 +387,7 @@ class Desk(Screen[None]):
     def _fit(self, _: object = None) -> None:
         """Make everything fit where the last layout put it.
 
-        Called after every one. Resize events are not enough: none comes for a new margin, none to a desk
+        Called after every one. Resize events are not enough: none comes for a new margin, none to a screen
         under a dialog, none to a widget that was asked for its size between a change of style and its layout.
         """
         if self.size != self._applied_for:
@@ -404,7 +404,7 @@ class Desk(Screen[None]):
         except StoryError as error:
             self._ask_before_leaving(error)
         else:
-            self.bench.exit()
+            self.app.exit()
 
     def _ask_before_leaving(self, error: StoryError) -> None:
         rescued = self.session.typing.rescue()
@@ -418,8 +418,8 @@ class Desk(Screen[None]):
             if key == "r":
                 self.leave()
             elif key == "l":
-                self.bench.exit()
+                self.app.exit()
             else:
-                self.bench.next_story = None
+                self.app.next_story = None
 
-        self.bench.push_screen(Confirm(question, answers), answered)
+        self.app.push_screen(Confirm(question, answers), answered)

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 from srbwriter import paths
 from srbwriter.story import StoryError, formats, library, transfer
 from srbwriter.story.transfer import Landed
+from srbwriter.tui.actions import verb
 from srbwriter.tui.screens.ask import Ask
-from srbwriter.tui.verbs import verb
 
 if TYPE_CHECKING:
     from srbwriter.story.formats import Format
-    from srbwriter.tui.screens.desk import Desk
+    from srbwriter.tui.write_screen import WriteScreen
 
 
 @verb
-def export(desk: Desk) -> None:
-    _ask_target(desk, f"{library.file_name(desk.session.title)}.md")
+def export(screen: WriteScreen) -> None:
+    _ask_target(screen, f"{library.file_name(screen.session.title)}.md")
 
 
-def _ask_target(desk: Desk, suggested: str) -> None:
+def _ask_target(screen: WriteScreen, suggested: str) -> None:
     labels: dict[str, str] = {}
     for form in formats.writable():
         labels.setdefault(form.extension, form.label)
@@ -29,13 +29,13 @@ def _ask_target(desk: Desk, suggested: str) -> None:
 
     def answered(name: str | None) -> None:
         if name and name.strip():
-            desk.guarded(lambda: _check(desk, name))
+            screen.guarded(lambda: _check(screen, name))
 
     question = f"Export to which file in {Path.cwd()}? Its ending says how: {known}"
-    desk.bench.push_screen(Ask(question, suggested, select=True), answered)
+    screen.app.push_screen(Ask(question, suggested, select=True), answered)
 
 
-def _check(desk: Desk, name: str) -> None:
+def _check(screen: WriteScreen, name: str) -> None:
     """Ask again for a name that cannot be used, and for leave to replace a file."""
     target = _path(name)
     form = formats.for_file(target)
@@ -44,46 +44,50 @@ def _check(desk: Desk, name: str) -> None:
             raise StoryError(formats.no_extension(target))
         transfer.check_target(target, force=True)
     except StoryError as error:
-        desk.say(str(error), error=True)
-        _ask_target(desk, name)
+        screen.notify(str(error), severity="error")
+        _ask_target(screen, name)
         return
 
     def answered(word: str | None) -> None:
         if word is not None and word.strip().casefold() == "yes":
-            desk.guarded(lambda: _export(desk, target, form, force=True))
+            screen.guarded(lambda: _export(screen, target, form, force=True))
         else:
-            desk.say(f"{target} stays as it is.")
+            screen.notify(f"{target} stays as it is.")
 
     if target.exists():
         question = f"{target} is there already. Type yes to replace it; anything else leaves it as it is."
-        desk.bench.push_screen(Ask(question), answered)
+        screen.app.push_screen(Ask(question), answered)
     else:
-        _export(desk, target, form, force=False)
+        _export(screen, target, form, force=False)
 
 
-def _export(desk: Desk, target: Path, form: Format, *, force: bool) -> None:
-    desk.session.keep()
-    story = desk.session.story
+def _export(screen: WriteScreen, target: Path, form: Format, *, force: bool) -> None:
+    screen.session.keep()
+    story = screen.session.story
     work = transfer.Export(story.file, target, form.name, force)
-    desk.exchange.begin("export", target.name, work, lambda landed: desk.say(f"Exported to {landed.path}."))
+
+    def ended(landed: Landed) -> None:
+        screen.notify(f"Exported to {landed.path}.")
+
+    screen.transfers.begin("export", target.name, work, ended)
 
 
 @verb
-def import_(desk: Desk) -> None:
+def import_(screen: WriteScreen) -> None:
     def answered(name: str | None) -> None:
         if name and name.strip():
-            desk.guarded(lambda: _import(desk, _path(name)))
+            screen.guarded(lambda: _import(screen, _path(name)))
 
     question = f"Import which file in {Path.cwd()}? Its format is found out; it becomes a story of its own."
-    desk.bench.push_screen(Ask(question), answered)
+    screen.app.push_screen(Ask(question), answered)
 
 
-def _import(desk: Desk, file: Path) -> None:
+def _import(screen: WriteScreen, file: Path) -> None:
     def opened(landed: Landed) -> None:
-        desk.bench.open_story(landed.path, (f"{file} became {landed.path}.", *landed.notices))
+        screen.app.open_story(landed.path, (f"{file} became {landed.path}.", *landed.notices))
 
     work = transfer.Import(file, paths.library_dir())
-    desk.exchange.begin("import", file.name, work, opened, leaves=True)
+    screen.transfers.begin("import", file.name, work, opened, leaves=True)
 
 
 def _path(name: str) -> Path:

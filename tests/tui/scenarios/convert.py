@@ -19,10 +19,10 @@ LONG = 60.0  # seconds; only a failing test waits that long
 async def ended(bench: Bench) -> None:
     """Wait until the export or import is over and said."""
     begun = time.monotonic()
-    while bench.desk.exchange.busy:
+    while bench.screen.transfers.busy:
         assert time.monotonic() < begun + LONG, "it does not end"
         await asyncio.sleep(0.02)
-        bench.desk.pump.flush()
+        bench.screen.pump.flush()
     await bench.pilot.pause()
 
 
@@ -31,7 +31,7 @@ async def export(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path(bench.session.story.file).parent
     monkeypatch.chdir(folder)
     await bench.press(*" Hard")  # what is typed goes along
-    bench.desk.run("export")
+    bench.screen.run("export")
     await answer(bench, "rain.txt")
     await ended(bench)
     assert (folder / "rain.txt").read_text() == "It rained. Hard"
@@ -42,7 +42,7 @@ async def import_(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path(bench.session.story.file).parent
     monkeypatch.chdir(folder)
     (folder / "tale.txt").write_text("Once upon a time.")
-    bench.desk.run("import")
+    bench.screen.run("import")
     await answer(bench, "tale.txt")
     await ended(bench)
     assert bench.app.next_story == paths.library_dir() / "tale.srbw"

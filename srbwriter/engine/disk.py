@@ -1,0 +1,269 @@
+"""States of evaluated tokens in files: a cache that outlives the program.
+
+A file holds the state of one piece of a path, with the tokens it belongs to, and is named after all tokens
+up to its end. It is bound to one model file, one build of llama.cpp and one kind of cache; anything that is
+damaged, cut short, foreign or older is removed and evaluated again. Files are written by a thread of their
+own, whole or not at all. Knows bytes and token ids; knows no cells and no sequences.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import queue
+import struct
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+log = logging.getLogger(__name__)
+
+_MAGIC = b"srbwriter kv 1\n"
+_DIGEST = 16  # bytes of BLAKE2b
+_LENGTH = struct.Struct("<I")
+_LONGEST_HEADER = 1 << 20
+SUFFIX = ".kv"
+DISK_BYTES = 4 << 30
+_SAMPLES, _SAMPLE_BYTES = 32, 1 << 16
+_WAITING_BYTES = 256 << 20
+"""Bytes that may wait to be written; what comes then is not written at all, so that no step ever waits."""
+
+
+class File:
+    """One file of the cache: tokens [start, end) of a path; ``size`` is that of the state, in bytes."""
+
+    __slots__ = ("end", "name", "size", "start")
+
+    def __init__(self, name: str, start: int, end: int, size: int) -> None:
+        self.name, self.start, self.end, self.size = name, start, end, size
+
+
+class DiskCache:
+    """The files of one kind of state in ``folder``, at most ``budget`` bytes of them.
+
+    Args:
+        key: names model, build and cache; files with another one are somebody else's.
+    """
+
+    def __init__(self, folder: Path, key: str, budget: int = DISK_BYTES) -> None:
+        self.folder = folder / key
+        self.key, self.budget = key, budget
+        self._jobs: queue.SimpleQueue[tuple[File, bytes, NDArray[np.uint8]] | None] = queue.SimpleQueue()
+        self._waiting = 0  # bytes
+        self._lock = threading.Lock()
+        self._written = threading.Condition(self._lock)
+        self._thread: threading.Thread | None = None
+        self._sizes: dict[str, int] = {}  # of the whole files, oldest first
+        with contextlib.suppress(OSError):
+            found = [(entry.stat().st_mtime, entry.name, entry.stat().st_size) for entry in self._scan()]
+            self._sizes = {name: size for _, name, size in sorted(found)}
+
+    @property
+    def bytes(self) -> int:
+        """What the files take."""
+        with self._lock:
+            return sum(self._sizes.values())
+
+    # ---- reading
+
+    def entries(self) -> Iterator[tuple[list[int], File]]:
+        """Every file whose path is known, with all tokens up to its end; what it hangs on comes first."""
+        waiting: dict[str, list[tuple[list[int], File]]] = {}
+        for name in list(self._sizes):
+            header = self._header(name)
+            if header is not None:
+                parent, tokens, file = header
+                waiting.setdefault(parent, []).append((tokens, file))
+        ready: list[tuple[list[int], int]] = [([], 0)]  # tokens of a path, and from where they are new
+        while ready:
+            path, new = ready.pop()
+            hashed = _Running(path[:new])
+            for end in range(new, len(path) + 1):
+                if end > new:
+                    hashed.add(path[end - 1])
+                for tokens, file in waiting.pop(hashed.hex(), ()):
+                    ids = [*path[:end], *tokens]
+                    yield ids, file
+                    ready.append((ids, end))
+
+    def read(self, file: File) -> NDArray[np.uint8] | None:
+        """The state in a file; None, and the file is gone, when it is not exactly what was written."""
+        path = self.folder / file.name
+        try:
+            data = path.read_bytes()
+            os.utime(path)
+        except OSError:
+            return self._forget(file.name)
+        start = len(data) - _DIGEST - file.size
+        if start < len(_MAGIC) or not _intact(data):
+            log.warning("%s is damaged: its tokens are evaluated again", path)
+            return self._forget(file.name)
+        return np.frombuffer(data, np.uint8, file.size, start)
+
+    # ---- writing
+
+    def write(self, before: Sequence[int], tokens: Sequence[int], state: NDArray[np.uint8]) -> File | None:
+        """Write the state of ``tokens``, which come after ``before``; in the background.
+
+        None when it is not to be written: the disk is too far behind, or the state is larger than the budget.
+        """
+        file = File(
+            digest([*before, *tokens]) + SUFFIX, len(before), len(before) + len(tokens), int(state.size)
+        )
+        with self._lock:
+            if file.name in self._sizes:
+                return file
+            if self._waiting + file.size > _WAITING_BYTES or file.size > self.budget:
+                return None
+            self._waiting += file.size
+        header = {"key": self.key, "parent": digest(before), "start": file.start, "size": file.size}
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="srbwriter-kv", daemon=True)
+            self._thread.start()
+        self._jobs.put((file, _head(header, tokens), state))
+        return file
+
+    def flush(self) -> None:
+        """Return when everything has been written, or could not be."""
+        with self._written:
+            self._written.wait_for(lambda: not self._waiting)
+
+    def close(self) -> None:
+        """Write what is left and end the thread."""
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join(10)
+            self._thread = None
+
+    def clear(self) -> None:
+        """Remove every file."""
+        self.flush()
+        for name in list(self._sizes):
+            self._forget(name)
+
+    # ---- inside
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            file, head, state = job
+            try:
+                self._write(file, head, state)
+            except OSError as error:
+                log.warning("a state could not be written to %s: %s", self.folder, error)
+            finally:
+                with self._written:
+                    self._waiting -= file.size
+                    self._written.notify_all()
+
+    def _write(self, file: File, head: bytes, state: NDArray[np.uint8]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # it can be read back into words
+        whole = hashlib.blake2b(head, digest_size=_DIGEST)
+        whole.update(state.data)
+        beside = self.folder / f".{file.name}.{os.getpid()}"
+        try:
+            with beside.open("wb") as out:
+                out.write(head)
+                out.write(state.data)
+                out.write(whole.digest())
+            beside.replace(self.folder / file.name)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+        with self._lock:
+            self._sizes[file.name] = len(head) + file.size + _DIGEST
+            total = sum(self._sizes.values())
+            names = list(self._sizes)
+        for name in names:
+            if total <= self.budget:
+                return
+            total -= self._sizes.get(name, 0)
+            self._forget(name)
+
+    def _header(self, name: str) -> tuple[str, list[int], File] | None:
+        """Digest of what comes before, tokens, and the file; None, and it is gone, for one that is none."""
+        try:
+            with (self.folder / name).open("rb") as source:
+                magic = source.read(len(_MAGIC))
+                (length,) = _LENGTH.unpack(source.read(_LENGTH.size))
+                if magic != _MAGIC or length > _LONGEST_HEADER:
+                    raise ValueError("not a state")
+                header = json.loads(source.read(length))
+                count = header["tokens"]
+                if header["key"] != self.key or not 0 < count <= _LONGEST_HEADER:
+                    raise ValueError("another model's")
+                tokens = np.frombuffer(source.read(4 * count), "<i4", count).tolist()
+            start, size, parent = int(header["start"]), int(header["size"]), str(header["parent"])
+            fits = self._sizes[name] == len(_MAGIC) + _LENGTH.size + length + 4 * count + size + _DIGEST
+            if not fits or start < 0:
+                raise ValueError("cut short")
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
+            self._forget(name)
+            return None
+        return parent, tokens, File(name, start, start + count, size)
+
+    def _scan(self) -> Iterator[os.DirEntry[str]]:
+        with os.scandir(self.folder) as entries:
+            yield from (e for e in entries if e.name.endswith(SUFFIX) and e.is_file(follow_symlinks=False))
+
+    def _forget(self, name: str) -> None:
+        with self._lock:
+            self._sizes.pop(name, None)
+        with contextlib.suppress(OSError):
+            (self.folder / name).unlink()
+
+
+class _Running:
+    """Digest of token ids that are added one by one."""
+
+    def __init__(self, ids: Sequence[int]) -> None:
+        self._hash = hashlib.blake2b(_packed(ids), digest_size=_DIGEST)
+
+    def add(self, token: int) -> None:
+        self._hash.update(_packed((token,)))
+
+    def hex(self) -> str:
+        return self._hash.hexdigest()
+
+
+def state_key(model: Path, *kind: str) -> str:
+    """Names the states of one model file, as this build of llama.cpp makes them with a cache of a ``kind``.
+
+    A file is told by its size and by samples from all over it: one of gigabytes is not read for this.
+    """
+    from importlib.metadata import version
+
+    told = hashlib.blake2b(digest_size=_DIGEST)
+    with model.open("rb") as source:
+        size = source.seek(0, os.SEEK_END)
+        told.update(f"{size} {version('llama-cpp-python')} {' '.join(kind)}".encode())
+        for part in range(_SAMPLES):
+            source.seek(size * part // _SAMPLES)
+            told.update(source.read(_SAMPLE_BYTES))
+        source.seek(max(size - _SAMPLE_BYTES, 0))
+        told.update(source.read())
+    return told.hexdigest()
+
+
+def digest(ids: Sequence[int]) -> str:
+    """Names a path by its token ids."""
+    return _Running(ids).hex()
+
+
+def _packed(ids: Sequence[int]) -> bytes:
+    return np.asarray(ids, "<i4").tobytes()
+
+
+def _head(header: Mapping[str, object], tokens: Sequence[int]) -> bytes:
+    text = json.dumps({**header, "tokens": len(tokens)}).encode()
+    return _MAGIC + _LENGTH.pack(len(text)) + text + _packed(tokens)
+
+
+def _intact(data: bytes) -> bool:
+    view = memoryview(data)
+    return hashlib.blake2b(view[:-_DIGEST], digest_size=_DIGEST).digest() == bytes(view[-_DIGEST:])

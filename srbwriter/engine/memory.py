@@ -1,0 +1,214 @@
+"""States of evaluated tokens outside the cells: in host memory and on disk, and what coming back costs.
+
+What nobody runs costs every step while it stays in cells, and nothing outside them; brought back it is
+copied, not evaluated. Pieces are small, so that no copy holds a step up for long. Knows nodes and
+states; who lives where is decided by the cache.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .disk import DiskCache
+from .prefix import Node, Piece, PrefixTree
+
+log = logging.getLogger(__name__)
+
+PIECE = 256
+"""Tokens of a piece, at most: half a millisecond to a few to copy, and what one file on disk holds."""
+_MOST_FREE_SHARE, _MOST_BYTES = 0.25, 8 << 30
+
+Share = tuple[int, int, int]
+"""A sequence, and the positions [start, end) of a state that it is to hold."""
+
+
+class States(Protocol):
+    """What is asked of a native context."""
+
+    cuttable: bool
+    window: int
+
+    def save(self, seq: int, start: int, end: int) -> NDArray[np.uint8]: ...
+    def restore(self, data: NDArray[np.uint8], start: int, end: int, *shares: Share) -> bool: ...
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What went through, since the engine was loaded."""
+
+    saved_tokens: int = 0
+    restored_tokens: int = 0
+    restored_bytes: int = 0
+    restored_seconds: float = 0.0
+    damaged: int = 0  # states that could not be read back
+    evaluated_again: dict[str, int] = field(default_factory=dict[str, int])  # tokens, by reason
+
+
+class Storage:
+    """Host memory and disk beneath the cells.
+
+    Args:
+        budget: bytes of host memory; 0 keeps nothing there.
+        protected: gives the nodes that leave memory last.
+    """
+
+    def __init__(
+        self, states: States, tree: PrefixTree, *, budget: int, disk: DiskCache | None,
+        protected: Callable[[], Collection[Node]],
+    ) -> None:  # fmt: skip
+        self.states, self.tree, self.budget, self.disk = states, tree, budget, disk
+        self.protected = protected
+        self.traffic = Traffic()
+        self.token_seconds = 0.0  # that evaluating a token takes; 0 while that is unknown
+
+    # ---- out of the cells
+
+    def save(self, node: Node) -> None:
+        """Keep the state of a resident node that has none stored, in pieces that a step can wait for.
+
+        The node is cut at multiples of their length; it remains the last of them.
+        """
+        if not self.budget:
+            return
+        if not self.states.cuttable:
+            self._save(node, next(iter(node.tips)))
+            return
+        window = self.states.window
+        length = PIECE if not window or window % PIECE == 0 else window
+        while (boundary := (node.start // length + 1) * length) < node.end:
+            upper = self.tree.split(node, boundary - node.start)
+            self._save(upper, next(iter(upper.seqs)))
+        self._save(node, next(iter(node.seqs)))
+
+    def _save(self, node: Node, seq: int) -> None:
+        start = node.start if self.states.cuttable else 0
+        data = self.states.save(seq, start, node.end)
+        self.tree.store(node, Piece(start, node.end, data, int(data.size)))
+        self.traffic.saved_tokens += len(node.tokens)
+        self._shrink()
+
+    def _shrink(self) -> None:
+        """Within the budget again: what was used longest ago goes to where its file is, or away."""
+        if self.tree.stored_bytes <= self.budget:
+            return
+        kept = set(self.protected())
+        in_memory = [n for n in self.tree.stored() if n.piece is not None and n.piece.data is not None]
+        in_memory.sort(key=lambda n: (n in kept, n.last_used, -n.end))  # leaves before what they hang on
+        for node in in_memory:
+            if self.tree.stored_bytes <= self.budget:
+                return
+            piece = node.piece
+            if piece is not None and piece.file is not None:
+                self.tree.unload(piece)
+            elif piece is not None:
+                self.tree.unstore(node)
+
+    # ---- back
+
+    def cheaper_to_evaluate(self, nodes: Sequence[Node]) -> bool:
+        """Whether evaluating what ``nodes`` hold takes less time than bringing it back would."""
+        known = self.traffic.restored_seconds and self.token_seconds
+        if not known:
+            return False
+        a_byte = self.traffic.restored_seconds / self.traffic.restored_bytes
+        pieces = {id(n.piece): n.piece for n in nodes if n.piece is not None}
+        size = sum(piece.size for piece in pieces.values())
+        return sum(len(n.tokens) for n in nodes) * self.token_seconds < size * a_byte
+
+    def restore(self, seq: int, node: Node) -> bool:
+        """Bring the state of one stored node back into cells, for ``seq``.
+
+        False when it is damaged, and forgotten, or when there is no room.
+        """
+        piece = node.piece
+        assert piece is not None
+        data = piece.data
+        if data is None:
+            data = self._read(piece)
+            if data is None:
+                self._lose(node)
+                return False
+        started = time.perf_counter()
+        first = node.start if self.states.cuttable else 0
+        if not self.states.restore(data, piece.start, piece.end, (seq, first, node.end)):
+            log.warning("a saved state of %d tokens could not be brought back", piece.end - piece.start)
+            self._lose(node)
+            return False
+        traffic = self.traffic
+        traffic.restored_seconds += time.perf_counter() - started
+        traffic.restored_bytes += piece.size
+        traffic.restored_tokens += node.end - first
+        return True
+
+    def _read(self, piece: Piece) -> NDArray[np.uint8] | None:
+        """What the file of a piece holds, in memory again if there is room for it."""
+        data = None if self.disk is None else self.disk.read(piece.file)
+        if data is not None and self.tree.stored_bytes + piece.size <= self.budget:
+            self.tree.load(piece, data)
+        return data
+
+    def _lose(self, node: Node) -> None:
+        self.traffic.damaged += 1
+        self.tree.unstore(node)
+
+    # ---- to disk
+
+    def to_disk(self, node: Node) -> None:
+        """Write the state of ``node`` to disk in the background."""
+        piece = node.piece
+        if self.disk is None or piece is None or piece.file is not None or piece.data is None:
+            return
+        while node.end < piece.end:  # it was cut since
+            node = next(child for child in node.children.values() if child.piece is piece)
+        ids = node.ids()
+        piece.file = self.disk.write(ids[: piece.start], ids[piece.start :], piece.data)
+
+    def from_disk(self) -> None:
+        """Make the tree know what the disk holds."""
+        if self.disk is None:
+            return
+        for ids, file in self.disk.entries():
+            start = file.start
+            found = self.tree.match(ids)
+            if self.states.cuttable:
+                if found.length < start or found.length == len(ids):
+                    continue  # what it hangs on is gone, or it is there twice
+                tokens = ids[found.length :]
+                parent = self.tree.split(found.node, found.offset)
+                self.tree.plant(parent, tokens, Piece(start, file.end, None, file.size, file))
+            elif found.length < len(ids):
+                parent = self.tree.split(found.node, found.offset)
+                self.tree.plant(parent, ids[found.length :], Piece(0, file.end, None, file.size, file))
+
+
+def host_budget(asked: int | None) -> int:
+    """Bytes of host memory for states: as ``asked``, else a quarter of what is free, at most 8 GiB."""
+    if asked is not None:
+        return asked
+    return min(int(_free_memory() * _MOST_FREE_SHARE), _MOST_BYTES)
+
+
+def _free_memory() -> int:
+    """Bytes that programs can still have, as the system or the control group says; 4 GiB if neither does."""
+    free = 4 << 30
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    free = int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    try:
+        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:
+            with open("/sys/fs/cgroup/memory.current", encoding="ascii") as used:
+                free = min(free, max(int(limit.read()) - int(used.read()), 0))
+    except (OSError, ValueError):  # no control group, or "max"
+        pass
+    return free
