@@ -197,6 +197,7 @@ def model_run(settings: Values, header: Header | None = None) -> Run:
 
 def engine_options(settings: Settings) -> EngineOptions:
     """How the model is to be run."""
+    cache_ram = settings[keys.CACHE_RAM]
     return EngineOptions(
         n_ctx=settings[keys.CTX_SIZE],
         n_batch=settings[keys.BATCH_SIZE],
@@ -212,6 +213,9 @@ def engine_options(settings: Settings) -> EngineOptions:
         flash_attn=settings[keys.FLASH_ATTN],
         cache_type_k=settings[keys.CACHE_TYPE_K],
         cache_type_v=settings[keys.CACHE_TYPE_V],
+        host_bytes=None if cache_ram is None else cache_ram << 20,
+        disk_dir=str(paths.states_dir()) if settings[keys.CACHE_DISK] else None,
+        disk_bytes=settings[keys.CACHE_DISK] << 20,
         seed=settings[keys.SEED],
         max_branches=settings[keys.MAX_N],
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,9 @@ def settings(**flags: Any) -> Settings:
 
 
 def test_without_settings_the_engines_own_defaults_hold() -> None:
-    assert launch.engine_options(settings()) == EngineOptions()
+    options = launch.engine_options(settings())
+    assert options.disk_dir == str(paths.states_dir())
+    assert replace(options, disk_dir=None) == EngineOptions()
     assert launch.sampling(settings()) == Sampling()
     assert launch.stop(settings()) == Stop(max_tokens=keys.MAX_TOKENS.default)
 
@@ -32,13 +34,14 @@ def test_every_model_setting_reaches_the_engine() -> None:
         "model.ctx_size": 1024, "model.threads": 3, "model.threads_batch": 4, "model.batch_size": 64,
         "model.ubatch_size": 32, "model.gpu_layers": 5, "model.main_gpu": 1, "model.tensor_split": (3.0, 1.0),
         "model.mlock": True, "model.mmap": False, "model.numa": "isolate", "model.flash_attn": "off",
-        "model.cache_type_k": "q8_0", "model.cache_type_v": "q4_0",
+        "model.cache_type_k": "q8_0", "model.cache_type_v": "q4_0", "model.cache_ram": 7,
+        "model.cache_disk": 9,
         "generation.seed": 9, "generation.max_n": 16,
     }  # fmt: skip
     options = launch.engine_options(load(every_key(), said, {}))
     plain = EngineOptions()
     untouched = {f.name for f in fields(plain) if getattr(options, f.name) == getattr(plain, f.name)}
-    assert untouched == {"max_sequences", "logits_rows", "step_seconds", "host_bytes", "disk_dir", "disk_bytes"}
+    assert untouched == {"max_sequences", "logits_rows", "step_seconds"}
     model_rows = {key.name for key in every_key().section("model")} - {
         keys.MODEL.name, keys.HF_REPO.name, keys.HF_FILE.name, keys.MODEL_URL.name
     }  # fmt: skip

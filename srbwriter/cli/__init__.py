@@ -97,8 +97,8 @@ def _code(error: Exception) -> Exit | None:
     from srbwriter.engine.types import EngineError, ModelError
     from srbwriter.models.files import ModelsError
     from srbwriter.story import StoryError
-    from srbwriter.story.draft import DraftError
     from srbwriter.story.formats import FormatError
+    from srbwriter.story.model import DraftError
 
     match error:
         case Failure():

@@ -16,7 +16,7 @@ from textual.widgets.option_list import Option
 
 from srbwriter.engine.parameters import Parameter, number_words
 from srbwriter.engine.types import InvalidRequest
-from srbwriter.session.sampling import Ladder
+from srbwriter.session.sampling import Sweep
 from srbwriter.tui import knobs
 from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.knobs import KNOBS, TITLES, Setup
@@ -52,8 +52,8 @@ class Knobs(Dialog[None]):
         title: str,
         setup: Setup,
         changed: Callable[[Setup], None],
-        spread: Callable[[Ladder | None], None] | None = None,
-        ladder: Ladder | None = None,
+        spread: Callable[[Sweep | None], None] | None = None,
+        ladder: Sweep | None = None,
     ) -> None:
         super().__init__()
         self.heading, self.setup = title, setup
@@ -170,7 +170,7 @@ class Knobs(Dialog[None]):
         if self._spread_over(knob):
             self._climb(None)
 
-    def _climb(self, ladder: Ladder | None) -> None:
+    def _climb(self, ladder: Sweep | None) -> None:
         self.ladder = ladder
         if self._spread is not None:
             self._spread(ladder)

@@ -15,7 +15,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Static
 
 from srbwriter.story import ROOT, NodeId, StoryError
-from srbwriter.story.types import counted
+from srbwriter.story.model import counted
 from srbwriter.tui.dialog import Page
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.compare import Compare

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from srbwriter.server.embeddings import native_embeddings
+from srbwriter.server.embeddings import native_embeddings, rerank
 from srbwriter.server.endpoint import Endpoint
-from srbwriter.server.schema import CHAT, INFILL, NATIVE, object_of
+from srbwriter.server.schema import CHAT, INFILL, NATIVE, NATIVE_EMBEDDINGS, RERANK, object_of
 
 from .completion import completion, infill
 from .status import (
@@ -62,7 +62,15 @@ ENDPOINTS = (
         native_embeddings,
         "llamacpp",
         "embeddings of texts",
-        body=object_of(content="string"),
+        body=NATIVE_EMBEDDINGS,
+    ),
+    Endpoint(
+        "POST",
+        ("/v1/rerank", "/rerank", "/v1/reranking", "/reranking"),
+        rerank,
+        "llamacpp",
+        "how well texts answer a question, best first; for models with a head for it",
+        body=RERANK,
     ),
     Endpoint("GET", ("/props",), props, "llamacpp", "the server's settings and the model's"),
     Endpoint("POST", ("/props",), change_props, "llamacpp", "change settings; not possible here"),

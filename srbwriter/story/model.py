@@ -1,13 +1,11 @@
-"""A whole story as plain values: the form in which it leaves and enters the program.
+"""A story as plain values: nodes, spans, marks, settings and reports; the form in which a story travels.
 
-Formats turn file bytes into a :class:`StoryDraft` and back; the tree turns a draft into a living
-story and back.  Nothing here knows files, the store, the engine or a screen, and nothing here
-keeps invariants beyond :func:`check_draft`: a draft is data.
-
-Conventions shared by everyone who fills or reads a draft:
+Formats turn file bytes into a :class:`StoryDraft` and back; the tree turns a draft into a living story and
+back. Nothing here knows a file, SQL, the engine or a screen, and nothing here keeps invariants beyond
+:func:`check_draft`: a draft is data. Conventions shared by everyone who fills or reads a draft:
 
 * There is exactly one root (``parent_id is None``) and it is ``nodes[0]``; parents come before
-  their children.  An importer that finds several top-level nodes hangs them below an empty root.
+  their children. An importer that finds several top-level nodes hangs them below an empty root.
 * The text of a node is exact: concatenating root → node gives the story, nothing is trimmed.
 * Story-wide settings sit on the root node and are inherited down the tree like any others.
 * Fields of a foreign file that mean nothing here are kept under ``meta["foreign"][format name]``,
@@ -17,9 +15,11 @@ Conventions shared by everyone who fills or reads a draft:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, cast, get_args
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 JsonValue = Any
 """Anything JSON can say."""
@@ -27,12 +27,83 @@ JsonValue = Any
 JsonObject = dict[str, JsonValue]
 
 Author = Literal["writer", "model", "edited", "imported"]
-"""Who is responsible for a node's text; ``edited`` is model text that a person changed."""
+"""Who is responsible for a text; ``edited`` is model text that a person changed."""
+
+AUTHORS: tuple[str, ...] = get_args(Author)
 
 SecondaryLogic = Literal["any", "all", "not_any", "not_all"]
 """How secondary keys narrow an entry whose primary key matched."""
 
-AUTHORS: tuple[str, ...] = get_args(Author)
+NodeId: TypeAlias = int
+"""Nodes are numbered in order of creation; a number is never used twice in one story."""
+
+ROOT: NodeId = 1
+"""The root holds no text, has no siblings and cannot be deleted."""
+
+TokenSizes: TypeAlias = "Callable[[str, Sequence[int]], Sequence[int] | None]"
+"""(vocabulary fingerprint, token ids) → how many characters each token adds to the text.
+
+Bytes of an unfinished character count for the token that finishes it. ``None``: not that vocabulary.
+"""
+
+OnProgress: TypeAlias = "Callable[[float], object]"
+"""Called with the share of a long work that is done, from 0 to 1; breaks the work off by raising."""
+
+
+def no_progress(share: float) -> None:
+    """Nobody follows the progress."""
+
+
+def within(progress: OnProgress, start: float, end: float) -> OnProgress:
+    """The progress of a part of the work, which goes from ``start`` to ``end`` of the whole."""
+    return lambda share: progress(start + (end - start) * share)
+
+
+class State(IntEnum):
+    """Where a node is."""
+
+    LIVING = 0
+    BINNED = 1  # deleted or undone by the writer; restorable
+    ABSORBED = 2  # its text is part of another node now; only undo and redo bring it back
+
+
+# -- what a node holds -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of text of one origin.
+
+    ``ids`` are the tokens the model wrote, in the vocabulary whose fingerprint is ``vocab``; empty for text
+    that was typed. Their text is ``lead + text``, where ``lead`` already stands at the end of the text before
+    (token healing, or a cut inside a token). ``logprobs`` (natural logarithm, None where unknown) are as many
+    as ``ids``, or none.
+    """
+
+    text: str
+    author: Author
+    ids: tuple[int, ...] = ()
+    vocab: str = ""
+    logprobs: tuple[float | None, ...] = ()
+    lead: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What the writer hung on a node; ``title`` names the node, and the chapter if ``chapter`` is set.
+
+    ``rating`` is -1, 0 or +1. What is ``deleted`` is in the bin: kept, but not part of the readable tree, nor
+    is anything below.
+    """
+
+    bookmark: bool = False
+    tags: tuple[str, ...] = ()
+    rating: int = 0
+    note: str = ""
+    chapter: bool = False
+    title: str = ""
+    visited: bool = True
+    deleted: bool = False
 
 
 @dataclass(slots=True)
@@ -128,23 +199,6 @@ def settings_from(text: str | None) -> Settings:
 
 
 @dataclass(slots=True)
-class DraftRun:
-    """A stretch of a node's text of one origin, with the tokens it was written in.
-
-    ``vocabulary`` is the fingerprint of the vocabulary the ids belong to; ids without a fingerprint
-    must not be reused.  The text of the ids is ``lead + text``, where ``lead`` already ends the text
-    before.  ``logprobs`` is empty or as long as ``tokens``; natural logarithm, ``None`` where unknown.
-    """
-
-    text: str
-    author: Author
-    tokens: list[int] = field(default_factory=list[int])
-    vocabulary: str = ""
-    logprobs: list[float | None] = field(default_factory=list["float | None"])
-    lead: str = ""
-
-
-@dataclass(slots=True)
 class Generation:
     """How model text came to be.  ``sampling`` holds the parameters by their own names."""
 
@@ -154,28 +208,48 @@ class Generation:
     finish_reason: str = ""
 
 
-@dataclass(slots=True)
-class Marks:
-    """What the writer hung on a node.  ``title`` names the node, and the chapter if ``chapter`` is set."""
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node as it was when asked for. Times are Unix seconds, UTC."""
 
-    bookmark: bool = False
-    tags: list[str] = field(default_factory=list[str])
-    rating: int = 0
-    """-1 thumbs down, 0 none, +1 thumbs up."""
-    note: str = ""
-    chapter: bool = False
+    id: NodeId
+    parent: NodeId | None
+    state: State
+    author: Author
+    spans: tuple[Span, ...]
+    marks: Marks
+    created: float
+    model: str = ""
+    seed: int | None = None
+    sampling: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    finish_reason: str = ""
+    streaming: bool = False
+    meta: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+
+    @property
+    def text(self) -> str:
+        return "".join(span.text for span in self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What a story is called, who writes it, and the tag (BCP 47) of the language it is written in."""
+
     title: str = ""
-    visited: bool = True
-    deleted: bool = False
-    """In the bin: kept, but not part of the readable tree (nor is anything below)."""
+    author: str = ""
+    language: str = ""
+
+
+# -- a story on its way ------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class DraftNode:
-    """One node.  ``order`` is its place among its siblings (ascending); times are Unix seconds, UTC.
+    """A node on its way: ``id`` is its name in the file, and every field may still be changed.
 
-    ``runs`` say who wrote which part of the text, and in which tokens; their texts join to ``text``.
-    No runs means one, by ``author``, without tokens.
+    ``order`` is its place among its siblings (ascending); ``created`` is in Unix seconds, UTC. ``spans`` say
+    who wrote which part of the text, and in which tokens; their texts join to ``text``. No spans means one,
+    by ``author``, without tokens.
     """
 
     id: str
@@ -183,7 +257,7 @@ class DraftNode:
     order: int = 0
     text: str = ""
     author: Author = "imported"
-    runs: list[DraftRun] = field(default_factory=list[DraftRun])
+    spans: list[Span] = field(default_factory=list[Span])
     generation: Generation | None = None
     marks: Marks = field(default_factory=Marks)
     settings: Settings = field(default_factory=Settings)
@@ -192,27 +266,41 @@ class DraftNode:
     number: int | None = None
     """Its number in the story it came from, where ``id`` does not say it; values of faces go by numbers."""
 
+    def mark(self, **marks: Any) -> None:
+        """Change some of its marks, by the names of :class:`Marks`."""
+        self.marks = replace(self.marks, **marks)
 
-@dataclass(slots=True)
-class DraftDay:
-    """Words typed, picked and generated on one calendar day, and seconds spent writing."""
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Words typed and picked, less those cut (so below 0 after much cutting); words the model wrote; seconds
+    spent writing."""
 
     typed: int = 0
     picked: int = 0
     generated: int = 0
     seconds: float = 0.0
 
+    @property
+    def words(self) -> int:
+        """Words the story grew by, at least 0."""
+        return max(0, self.typed + self.picked)
 
-@dataclass(slots=True)
-class DraftSitting:
+    def __add__(self, other: Progress) -> Progress:
+        return Progress(
+            self.typed + other.typed,
+            self.picked + other.picked,
+            self.generated + other.generated,
+            self.seconds + other.seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sitting(Progress):
     """From opening a story to closing it (Unix seconds, UTC), and what came of it."""
 
     began: float
     ended: float
-    typed: int = 0
-    picked: int = 0
-    generated: int = 0
-    seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -234,9 +322,9 @@ class StoryDraft:
     """The node whose subtree is looked at; empty for the whole."""
     values: JsonObject = field(default_factory=dict[str, JsonValue])
     """What faces keep with a story, such as knobs and words on open sheets."""
-    days: dict[str, DraftDay] = field(default_factory=dict[str, DraftDay])
+    days: dict[str, Progress] = field(default_factory=dict[str, Progress])
     """By calendar day (ISO 8601)."""
-    sittings: list[DraftSitting] = field(default_factory=list[DraftSitting])
+    sittings: list[Sitting] = field(default_factory=list[Sitting])
 
     @property
     def root(self) -> DraftNode:
@@ -251,7 +339,7 @@ def check_draft(draft: StoryDraft) -> None:
     """Check what the draft promises.
 
     Raises :class:`DraftError` unless the nodes form one tree, parents first, with a known current
-    node, and every node's runs join to its text.
+    node, and every node's spans join to its text.
     """
     if not draft.nodes:
         raise DraftError("a story needs at least a root node")
@@ -261,7 +349,7 @@ def check_draft(draft: StoryDraft) -> None:
             raise DraftError(f"node id {node.id!r} occurs twice")
         if (node.parent_id is None) != (index == 0):
             raise DraftError(f"node {node.id!r}: the first node, and only the first, has no parent")
-        if node.runs and "".join(run.text for run in node.runs) != node.text:
+        if node.spans and "".join(span.text for span in node.spans) != node.text:
             raise DraftError(f"node {node.id!r}: its runs do not join to its text")
         if node.parent_id is not None and node.parent_id not in seen:
             raise DraftError(f"node {node.id!r}: its parent {node.parent_id!r} does not come before it")
@@ -346,3 +434,136 @@ def as_object(value: JsonValue) -> JsonObject:
 def as_list(value: JsonValue) -> list[JsonValue]:
     """The value if it is a JSON list, else an empty one."""
     return cast(list[JsonValue], value) if isinstance(value, list) else []
+
+
+# -- what is said of a story -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A search result: best first; the snippet has matches between ``\\x02`` and ``\\x03``."""
+
+    node: NodeId
+    snippet: str
+    score: float
+    binned: bool = False
+
+
+class Blocked(StrEnum):
+    """Why a story cannot be written to."""
+
+    ASKED = "asked"  # the caller wanted a read-only view
+    IN_USE = "in_use"
+    NO_PERMISSION = "no_permission"
+    DAMAGED = "damaged"
+    NO_COPY = "no_copy"  # it is of an older version, and would be brought up to date only after a copy
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnly:
+    """Why this view is read-only, in a word and in a sentence."""
+
+    reason: Blocked
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What could not be read from a damaged file. Nodes whose place was lost hang below the root.
+
+    ``doubtful`` are nodes that were read, but may not be as they were written: in text, marks or settings.
+    """
+
+    problem: str
+    read: int
+    missing_nodes: tuple[NodeId, ...] = ()
+    missing_text: tuple[NodeId, ...] = ()
+    missing_characters: int = 0
+    displaced: tuple[NodeId, ...] = ()
+    doubtful: tuple[NodeId, ...] = ()
+    other: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [f"{self.problem}; {counted(self.read, 'node')} read"]
+        if self.missing_nodes:
+            parts.append(f"nodes lost: {numbers(self.missing_nodes)}")
+        if self.missing_text:
+            characters = counted(self.missing_characters, "character")
+            parts.append(f"text of nodes {numbers(self.missing_text)} lost ({characters})")
+        if self.displaced:
+            parts.append(f"nodes {numbers(self.displaced)} lost their place and hang below the root")
+        if self.doubtful:
+            parts.append(f"nodes {numbers(self.doubtful)} may not be as they were written — read them over")
+        return "; ".join([*parts, *self.other])
+
+
+def counted(number: int, noun: str) -> str:
+    """``number`` of a thing whose plural ends in s: ``1 word``, ``2 words``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def numbers(ids: Sequence[NodeId], most: int = 20) -> str:
+    """``ids`` in words, at most ``most`` of them."""
+    shown = ", ".join(map(str, ids[:most]))
+    return shown if len(ids) <= most else f"{shown} and {len(ids) - most} more"
+
+
+class StoryError(Exception):
+    """Base of everything the story raises on purpose; ``str()`` is fit for a person."""
+
+
+class NotAStory(StoryError):
+    """The file is something else, missing, or already there."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{path}: {problem}")
+
+
+class TooNew(NotAStory):
+    """The story was written by a later version; it is left untouched."""
+
+    def __init__(self, path: Path, version: int, known: int) -> None:
+        self.version, self.known = version, known
+        super().__init__(
+            path,
+            f"is of story version {version}, {known} is the newest known here — install a newer srbwriter",
+        )
+
+
+class DamagedStory(StoryError):
+    """Part of the file cannot be read. Open it again to get everything that can."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{path}: the file is damaged ({problem}) — open it again to read what is left")
+
+
+class NoSuchNode(StoryError):
+    """There is no node of that number, or it is not part of the readable tree."""
+
+    def __init__(self, node: NodeId, problem: str = "is not in this story") -> None:
+        self.node = node
+        super().__init__(f"node {node} {problem}")
+
+
+class Refused(StoryError):
+    """The verb cannot apply to this node; the message says why."""
+
+
+class ReadOnlyStory(StoryError):
+    """A verb that writes was called on a read-only view."""
+
+    def __init__(self, why: ReadOnly) -> None:
+        self.why = why
+        super().__init__(why.message)
+
+
+class NotSaved(StoryError):
+    """The disk did not take the words; nothing of the verb has happened."""
+
+    def __init__(self, path: Path, problem: str, full: bool) -> None:
+        self.path, self.full = path, full
+        self.short = "the disk is full" if full else problem
+        cure = "free some space and try again" if full else "check the folder, or save a copy elsewhere"
+        super().__init__(f"{path}: not saved, {problem} — {cure}; nothing is lost while the program runs")
