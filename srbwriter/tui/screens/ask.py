@@ -56,7 +56,8 @@ class AskWords(Ask):
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        if event.value != self._said and not self._answered:  # it hears of its last keys when it has been left
+        # It hears of its last keys when it has been left.
+        if event.value != self._said and not self._answered:
             self._said = event.value
             self._draft.typed(event.value)
 
