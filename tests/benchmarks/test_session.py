@@ -63,7 +63,7 @@ def test_the_last_line_tells_ratios_of_rounds() -> None:
 
 
 def test_a_session_of_the_engine_evaluates_what_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
-    main([*SMALL, "--settings", "equal"])
+    main([*SMALL, "--settings", "equal", "--picks", "rested"])
     out = capsys.readouterr().out
     (row,) = re.findall(r"^\| *srbwriter \|(.*)\|$", out, re.M)
     typed, evaluated, later, *_ = map(int, re.findall(r"\d+", row))
@@ -77,6 +77,6 @@ def test_a_session_beside_a_server_is_a_table_and_a_line(
 ) -> None:
     main([*SMALL, "--peers", str(programs)])
     out = capsys.readouterr().out
-    assert len(re.findall(r"^\| *llama-server \|", out, re.M)) == 2  # equal settings, and defaults
-    assert len(re.findall(r"^evaluated beyond .* times sooner .* of theirs", out, re.M)) == 2
-    assert "defaults" in out
+    assert len(re.findall(r"^\| *llama-server \|", out, re.M)) == 4  # two kinds of settings and of picks
+    assert len(re.findall(r"^evaluated beyond .* times sooner .* of theirs", out, re.M)) == 4
+    assert out.count("each side's defaults") == out.count("the moment all have ended") == 2
