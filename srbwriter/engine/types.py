@@ -283,6 +283,7 @@ class EngineOptions:
     control_vectors: tuple[tuple[str, float], ...] = ()  # files that are added up, and how much of each
     control_vector_layers: tuple[int, int] | None = None  # the first and the last they act on; None: all
     pooling: Literal["", "none", "mean", "cls", "last", "rank"] = ""  # of embeddings; "" is the model's own
+    load_anyway: bool = False  # a file that a process died of
     step_seconds: float = 0.05  # time budget of one prompt chunk while branches write
 
 
@@ -392,6 +393,10 @@ class NotANumber(EngineError):
             "the model computes something that is no number (NaN): its file is damaged, or it needs another "
             "--cache-type-k and --cache-type-v (f32), or --flash-attn the other way round"
         )
+
+
+class LibraryError(EngineError):
+    """llama.cpp is not there, or is one that nobody has tested. The message names the cure."""
 
 
 class NativeError(EngineError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -22,7 +23,7 @@ from srbwriter.engine.types import (
     Sampling,
     Stop,
 )
-from srbwriter.story import NodeId, NotSaved, ReadOnlyStory, Story, StoryError
+from srbwriter.story import ROOT, NodeId, NotSaved, ReadOnlyStory, Refused, Story, StoryError
 from srbwriter.story.context import ContextError
 
 from . import typing
@@ -424,6 +425,38 @@ class Session:
             done = self.together(act)
             self._recall()
             return done
+
+    def write_from(self, place: int) -> Round:
+        """Let branches write on from character ``place`` of the text; what followed it is another branch.
+
+        Raises Refused at the beginning, where there is nothing to go on from.
+        """
+        with self._lock:
+            self.stop_all()
+            self.together(lambda: self.story.visit(self._cut(place)[0]))
+            return self.generate()
+
+    def split_at(self, place: int) -> NodeId:
+        """Make two nodes of the one that holds character ``place`` of the text; the second is returned.
+
+        Raises Refused where a node ends anyway.
+        """
+        with self._lock:
+            before, after = self.together(lambda: self._cut(place))
+            if after is None:
+                raise Refused(f"node {before} ends here; there is nothing to split")
+            return after
+
+    def _cut(self, place: int) -> tuple[NodeId, NodeId | None]:
+        """The node that ends at ``place``, and what was cut off it; None if it ended there before."""
+        story = self.story
+        story.end_typing()
+        path = story.path(story.current)
+        node = path[bisect_left(path, place, key=story.length)]
+        at = place - (story.length(node) - len(story.node(node).text))
+        if node == ROOT:
+            raise Refused("this is the beginning of the story; there is nothing before it")
+        return node, story.split(node, at) if at < len(story.node(node).text) else None
 
     def context(self) -> Context:
         """Where the model's window goes at the current node. Empty before a model is loaded."""

@@ -112,21 +112,13 @@ async def metrics(call: Call) -> Response:
     return Response(text, 200, headers, CONTENT_TYPE)
 
 
-async def lora_adapters(call: Call) -> Response:
-    return json_response([])
-
-
-async def set_lora_adapters(call: Call) -> Response:
-    raise ApiError(501, "this server applies no LoRA adapters")
-
-
 def _need_slots(call: Call) -> None:
     if not call.settings.slots:
         raise ApiError(501, "This server does not support slots endpoint. Start it without `--no-slots`")
 
 
 def _slots(call: Call, busy: int) -> list[dict[str, Any]]:
-    """Every slot. Where more branches are written than have one (the terminal's), idle ones stand for them."""
+    """Every slot. Where branches are written that have none (the terminal's), idle ones stand for them."""
     slots = call.services.slots.all(call.services.max_n)
     others = busy - sum(slot.busy for slot in slots)
     lent = [slot.id for slot in slots if not slot.busy][: max(others, 0)]
