@@ -105,7 +105,7 @@ def stand_in(report: Path, panes: int) -> None:
     from srbwriter.config import Settings
     from srbwriter.config.settings import Setting
     from srbwriter.tui import terminal
-    from srbwriter.tui.app import Workbench
+    from srbwriter.tui.app import App
     from tests.tui.fake_session import FakeSession
 
     session = FakeSession(report.parent, "It rained.", panes)
@@ -124,7 +124,7 @@ def stand_in(report: Path, panes: int) -> None:
     with terminal.restored(), terminal.guarded():
         # Following the end is the dearest: every pane is painted for every word.
         settings = Settings(every_key(), {"interface.panes": Setting("end", "flag")})
-        Workbench(session, settings).run()  # type: ignore[arg-type]
+        App(session, settings).run()  # type: ignore[arg-type]
 
 
 def model(report: Path, threads: int, tokens: int, shown: bool) -> None:
@@ -164,7 +164,7 @@ def model(report: Path, threads: int, tokens: int, shown: bool) -> None:
         session.close()
         return
     from srbwriter.tui import terminal
-    from srbwriter.tui.app import Workbench
+    from srbwriter.tui.app import App
 
     def later() -> None:
         time.sleep(1.0)
@@ -172,7 +172,7 @@ def model(report: Path, threads: int, tokens: int, shown: bool) -> None:
 
     threading.Thread(target=later, daemon=True).start()
     with terminal.restored(), terminal.guarded():
-        Workbench(session, settings).run()
+        App(session, settings).run()
 
 
 # ---- the figures

@@ -22,7 +22,7 @@ from srbwriter.engine.window import window_and_cells
 
 if TYPE_CHECKING:
     from srbwriter.models import Header, Need, Run, Wanted
-    from srbwriter.models.download import Progress
+    from srbwriter.models.pull import Progress
 
 
 T = TypeVar("T")
@@ -181,7 +181,7 @@ def model_need(settings: Values, header: Header | None, size: int) -> Need:
 
 def model_run(settings: Values, header: Header | None = None) -> Run:
     """How a model would be run, as far as the estimate of its memory goes."""
-    from srbwriter.models.estimate import DEFAULT_BATCH, Run
+    from srbwriter.models.fit import DEFAULT_BATCH, Run
 
     _, cells = window_and_cells(settings[keys.CTX_SIZE], header.context if header else 0)
     value_type = settings[keys.CACHE_TYPE_V]
@@ -198,6 +198,7 @@ def model_run(settings: Values, header: Header | None = None) -> Run:
 
 def engine_options(settings: Settings) -> EngineOptions:
     """How the model is to be run."""
+    cache_ram = settings[keys.CACHE_RAM]
     return EngineOptions(
         n_ctx=settings[keys.CTX_SIZE],
         n_batch=settings[keys.BATCH_SIZE],
@@ -213,6 +214,9 @@ def engine_options(settings: Settings) -> EngineOptions:
         flash_attn=settings[keys.FLASH_ATTN],
         cache_type_k=settings[keys.CACHE_TYPE_K],
         cache_type_v=settings[keys.CACHE_TYPE_V],
+        host_bytes=None if cache_ram is None else cache_ram << 20,
+        disk_dir=str(paths.states_dir()) if settings[keys.CACHE_DISK] else None,
+        disk_bytes=settings[keys.CACHE_DISK] << 20,
         seed=settings[keys.SEED],
         max_branches=settings[keys.MAX_N],
         lora=_unless(settings[keys.LORA_INIT_WITHOUT_APPLY], scaled_files(settings[keys.LORA])),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,9 @@ def settings(**flags: Any) -> Settings:
 
 
 def test_without_settings_the_engines_own_defaults_hold() -> None:
-    assert launch.engine_options(settings()) == EngineOptions()
+    options = launch.engine_options(settings())
+    assert options.disk_dir == str(paths.states_dir())
+    assert replace(options, disk_dir=None) == EngineOptions()
     assert launch.sampling(settings()) == Sampling()
     assert launch.stop(settings()) == Stop(max_tokens=keys.MAX_TOKENS.default)
 
@@ -35,12 +37,13 @@ def test_every_model_setting_reaches_the_engine() -> None:
         "model.cache_type_k": "q8_0", "model.cache_type_v": "q4_0", "model.lora": ("a.gguf:0.5",),
         "model.lora_init_without_apply": True, "model.control_vectors": ("b.gguf",),
         "model.control_vector_layers": (2, 5), "model.pooling": "last", "model.load_anyway": True,
+        "model.cache_ram": 7, "model.cache_disk": 9,
         "generation.seed": 9, "generation.max_n": 16,
     }  # fmt: skip
     options = launch.engine_options(load(every_key(), said, {}))
     plain = EngineOptions()
     untouched = {f.name for f in fields(plain) if getattr(options, f.name) == getattr(plain, f.name)}
-    assert untouched == {"max_sequences", "logits_rows", "step_seconds", "host_bytes", "disk_dir", "disk_bytes"}
+    assert untouched == {"max_sequences", "logits_rows", "step_seconds"}
     model_rows = {key.name for key in every_key().section("model")} - {
         keys.MODEL.name, keys.HF_REPO.name, keys.HF_FILE.name, keys.MODEL_URL.name
     }  # fmt: skip
@@ -83,15 +86,15 @@ def test_stop_rules_reach_the_engine() -> None:
 
 def test_the_model_is_the_one_named_or_the_bundled_one() -> None:
     assert launch.model_path(settings()) == bundled_model()
-    shelved = paths.models_dir() / "novelist.gguf"
-    named = settings(model__path=shelved.relative_to(paths.models_dir()))
-    assert launch.model_path(named) == shelved.relative_to(paths.models_dir())
-    shelved.parent.mkdir(parents=True)
-    shelved.touch()
-    assert launch.model_path(named) == shelved
+    local_files = paths.models_dir() / "novelist.gguf"
+    named = settings(model__path=local_files.relative_to(paths.models_dir()))
+    assert launch.model_path(named) == local_files.relative_to(paths.models_dir())
+    local_files.parent.mkdir(parents=True)
+    local_files.touch()
+    assert launch.model_path(named) == local_files
     paths.config_dir().mkdir(parents=True)
     paths.config_file().write_text('[model]\npath = "novelist.gguf"\n', "utf-8")
-    assert launch.model_path(settings()) == shelved
+    assert launch.model_path(settings()) == local_files
 
 
 def test_more_branches_than_may_live_is_refused_only_if_asked_for() -> None:

@@ -23,7 +23,7 @@ from srbwriter.cli import table  # noqa: E402
 from srbwriter.config import Settings  # noqa: E402
 from srbwriter.config.settings import Setting  # noqa: E402
 from srbwriter.session import Session  # noqa: E402
-from srbwriter.tui.app import Workbench  # noqa: E402
+from srbwriter.tui.app import App  # noqa: E402
 
 SEED = 11
 OPENING = (
@@ -33,7 +33,7 @@ OPENING = (
     "was much too heavy."
 )
 
-Act = Callable[[Pilot[None], Workbench], Awaitable[None]]
+Act = Callable[[Pilot[None], App], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ async def until(ready: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def write(pilot: Pilot[None], app: Workbench, tokens: int = 60) -> None:
+async def write(pilot: Pilot[None], app: App, tokens: int = 60) -> None:
     """Have branches written until the first has some tokens, or all have ended."""
-    app.desk.run("generate")
+    app.write_screen.run("generate")
     session = app.session
 
     def far_enough() -> bool:
@@ -65,24 +65,24 @@ async def write(pilot: Pilot[None], app: Workbench, tokens: int = 60) -> None:
         return long or (bool(branches) and not any(branch.live for branch in branches))
 
     await until(far_enough)
-    app.desk.run("switch")  # no key press: those wait until nothing moves
-    app.desk.pump.flush()
+    app.write_screen.run("switch")  # no key press: those wait until nothing moves
+    app.write_screen.pump.flush()
 
 
-async def opening(pilot: Pilot[None], app: Workbench) -> None:
+async def opening(pilot: Pilot[None], app: App) -> None:
     await pilot.press("down", "down")
 
 
-async def writing(pilot: Pilot[None], app: Workbench) -> None:
+async def writing(pilot: Pilot[None], app: App) -> None:
     await write(pilot, app)
 
 
-async def picking(pilot: Pilot[None], app: Workbench) -> None:
+async def picking(pilot: Pilot[None], app: App) -> None:
     await write(pilot, app, 70)
     await pilot.press("right", "d", "d")
 
 
-async def tree(pilot: Pilot[None], app: Workbench) -> None:
+async def tree(pilot: Pilot[None], app: App) -> None:
     for number in ("1", "2", "3"):
         await write(pilot, app, 50)
         await pilot.press("b" if number == "2" else "greater_than_sign", number)
@@ -90,16 +90,16 @@ async def tree(pilot: Pilot[None], app: Workbench) -> None:
     await pilot.press("escape", "f3", "up", "space")
 
 
-async def knobs(pilot: Pilot[None], app: Workbench) -> None:
+async def knobs(pilot: Pilot[None], app: App) -> None:
     await write(pilot, app)
     await pilot.press("f2", "right", "right")
 
 
-async def reading(pilot: Pilot[None], app: Workbench) -> None:
+async def reading(pilot: Pilot[None], app: App) -> None:
     await pilot.press("ctrl+r")
 
 
-async def help(pilot: Pilot[None], app: Workbench) -> None:
+async def help(pilot: Pilot[None], app: App) -> None:
     await pilot.press("f1")
 
 
@@ -133,7 +133,7 @@ async def take(shot: Shot, out: Path) -> None:
         if shot.text:
             session.set_text(shot.text)
         session.loader.wait()
-        app = Workbench(session, settings)
+        app = App(session, settings)
         async with app.run_test(size=shot.size, notifications=True) as pilot:
             await pilot.pause()
             await shot.act(pilot, app)

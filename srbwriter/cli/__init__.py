@@ -41,18 +41,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: list[str]) -> int:
     named = argv[0] if argv else ""
     command = commands.COMMANDS.get(named, commands.DEFAULT)
-    module = command.load()
+    face = command.load()
     program = f"srbwriter {command.name}".rstrip()
     brief = command is commands.DEFAULT and not {"-h", "--help", "--version"}.isdisjoint(argv)
     keys_of_all = overview() if brief else every_key()
-    parser = flags.parser(program, module.DESCRIPTION, _epilog(command))
+    parser = flags.parser(program, face.DESCRIPTION, _epilog(command))
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings file [SRBWRITER_CONFIG]")
-    module.configure(parser, keys_of_all)
+    face.configure(parser, keys_of_all)
     arguments = parser.parse_args(flags.joined(argv[1:] if command.name else argv))
     said = flags.chosen(arguments, keys_of_all)
     settings = load(keys_of_all, said, os.environ, getattr(arguments, "config", None))
     with _log(settings, flags.remarks(arguments)):
-        return module.run(arguments, settings)
+        return face.run(arguments, settings)
 
 
 def _epilog(command: commands.Command) -> str:
@@ -95,10 +95,10 @@ def _report(error: Exception) -> int:
 def _code(error: Exception) -> Exit | None:
     """The exit code of an error that speaks for itself; None for a defect."""
     from srbwriter.engine.types import EngineError, ModelError
-    from srbwriter.models.errors import ModelsError
+    from srbwriter.models.files import ModelsError
     from srbwriter.story import StoryError
-    from srbwriter.story.draft import DraftError
     from srbwriter.story.formats import FormatError
+    from srbwriter.story.model import DraftError
 
     match error:
         case Failure():

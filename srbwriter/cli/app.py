@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
 def _serve(story: str | None, settings: Settings) -> int:
     if story is not None:
         raise Failure(f"--serve takes no story, but {story} was given", Exit.USAGE)
-    from srbwriter.cli.pulling import fetch_named_model
+    from srbwriter.cli.models import fetch_named_model
 
     fetch_named_model(settings)
     return serve.run(settings)
@@ -54,15 +54,14 @@ def _serve(story: str | None, settings: Settings) -> int:
 
 def open_app(story: str | None, settings: Settings) -> int:
     """Open the terminal app, with a server beside it if a flag of the server was given."""
-    from srbwriter.cli.stories.finding import story_to_open
+    from srbwriter.cli.stories import story_to_open
 
     path = None if story is None else story_to_open(story, COMMANDS)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Failure("the app needs a terminal; without one there are `srbwriter write` and --serve")
     from srbwriter import tui
-    from srbwriter.cli.beside import server_beside
-    from srbwriter.cli.pulling import fetch_named_model
+    from srbwriter.cli.models import fetch_named_model
 
     fetch_named_model(settings)
     served = any(settings.source(key) == "flag" for key in serve.OPTIONS)
-    return tui.run(settings, path, server_beside(settings) if served else None)
+    return tui.run(settings, path, serve.server_beside(settings) if served else None)

@@ -1,4 +1,4 @@
-"""The table of commands. Each lives in a module of its own, which is loaded only when it is called for."""
+"""The table of commands. The module of each is loaded only when it is called for."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol, cast
 from srbwriter.config import Settings, Table
 
 
-class Module(Protocol):
-    """What the module of a command provides."""
+class Face(Protocol):
+    """What a command provides: a module, or a class of one."""
 
     DESCRIPTION: str
 
@@ -26,34 +26,36 @@ class Module(Protocol):
 
 
 class Command(NamedTuple):
-    """A command, what it is good for in one line, and where it lives."""
+    """A command, what it is good for in one line, and where it lives: ``module`` or ``module:class``."""
 
     name: str
     summary: str
-    module: str
+    place: str
 
-    def load(self) -> Module:
-        return cast(Module, import_module(self.module))
+    def load(self) -> Face:
+        module, _, name = self.place.partition(":")
+        found = import_module(f"srbwriter.cli.{module}")
+        return cast(Face, getattr(found, name) if name else found)
 
 
 COMMANDS = {
     command.name: command
     for command in (
-        Command("write", "write branches of a prompt to standard output", "srbwriter.cli.write"),
-        Command("new", "begin a story in the library", "srbwriter.cli.stories.new"),
-        Command("open", "open the terminal app on a story", "srbwriter.cli.stories.open"),
-        Command("list", "list the stories of the library", "srbwriter.cli.stories.list"),
-        Command("info", "say what is in a story", "srbwriter.cli.stories.info"),
-        Command("rename", "give a story another title", "srbwriter.cli.stories.rename"),
-        Command("export", "write a story as a book, a page, text or JSON", "srbwriter.cli.stories.export"),
-        Command("import", "make a story of a file of another program", "srbwriter.cli.stories.importing"),
-        Command("check", "go over the files of stories", "srbwriter.cli.stories.check"),
-        Command("backup", "list, make and restore copies of a story", "srbwriter.cli.stories.backup"),
-        Command("models", "list the models of this machine, choose one, get others", "srbwriter.cli.models"),
+        Command("write", "write branches of a prompt to standard output", "write"),
+        Command("new", "begin a story in the library", "stories:New"),
+        Command("open", "open the terminal app on a story", "stories:Open"),
+        Command("list", "list the stories of the library", "stories:List"),
+        Command("info", "say what is in a story", "stories:Info"),
+        Command("rename", "give a story another title", "stories:Rename"),
+        Command("export", "write a story as a book, a page, text or JSON", "stories:Export"),
+        Command("import", "make a story of a file of another program", "stories:Import"),
+        Command("check", "go over the files of stories", "stories:Check"),
+        Command("backup", "list, make and restore copies of a story", "stories:Backups"),
+        Command("models", "list the models of this machine, choose one, get others", "models"),
     )
 }
 
-DEFAULT = Command("", "open the terminal app, or serve", "srbwriter.cli.app")
+DEFAULT = Command("", "open the terminal app, or serve", "app")
 """What runs when no command is named."""
 
 

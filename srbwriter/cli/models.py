@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import contextlib
+import sys
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +13,11 @@ from srbwriter import launch
 from srbwriter.cli.columns import columns, document
 from srbwriter.cli.exits import Exit, say
 from srbwriter.cli.flags import add_actions, add_keys
-from srbwriter.cli.pulling import progress_shown
 from srbwriter.config import Settings, Table, keys, remember
 
 if TYPE_CHECKING:
     from srbwriter.models import LocalModel
-    from srbwriter.models.pull import Plan
+    from srbwriter.models.pull import Plan, Progress
 
 DESCRIPTION = """\
 List the models of this machine, choose one, and get others.
@@ -28,6 +29,8 @@ List the models of this machine, choose one, and get others.
   srbwriter models forget                              write with the bundled one again
   srbwriter models pull ggml-org/gemma-3-1b-it-GGUF    fetch from Hugging Face what suits this machine
   srbwriter models pull OWNER/REPO:Q4_K_M --use        fetch this quantisation, and use it"""
+
+KEPT = "what has arrived is kept; the same command goes on from there"
 
 
 def configure(parser: argparse.ArgumentParser, table: Table) -> None:
@@ -249,3 +252,62 @@ def _advice(plan: Plan) -> str | None:
     if plan.suggested == plan.chosen or plan.needs[plan.suggested] > memory_budget():
         return f"{here}, so none of this repository fits well; a smaller model would be faster"
     return f"{here}; {suggested.quantisation or suggested.path} would fit"
+
+
+def fetch_named_model(settings: Settings) -> None:
+    """Fetch the model that ``--hf-repo`` or ``--model-url`` names, unless it is here already."""
+    if launch.model_key(settings) in launch.REMOTE_KEYS:
+        with progress_shown() as progress:
+            launch.fetch_model(settings, progress)
+
+
+@contextlib.contextmanager
+def progress_shown() -> Generator[Progress]:
+    """How far downloads are, on standard error: a bar on a terminal, a line for every tenth elsewhere."""
+    try:
+        with _bar() if sys.stderr.isatty() else contextlib.nullcontext(_Lines()) as progress:
+            yield progress
+    except KeyboardInterrupt:
+        say(KEPT)
+        raise
+
+
+@contextlib.contextmanager
+def _bar() -> Generator[Progress]:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        TaskID,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+    from rich.progress import Progress as Bars
+
+    looks = (
+        TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )  # fmt: skip
+    with Bars(*looks, console=Console(stderr=True)) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def progress(name: str, done: int, total: int, /) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=total or None)
+            bars.update(tasks[name], completed=done)
+
+        yield progress
+
+
+class _Lines:
+    """Progress for logs and pipes."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, int] = {}
+
+    def __call__(self, name: str, done: int, total: int, /) -> None:
+        tenth = 10 * done // total if total else 0
+        if tenth > self._said.get(name, -1):
+            self._said[name] = tenth
+            say(f"{name}: {10 * tenth} %")

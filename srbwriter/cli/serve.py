@@ -1,7 +1,9 @@
-"""``srbwriter --serve``: the server's rows for the table of keys, and the hand-over to it."""
+"""``srbwriter --serve``, and the server beside the app: its rows for the table of keys, and the hand-over."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Generator
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
@@ -12,21 +14,37 @@ from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, o
 
 if TYPE_CHECKING:
     from srbwriter.engine import EngineLoader
+    from srbwriter.engine.engine import Engine
     from srbwriter.server.settings import ServerSettings
+    from srbwriter.session import Session
+    from srbwriter.tui.start import Beside
 
-HOST = Key("server.host", TEXT, "127.0.0.1", "address to listen on", ("--host",))
+_SECONDS_TO_END = 5.0
+
+HOST = Key[tuple[str, ...]](
+    "server.host", TEXTS, ("127.0.0.1",), "address to listen on; may be given several times", ("--host",)
+)
 PORT = Key(
     "server.port", INTEGER, 9090, "port to listen on; 0 takes any", ("--port",), minimum=0, maximum=65535
 )
 UNIX_SOCKET = Key[Path | None](
     "server.unix_socket", PATH, None, "listen on this socket file instead of a port", ("--unix-socket",)
 )
-ALIAS = Key[str | None]("server.alias", TEXT, None, "name the model goes by", ("--alias", "-a"))
+ALIAS = Key[str | None](
+    "server.alias", TEXT, None, "name the model goes by; more of them after commas", ("--alias", "-a")
+)
+TAGS = Key[str | None](
+    "server.tags", TEXT, None, "words about the model for its card, with commas between them", ("--tags",)
+)
 API_KEYS = Key[tuple[str, ...]](
-    "server.api_keys", TEXTS, (), "key that clients must send; may be given several times", ("--api-key",)
+    "server.api_keys", TEXTS, (),
+    "key that clients must send, perhaps with a name after it; may be given several times", ("--api-key",)
+)
+ADMIN_KEYS = Key[tuple[str, ...]](
+    "server.admin_keys", TEXTS, (), "such a key that sees and ends the requests of all", ("--admin-key",)
 )
 API_KEY_FILE = Key[Path | None](
-    "server.api_key_file", PATH, None, "file of such keys, one a line", ("--api-key-file",)
+    "server.api_key_file", PATH, None, "file of such keys, one a line: KEY [NAME] [admin]", ("--api-key-file",)
 )
 INSECURE = Key(
     "server.insecure", SWITCH, False, "serve other machines without a key", ("--insecure",)
@@ -50,7 +68,7 @@ SYSTEM_PROMPT_FILE = Key[Path | None](
 )
 CHAT_TEMPLATE = Key[str | None](
     "server.chat_template", TEXT, None,
-    "chat template (Jinja, or the name chatml) instead of the model's own", ("--chat-template",),
+    "chat template (Jinja, or a name such as llama3) instead of the model's own", ("--chat-template",),
 )
 CHAT_TEMPLATE_FILE = Key[Path | None](
     "server.chat_template_file", PATH, None, "file with such a template", ("--chat-template-file",)
@@ -120,6 +138,8 @@ def server_settings(settings: Settings) -> ServerSettings:
         max_n=settings[keys.MAX_N],
         sampling=launch.sampling(settings),
     )
+    if (seed := settings[keys.SEED]) is not None:
+        options = replace(options, sampling=replace(options.sampling, seed=seed))
     if settings.source(keys.MAX_TOKENS) != "default":
         options = replace(options, n_predict=settings[keys.MAX_TOKENS])
     if (file := settings[API_KEY_FILE]) is not None:
@@ -143,3 +163,52 @@ def _announce_model(loader: EngineLoader) -> None:
         return
     except Exception as error:
         say(str(error))
+
+
+# ---- beside the terminal app, on one engine with it
+
+
+def server_beside(settings: Settings) -> Beside:
+    """What the terminal app runs beside each session: a server on the session's engine, and its address.
+
+    Raises Failure when it is entered and the address cannot be used.
+    """
+
+    @contextlib.contextmanager
+    def beside(session: Session) -> Generator[str]:
+        from srbwriter import server
+        from srbwriter.server.auth import ServerError
+
+        try:
+            handle = server.start_in_thread(SessionLoader(session), server_settings(settings))
+        except ServerError as error:
+            raise Failure(str(error)) from error
+        try:
+            yield handle.url
+        finally:
+            handle.stop(_SECONDS_TO_END)
+
+    return beside
+
+
+class SessionLoader:
+    """The load of the model that a session uses now; the writer may change the model while it is served."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def name(self) -> str:
+        return self._session.loader.name
+
+    @property
+    def state(self) -> str:
+        return self._session.loader.state
+
+    @property
+    def engine(self) -> Engine | None:
+        return self._session.loader.engine
+
+    @property
+    def error(self) -> Exception | None:
+        return self._session.loader.error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 from srbwriter import launch
 from srbwriter.cli.exits import Exit, Failure, say
 from srbwriter.cli.flags import add_keys
-from srbwriter.cli.pulling import fetch_named_model
+from srbwriter.cli.models import fetch_named_model
 from srbwriter.config import Settings, Table
 
 if TYPE_CHECKING:

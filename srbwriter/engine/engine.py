@@ -57,6 +57,9 @@ SWITCH_INTERVAL = 5e-4
 5 ms, one busy thread makes a 2 ms step last 7 ms, with this 4 ms."""
 
 
+LOGITS_BYTES = 64 << 20
+
+
 class Engine:
     """A loaded model and the batch that runs on it. Make one with :meth:`load`."""
 
@@ -74,7 +77,8 @@ class Engine:
             key = state_key(model.path, *kind)
             disk = DiskCache(Path(options.disk_dir), key, options.disk_bytes)
         self._cache = Cache(
-            context, logits_rows=options.logits_rows, host_bytes=host_budget(options.host_bytes), disk=disk,
+            context, logits_rows=options.logits_rows or max(64, LOGITS_BYTES // (4 * model.n_vocab)),
+            host_bytes=host_budget(options.host_bytes), disk=disk,
             screen=self._on_screen,
         )  # fmt: skip
         abortable = context.cuttable and not uses_gpu(options) and context.enable_abort()
@@ -153,8 +157,14 @@ class Engine:
         self.close()
 
     def reset(self) -> None:
-        """Forget every cached prefix. Running requests are ended first."""
-        self.call(lambda: self._scheduler.fail_all(EngineClosed("the engine was reset")))
+        """Forget every cached prefix, on disk too. Running requests are ended first."""
+
+        def forget() -> None:
+            if self._cache.storage.disk is not None:
+                self._cache.storage.disk.clear()
+            self._scheduler.fail_all(EngineClosed("the engine was reset"))
+
+        self.call(forget)
 
     # ---- work
 
@@ -243,6 +253,10 @@ class Engine:
     @property
     def eos(self) -> int | None:
         return self.model.eos
+
+    @property
+    def eog(self) -> frozenset[int]:
+        return self.model.eog
 
     @property
     def fim(self) -> tuple[int, int, int] | None:

@@ -323,6 +323,9 @@ PARAMETERS: tuple[Parameter, ...] = (
               "its beginning, or let that slide out while writing.", choices=("error", "truncate", "shift")),
     Parameter("request", "n_keep", "request", "Tokens at the start that overflow never drops; -1 is all.",
               -1, _INT32, 1, flags=("--keep",)),
+    Parameter("request", "context", "request", "Tokens that prompt and text may have together; the beginning of "
+              "a longer prompt is dropped.", 2, limits.TOKENS, 256, size=True,
+              aliases=("truncation_length", "max_context_length", "num_ctx")),
     Parameter("request", "cache_prompt", "request", "Use what the cache holds of the prompt; false evaluates "
               "all of it anew."),
 )  # fmt: skip
@@ -364,6 +367,11 @@ SAMPLERS: Mapping[str, tuple[str, ...]] = {
     "adaptive_p": ("a", "adaptive-p"),
 }
 """Samplers that have a place in an order; for each llama.cpp's letter and its other spellings."""
+
+DEFAULT_ORDER = (
+    "penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "infill", "xtc", "temperature",
+)  # fmt: skip
+"""The order in which they act where none is given; ``infill`` only where that is asked for."""
 
 _SPELLINGS = {spelling: name for name, others in SAMPLERS.items() for spelling in (name, *others)}
 

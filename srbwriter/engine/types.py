@@ -165,11 +165,13 @@ class Request:
     parse_special: bool = False  # special tokens written out in text become one id
     overflow: Overflow = "error"
     n_keep: int = 0  # tokens at the start kept when truncating or shifting; -1 all of the prompt
+    context: int | None = None  # tokens of prompt and text together, where fewer than the window has
     cache_prompt: bool = True  # False: evaluate all of it anew, whatever the cache holds
     lora: tuple[tuple[int, float], ...] | None = None  # (adapter, scale); None is the engine's, () is none
     penalty_prompt: Prompt | None = None  # what penalties and DRY look back at instead of the prompt
     logits_callback: LogitsCallback | None = None
     label: str = ""
+    client: str = ""  # who asks, by any name: rows of the batch are shared between clients first
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,8 +275,8 @@ class EngineOptions:
     seed: int | None = None  # from which branch seeds derive when a request names none
     max_branches: int = DEFAULT_MAX_BRANCHES
     max_sequences: int | None = None  # sequence ids: live branches and parked prefixes
-    logits_rows: int = 64  # at least 1; stored rows, so that forking a resident node evaluates nothing
-    host_bytes: int | None = None  # of memory for what leaves the cells; None: a quarter of what is free, 8 GiB
+    logits_rows: int | None = None  # kept, so that forking evaluates nothing; None: 64 MiB, at least 64
+    host_bytes: int | None = None  # of memory for what leaves the cells; None: a quarter of what is free
     disk_dir: str | None = None  # folder for what is to outlive the program; None: nothing does
     disk_bytes: int = 4 << 30  # that the folder may take
     lora: tuple[tuple[str, float], ...] = ()  # files of LoRA adapters, and how much of each

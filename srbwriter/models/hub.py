@@ -16,11 +16,18 @@ from urllib.parse import quote
 
 import httpx
 
-from srbwriter.models.choosing import Wanted, matches
-from srbwriter.models.errors import BadModelFile, DownloadError, NoSuchModel
-from srbwriter.models.header import Header, parse_header
-from srbwriter.models.machine import size_words
-from srbwriter.models.names import is_model, part_names, parts_of, quantisation
+from srbwriter.models.files import (
+    BadModelFile,
+    DownloadError,
+    Header,
+    NoSuchModel,
+    is_model,
+    parse_header,
+    part_names,
+    parts_of,
+    quantisation,
+)
+from srbwriter.models.fit import Wanted, matches, size_words
 
 ENDPOINT = "https://huggingface.co"
 

@@ -18,9 +18,8 @@ from typing import TypeVar
 
 from srbwriter.engine.generation import Branch, Buffer
 from srbwriter.engine.types import Sampling
-from srbwriter.story import ROOT, NodeId, NotSaved, ReadOnlyStory, State, Story, StoryError
-from srbwriter.story.draft import JsonObject
-from srbwriter.story.store import DamagedStory
+from srbwriter.story import ROOT, DamagedStory, NodeId, NotSaved, ReadOnlyStory, State, Story, StoryError
+from srbwriter.story.model import JsonObject
 
 from . import typing
 from .rounds import Round, Track

@@ -16,7 +16,6 @@ from srbwriter.engine.types import (
     Cancelled,
     EngineError,
     EngineOptions,
-    EngineStats,
     ModelInfo,
     Priority,
     Request,
@@ -31,7 +30,7 @@ from .open import open_story, rescue_folder, token_sizes
 from .prompting import Context, Prompter, with_words
 from .recorder import Recorder
 from .rounds import Round, RoundHistory
-from .sampling import Ladder, rungs
+from .sampling import Sweep, swept
 
 if TYPE_CHECKING:
     from srbwriter.engine.engine import Engine  # at run time it would load the native library
@@ -55,7 +54,7 @@ class Session:
         self.n = n
         self.sampling = sampling or Sampling()
         self.stop = stop or Stop(max_tokens=64)
-        self.ladder: Ladder | None = None
+        self.sweep: Sweep | None = None
         self.round: Round | None = None
         self._history = RoundHistory()
         self._options = options
@@ -125,10 +124,6 @@ class Session:
         own = self.story.settings(self.story.current).template
         found = own or (self._prompter.template if self._prompter is not None else None)
         return found.name or "template" if found is not None else ""
-
-    def engine_stats(self) -> EngineStats:
-        engine = self.engine
-        return engine.stats() if engine is not None else EngineStats()
 
     def load_model(self, path: Path) -> None:
         """Use another model. What is being written stops; the story stays as it is."""
@@ -218,10 +213,10 @@ class Session:
             stop = with_words(self.stop)
             assembly = prompter.assemble(current.parent, stop)
             own = self.story.settings(self.story.current).sampling
-            samplings = rungs(self.sampling, own, self.ladder, current.n)
+            samplings = swept(self.sampling, own, self.sweep, current.n)
             generation = engine.submit(
                 Request(
-                    prompter.prompt(current.parent, assembly), n=current.n, sampling=samplings, stop=stop,
+                    prompter.prompt(assembly), n=current.n, sampling=samplings, stop=stop,
                     priority=Priority.FOREGROUND, heal=True, add_bos=False,
                 )
             )

@@ -23,7 +23,7 @@ from urllib.parse import quote, unquote
 from srbwriter import paths
 from srbwriter.story import ROOT, NodeId, Story, StoryError
 from srbwriter.story.diff import same_end, same_start
-from srbwriter.story.draft import JsonValue
+from srbwriter.story.model import JsonValue
 
 log = logging.getLogger(__name__)
 

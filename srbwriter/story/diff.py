@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from srbwriter.story.types import NodeId
+from srbwriter.story.model import NodeId
 from srbwriter.unspaced import CHARACTER
 
 _WORD = re.compile(r"\w+|\W+")

@@ -18,14 +18,12 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import RLock
+from typing import Any
 
-from srbwriter.story.draft import Author, JsonValue
-from srbwriter.story.progress import Sitting
-from srbwriter.story.runs import Runs, decode, encode, text_of
-from srbwriter.story.store import Body, Store
-from srbwriter.story.tree import SETTINGS, VISITED, Entry, Tree
-from srbwriter.story.types import (
+from srbwriter.story.model import (
     ROOT,
+    Author,
+    JsonValue,
     NodeId,
     NoSuchNode,
     ReadOnly,
@@ -34,6 +32,10 @@ from srbwriter.story.types import (
     StoryError,
     TokenSizes,
 )
+from srbwriter.story.progress import SittingLog
+from srbwriter.story.spans import Spans, decode, encode, text_of
+from srbwriter.story.store import Body, Store
+from srbwriter.story.tree import SETTINGS, VISITED, Entry, Tree
 from srbwriter.story.words import count
 
 log = logging.getLogger(__name__)
@@ -66,7 +68,7 @@ class Document:
         self._fresh: dict[NodeId, Body] = {}  # bodies of the open transaction
         self._bodies: OrderedDict[NodeId, Body] = OrderedDict()
         self._cached = 0
-        self.sitting = Sitting(store)
+        self.sitting = SittingLog(store)
         self.on_revert.append(self.sitting.revert)
         self.load()
 
@@ -177,6 +179,10 @@ class Document:
             found = {node: body.text for node, body in self._fresh.items()} if self._fresh else {}
             return self.store.texts([node for node in nodes if node not in found]) | found
 
+    def set_body(self, node: NodeId, **fields: Any) -> None:
+        """Change what is heavy, but not the text."""
+        self.put_body(node, self.body(node)._replace(**fields))
+
     def put_body(self, node: NodeId, body: Body) -> None:
         self.store.put_body(node, body)
         self._fresh[node] = body
@@ -194,10 +200,10 @@ class Document:
         self._bodies.clear()
         self._cached = 0
 
-    def runs(self, node: NodeId) -> Runs:
+    def spans(self, node: NodeId) -> Spans:
         return self.decode(node, self.body(node))
 
-    def decode(self, node: NodeId, body: Body) -> Runs:
+    def decode(self, node: NodeId, body: Body) -> Spans:
         return decode(body.runs, body.text, self.tree[node].author)
 
     # -- the primitive changes ---------------------------------------------------------------------
@@ -205,7 +211,7 @@ class Document:
     def add(
         self,
         parent: NodeId | None,
-        runs: Runs,
+        spans: Spans,
         author: Author,
         *,
         place: int | None = None,
@@ -224,43 +230,27 @@ class Document:
                 place=place,
                 state=state,
                 author=author,
-                chars=0,
-                words=0,
-                edges=0,
                 flags=VISITED if visited else 0,
-                rating=0,
-                tags=None,
-                note=None,
-                title=None,
                 created=time.time(),
             )
         )
-        self.write(node, runs, body or Body())
+        self.write(node, spans, body or Body())
         return node
 
-    def write(self, node: NodeId, runs: Runs, body: Body | None = None) -> None:
-        """Make ``runs`` the text of ``node``."""
+    def write(self, node: NodeId, spans: Spans, body: Body | None = None) -> None:
+        """Make ``spans`` the text of ``node``."""
         entry = self.tree[node]
-        text = text_of(runs)
-        body = replace(body or self.body(node), text=text, runs=encode(runs, entry.author))
+        text = text_of(spans)
+        body = (body or self.body(node))._replace(text=text, runs=encode(spans, entry.author))
         self.put_body(node, body)
         words = count(text)
-        self.tree.put(entry._replace(chars=len(text), words=words.words, edges=words.edges))
+        self.tree.set(node, chars=len(text), words=words.words, edges=words.edges)
         self.store.put_unindexed(node)
-
-    def set_author(self, node: NodeId, author: Author) -> None:
-        """The author of the whole; the runs keep theirs."""
-        runs = self.runs(node)
-        self.tree.put(self.tree[node]._replace(author=author))
-        self.write(node, runs)
 
     def move(self, nodes: Iterable[NodeId], parent: NodeId) -> None:
         """Hang ``nodes`` below ``parent``; their order among each other stays."""
         for node in nodes:
-            self.tree.put(self.tree[node]._replace(parent=parent))
-
-    def set_state(self, node: NodeId, state: State) -> None:
-        self.tree.put(self.tree[node]._replace(state=state))
+            self.tree.set(node, parent=parent)
 
     # -- spares: a text that was, kept for what was written after it ------------------------------
 
@@ -277,22 +267,21 @@ class Document:
         if not children and not always:
             return spare
         entry, body = self.tree[node], self.body(node)
-        runs = self.runs(node)
+        spans = self.spans(node)
         assert entry.parent is not None  # the root has no text that could change
         if not spare:
             spare = self.add(entry.parent, (), entry.author, place=entry.place, body=Body())
         alive = always or any(self.tree[c].state == State.LIVING for c in children)
-        self.tree.put(
-            self.tree[spare]._replace(
-                parent=entry.parent,
-                place=entry.place,
-                author=entry.author,
-                flags=entry.flags & (SETTINGS | VISITED) | (VISITED if always else 0),
-                state=State.LIVING if alive else State.ABSORBED,
-                created=entry.created,
-            )
+        self.tree.set(
+            spare,
+            parent=entry.parent,
+            place=entry.place,
+            author=entry.author,
+            flags=entry.flags & (SETTINGS | VISITED) | (VISITED if always else 0),
+            state=State.LIVING if alive else State.ABSORBED,
+            created=entry.created,
         )
-        self.write(spare, runs, replace(body, name=None))
+        self.write(spare, spans, body._replace(name=None))
         self.move(children, spare)
         return spare
 
@@ -301,7 +290,7 @@ class Document:
         if not spare:
             return
         self.move(self.tree.all_children(spare), node)
-        self.set_state(spare, State.ABSORBED)
+        self.tree.set(spare, state=State.ABSORBED)
         self.write(spare, ())
 
     # -- recipes -----------------------------------------------------------------------------------

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from srbwriter.story.draft import Author
-from srbwriter.story.types import ROOT, Marks, NodeId, NoSuchNode, State
+from srbwriter.story.model import ROOT, Author, Marks, NodeId, NoSuchNode, State
 from srbwriter.story.words import Count, well_formed
 
 BOOKMARK, CHAPTER, VISITED, SETTINGS = 1, 2, 4, 8
@@ -26,15 +25,15 @@ class Entry(NamedTuple):
     place: int
     state: int
     author: Author
-    chars: int
-    words: int
-    edges: int
-    flags: int
-    rating: int
-    tags: str | None
-    note: str | None
-    title: str | None
-    created: float
+    chars: int = 0
+    words: int = 0
+    edges: int = 0
+    flags: int = 0
+    rating: int = 0
+    tags: str | None = None
+    note: str | None = None
+    title: str | None = None
+    created: float = 0.0
 
     @property
     def marks(self) -> Marks:
@@ -45,11 +44,14 @@ class Entry(NamedTuple):
             note=self.note or "",
             chapter=bool(self.flags & CHAPTER),
             title=self.title or "",
+            visited=bool(self.flags & VISITED),
+            deleted=self.state != State.LIVING,
         )
 
     def with_marks(self, marks: Marks) -> Entry:
-        flags = self.flags & ~(BOOKMARK | CHAPTER)
-        flags |= (BOOKMARK if marks.bookmark else 0) | (CHAPTER if marks.chapter else 0)
+        """This entry with ``marks``, but in the bin only if it is there."""
+        bits = (BOOKMARK, marks.bookmark), (CHAPTER, marks.chapter), (VISITED, marks.visited)
+        flags = self.flags & SETTINGS | sum(bit for bit, there in bits if there)
         return self._replace(
             flags=flags,
             rating=marks.rating,
@@ -94,6 +96,10 @@ class Tree:
         self._before.setdefault(entry.id, old)
         self._place(old, entry)
         self.next_id = max(self.next_id, entry.id + 1)
+
+    def set(self, node: NodeId, **fields: Any) -> None:
+        """Change fields of an entry."""
+        self.put(self[node]._replace(**fields))
 
     def _place(self, old: Entry | None, new: Entry | None) -> None:
         moved = old is None or new is None or (old.parent, old.place) != (new.parent, new.place)
@@ -199,31 +205,6 @@ class Tree:
             node = stack.pop()
             yield node
             stack.extend(reversed(below(node)))
-
-    def following(self, node: NodeId) -> NodeId | None:
-        """The next node in reading order."""
-        children = self.children(node)
-        if children:
-            return children[0]
-        for above in self.upward(node):
-            later = self._beside(above, 1)
-            if later is not None:
-                return later
-        return None
-
-    def preceding(self, node: NodeId) -> NodeId | None:
-        """The node before in reading order."""
-        before = self._beside(node, -1)
-        if before is None:
-            return self[node].parent
-        while children := self.children(before):
-            before = children[-1]
-        return before
-
-    def _beside(self, node: NodeId, step: int) -> NodeId | None:
-        siblings = self.siblings(node)
-        index = siblings.index(node) + step if node in siblings else -1
-        return siblings[index] if 0 <= index < len(siblings) else None
 
     def where(self, test: Callable[[Entry], bool]) -> list[NodeId]:
         """Living nodes that pass ``test``, in reading order."""

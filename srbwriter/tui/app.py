@@ -9,25 +9,27 @@ import asyncio
 import contextlib
 import signal
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual import events
-from textual.app import App
+from textual.app import App as TextualApp
+from textual.filter import LineFilter
+from textual.notifications import SeverityLevel
 from textual.theme import Theme
 
 from srbwriter import logs, paths
 from srbwriter.config import Settings
 from srbwriter.session.sampling import RememberedKnobs
 from srbwriter.story import StoryError, library
-from srbwriter.tui import options, spelling, themes
+from srbwriter.tui import colours, options, spelling, themes
 from srbwriter.tui.commands import COMMANDS, Command, anywhere_of, keys_of
 from srbwriter.tui.palette import CommandProvider
 from srbwriter.tui.preferences import Preferences
 from srbwriter.tui.screens import crash
-from srbwriter.tui.screens.desk import Desk
+from srbwriter.tui.write_screen import WriteScreen
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
@@ -45,7 +47,7 @@ def _text_without_ink(character: str) -> bool:
     return not character.isprintable() and unicodedata.category(character[0]) not in ("Cc", "Cs")
 
 
-class Workbench(App[None]):
+class App(TextualApp[None]):
     """The program in a terminal."""
 
     TITLE = "srbwriter"
@@ -74,9 +76,10 @@ class Workbench(App[None]):
             row.name.removeprefix("keys."): self.preferences[row] for row in options.OWN_KEYS
         }
         self.branch_keys = self._index_keys()
+        self._form: colours.Form | None = None
         self.load_themes()
         self._watcher = themes.Watcher()
-        self.desk = Desk(session, self)
+        self.write_screen = WriteScreen(session, self)
 
     # ---- settings, as the screens ask for them
 
@@ -112,11 +115,11 @@ class Workbench(App[None]):
         wanted = self.preferences[options.THEME]
         if wanted in self.available_themes:
             self.theme = wanted
-        if self.preferences[options.SPELLING] != self.desk.editor.spelling:
+        if self.preferences[options.SPELLING] != self.write_screen.editor.spelling:
             self.run_worker(self._apply_spelling, thread=True, exclusive=True, group="spelling")
-        if self.desk.is_mounted:
-            self.desk.layout_name = self.preferences[options.LAYOUT]
-            self.desk.apply_layout()
+        if self.write_screen.is_mounted:
+            self.write_screen.layout_name = self.preferences[options.LAYOUT]
+            self.write_screen.apply_layout()
 
     def _apply_spelling(self) -> None:
         """On a thread of its own: the word list takes a moment to read."""
@@ -127,7 +130,7 @@ class Workbench(App[None]):
             words = "Spelling needs a word list: pip install 'srbwriter[spelling]'"
             self.call_from_thread(self.notify, words, severity="warning", markup=False)
             return
-        self.call_from_thread(setattr, self.desk.editor, "spelling", wanted)
+        self.call_from_thread(setattr, self.write_screen.editor, "spelling", wanted)
 
     # ---- themes
 
@@ -140,6 +143,16 @@ class Workbench(App[None]):
         for theme in found:
             self.register_theme(theme)
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual's, and last the theme's own form for a terminal that has few colours."""
+        theme = self.current_theme
+        depth = colours.depth(self.preferences[options.COLOURS], self.console.color_system)
+        if depth is None or theme.ansi or self.no_color:
+            return super().get_line_filters()
+        if self._form is None or self._form.made_for != (theme, depth):
+            self._form = colours.Form(theme, depth)
+        return [*super().get_line_filters(), self._form]
+
     def reload_changed_themes(self) -> None:
         """Show a theme of the writer's own as soon as he saves it."""
         changed = self._watcher.changed()
@@ -148,7 +161,7 @@ class Workbench(App[None]):
         found, complaints = themes.load_all(changed)
         self._add_themes(found)
         for complaint in complaints:
-            self.notify(complaint, severity="warning", markup=False)
+            self.notify(complaint, severity="warning")
         if self.theme in {theme.name for theme in found}:
             self._watch_theme(self.theme)
             self.refresh_css(animate=False)
@@ -165,20 +178,27 @@ class Workbench(App[None]):
 
         ``notes`` is what the writer is told then.
         """
-        if not self.desk.exchange.may_leave():
+        if not self.write_screen.transfers.may_leave():
             return
         self.next_story, self.next_notes = file, list(notes)
-        self.desk.leave()
+        self.write_screen.leave()
+
+    def notify(
+        self, message: str, *, title: str = "", severity: SeverityLevel = "information",
+        timeout: float | None = None, markup: bool = False,
+    ) -> None:  # fmt: skip
+        """Tell the writer something. Never read as markup: most of it holds words of a file or a person."""
+        super().notify(message, title=title, severity=severity, timeout=timeout)
 
     # ---- life
 
     async def action_quit(self) -> None:
         """Textual's own way out: the writer's last words come first."""
-        self.desk.run("quit")
+        self.write_screen.run("quit")
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key):
-            self.desk.pump.give_way()
+            self.write_screen.pump.give_way()
             if event.character and _text_without_ink(event.character):
                 event = events.Paste(event.character)
         await super().on_event(event)
@@ -186,12 +206,12 @@ class Workbench(App[None]):
     def on_mount(self) -> None:
         self._to_terminal("\x1b[22;2t")  # keeps the terminal's own title until the end
         self.apply_preferences()
-        self.push_screen(self.desk)
+        self.push_screen(self.write_screen)
         self.set_interval(_THEME_SECONDS, self.reload_changed_themes)
         for complaint in self.complaints:
-            self.notify(complaint, severity="warning", markup=False)
+            self.notify(complaint, severity="warning")
         for note in self.notes:
-            self.notify(note, markup=False)
+            self.notify(note)
         self._obey_signals()
 
     def _obey_signals(self) -> None:

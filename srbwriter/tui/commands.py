@@ -2,7 +2,7 @@
 
 Bindings, command palette, key line, help, the leader's menu and the page of keys in the documentation are
 all made from these rows. A row says what and with which keys; the handler of the same name stands in
-``srbwriter.tui.verbs``. Pure data: this module must never import Textual.
+``srbwriter.tui.actions``. Pure data: this module must never import Textual.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ _BRANCH = "This branch"
 _ALL = "All branches"
 _TAKE = "Taking a part"
 _STORY = "Story"
+_STORIES = "Stories"
 _VIEW = "View"
 _TREE = "The tree"
 _KNOBS = "Knobs"
 _PROGRAM = "Program"
 
-GROUPS = (_BRANCH, _TAKE, _ALL, _STORY, _TREE, _KNOBS, _VIEW, _PROGRAM)
+GROUPS = (_BRANCH, _TAKE, _ALL, _STORY, _STORIES, _TREE, _KNOBS, _VIEW, _PROGRAM)
 """Groups in the order of help and documentation."""
 
 
@@ -134,6 +135,18 @@ COMMANDS: tuple[Command, ...] = (
     Command("import", _STORY, "Import a file",
             "Make a story of a text or of another program's file, and open it.", "I"),
 
+    Command("stories", _STORIES, "Another story",
+            "Go to another story; every word of this one is kept.", "n", "ctrl+o"),
+    Command("new_story", _STORIES, "New story", "Begin an empty story in the library.", "asterisk"),
+    Command("rename_story", _STORIES, "Rename the story", "Give it another title; its file stays.",
+            "quotation_mark"),
+    Command("duplicate_story", _STORIES, "Duplicate the story",
+            "Go on in a copy, with all its branches; this one stays as it is.", "ampersand"),
+    Command("snapshot", _STORIES, "Snapshot", "Keep a copy of the story as it is now, under a name.",
+            "exclamation_mark"),
+    Command("restore", _STORIES, "Restore a copy",
+            "Make a story of a snapshot or of a copy of the day; this one stays as it is.", "at"),
+
     Command("tree", _TREE, "The tree", "See every branch ever written, go to one and write on there.",
             "T", "f3", hint="tree"),
     Command("parent", _TREE, "Back one pick", "Stand where the last pick was made.", "P"),
@@ -168,7 +181,7 @@ COMMANDS: tuple[Command, ...] = (
 
     Command("jump", _VIEW, "Jump to a branch",
             "Show a letter on each branch; press it to go there.", "apostrophe"),
-    Command("read", _VIEW, "Read mode", "The story as a clean page; again for the desk.", "p", "ctrl+r"),
+    Command("read", _VIEW, "Read mode", "The story as a clean page; again to go back.", "p", "ctrl+r"),
     Command("theme", _VIEW, "Theme", "Choose colours; they change as you look through them."),
 
     Command("palette", _PROGRAM, "Find a command",

@@ -20,7 +20,7 @@ from srbwriter import paths
 from srbwriter.tui.screens.confirm import Confirm
 
 if TYPE_CHECKING:
-    from srbwriter.tui.screens.desk import Desk
+    from srbwriter.tui.write_screen import WriteScreen
 
 _OTHER_ENCODING = "cp1252"  # what editors that do not write UTF-8 write most
 
@@ -40,7 +40,7 @@ def editor() -> list[str]:
     raise NoEditor("no editor is set; set VISUAL or EDITOR, for example EDITOR=nano")
 
 
-def edit(desk: Desk) -> None:
+def edit(screen: WriteScreen) -> None:
     """Let the writer edit the story in their own editor, and take in what it leaves.
 
     Where it ended badly the writer is asked, and the file stays.
@@ -51,39 +51,39 @@ def edit(desk: Desk) -> None:
         StoryError: the words cannot be saved; they stay in the file, and wait for the disk.
     """
     command = editor()
-    desk.session.keep()
-    before = desk.session.text()
-    stem = f"{desk.session.story.file.stem}-{time.strftime('%Y-%m-%d-%H%M%S')}"
+    screen.session.keep()
+    before = screen.session.text()
+    stem = f"{screen.session.story.file.stem}-{time.strftime('%Y-%m-%d-%H%M%S')}"
     file = paths.state_dir() / "editor" / f"{stem}.md"
     paths.write_atomic(file, before.encode())
     try:
-        with desk.bench.suspend():
+        with screen.app.suspend():
             # Descriptor 2 is the log; the editor talks to the terminal.
             code = subprocess.run([*command, str(file)], stderr=sys.__stderr__, check=False).returncode
     except OSError:
         file.unlink(missing_ok=True)
         raise
-    _take_in(desk, command[0], code, file, before)
+    _take_in(screen, command[0], code, file, before)
 
 
-def _take_in(desk: Desk, name: str, code: int, file: Path, before: str) -> None:
+def _take_in(screen: WriteScreen, name: str, code: int, file: Path, before: str) -> None:
     ended = f"{name} {_end(code)}"
     try:
         text, note = _words(file, before)
     except FileNotFoundError:
-        desk.say(f"{ended} and left no file; the story is as it was.", error=True)
+        screen.notify(f"{ended} and left no file; the story is as it was.", severity="error")
         return
 
     def take() -> None:
-        desk.rewrite(text)
+        screen.rewrite(text)
         file.unlink(missing_ok=True)
         if note:
-            desk.say(note)
+            screen.notify(note)
 
     if text == before:
         file.unlink(missing_ok=True)
         if code:
-            desk.say(f"{ended}; the story is as it was.")
+            screen.notify(f"{ended}; the story is as it was.")
     elif code == 0 and text.strip():
         take()
     else:
@@ -91,10 +91,10 @@ def _take_in(desk: Desk, name: str, code: int, file: Path, before: str) -> None:
 
         def answered(key: str | None) -> None:
             if key == "t":
-                desk.guarded(take)
+                screen.guarded(take)
 
         answers = {"t": "takes that into the story", "escape": "leaves it there"}
-        desk.bench.push_screen(Confirm(f"{ended}. {left}", answers), answered)
+        screen.app.push_screen(Confirm(f"{ended}. {left}", answers), answered)
 
 
 def _end(code: int) -> str:

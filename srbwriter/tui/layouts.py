@@ -1,6 +1,6 @@
 """Where story and branches stand, by layout and by the room there is.
 
-Knows names and sizes; the rules of style are in ``screens/desk.tcss``.
+Knows names and sizes; the rules of style are in ``write_screen.tcss``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from srbwriter.tui.options import LAYOUTS
 
 if TYPE_CHECKING:
-    from srbwriter.tui.screens.desk import Desk
+    from srbwriter.tui.write_screen import WriteScreen
 
 NARROW = 72
 """Below this many columns there is one pane at a time, whatever the layout."""
@@ -29,31 +29,31 @@ def after(name: str) -> str:
     return LAYOUTS[(LAYOUTS.index(name) + 1) % len(LAYOUTS)]
 
 
-def apply(desk: Desk, name: str) -> None:
-    """Put the classes for layout ``name`` on the desk."""
-    width, height = desk.size
+def apply(screen: WriteScreen, name: str) -> None:
+    """Put the classes for layout ``name`` on the write screen."""
+    width, height = screen.size
     narrow = width < NARROW or height < SHORT
-    _too_small(desk, width < LEAST[0] or height < LEAST[1])
-    desk.set_class(desk.large, "-large")
+    _too_small(screen, width < LEAST[0] or height < LEAST[1])
+    screen.set_class(screen.large, "-large")
     for choice in LAYOUTS:
-        desk.set_class(choice == name and not narrow, f"-{choice}")
-    desk.grid.column = name == "column" and not narrow
-    desk.grid.single = narrow or desk.large
+        screen.set_class(choice == name and not narrow, f"-{choice}")
+    screen.grid.column = name == "column" and not narrow
+    screen.grid.single = narrow or screen.large
 
 
-def _too_small(desk: Desk, small: bool) -> None:
+def _too_small(screen: WriteScreen, small: bool) -> None:
     """Hide or show everything; what is hidden loses the focus, and has it again when it is back."""
-    was = desk.has_class("-small")
+    was = screen.has_class("-small")
     if small and not was:
-        desk.focused_before = desk.focused
-    desk.set_class(small, "-small")
-    if was and not small and desk.focused_before is not None:
-        desk.call_after_refresh(desk.focused_before.focus)
+        screen.focused_before = screen.focused
+    screen.set_class(small, "-small")
+    if was and not small and screen.focused_before is not None:
+        screen.call_after_refresh(screen.focused_before.focus)
 
 
-def centre(desk: Desk) -> None:
+def centre(screen: WriteScreen) -> None:
     """Keep the story's lines as short as reads well, in the middle of its room."""
     # As the last layout left it: call this after each. A margin too wide makes it wider than the window.
-    room = min(desk.editor.outer_size.width, desk.size.width)
-    spare = max(0, room - 2 * _MARGIN - desk.bench.text_width) // 2
-    desk.editor.styles.padding = (1 if desk.size.height > SHORT else 0, _MARGIN + spare)
+    room = min(screen.editor.outer_size.width, screen.size.width)
+    spare = max(0, room - 2 * _MARGIN - screen.app.text_width) // 2
+    screen.editor.styles.padding = (1 if screen.size.height > SHORT else 0, _MARGIN + spare)

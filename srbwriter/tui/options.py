@@ -12,6 +12,10 @@ from srbwriter.config.kinds import INTEGER, SWITCH, TEXT, one_of
 from srbwriter.tui.commands import COMMANDS
 
 THEME = Key("interface.theme", TEXT, "lamplight", "colour theme", ("--theme",))
+COLOURS = Key(
+    "interface.colours", one_of("auto", "256", "16"), "auto",
+    "colours of the terminal; auto is what TERM and COLORTERM say",
+)
 LAYOUTS = ("below", "right", "column")
 KEYMAPS = ("default", "vim")
 
@@ -41,6 +45,7 @@ OWN_KEYS: tuple[Key[str], ...] = tuple(
 """The section ``[keys]``: comma-separated key names by command; empty are the keymap's."""
 
 OPTIONS: tuple[Key[Any], ...] = (
-    THEME, LAYOUT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING, GOAL, *OWN_KEYS,
+    THEME, COLOURS, LAYOUT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING, GOAL,
+    *OWN_KEYS,
 )  # fmt: skip
 """Every row above, in order."""

@@ -1,12 +1,12 @@
 """The command palette: every command of the table, found by its name.
 
-Knows the table and the desk; the searching is Textual's.
+Knows the table and the write screen; the searching is Textual's.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
@@ -14,24 +14,25 @@ from srbwriter.tui.commands import COMMANDS, Command
 from srbwriter.tui.widgets.key_line import key_name
 
 if TYPE_CHECKING:
-    from srbwriter.tui.app import Workbench
+    from srbwriter.tui.app import App
 
 
 class CommandProvider(Provider):
     """Commands of the table. Those that only move about are left to their keys."""
 
-    @property
-    def _bench(self) -> Workbench:
-        return cast("Workbench", self.app)
+    if TYPE_CHECKING:
+
+        @property
+        def app(self) -> App: ...  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def _help(self, command: Command) -> str:
-        keys = [*self._bench.keys(command), *self._bench.anywhere(command)]
+        keys = [*self.app.keys(command), *self.app.anywhere(command)]
         return f"{', '.join(map(key_name, keys[:3]))}  {command.help}" if keys else command.help
 
     async def discover(self) -> Hits:
         for command in COMMANDS:
             yield DiscoveryHit(
-                command.title, partial(self._bench.desk.run, command.id), help=self._help(command)
+                command.title, partial(self.app.write_screen.run, command.id), help=self._help(command)
             )
 
     async def search(self, query: str) -> Hits:
@@ -42,6 +43,6 @@ class CommandProvider(Provider):
                 yield Hit(
                     score,
                     matcher.highlight(command.title),
-                    partial(self._bench.desk.run, command.id),
+                    partial(self.app.write_screen.run, command.id),
                     help=self._help(command),
                 )

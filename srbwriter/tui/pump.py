@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from textual.timer import Timer
 
 if TYPE_CHECKING:
-    from srbwriter.tui.screens.desk import Desk
+    from srbwriter.tui.write_screen import WriteScreen
 
 FPS, FPS_REMOTE = 24, 12  # a network link carries every repainted cell
 _KEY_SECONDS, _LONGEST_SECONDS = 0.05, 0.2  # how long painting waits behind a key, and at most
@@ -23,10 +23,10 @@ _SLOW_TICKS = 6  # status and marks change more slowly than text
 
 
 class Pump:
-    """Calls the desk's ``flush`` and ``flush_slowly`` on one timer."""
+    """Calls the write screen's ``flush`` and ``flush_slowly`` on one timer."""
 
-    def __init__(self, desk: Desk, fps: int | None) -> None:
-        self._desk = desk
+    def __init__(self, screen: WriteScreen, fps: int | None) -> None:
+        self._screen = screen
         self.fps = fps or (FPS_REMOTE if "SSH_CONNECTION" in os.environ else FPS)
         self._ticks = 0
         self._awake = 0
@@ -34,7 +34,7 @@ class Pump:
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        self._timer = self._desk.set_interval(1 / self.fps, self.tick)
+        self._timer = self._screen.set_interval(1 / self.fps, self.tick)
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -58,13 +58,13 @@ class Pump:
         if now - self._painted_at < min(spent / _SHARE, _LONGEST_SECONDS):
             return
         self._painted_at, self._spent = now, time.thread_time()
-        if not self._desk.writing and self._awake < 0 and self._ticks % _IDLE_TICKS:
+        if not self._screen.writing and self._awake < 0 and self._ticks % _IDLE_TICKS:
             return
         self.flush(slowly=self._ticks % _SLOW_TICKS == 0)
 
     def flush(self, slowly: bool = True) -> None:
         """Paint everything that is new now."""
-        with self._desk.bench.batch_update():
-            self._desk.flush()
+        with self._screen.app.batch_update():
+            self._screen.flush()
             if slowly:
-                self._desk.flush_slowly()
+                self._screen.flush_slowly()

@@ -14,7 +14,7 @@ from srbwriter.engine.loader import EngineLoader
 from srbwriter.session import Session
 from srbwriter.story import StoryError
 from srbwriter.tui import terminal
-from srbwriter.tui.app import Workbench
+from srbwriter.tui.app import App
 
 log = logging.getLogger(__name__)
 
@@ -25,14 +25,14 @@ Entered, it gives the address that it listens at.
 """
 
 
-def _untold(hints: list[str | None]) -> list[str]:
+def _new_hints(hints: list[str | None]) -> list[str]:
     """Those of ``hints`` that no earlier start has given; from now on they are given."""
     file = paths.state_dir() / "hints.txt"
     try:
-        told = file.read_text("utf-8").splitlines() if file.exists() else []
-        fresh = [hint for hint in hints if hint is not None and hint not in told]
+        given = file.read_text("utf-8").splitlines() if file.exists() else []
+        fresh = [hint for hint in hints if hint is not None and hint not in given]
         if fresh:
-            paths.write_atomic(file, "\n".join([*told, *fresh, ""]).encode())
+            paths.write_atomic(file, "\n".join([*given, *fresh, ""]).encode())
     except (OSError, ValueError) as error:
         log.warning("cannot tell which hints were given: %s", error)
         return [hint for hint in hints if hint is not None]
@@ -41,7 +41,7 @@ def _untold(hints: list[str | None]) -> list[str]:
 
 def open_workbench(settings: Settings, story: Path | None, beside: Beside | None = None) -> int:
     """Run the app until the writer leaves; returns the exit code. Raises StoryError."""
-    notes = _untold([launch.model_hint(settings)])
+    notes = _new_hints([launch.model_hint(settings)])
     loader: EngineLoader | None = None
     left: Path | None = None  # the story that the writer has left for this one
     with terminal.restored(), terminal.guarded(), contextlib.ExitStack() as models:
@@ -51,9 +51,9 @@ def open_workbench(settings: Settings, story: Path | None, beside: Beside | None
             except (StoryError, OSError) as error:
                 if left is None:
                     raise
-                story, left, notes = left, None, [str(error)]  # nobody is to lose the desk by a bad file
+                story, left, notes = left, None, [str(error)]  # nobody is to lose their story by a bad file
                 continue
-            app = Workbench(session, settings)
+            app = App(session, settings)
             app.notes.extend(notes)
             with contextlib.ExitStack() as running:
                 running.callback(session.close)  # also when the app never came to its own end

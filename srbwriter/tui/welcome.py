@@ -1,7 +1,6 @@
 """What a writer is met with: openings for an empty story, and plain words about one that cannot be written.
 
-Knows the desk and what a story says of itself. Nothing that is typed may be lost without a word, so a story
-for reading only takes no typing at all.
+Nothing that is typed may be lost without a word, so a story for reading only takes no typing at all.
 """
 
 from __future__ import annotations
@@ -15,56 +14,56 @@ from srbwriter import paths
 from srbwriter.session.typing import Rescued, sheets_left
 from srbwriter.story import Blocked, ReadOnly, ReadOnlyStory, Story, StoryError, library
 from srbwriter.story.backup import backups
-from srbwriter.story.types import counted
+from srbwriter.story.model import counted
 from srbwriter.tui.screens.confirm import Confirm
 from srbwriter.tui.screens.damaged import RECOVER, DamagedNote
 
 if TYPE_CHECKING:
-    from srbwriter.tui.screens.desk import Desk
+    from srbwriter.tui.write_screen import WriteScreen
 
 
-def receive(desk: Desk) -> None:
+def receive(screen: WriteScreen) -> None:
     """Show what the writer has to know or to choose before he begins."""
-    why = desk.session.story.read_only
+    why = screen.session.story.read_only
     if why is None:
-        _tell_of_drafts(desk)
-        if (rescued := desk.session.rescued) is not None:
-            _offer_rescued(desk, rescued)
-        elif not desk.session.text().strip():
-            desk.run("openings")
+        _tell_of_drafts(screen)
+        if (rescued := screen.session.rescued) is not None:
+            _offer_rescued(screen, rescued)
+        elif not screen.session.text().strip():
+            screen.run("openings")
         return
-    desk.editor.shut(short(why, desk.session.story.file))
+    screen.editor.shut(short(why, screen.session.story.file))
     if why.reason is Blocked.DAMAGED:
-        tell_damage(desk)
+        tell_damage(screen)
     else:
-        desk.say(short(why, desk.session.story.file), error=True)
+        screen.notify(short(why, screen.session.story.file), severity="error")
 
 
-def _tell_of_drafts(desk: Desk) -> None:
+def _tell_of_drafts(screen: WriteScreen) -> None:
     """Say where words are that were being typed when the program died: on their sheets, or in the tree."""
-    if desk.session.taken_up:
-        desk.say("Words you were typing for a branch when the program ended are in the tree now.")
-    sheets = (sheet.partition(":")[0].replace("_", " ") for sheet in sheets_left(desk.session.story))
+    if screen.session.taken_up:
+        screen.notify("Words you were typing for a branch when the program ended are in the tree now.")
+    sheets = (sheet.partition(":")[0].replace("_", " ") for sheet in sheets_left(screen.session.story))
     if kinds := ", ".join(dict.fromkeys(sheets)):
-        desk.say(f"Words that were not kept yet are still there: {kinds}. Open that to go on.")
+        screen.notify(f"Words that were not kept yet are still there: {kinds}. Open that to go on.")
 
 
-def _offer_rescued(desk: Desk, rescued: Rescued) -> None:
+def _offer_rescued(screen: WriteScreen, rescued: Rescued) -> None:
     """Ask about words that the disk did not take when the program last ran."""
-    session = desk.session
+    session = screen.session
 
     def take() -> None:
         session.take_rescued()
-        desk.show_story()
+        screen.show_story()
 
     def answered(key: str | None) -> None:
         if key == "t":
-            desk.guarded(take)
+            screen.guarded(take)
 
     words = counted(sum(len(text.split()) for text in rescued.words.values()), "word")
     question = f"The disk did not take your last words. They are in {rescued.folder} ({words})."
     answers = {"t": "takes them into the story; undo takes that back", "escape": "leaves them there"}
-    desk.bench.push_screen(Confirm(question, answers), answered)
+    screen.app.push_screen(Confirm(question, answers), answered)
 
 
 def short(why: ReadOnly, file: Path) -> str:
@@ -78,9 +77,9 @@ def writes(handler: Callable[..., Any]) -> Callable[..., Any]:
     """A handler that asks for words: refused at once where a story could not keep them."""
 
     @wraps(handler)
-    def checked(desk: Desk, *given: Any) -> Any:
-        refuse(desk.session.story)
-        return handler(desk, *given)
+    def checked(screen: WriteScreen, *given: Any) -> Any:
+        refuse(screen.session.story)
+        return handler(screen, *given)
 
     return checked
 
@@ -92,9 +91,9 @@ def refuse(story: Story) -> None:
         raise ReadOnlyStory(ReadOnly(why.reason, short(why, story.file)))
 
 
-def tell_damage(desk: Desk) -> None:
+def tell_damage(screen: WriteScreen) -> None:
     """Say that the file is damaged, what is left of it, and what can be done."""
-    story = desk.session.story
+    story = screen.session.story
     if story.damage is None:
         return
     left = sum(story.words_by_author().values())
@@ -103,18 +102,18 @@ def tell_damage(desk: Desk) -> None:
 
     def chosen(what: str | None) -> None:
         if what == RECOVER:
-            desk.guarded(lambda: _recover(desk))
+            screen.guarded(lambda: _recover(screen))
 
-    desk.bench.push_screen(DamagedNote(story.file, story.damage, left, copies, doubtful), chosen)
+    screen.app.push_screen(DamagedNote(story.file, story.damage, left, copies, doubtful), chosen)
 
 
-def _recover(desk: Desk) -> None:
+def _recover(screen: WriteScreen) -> None:
     """Go on in a story of its own that holds what could be read; the damaged file stays as it is."""
-    story = desk.session.story
+    story = screen.session.story
     title = f"{story.title or story.file.stem} (recovered)"
     try:
         made = story.recover(library.free_path(story.file.parent, title), title)
     except StoryError:  # the folder takes no file, perhaps because its disk is failing
         paths.library_dir().mkdir(parents=True, exist_ok=True)
         made = story.recover(library.free_path(paths.library_dir(), title), title)
-    desk.bench.open_story(made, [f"This is {made}, made of what was left of {story.file.name}."])
+    screen.app.open_story(made, [f"This is {made}, made of what was left of {story.file.name}."])

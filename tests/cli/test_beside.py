@@ -13,8 +13,8 @@ import httpx
 import pytest
 
 from srbwriter.cli import app, main
-from srbwriter.cli.beside import SessionLoader, server_beside
 from srbwriter.cli.exits import Exit, Failure
+from srbwriter.cli.serve import SessionLoader, server_beside
 from srbwriter.cli.table import every_key
 from srbwriter.config import Settings, load
 from srbwriter.demo import bundled_model
@@ -48,9 +48,9 @@ def ask(url: str) -> str:
 def test_the_same_engine_answers_as_long_as_the_session_runs(session: Session) -> None:
     with server_beside(settings())(session) as line:
         assert line.startswith("http://127.0.0.1:")
-        before = session.engine_stats()
+        before = session.engine.stats()
         assert ask(url_in(line))
-        after = session.engine_stats()
+        after = session.engine.stats()
         assert after.generated_tokens > before.generated_tokens, "it was the session's engine that wrote"
         session.set_text("Once upon a time")
         current = session.generate(2)

@@ -14,7 +14,7 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.cli.exits import Exit
-from srbwriter.cli.stories.finding import find_story
+from srbwriter.cli.stories import find_story
 from srbwriter.session.open import open_story
 from srbwriter.story import Story
 

@@ -208,6 +208,16 @@ class EngineMachine(RuleBasedStateMachine):
         assert all(g.done for g in self.generations)
 
 
+class SpillingMachine(EngineMachine):
+    """Whatever nobody runs has left the cells before every step."""
+
+    def steps(self, count: int) -> None:
+        for _ in range(count):
+            while self.engine._cache.evict():
+                pass
+            self.engine.process()
+
+
 class ToyMachine(EngineMachine):
     longest, most = 400, 1e-2  # most letters are tokens
 
@@ -224,13 +234,27 @@ class RecurrentMachine(ToyMachine):
     make = staticmethod(make_mamba)
 
 
+class SpillingSlidingMachine(SlidingMachine, SpillingMachine):
+    pass
+
+
+class SpillingHybridMachine(HybridMachine, SpillingMachine):
+    pass
+
+
 TestEngine = EngineMachine.TestCase
+TestSpilling = SpillingMachine.TestCase
+TestSpillingSliding = SpillingSlidingMachine.TestCase
+TestSpillingHybrid = SpillingHybridMachine.TestCase
 TestSliding = SlidingMachine.TestCase
 TestHybrid = HybridMachine.TestCase
 TestRecurrent = RecurrentMachine.TestCase
 TestEngine.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target),
+)
+TestSpilling.settings = TestSpillingSliding.settings = TestSpillingHybrid.settings = settings(
+    TestEngine.settings, max_examples=30
 )
 TestSliding.settings = TestHybrid.settings = TestRecurrent.settings = settings(
     TestEngine.settings, max_examples=40

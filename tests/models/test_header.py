@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
 from srbwriter.models import BadModelFile, Header, read_header
-from srbwriter.models.header import parse_header
+from srbwriter.models.files import parse_header
 from tests.models.gguf_files import SHAPE, gguf, put, text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srbwriter.models.names import Parts, is_model, part_names, parts_of, quantisation
+from srbwriter.models.files import Parts, is_model, part_names, parts_of, quantisation
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import httpx
 import pytest
 
 from srbwriter import paths
-from srbwriter.models import DownloadError, NoSuchModel, Run, Wanted, download, pull
-from srbwriter.models.download import Fetcher, Source, new_client
-from srbwriter.models.header import Header
-from srbwriter.models.machine import memory_budget
+from srbwriter.models import DownloadError, NoSuchModel, Run, Wanted, pull
+from srbwriter.models.files import Header
+from srbwriter.models.fit import memory_budget
+from srbwriter.models.pull import Fetcher, Source, new_client
 from tests.models.gguf_files import SHAPE, gguf
 from tests.models.hub_standin import Hub
 
@@ -30,8 +30,8 @@ FILES = {
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "FIRST_PAUSE", 0)
-    monkeypatch.setattr(download, "_CHUNK", 512)
+    monkeypatch.setattr(pull, "FIRST_PAUSE", 0)
+    monkeypatch.setattr(pull, "_CHUNK", 512)
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def test_a_busy_hub_is_asked_again_and_a_dead_one_given_up(novelist: Hub) -> Non
     novelist.statuses = [503, 429]
     assert pull.fetch(ready, silent).exists()
     shutil.rmtree(paths.models_dir())
-    novelist.statuses = [503] * download.ATTEMPTS
+    novelist.statuses = [503] * pull.ATTEMPTS
     with pytest.raises(DownloadError, match="503 .*the same command goes on from there"):
         pull.fetch(ready, silent)
 
@@ -140,7 +140,7 @@ def test_a_damaged_file_never_gets_its_name(novelist: Hub) -> None:
 
 def test_a_damaged_start_is_found_when_the_rest_is_sound(novelist: Hub) -> None:
     ready = plan("Q8_0")
-    novelist.cut_after = [2_000] * download.ATTEMPTS
+    novelist.cut_after = [2_000] * pull.ATTEMPTS
     with pytest.raises(KeyboardInterrupt):
         pull.fetch(ready, interrupted_at(1_500))
     (part,) = (paths.models_dir() / REPO).iterdir()

@@ -249,7 +249,7 @@ def test_a_missing_model_is_an_error_in_words_and_the_story_stays_open(file: Pat
 
 def test_a_ladder_gives_every_branch_its_own_rung(session: Session) -> None:
     session.sampling = Sampling(seed=7)
-    session.ladder = ("temperature", 0.2, 1.4)
+    session.sweep = ("temperature", 0.2, 1.4)
     current = begun(session)
     assert [round(b.sampling.temperature, 2) for b in current.branches] == [0.2, 0.6, 1.0, 1.4]
 
@@ -301,7 +301,7 @@ def test_a_branch_that_was_edited_can_be_picked_again_as_it_was(session: Session
     again = session.pick(0)
     assert (session.text(), len(session.story)) == (OPENING + shown, nodes)
     assert again != node
-    assert any(run.ids for run in session.story.node(again).runs)
+    assert any(span.ids for span in session.story.node(again).spans)
 
 
 def test_an_edit_across_nodes_gives_the_text_that_was_asked_for(session: Session) -> None:

@@ -148,11 +148,11 @@ def test_editing_generated_text_forks(story: Story) -> None:
     assert story.node(branch).text == "abcdefghi"
     made = story.node(fork)
     assert (made.author, story.current) == ("edited", fork)
-    assert [(run.text, run.ids, run.author) for run in made.runs] == [
+    assert [(span.text, span.ids, span.author) for span in made.spans] == [
         ("abc", (3,), "model"),
-        ("de", None, "model"),
-        ("Q", None, "writer"),
-        ("f", None, "model"),
+        ("de", (), "model"),
+        ("Q", (), "writer"),
+        ("f", (), "model"),
         ("ghi", (3,), "model"),
     ]
 

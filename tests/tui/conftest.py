@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 from srbwriter.cli.table import every_key
 from srbwriter.config import Settings
 from srbwriter.config.settings import Setting
-from srbwriter.tui.app import Workbench
-from srbwriter.tui.screens.desk import Desk
+from srbwriter.tui.app import App
+from srbwriter.tui.write_screen import WriteScreen
 from tests.tui.fake_session import FakeSession
 from tests.tui.stepped_session import SteppedSession
 
@@ -22,13 +22,13 @@ from tests.tui.stepped_session import SteppedSession
 class Bench:
     """What a test holds: the app, its pilot, and the session behind it."""
 
-    def __init__(self, app: Workbench, pilot: Pilot[None], session: Any) -> None:
+    def __init__(self, app: App, pilot: Pilot[None], session: Any) -> None:
         self.app, self.pilot = app, pilot
         self.session: Any = session
 
     @property
-    def desk(self) -> Desk:
-        return self.app.desk
+    def screen(self) -> WriteScreen:
+        return self.app.write_screen
 
     async def press(self, *keys: str) -> None:
         await self.pilot.press(*keys)
@@ -38,7 +38,7 @@ class Bench:
         """Let what was asked for be done, and painted."""
         await self.pilot.pause()
         self.session.settle()
-        self.desk.pump.flush()
+        self.screen.pump.flush()
         await self.pilot.pause()
 
     async def write(self, tokens: int = 12) -> None:
@@ -48,12 +48,12 @@ class Bench:
 
     async def tokens(self, tokens: int) -> None:
         self.session.step(tokens)
-        self.desk.pump.flush()
+        self.screen.pump.flush()
         await self.pilot.pause()
 
     async def on_panes(self) -> None:
         """Give the current pane the focus."""
-        self.desk.grid.go(self.desk.grid.current)
+        self.screen.grid.go(self.screen.grid.current)
         await self.pilot.pause()
 
     def texts(self) -> list[str]:
@@ -91,7 +91,7 @@ def open_bench(tmp_path: Path) -> OpenBench:
         else:
             session = SteppedSession(tmp_path, text, n)
         found = {name: Setting(value, "flag") for name, value in (settings or {}).items()}
-        app = Workbench(session, Settings(every_key(), found))  # type: ignore[arg-type]
+        app = App(session, Settings(every_key(), found))  # type: ignore[arg-type]
         async with app.run_test(size=size, notifications=toasts) as pilot:
             await pilot.pause()
             yield Bench(app, pilot, session)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from srbwriter.tui import themes
+from srbwriter.tui.actions import HANDLERS
 from srbwriter.tui.commands import COMMANDS
-from srbwriter.tui.verbs import HANDLERS
 from tests.tui import scenarios
 from tests.tui.conftest import OpenBench
 

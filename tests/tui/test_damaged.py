@@ -8,7 +8,7 @@ import pytest
 from textual.widgets import Static
 
 from srbwriter import paths
-from srbwriter.story import Story
+from srbwriter.story import Story, backup
 from srbwriter.tui.screens.damaged import DamagedNote
 from srbwriter.tui.screens.sheet import Sheet
 from tests.tui.conftest import Bench, OpenBench
@@ -27,7 +27,7 @@ def make(file: Path, title: str = "The Orchard") -> bytes:
         for number in range(PASSAGES):
             words = f" Passage {number} of the tale. " * 40
             story.visit(story.add(story.current, [words + "\n\n"])[0])
-        story.back_up(paths.backup_dir())
+        backup.daily(story.file, story.backup_folder(paths.backup_dir()))
     return file.read_bytes()
 
 
@@ -58,11 +58,11 @@ async def test_an_overwritten_file_is_shown_for_what_it_is(overwritten: Path, op
                       "srbwriter backup restore", "srbwriter check", "1 known"):  # fmt: skip
             assert words in shown, words
         await bench.press("enter")
-        assert bench.app.screen is bench.desk
-        text = bench.desk.editor.text
+        assert bench.app.screen is bench.screen
+        text = bench.screen.editor.text
         assert "Passage 59" in text
         await bench.press(*"lost", "enter", "backspace")
-        assert bench.desk.editor.text == text == bench.session.text()
+        assert bench.screen.editor.text == text == bench.session.text()
         assert "reading only" in said(bench)
     assert overwritten.read_bytes() == before
 
@@ -87,9 +87,9 @@ async def test_nothing_begins_that_could_not_be_kept(overwritten: Path, open_ben
     async with open_bench("") as bench:
         await bench.press("escape")
         for command in ("generate", "memory", "author_note", "lore", "own_editor", "openings", "replace"):
-            bench.desk.run(command)
+            bench.screen.run(command)
             await bench.pilot.pause()
-            assert bench.app.screen is bench.desk, command
+            assert bench.app.screen is bench.screen, command
         assert bench.session.round is None
         assert "nodes read" not in said(bench)  # a line, not the whole report
         await bench.press("ctrl+s")
@@ -119,8 +119,8 @@ async def test_a_file_of_which_nothing_is_left_offers_no_openings(cut: Path, ope
         await bench.press("r")
         await opened(bench, DamagedNote)
         await bench.press("escape", *"words")
-        assert bench.app.screen is bench.desk
-        assert bench.desk.editor.text == ""
+        assert bench.app.screen is bench.screen
+        assert bench.screen.editor.text == ""
         assert "reading only" in said(bench)
 
 
@@ -129,11 +129,11 @@ async def test_a_story_open_elsewhere_takes_no_words_either(tmp_path: Path, open
     make(file)
     with Story.open(file):
         async with open_bench("") as bench:
-            assert bench.app.screen is bench.desk
+            assert bench.app.screen is bench.screen
             assert "is open in" in said(bench)
-            text = bench.desk.editor.text
+            text = bench.screen.editor.text
             await bench.press(*"lost")
-            bench.desk.run("memory")
+            bench.screen.run("memory")
             await bench.settle()
             assert not isinstance(bench.app.screen, Sheet)
-            assert bench.desk.editor.text == text
+            assert bench.screen.editor.text == text

@@ -1,4 +1,4 @@
-"""Screens above the desk: nothing typed into one is lost, and each is left once."""
+"""Screens above the write screen: nothing typed into one is lost, and each is left once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from srbwriter.tui.screens.compare import Compare
 from srbwriter.tui.screens.confirm import Confirm
 from srbwriter.tui.screens.help import Help
 from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.screens.push import leave
 from srbwriter.tui.screens.reading import Reading
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.screens.tree import TreeScreen
@@ -29,7 +28,7 @@ def memory(bench: Bench) -> str | None:
 
 async def test_escape_asks_before_it_drops_what_was_typed(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        bench.desk.run("memory")
+        bench.screen.run("memory")
         sheet = await opened(bench, Sheet)
         assert "esc goes back, and asks first" in visible(bench)
         await bench.press(*"A harbour.", "escape")
@@ -38,24 +37,24 @@ async def test_escape_asks_before_it_drops_what_was_typed(open_bench: OpenBench)
         assert bench.app.screen is sheet
         assert sheet.query_one(TextArea).text == "A harbour."
         await bench.press("escape", "s")
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen
         assert memory(bench) == "A harbour."
 
 
 async def test_what_was_typed_is_dropped_only_on_purpose(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        bench.desk.run("author_note")
+        bench.screen.run("author_note")
         await bench.press(*"Slowly.", "escape", "d")
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen
         assert not bench.session.story.settings(ROOT).author_note
 
 
 async def test_escape_leaves_a_sheet_that_was_only_read(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        bench.desk.run("memory")
+        bench.screen.run("memory")
         await opened(bench, Sheet)
         await bench.press("escape")
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen
         assert not memory(bench)
 
 
@@ -69,7 +68,7 @@ async def test_an_edited_branch_is_picked_or_left_as_the_writer_says(
         await opened(bench, Sheet)
         assert "ctrl+s picks it" in visible(bench)
         await bench.press(*" Indeed.", "escape", answer)
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen
         assert bench.session.text().endswith(" Indeed.") is picked
 
 
@@ -121,20 +120,20 @@ async def test_a_screen_is_left_once_however_quickly_its_keys_come(open_bench: O
         await bench.press("escape")
         assert bench.app.screen is screen
         await bench.press("slash", "escape", "escape")
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen
 
 
 async def test_keys_that_come_after_a_screen_was_left_do_nothing(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        bench.desk.run("memory")
+        bench.screen.run("memory")
         sheet = await opened(bench, Sheet)
-        bench.desk.run("help")
+        bench.screen.run("help")
         await opened(bench, Help)
-        leave(sheet)
+        sheet.close()
         assert isinstance(bench.app.screen, Help)
         await bench.press("escape", "escape")
-        leave(sheet)
-        assert bench.app.screen is bench.desk
+        sheet.close()
+        assert bench.app.screen is bench.screen
 
 
 async def test_the_tree_compares_from_a_row_of_folded_branches(open_bench: OpenBench) -> None:
@@ -150,7 +149,7 @@ async def test_the_tree_compares_from_a_row_of_folded_branches(open_bench: OpenB
             screen.post_message(events.Key(key, None))
         await bench.press("escape", "escape")
         await bench.press("slash", "escape", "escape")
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen
 
 
 @pytest.mark.parametrize("key", ["p", "ctrl+r", "escape", "q"])
@@ -160,27 +159,27 @@ async def test_the_key_that_opens_read_mode_closes_it(key: str, open_bench: Open
         await opened(bench, Reading)
         assert "esc or p or ^r goes back" in visible(bench)
         await bench.press(key)
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen
 
 
 async def test_a_key_of_the_writers_own_closes_read_mode_too(open_bench: OpenBench) -> None:
     async with open_bench(settings={"keys.read": "f7", "keys.help": "f5"}) as bench:
         for key in ("f7", "f5"):
             await bench.press(key)
-            assert bench.app.screen is not bench.desk
+            assert bench.app.screen is not bench.screen
             await bench.press(key)
-            assert bench.app.screen is bench.desk
+            assert bench.app.screen is bench.screen
 
 
 async def test_the_key_line_is_empty_while_a_dialog_takes_the_keys(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await started(bench)
-        line = bench.desk.key_line
+        line = bench.screen.key_line
         assert any(name == "kill" for name, _, _ in line.entries)
         for command in ("memory", "knobs", "find", "palette"):
-            bench.desk.run(command)
+            bench.screen.run(command)
             await bench.settle()
-            bench.desk.flush_slowly()
+            bench.screen.flush_slowly()
             assert line.entries == [], command
             await bench.press("escape")
             assert any(name == "kill" for name, _, _ in line.entries), command
@@ -195,11 +194,11 @@ async def test_the_focus_returns_after_a_window_that_was_too_small(
         if on_branch:
             await bench.press("right")
         else:
-            bench.desk.editor.focus()
+            bench.screen.editor.focus()
         await bench.pilot.pause()
-        before = bench.desk.focused
+        before = bench.screen.focused
         await bench.pilot.resize_terminal(30, 8)
         await bench.pilot.pause()
         await bench.pilot.resize_terminal(120, 40)
         await bench.settle()
-        assert bench.desk.focused is before is not None
+        assert bench.screen.focused is before is not None

@@ -40,31 +40,31 @@ def interrupted(bench: Bench, sheet: str, words: str) -> None:
 
 async def test_a_sheet_is_safe_while_it_is_open(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        bench.desk.run("memory")
+        bench.screen.run("memory")
         await opened(bench, Sheet)
         await bench.press(*"A harbour.")
         assert await kept(bench) == {"memory": "A harbour."}
         await bench.press("ctrl+s")
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen
         assert bench.session.story.settings(ROOT).memory == "A harbour."
         assert left(bench) == []
 
 
 async def test_what_is_dropped_on_purpose_does_not_come_back(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        bench.desk.run("author_note")
+        bench.screen.run("author_note")
         await opened(bench, Sheet)
         await bench.press(*"Slowly.")
         await kept(bench)
         await bench.press("escape", "d")
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen
         assert left(bench) == []
 
 
 async def test_words_typed_a_moment_before_the_end_are_kept_too(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         story = bench.session.story
-        bench.desk.run("memory")
+        bench.screen.run("memory")
         await opened(bench, Sheet)
         await bench.press("A")
     with Story.open(story.file, readonly=True) as again:
@@ -74,7 +74,7 @@ async def test_words_typed_a_moment_before_the_end_are_kept_too(open_bench: Open
 async def test_the_words_are_on_the_sheet_again(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         interrupted(bench, "memory", "A harbour, and")
-        bench.desk.run("memory")
+        bench.screen.run("memory")
         sheet = await opened(bench, Sheet)
         assert sheet.query_one(TextArea).text == "A harbour, and"
         assert "when the program last ended" in visible(bench)
@@ -88,12 +88,12 @@ async def test_the_writer_is_told_where_words_are_waiting(
 ) -> None:
     async with open_bench() as bench:
         said: list[str] = []
-        monkeypatch.setattr(bench.desk, "say", said.append)
-        receive(bench.desk)
+        monkeypatch.setattr(bench.screen, "say", said.append)
+        receive(bench.screen)
         assert said == []
         interrupted(bench, "author_note", "Slowly.")
         interrupted(bench, "lorebook:1", "Red.")
-        receive(bench.desk)
+        receive(bench.screen)
         assert len(said) == 1 and "author note, lorebook" in said[0]
 
 
@@ -107,16 +107,16 @@ async def test_words_that_the_disk_refused_are_offered(key: str, open_bench: Ope
     async with open_bench(text="") as bench:
         assert str(lost.parent) in visible(bench).replace("\n", "").replace(" ", "")
         await bench.press(key)
-        assert bench.desk.editor.whole == ("It rained. All night." if key == "t" else "It rained.")
+        assert bench.screen.editor.whole == ("It rained. All night." if key == "t" else "It rained.")
         assert lost.exists() == (key == "escape")
 
 
 async def test_without_such_words_nothing_is_asked(open_bench: OpenBench) -> None:
     async with open_bench(text="It rained.") as bench:
         bench.session.taken_up = 1  # words for a branch became a node: that is only said
-        receive(bench.desk)
+        receive(bench.screen)
         await bench.settle()
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen
 
 
 @pytest.mark.parametrize("key", ["o", "i"])
@@ -153,7 +153,7 @@ async def test_a_sheet_whose_words_are_refused_stays_open(
 ) -> None:
     async with open_bench() as bench:
         story = bench.session.story
-        bench.desk.run("memory")
+        bench.screen.run("memory")
         sheet = await opened(bench, Sheet)
         await bench.press(*"Slowly.")
         await kept(bench)
@@ -174,13 +174,13 @@ async def test_a_draft_that_cannot_be_dropped_ends_nothing(
     open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_bench() as bench:
-        bench.desk.run("memory")
+        bench.screen.run("memory")
         await opened(bench, Sheet)
         await bench.press(*"Slowly.")
         await kept(bench)
         monkeypatch.setattr(bench.session.story, "put_value", refuse)
         await bench.press("escape", "d")
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen
 
 
 async def test_an_edited_branch_that_cannot_be_picked_stays_on_its_sheet(
@@ -197,7 +197,7 @@ async def test_an_edited_branch_that_cannot_be_picked_stays_on_its_sheet(
             assert bench.app.screen is sheet
         monkeypatch.setattr(bench.session, "generate", refuse)  # the pick is one thing, what follows another
         await bench.press("ctrl+s")
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen
         assert bench.session.text().endswith(" Indeed.")
         bench.session.keep()
         assert not bench.session.story.value(DRAFTS)
@@ -205,11 +205,11 @@ async def test_an_edited_branch_that_cannot_be_picked_stays_on_its_sheet(
 
 async def test_the_key_that_keeps_waits_behind_what_was_typed(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        bench.desk.run("memory")
+        bench.screen.run("memory")
         await opened(bench, Sheet)
         for key in (*"Slow", "ctrl+s"):  # as they come over a network: all at once
             bench.app.post_message(events.Key(key, key if len(key) == 1 else None))
-        while bench.app.screen is not bench.desk:
+        while bench.app.screen is not bench.screen:
             await bench.pilot.pause()
         assert bench.session.story.settings(ROOT).memory == "Slow"
         assert left(bench) == []
@@ -223,7 +223,7 @@ async def test_words_taken_back_do_not_come_again(open_bench: OpenBench) -> None
         await bench.press(*"no")
         await kept(bench)
         await bench.press("backspace", "backspace", "enter")
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen
         bench.session.keep()
         assert not bench.session.story.value(DRAFTS)
 
@@ -239,7 +239,7 @@ async def test_what_is_said_of_a_node_is_safe_while_it_is_typed(
     async with open_bench() as bench:
         await started(bench)
         node = bench.session.node
-        bench.desk.run("tree")
+        bench.screen.run("tree")
         tree = await opened(bench, TreeScreen)
         await bench.press(key)
         await opened(bench, AskWords)
@@ -258,7 +258,7 @@ async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> 
         story, node = bench.session.story, bench.session.node
         story.mark(node, note="old")
         interrupted(bench, f"note of node {node}", "A quay")
-        bench.desk.run("tree")
+        bench.screen.run("tree")
         tree = await opened(bench, TreeScreen)
         await bench.press("n")
         asked = await opened(bench, AskWords)
@@ -273,7 +273,7 @@ async def test_a_note_goes_on_where_the_program_ended(open_bench: OpenBench) -> 
 async def test_a_lorebook_entry_is_safe_while_its_name_and_keys_are_typed(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         story = bench.session.story
-        bench.desk.run("lore")
+        bench.screen.run("lore")
         lorebook = await opened(bench, Lorebook)
         await bench.press("n")
         await opened(bench, AskWords)
@@ -296,14 +296,14 @@ async def test_a_lorebook_entry_is_safe_while_its_name_and_keys_are_typed(open_b
 async def test_a_form_is_safe_while_it_is_open(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         was = bench.session.story.properties
-        bench.desk.run("properties")
+        bench.screen.run("properties")
         await opened(bench, PropertiesForm)
         await bench.press("tab", *"Ada")
         assert (await kept(bench)) == {"title and author": f"{was.title}\nAda\n{was.language}"}
         await bench.press("escape")
         assert left(bench) == [] and not bench.session.story.properties.author
         interrupted(bench, "title and author", "The Rain\nAda\nde")
-        bench.desk.run("properties")
+        bench.screen.run("properties")
         await opened(bench, PropertiesForm)
         assert "when the program last ended" in visible(bench)
         await bench.press("enter")
@@ -314,7 +314,7 @@ async def test_a_form_is_safe_while_it_is_open(open_bench: OpenBench) -> None:
 async def test_a_form_with_what_cannot_be_stays_open(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         before = bench.session.story.properties
-        bench.desk.run("properties")
+        bench.screen.run("properties")
         form = await opened(bench, PropertiesForm)
         for field, words in (("title", " "), ("language", "Klingon and more")):
             was = form.query_one(f"#{field}").value
@@ -325,4 +325,4 @@ async def test_a_form_with_what_cannot_be_stays_open(open_bench: OpenBench) -> N
                        for n in bench.app._notifications)  # fmt: skip
             form.query_one(f"#{field}").value = was
         await bench.press("enter")
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen

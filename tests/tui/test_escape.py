@@ -15,7 +15,7 @@ DIALOGS = (
 
 
 def among_branches(bench: Bench) -> bool:
-    return bench.app.screen is bench.desk and isinstance(bench.desk.focused, BranchPane)
+    return bench.app.screen is bench.screen and isinstance(bench.screen.focused, BranchPane)
 
 
 async def test_among_the_branches_it_stops_what_runs_and_then_does_nothing(open_bench: OpenBench) -> None:
@@ -34,7 +34,7 @@ async def test_among_the_branches_it_stops_what_runs_and_then_does_nothing(open_
 async def test_in_the_story_it_leads_to_the_branches_and_stops_none(open_bench: OpenBench) -> None:
     async with open_bench("The rain.") as bench:
         await bench.write(5)
-        assert bench.desk.editor.has_focus
+        assert bench.screen.editor.has_focus
         await bench.press("escape")
         assert among_branches(bench)
         assert all(branch.live for branch in bench.session.round.branches)
@@ -56,13 +56,13 @@ async def test_it_closes_a_dialog_and_the_branches_have_the_keys_again(
         await bench.write(40)
         await bench.on_panes()
         await bench.press("escape")
-        bench.desk.run(command)
+        bench.screen.run(command)
         await bench.pilot.pause()
         for _ in range(3):
-            if bench.app.screen is bench.desk:
+            if bench.app.screen is bench.screen:
                 break
             await bench.press("escape")
-        assert among_branches(bench), bench.desk.focused
+        assert among_branches(bench), bench.screen.focused
         await bench.press("escape")
         assert among_branches(bench)
         bench.session.keep()
@@ -74,12 +74,12 @@ async def test_tab_a_key_and_a_click_lead_into_the_story(open_bench: OpenBench) 
         await bench.write(5)
         for way in ("tab", "a"):
             await bench.press("escape")
-            bench.desk.flush_slowly()
-            assert ("switch", "tab a", "story") in bench.desk.key_line.entries
+            bench.screen.flush_slowly()
+            assert ("switch", "tab a", "story") in bench.screen.key_line.entries
             await bench.press(way)
-            assert bench.desk.editor.has_focus
-            bench.desk.flush_slowly()
-            assert ("switch", "tab", "branches") in bench.desk.key_line.entries
+            assert bench.screen.editor.has_focus
+            bench.screen.flush_slowly()
+            assert ("switch", "tab", "branches") in bench.screen.key_line.entries
         await bench.press("escape")
         await bench.pilot.click("#story")
-        assert bench.desk.editor.has_focus
+        assert bench.screen.editor.has_focus

@@ -18,7 +18,7 @@ TEXT = "The captain slept.\n\nCaptain Mara did not. No captain does."
 
 def shown(bench: Bench) -> tuple[int, str]:
     """Where the selection ends, and what it holds."""
-    return bench.desk.editor.place, bench.desk.editor.selected_text
+    return bench.screen.editor.place, bench.screen.editor.selected_text
 
 
 async def test_enter_goes_from_place_to_place_and_changes_nothing(open_bench: OpenBench) -> None:
@@ -36,9 +36,9 @@ async def test_enter_goes_from_place_to_place_and_changes_nothing(open_bench: Op
         await bench.press("shift+enter")
         assert shown(bench) == expected[1]
         await bench.press("escape", "enter")
-        assert bench.desk.editor.text == TEXT[:27] + "\n" + TEXT[27:]
+        assert bench.screen.editor.text == TEXT[:27] + "\n" + TEXT[27:]
         await bench.press("ctrl+z", "ctrl+f", "enter")
-        assert bench.desk.editor.selected_text.casefold() == "captain"
+        assert bench.screen.editor.selected_text.casefold() == "captain"
 
 
 async def test_the_same_key_finds_again_and_other_words_begin_anew(open_bench: OpenBench) -> None:
@@ -46,9 +46,9 @@ async def test_the_same_key_finds_again_and_other_words_begin_anew(open_bench: O
         await bench.press("ctrl+f", *"captain", "ctrl+f", "ctrl+f")
         assert "2 of 3" in visible(bench)
         await bench.press(*" Mara", "enter")
-        assert bench.desk.editor.selected_text == "Captain Mara"
+        assert bench.screen.editor.selected_text == "Captain Mara"
         await bench.press(*" Celeste", "enter")
-        assert bench.desk.editor.selected_text == "Captain Mara"  # those are not there, and it stays
+        assert bench.screen.editor.selected_text == "Captain Mara"  # those are not there, and it stays
         assert "not in the story" in visible(bench)
 
 
@@ -56,7 +56,7 @@ async def test_a_place_far_off_in_a_long_story_is_brought_into_view(open_bench: 
     text = "Rain fell on the harbour.\n" * 8000 + "The beacon.\n" + "Rain again.\n" * 8000
     async with open_bench(text) as bench:
         await bench.press("ctrl+f", *"beacon", "enter")
-        assert bench.desk.editor.selected_text == "beacon"
+        assert bench.screen.editor.selected_text == "beacon"
         assert "The beacon." in visible(bench)
 
 

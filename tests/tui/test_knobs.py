@@ -96,7 +96,7 @@ def test_a_ladder_that_cannot_be_read_says_how_it_is_written() -> None:
 
 async def test_knobs_come_back_with_the_story(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        bench.desk.run("knobs")
+        bench.screen.run("knobs")
         await opened(bench, KnobsScreen)
         await bench.press("right", "escape")
         turned = bench.session.sampling, bench.session.stop

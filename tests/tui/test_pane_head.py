@@ -71,6 +71,6 @@ async def test_every_mark_of_a_branch_is_seen_where_eight_share_the_window(open_
         await bench.write(40)
         await bench.on_panes()
         await bench.press("l", "greater_than_sign", "b")
-        bench.desk.pump.flush()
-        head = bench.desk.grid.panes[0].head
+        bench.screen.pump.flush()
+        head = bench.screen.grid.panes[0].head
         assert "lock" in head and "★" in head and "+" in head

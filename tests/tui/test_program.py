@@ -1,4 +1,4 @@
-"""The app around the desk: keys of the writer's own, themes on the fly, defects, trouble with the model."""
+"""The app: keys of the writer's own, themes on the fly, defects, trouble with the model."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from srbwriter.config import Table
 from srbwriter.config.settings import read_overlay
 from srbwriter.engine.types import FinishReason, InvalidRequest, ModelError
 from srbwriter.tui import clipboard, external, themes
+from srbwriter.tui.actions import HANDLERS
 from srbwriter.tui.options import LAYOUT, OPTIONS
 from srbwriter.tui.screens.crash import CrashNote
 from srbwriter.tui.screens.picker import Picker
 from srbwriter.tui.screens.trouble import ModelTrouble
-from srbwriter.tui.verbs import HANDLERS
 from tests.tui.conftest import OpenBench
 
 
@@ -30,7 +30,7 @@ async def test_keys_can_be_remapped(open_bench: OpenBench) -> None:
         await bench.press("x")
         assert bench.session.round.branches[0].finish_reason is FinishReason.KILLED
         await bench.press("f5")
-        assert bench.app.screen is not bench.desk
+        assert bench.app.screen is not bench.screen
 
 
 async def test_the_vim_keymap_moves_with_hjkl(open_bench: OpenBench) -> None:
@@ -38,11 +38,11 @@ async def test_the_vim_keymap_moves_with_hjkl(open_bench: OpenBench) -> None:
         await bench.write()
         await bench.on_panes()
         await bench.press("l")
-        assert bench.desk.grid.current == 1
+        assert bench.screen.grid.current == 1
         await bench.press("j")
-        assert bench.desk.grid.current > 1
+        assert bench.screen.grid.current > 1
         await bench.press("k", "h")
-        assert bench.desk.grid.current == 0
+        assert bench.screen.grid.current == 0
         await bench.press("x")
         assert bench.session.round.branches[0].finish_reason is FinishReason.KILLED
 
@@ -80,10 +80,10 @@ async def test_what_the_engine_refuses_is_said_and_nothing_else_happens(
     said: list[str] = []
     async with open_bench() as bench:
         monkeypatch.setattr(bench.session, "generate", refuse)
-        monkeypatch.setattr(bench.desk, "say", lambda words, error=False: said.append(words))
+        monkeypatch.setattr(bench.screen, "say", lambda words, error=False: said.append(words))
         await bench.press("ctrl+n")
         assert said == ["n: too many"]
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen
 
 
 async def test_a_defect_is_shown_with_its_report_and_the_desk_stays(
@@ -99,7 +99,7 @@ async def test_a_defect_is_shown_with_its_report_and_the_desk_stays(
         report = next(paths.log_dir().glob("crash-*.txt"))
         assert "a defect" in report.read_text()
         await bench.press("space")
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen
         await bench.press(*" Hard", "ctrl+s")
         assert bench.session.text() == "It rained. Hard"
 
@@ -121,7 +121,7 @@ async def test_a_fatal_defect_leaves_the_story_and_words_instead_of_code(open_be
 async def test_a_model_that_cannot_be_loaded_is_explained_once(open_bench: OpenBench) -> None:
     async with open_bench(ready=False) as bench:
         bench.session.fail_loading(ModelError("/nowhere/x.gguf", "is missing", "check the path"))
-        bench.desk.pump.flush()
+        bench.screen.pump.flush()
         await bench.pilot.pause()
         assert isinstance(bench.app.screen, ModelTrouble)
         assert "check the path" in bench.app.screen.query("Static").first().render().plain  # type: ignore[union-attr]
@@ -129,9 +129,9 @@ async def test_a_model_that_cannot_be_loaded_is_explained_once(open_bench: OpenB
         await bench.pilot.pause()
         assert isinstance(bench.app.screen, Picker)
         await bench.press("escape")
-        bench.desk.pump.flush()
+        bench.screen.pump.flush()
         await bench.pilot.pause()
-        assert bench.app.screen is bench.desk
+        assert bench.app.screen is bench.screen
 
 
 async def test_escape_gives_up_a_load_and_says_what_can_be_done(open_bench: OpenBench) -> None:
@@ -141,10 +141,10 @@ async def test_escape_gives_up_a_load_and_says_what_can_be_done(open_bench: Open
         assert "was stopped" in bench.app.screen.query("Static").first().render().plain  # type: ignore[union-attr]
         assert bench.session.round is None
         await bench.press("r")
-        assert bench.app.screen is bench.desk and bench.session.engine_state == "LOADING"
+        assert bench.app.screen is bench.screen and bench.session.engine_state == "LOADING"
         await bench.press("escape")
         await bench.press("escape")  # on without a model
-        assert bench.app.screen is bench.desk and bench.session.engine_state == "FAILED"
+        assert bench.app.screen is bench.screen and bench.session.engine_state == "FAILED"
         await bench.press("x")
         bench.session.keep()
         assert "x" in bench.session.text()
@@ -170,7 +170,7 @@ async def test_an_empty_story_begins_with_the_openings(open_bench: OpenBench) ->
         await bench.tokens(3)
         assert bench.session.text()
         assert len(bench.session.round.branches) == 4
-        assert bench.desk.focused is bench.desk.grid.pane
+        assert bench.screen.focused is bench.screen.grid.pane
 
 
 async def test_a_changed_layout_is_remembered(open_bench: OpenBench) -> None:
@@ -185,9 +185,9 @@ async def test_the_progress_of_reading_is_shown(open_bench: OpenBench) -> None:
     async with open_bench(fake=True) as bench:
         bench.session.generate()
         bench.session.engine.progress(bench.session.round.generation, 62, 100)
-        bench.desk.pump.flush()
-        assert "prompt 62 %" in bench.desk.grid.panes[0].head
-        assert "62%" in bench.desk.status_line.line
+        bench.screen.pump.flush()
+        assert "prompt 62 %" in bench.screen.grid.panes[0].head
+        assert "62%" in bench.screen.status_line.line
 
 
 def test_the_editor_is_the_writers_own(monkeypatch: pytest.MonkeyPatch) -> None:

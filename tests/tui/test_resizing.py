@@ -34,7 +34,7 @@ def check_pane(pane: BranchPane) -> None:
 
 def check_editor(bench: Bench) -> None:
     """The story is as wide as the room or as reads well, in the middle, and wrapped for that."""
-    editor = bench.desk.editor
+    editor = bench.screen.editor
     room = editor.outer_size.width
     assert editor.content_size.width in range(min(room - 4, TEXT_WIDTH), min(room - 4, TEXT_WIDTH) + 2)
     other = TextArea(editor.text, soft_wrap=True, show_line_numbers=False)
@@ -51,16 +51,16 @@ def check_editor(bench: Bench) -> None:
 
 
 def check(bench: Bench) -> None:
-    if bench.desk.editor.size:
+    if bench.screen.editor.size:
         check_editor(bench)
-    assert bench.desk.grid.shown
-    for pane in bench.desk.grid.shown:
+    assert bench.screen.grid.shown
+    for pane in bench.screen.grid.shown:
         assert pane.size, f"pane {pane.number} has no room"
         check_pane(pane)
 
 
 def end_in_view(bench: Bench) -> bool:
-    editor = bench.desk.editor
+    editor = bench.screen.editor
     visible = " ".join(editor.render_line(y).text for y in range(editor.content_size.height))
     return " ".join(visible.split()).endswith(LAST)
 
@@ -102,10 +102,10 @@ async def test_panes_are_wrapped_anew_though_nobody_tells_them_of_their_size(
         await bench.write(40)
         await bench.on_panes()
         for _ in range(2):
-            bench.desk.run(command)
+            bench.screen.run(command)
             for _ in range(50):
-                bench.desk._compositor._full_map_invalidated = True  # as painting a hidden widget does
-                for pane in bench.desk.grid.shown:
+                bench.screen._compositor._full_map_invalidated = True  # as painting a hidden widget does
+                for pane in bench.screen.grid.shown:
                     assert pane.size.width >= 0
                 await asyncio.sleep(0)
             await bench.settle()
@@ -121,14 +121,14 @@ async def test_the_end_of_a_reopened_story_is_in_view(length: int, open_bench: O
         for size in ((240, 70), (70, 24), (120, 40), (200, 50), (80, 24), (120, 40), (60, 20), (160, 45)):
             await resize(bench, size)
             assert end_in_view(bench), f"at {size}"
-        bench.desk.run("layout")
+        bench.screen.run("layout")
         await bench.settle()
         assert end_in_view(bench)
 
 
 async def test_what_is_being_read_stays_in_view(open_bench: OpenBench) -> None:
     async with open_bench(f"{STORY}\n\n{LAST}") as bench:
-        editor = bench.desk.editor
+        editor = bench.screen.editor
         editor.scroll_to(y=3, animate=False)
         await bench.settle()
         assert editor.render_line(0).text.strip().startswith("1 They were made")
@@ -140,13 +140,13 @@ async def test_what_is_being_read_stays_in_view(open_bench: OpenBench) -> None:
 async def test_a_window_resized_under_a_dialog(open_bench: OpenBench) -> None:
     async with open_bench(STORY, 8) as bench:
         await bench.write(40)
-        bench.desk.run("help")
+        bench.screen.run("help")
         await bench.pilot.pause()
         await resize(bench, (200, 50))
         await resize(bench, (60, 20))
         await bench.pilot.press("escape")
         await bench.settle()
-        assert len(bench.desk.grid.shown) == 1
+        assert len(bench.screen.grid.shown) == 1
         check(bench)
 
 
@@ -168,7 +168,7 @@ async def test_everything_fits_after_any_changes(seed: int, open_bench: OpenBenc
             elif what == "tab":
                 await bench.press("tab", "tab")
             else:
-                bench.desk.run({"v": "layout", "z": "single"}[what])
+                bench.screen.run({"v": "layout", "z": "single"}[what])
                 await bench.settle()
             try:
                 check(bench)

@@ -36,8 +36,8 @@ def compare(bench: Bench, name: str) -> None:
 
 async def frozen(bench: Bench, tokens: int = 40) -> None:
     """Branches with some tokens at a speed that is always the same, and no cursor that blinks."""
-    bench.desk.pump.stop()
-    bench.desk.editor.cursor_blink = False
+    bench.screen.pump.stop()
+    bench.screen.editor.cursor_blink = False
     bench.session.generate()
     bench.session.engine.step(tokens)
     bench.session.kill(1)
@@ -46,9 +46,9 @@ async def frozen(bench: Bench, tokens: int = 40) -> None:
         branch.started_at, branch.changed_at = 1.0, 1.0 + len(branch.buffer.ids) / 25
     bench.session.sync()
     bench.session.story.mark(bench.session.round.node_of(0), bookmark=True)
-    bench.desk.pump.flush()
+    bench.screen.pump.flush()
     await bench.on_panes()
-    bench.desk.pump.flush()
+    bench.screen.pump.flush()
     await bench.pilot.pause()
 
 
@@ -62,27 +62,27 @@ async def test_the_desk(
     theme = {"interface.theme": LOOKS[look], "interface.reduced_motion": True}
     async with open_bench(TEXT, 8, SIZES[size], settings=theme, fake=True) as bench:
         await frozen(bench)
-        compare(bench, f"desk-{size}-{look}")
+        compare(bench, f"write-{size}-{look}")
 
 
 @pytest.mark.parametrize("layout", ["right", "column"])
 async def test_the_other_layouts(layout: str, open_bench: OpenBench) -> None:
     async with open_bench(TEXT, 6, (160, 45), settings={"interface.layout": layout}, fake=True) as bench:
         await frozen(bench)
-        compare(bench, f"desk-{layout}")
+        compare(bench, f"write-{layout}")
 
 
 async def test_a_narrow_window_shows_one_branch_at_a_time(open_bench: OpenBench) -> None:
     async with open_bench(TEXT, 8, (60, 20), fake=True) as bench:
         await frozen(bench)
-        assert len(bench.desk.grid.shown) == 1
-        compare(bench, "desk-narrow")
+        assert len(bench.screen.grid.shown) == 1
+        compare(bench, "write-narrow")
 
 
 async def test_a_window_too_small_says_so(open_bench: OpenBench) -> None:
     async with open_bench(TEXT, 8, (38, 10), fake=True) as bench:
-        bench.desk.pump.stop()
-        assert bench.desk.query_one("#too-small").display
+        bench.screen.pump.stop()
+        assert bench.screen.query_one("#too-small").display
         compare(bench, "too-small")
 
 
@@ -94,6 +94,6 @@ async def test_a_window_too_small_says_so(open_bench: OpenBench) -> None:
 async def test_the_screens(name: str, command: str, open_bench: OpenBench) -> None:
     async with open_bench(TEXT, 4, settings={"interface.reduced_motion": True}, fake=True) as bench:
         await frozen(bench)
-        bench.desk.run(command)
+        bench.screen.run(command)
         await bench.pilot.pause()
         compare(bench, name)

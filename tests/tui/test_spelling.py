@@ -27,7 +27,7 @@ def test_words_are_unknown(line: str, words: list[str]) -> None:
 async def test_unknown_words_are_marked_but_not_the_one_being_typed(open_bench: OpenBench) -> None:
     async with open_bench(text="Teh teh fox", settings={"interface.spelling": True}) as bench:
         await bench.app.workers.wait_for_complete()
-        editor = bench.desk.editor
+        editor = bench.screen.editor
         assert [(span.start, span.end) for span in editor.get_line(0).spans] == [(4, 7)]
         underlined = [s.text for s in editor.render_line(0) if s.style is not None and s.style.underline]
         assert underlined == ["teh"]
@@ -49,5 +49,5 @@ async def test_without_a_word_list_the_writer_is_told_what_to_install(
     async with open_bench(settings={"interface.spelling": True}) as bench:
         await bench.app.workers.wait_for_complete()
         await bench.pilot.pause()
-        assert not bench.desk.editor.spelling
+        assert not bench.screen.editor.spelling
         assert any("srbwriter[spelling]" in note.message for note in bench.app._notifications)

@@ -33,7 +33,7 @@ def test_where_the_next_story_cannot_be_opened_the_one_before_comes_back(
             seen.append((self.session.story.file.name, self.notes))
             self.session.close(keep_model=self.next_story is not None)
 
-    monkeypatch.setattr(start, "Workbench", Screenless)
+    monkeypatch.setattr(start, "App", Screenless)
     for guard in ("restored", "guarded"):
         monkeypatch.setattr(start.terminal, guard, contextlib.nullcontext)
     assert start.open_workbench(load(every_key(), {}, {}), tmp_path / "a.srbw") == 0
@@ -64,7 +64,7 @@ def test_stories_opened_one_after_the_other_share_a_model(
             self.session.close(keep_model=self.next_story is not None)
             assert seen[-1][1].alive is (self.next_story is not None)
 
-    monkeypatch.setattr(start, "Workbench", Screenless)
+    monkeypatch.setattr(start, "App", Screenless)
     for guard in ("restored", "guarded"):  # of a terminal that is not here
         monkeypatch.setattr(start.terminal, guard, contextlib.nullcontext)
     settings = load(every_key(), {}, {})

@@ -28,7 +28,7 @@ def finish(bench: Bench) -> None:
     while any(branch.live for branch in bench.session.round.branches):
         assert bench.session.engine.process()
     bench.session.sync()
-    bench.desk.pump.flush()
+    bench.screen.pump.flush()
 
 
 def said(bench: Bench) -> str:
@@ -68,13 +68,13 @@ async def test_k_clears_a_branch_that_has_ended(open_bench: OpenBench) -> None:
         await bench.write()
         finish(bench)
         await bench.on_panes()
-        branch, cells = session.round.branches[0], session.engine_stats().used_cells
+        branch, cells = session.round.branches[0], session.engine.stats().used_cells
         text = branch.text
         assert branch.finish_reason is FinishReason.LENGTH
         await bench.press("k")
         assert (branch.finish_reason, branch.text) == (FinishReason.KILLED, text)
-        assert "killed" in bench.desk.grid.panes[0].head
-        assert session.engine_stats().used_cells < cells - 30
+        assert "killed" in bench.screen.grid.panes[0].head
+        assert session.engine.stats().used_cells < cells - 30
         assert session.story.node(session.round.node_of(0)).text == text
         await bench.press("e")
         await bench.tokens(3)
@@ -86,7 +86,7 @@ async def test_k_clears_a_branch_that_has_ended(open_bench: OpenBench) -> None:
 
 async def test_an_empty_pane_says_how_branches_are_written(open_bench: OpenBench) -> None:
     async with open_bench(n=2) as bench:
-        panes = bench.desk.grid.panes
+        panes = bench.screen.grid.panes
         assert "ctrl+n writes branches" in str(panes[0].render_line(1).text)
         assert not panes[0].render_line(2).text.strip()
         await bench.write()
@@ -98,14 +98,14 @@ async def test_the_panel_shows_the_ladder_that_holds_and_drops_it(open_bench: Op
         session = bench.session
         await bench.write()
         finish(bench)
-        before = [pane.head for pane in bench.desk.grid.panes]
+        before = [pane.head for pane in bench.screen.grid.panes]
         await bench.press("f2", "l", "ctrl+u", *"0.4", "space", *"1.2", "enter")
-        assert session.ladder == ("temperature", 0.4, 1.2)
+        assert session.sweep == ("temperature", 0.4, 1.2)
         await bench.press("down", "right")  # another knob
         await bench.press("escape", "f2")
-        bench.desk.flush_slowly()
+        bench.screen.flush_slowly()
         await bench.pilot.pause()
-        assert [pane.head for pane in bench.desk.grid.panes] == before
+        assert [pane.head for pane in bench.screen.grid.panes] == before
         screen = bench.app.screen
         assert isinstance(screen, Knobs)
         line = screen.query_one(".ladder", Static)
@@ -114,30 +114,30 @@ async def test_the_panel_shows_the_ladder_that_holds_and_drops_it(open_bench: Op
         rows = screen.query_one(OptionList).options
         assert any("0.4 … 1.2 across the branches" in str(row.prompt) for row in rows)
         await bench.press("backspace")
-        assert session.ladder is None
+        assert session.sweep is None
         assert not line.display
         await bench.press("l", "ctrl+u", *"nothing", "enter")
         assert "two values" in said(bench)
         await bench.press("l", "ctrl+u", "enter")
-        assert session.ladder is None
+        assert session.sweep is None
 
 
 async def test_the_line_and_the_context_count_the_same_tokens(open_bench: OpenBench) -> None:
     async with open_bench(text="It rained and rai", n=2, size=(160, 40)) as bench:
         session = bench.session
-        bench.desk.flush_slowly()
-        assert "context" not in bench.desk.status_line.line  # nothing was read yet
+        bench.screen.flush_slowly()
+        assert "context" not in bench.screen.status_line.line  # nothing was read yet
         await bench.write(4)
         prompt = len(session.round.generation.prompt_ids)
-        bench.desk.flush_slowly()
-        assert f"context {session.context().used}/2048" in bench.desk.status_line.line
-        assert f"0 of {prompt} tokens from cache" in bench.desk.status_line.line
+        bench.screen.flush_slowly()
+        assert f"context {session.context().used}/2048" in bench.screen.status_line.line
+        assert f"0 of {prompt} tokens from cache" in bench.screen.status_line.line
         await bench.press("ctrl+n")
         await bench.tokens(2)
-        bench.desk.flush_slowly()
+        bench.screen.flush_slowly()
         cached = session.round.generation.cached_tokens
         assert cached
-        assert f"{cached} of {prompt} tokens from cache" in bench.desk.status_line.line
+        assert f"{cached} of {prompt} tokens from cache" in bench.screen.status_line.line
 
 
 def test_neighbours_of_one_source_are_one_row() -> None:
@@ -153,25 +153,25 @@ def test_neighbours_of_one_source_are_one_row() -> None:
 
 async def test_the_line_says_where_a_server_listens(open_bench: OpenBench) -> None:
     async with open_bench(n=2, size=(80, 24)) as bench:
-        assert "http" not in bench.desk.status_line.line
+        assert "http" not in bench.screen.status_line.line
         bench.app.address = "http://127.0.0.1:9090"
-        bench.desk.flush_slowly()
-        assert "saved  ·  http://127.0.0.1:9090" in bench.desk.status_line.line
+        bench.screen.flush_slowly()
+        assert "saved  ·  http://127.0.0.1:9090" in bench.screen.status_line.line
 
 
 async def test_toasts_leave_the_line_at_the_foot_free(open_bench: OpenBench) -> None:
     async with open_bench(n=2, size=(80, 24), toasts=True) as bench:
-        bench.desk.say("A branch has ended already. " * 4)
+        bench.screen.notify("A branch has ended already. " * 4)
         await bench.pilot.pause()
         toasts = list(bench.app.screen.query("Toast"))
         assert toasts
-        assert max(toast.region.bottom for toast in toasts) <= bench.desk.status_line.region.y
+        assert max(toast.region.bottom for toast in toasts) <= bench.screen.status_line.region.y
 
 
 def test_a_hint_is_given_once() -> None:
-    assert start._untold(["a small model", None]) == ["a small model"]
-    assert start._untold(["a small model"]) == []
-    assert start._untold(["a small model", "another"]) == ["another"]
+    assert start._new_hints(["a small model", None]) == ["a small model"]
+    assert start._new_hints(["a small model"]) == []
+    assert start._new_hints(["a small model", "another"]) == ["another"]
 
 
 async def test_a_new_entry_of_the_lorebook_goes_on_to_its_text(open_bench: OpenBench) -> None:
@@ -207,8 +207,8 @@ async def test_the_leaders_menu_cuts_no_label(open_bench: OpenBench) -> None:
 async def test_esc_says_stop_only_where_something_can_be_stopped(open_bench: OpenBench) -> None:
     async with open_bench(n=2, size=(160, 30)) as bench:
         def label() -> str:
-            bench.desk.flush_slowly()
-            return next((hint for id, _, hint in bench.desk.key_line.entries if id == "back"), "")
+            bench.screen.flush_slowly()
+            return next((hint for id, _, hint in bench.screen.key_line.entries if id == "back"), "")
 
         assert label() == ""
         await bench.write(3)

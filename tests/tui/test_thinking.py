@@ -29,11 +29,11 @@ async def test_the_pane_folds_them_as_they_come(size: int, open_bench: OpenBench
     text = "<think>First she will run, then she will not.</think>\n\nShe ran. She did not stop."
     async with open_bench(n=2, fake=True) as bench:
         bench.session.generate()
-        bench.desk.pump.flush()
-        pane = bench.desk.grid.panes[0]
+        bench.screen.pump.flush()
+        pane = bench.screen.grid.panes[0]
         for start in range(0, len(text), size):
             bench.session.append(0, text[start : start + size])
-            bench.desk.pump.flush()
+            bench.screen.pump.flush()
         assert pane.text == "She ran. She did not stop."
         assert "thought 8 words" in pane.head
         await bench.on_panes()
@@ -45,7 +45,7 @@ async def test_while_it_thinks_nothing_is_shown_but_that(open_bench: OpenBench) 
     async with open_bench(n=1, fake=True) as bench:
         bench.session.generate()
         bench.session.append(0, "<think>one two three")
-        bench.desk.pump.flush()
-        pane = bench.desk.grid.panes[0]
+        bench.screen.pump.flush()
+        pane = bench.screen.grid.panes[0]
         assert pane.text == ""
         assert "thought 3 words" in pane.head

@@ -75,7 +75,7 @@ def test_the_window_holds_the_cursor_and_is_small(lines: int, place: int, size: 
 async def test_a_long_story_is_edited_through_a_window(open_bench: OpenBench) -> None:
     text = PARAGRAPH * 3000
     async with open_bench(text) as bench:
-        editor = bench.desk.editor
+        editor = bench.screen.editor
         assert len(editor.text) < len(text) / 2
         assert editor.whole == text
         editor.go(1000)
@@ -98,7 +98,7 @@ async def test_the_cursor_goes_by_words_that_nothing_parts(
     open_bench: OpenBench, text: str, stops: list[int]
 ) -> None:
     async with open_bench(text) as bench:
-        editor = bench.desk.editor
+        editor = bench.screen.editor
         editor.go(0)
         for stop in stops[1:]:
             await bench.press("ctrl+right")
@@ -112,19 +112,19 @@ async def test_the_cursor_goes_by_words_that_nothing_parts(
 
 async def test_a_word_that_nothing_parts_is_deleted_alone(open_bench: OpenBench) -> None:
     async with open_bench("他把灯塔的门") as bench:
-        bench.desk.editor.go(2)
+        bench.screen.editor.go(2)
         await bench.press("alt+delete")
-        assert bench.desk.editor.text == "他把的门"
+        assert bench.screen.editor.text == "他把的门"
         await bench.press("ctrl+w")
-        assert bench.desk.editor.text == "他的门"
-        bench.desk.editor.shut("it is shut")
+        assert bench.screen.editor.text == "他的门"
+        bench.screen.editor.shut("it is shut")
         await bench.press("alt+delete", "ctrl+w")
-        assert bench.desk.editor.text == "他的门"
+        assert bench.screen.editor.text == "他的门"
 
 
 async def test_the_window_moves_with_the_cursor(open_bench: OpenBench) -> None:
     async with open_bench(PARAGRAPH * 3000) as bench:
-        editor = bench.desk.editor
+        editor = bench.screen.editor
         before = editor.hidden[0]
         assert before > 0
         editor.move_cursor((0, 0))
@@ -136,9 +136,9 @@ async def test_the_window_moves_with_the_cursor(open_bench: OpenBench) -> None:
 async def test_a_click_focuses_a_branch_and_a_double_click_picks_it(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await bench.write()
-        pane = bench.desk.grid.shown[2]
+        pane = bench.screen.grid.shown[2]
         await bench.pilot.click(pane, offset=(3, 2))
-        assert bench.desk.grid.current == 2 and pane.has_focus
+        assert bench.screen.grid.current == 2 and pane.has_focus
         picked = bench.texts()[2]
         await bench.pilot.click(pane, offset=(3, 2), times=2)
         await bench.pilot.pause()
@@ -149,7 +149,7 @@ async def test_the_wheel_scrolls_one_branch_only(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         bench.session.stop = type(bench.session.stop)(max_tokens=None, ignore_eog=True)
         await bench.write(300)
-        first, second = bench.desk.grid.shown[:2]
+        first, second = bench.screen.grid.shown[:2]
         first.post_message(_wheel_down(first))
         await bench.pilot.pause()
         assert first.first_line > 0
@@ -165,7 +165,7 @@ def _wheel_down(pane: object):  # noqa: ANN202
 async def test_dragging_selects_text_of_a_branch(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await bench.write()
-        pane = bench.desk.grid.shown[0]
+        pane = bench.screen.grid.shown[0]
         start = pane.content_region.offset + Offset(1, 1)
         await bench.pilot.mouse_down(offset=start)
         await bench.pilot.hover(offset=start + Offset(6, 0))
@@ -176,18 +176,18 @@ async def test_dragging_selects_text_of_a_branch(open_bench: OpenBench) -> None:
 
 async def test_a_key_on_the_key_line_can_be_clicked(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        await bench.pilot.click(bench.desk.key_line, offset=(2, 0))
+        await bench.pilot.click(bench.screen.key_line, offset=(2, 0))
         assert bench.session.round is not None
 
 
 async def test_panes_are_made_once_and_used_again(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
         await bench.write()
-        panes = list(bench.desk.grid.panes)
+        panes = list(bench.screen.grid.panes)
         await bench.on_panes()
         await bench.press("1")
         await bench.tokens(3)
-        assert bench.desk.grid.panes == panes
+        assert bench.screen.grid.panes == panes
         assert [pane.text for pane in panes] == bench.texts()
 
 
@@ -197,7 +197,7 @@ async def test_resizing_keeps_what_is_read_in_view(open_bench: OpenBench) -> Non
         await bench.write(1500)
         await bench.on_panes()
         await bench.press("pagedown")
-        pane = bench.desk.grid.shown[0]
+        pane = bench.screen.grid.shown[0]
         words = pane.render_line(1).text.split()
         await bench.pilot.resize_terminal(90, 40)
         await bench.pilot.pause()
@@ -208,7 +208,7 @@ async def test_resizing_keeps_what_is_read_in_view(open_bench: OpenBench) -> Non
 
 async def test_a_picker_narrows_by_words(open_bench: OpenBench) -> None:
     async with open_bench() as bench:
-        bench.desk.run("openings")
+        bench.screen.run("openings")
         await bench.pilot.pause()
         bench.app.screen.query_one(Input).value = "diary horror"
         await bench.press("enter")

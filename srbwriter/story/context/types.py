@@ -37,22 +37,6 @@ class Tokenizer:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A stretch of text of one origin on the path: a node, or a part of one from offset ``start`` on.
-
-    ``tokens`` are used when ``vocabulary`` is the tokenizer's.  Their text is ``lead + text``, where
-    ``lead`` already ends the text before (a healed token); where it does not, they cannot be used.
-    """
-
-    node_id: str
-    text: str
-    tokens: Sequence[int] = ()
-    vocabulary: str = ""
-    lead: str = ""
-    start: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Window:
     """Room: ``n_ctx`` tokens in all, of which ``reserve`` stay free for what will be generated.
 
@@ -111,6 +95,7 @@ class Layout:
 class Segment:
     """A stretch of the prompt.  ``ident`` is the node id for story, the entry id for lore, else empty.
 
+    ``stored``: the tokens are those that the story keeps, and not made of the text just now.
     Neighbouring story runs without stored ids are tokenised together and share a segment, which then
     bears the id of the first.
     """
@@ -119,10 +104,11 @@ class Segment:
     text: str
     tokens: tuple[int, ...]
     ident: str = ""
+    stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class FellOut:
+class Dropped:
     """Text that found no room.  For the story it is everything before the cut."""
 
     source: Source
@@ -143,7 +129,7 @@ class Assembly:
     tokens: tuple[int, ...]
     counts: Mapping[Source, int]
     available: int
-    fell_out: tuple[FellOut, ...]
+    dropped: tuple[Dropped, ...]
     layout: Layout
     cache_break: int
     problems: tuple[LoreProblem, ...] = ()

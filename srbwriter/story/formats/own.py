@@ -5,20 +5,20 @@ Version 2 has what was done on which day, what faces keep, and the numbers of no
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import astuple, dataclass, field
+import re
+from collections.abc import Callable
+from dataclasses import MISSING, astuple, dataclass, field, fields, is_dataclass
 from datetime import date
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import Any, cast
 
-from srbwriter.story.draft import DraftError, StoryDraft, check_draft
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.cursor import top
 from srbwriter.story.formats.document import Document
 from srbwriter.story.formats.errors import FormatError
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
+from srbwriter.story.model import DraftError, DraftNode, Span, StoryDraft, check_draft
 
 NAME = "srbwriter"
 VERSION = 2
@@ -26,6 +26,10 @@ WITHOUT = ("the undo history",)
 """What is not in such a file; the file says so too."""
 
 _MOST = 2**53  # what every reader of JSON can count to
+_NAMES: dict[type, dict[str, str]] = {
+    DraftNode: {"spans": "runs"}, Span: {"ids": "tokens", "vocab": "vocabulary"}
+}  # fmt: skip
+"""Fields that are called otherwise in the file."""
 
 
 @dataclass(slots=True)
@@ -36,19 +40,12 @@ class _File:
     story: StoryDraft = field(kw_only=True)
 
 
-@cache
-def _adapter() -> TypeAdapter[_File]:
-    from pydantic import TypeAdapter  # slow to import, and only needed here
-
-    return TypeAdapter(_File)
-
-
 def matches(document: Document) -> bool:
     return document.object.get("format") == NAME
 
 
 def read(document: Document) -> StoryDraft:
-    from pydantic import ValidationError
+    import msgspec  # carries this format alone; imported when one is read
 
     version = top(document).integer("version")
     if version is None or not 1 <= version <= VERSION:
@@ -56,16 +53,47 @@ def read(document: Document) -> StoryDraft:
             document.name, "version", f"a number from 1 to {VERSION}; a newer program wrote this"
         )
     try:
-        story = _adapter().validate_json(document.text, strict=True).story
+        story = msgspec.convert(_with_our_names(msgspec.json.decode(document.text)), _File).story
         check_draft(story)
         _check_progress(story, document.name)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(step) for step in first["loc"]) or "the top level"
-        raise FormatError(document.name, place, f"what the format says ({first['msg']})") from error
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        problem, _, place = str(error).partition(" - at ")
+        for ours, theirs in ((o, t) for names in _NAMES.values() for o, t in names.items()):
+            place = re.sub(rf"\b{ours}\b", theirs, place)
+        place = re.sub(r"\[(.+?)\]", r".\1", place.replace("...", "…").strip("`$.")) or "the top level"
+        raise FormatError(document.name, place, f"what the format says ({problem})") from error
     except DraftError as error:
         raise FormatError(document.name, "story.nodes", f"a tree ({error})") from error
     return story
+
+
+def _with_our_names(file: dict[str, Any]) -> dict[str, Any]:
+    """The file's top level, its nodes and their spans with the names that the records' fields have."""
+
+    def spans_renamed(node: Any) -> Any:
+        node = _renamed(node, DraftNode)
+        return _changed(node, "spans", lambda span: _renamed(span, Span))
+
+    story: Any = file.get("story")
+    return file if story is None else {**file, "story": _changed(story, "nodes", spans_renamed)}
+
+
+def _changed(record: Any, name: str, change: Callable[[Any], Any]) -> Any:
+    """``record`` with each item of its list ``name`` changed; as it is, if it has none."""
+    if not isinstance(record, dict):
+        return record
+    fields = cast("dict[str, Any]", record)
+    items = fields.get(name)
+    if not isinstance(items, list):
+        return fields
+    return {**fields, name: [change(item) for item in cast("list[Any]", items)]}
+
+
+def _renamed(value: Any, record: type) -> Any:
+    if not isinstance(value, dict):
+        return value
+    back = {theirs: ours for ours, theirs in _NAMES[record].items()}
+    return {back.get(key, key): held for key, held in cast("dict[str, Any]", value).items()}
 
 
 def _check_progress(story: StoryDraft, name: str) -> None:
@@ -83,11 +111,34 @@ def _check_progress(story: StoryDraft, name: str) -> None:
 
 
 def _sane(number: float) -> bool:
-    return math.isfinite(number) and abs(number) < _MOST
+    return abs(number) < _MOST
 
 
 def write(draft: StoryDraft) -> bytes:
-    return _adapter().dump_json(_File(NAME, VERSION, list(WITHOUT), story=draft), exclude_defaults=True)
+    file = _said(_File(NAME, VERSION, list(WITHOUT), story=draft))
+    return json.dumps(file, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _said(value: Any) -> Any:
+    """``value`` as JSON has it: of a record only what is not its default; of a number that is none, null."""
+    if isinstance(value, (list, tuple)):
+        return [_said(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _said(item) for key, item in cast("dict[str, Any]", value).items()}
+    if is_dataclass(value):
+        given = ((name, getattr(value, name), usual) for name, usual in _defaults(type(value)))
+        names = _NAMES.get(type(value), {})
+        return {names.get(name, name): _said(item) for name, item, usual in given if item != usual}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@cache
+def _defaults(record: type) -> list[tuple[str, Any]]:
+    """The fields of a record with what they hold unless something is said; MISSING where it must be."""
+    return [
+        (each.name, each.default if each.default_factory is MISSING else each.default_factory())
+        for each in fields(record)
+    ]
 
 
 FORMAT = Format(

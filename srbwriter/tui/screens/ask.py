@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
-from textual.containers import Vertical
-from textual.screen import ModalScreen
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
-from srbwriter.tui.screens.push import leave, on_top
+from srbwriter.tui.dialog import Bar
 
 if TYPE_CHECKING:
     from srbwriter.session.typing import Draft
@@ -19,36 +17,26 @@ if TYPE_CHECKING:
 LEFT = "These words were here when the program last ended, and have not been kept yet."
 
 
-class Ask(ModalScreen[str | None]):
+class Ask(Bar[str]):
     """Dismissed with the answer, or None for escape."""
-
-    DEFAULT_CSS = """
-    Ask { align: center bottom; background: $background 0%; }
-    Ask Vertical { width: 100%; height: auto; background: $panel; padding: 0 1; }
-    Ask Static { color: $text-muted; height: auto; }
-    Ask Input { background: $background; }
-    """
 
     def __init__(self, question: str, answer: str = "", select: bool = False) -> None:
         super().__init__()
-        self._question, self._answer, self._select = question, answer, select
+        self.heading, self._answer, self._select = question, answer, select
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Static(self._question, markup=False)
-            yield Input(self._answer, compact=True, select_on_focus=self._select)
+    def content(self) -> ComposeResult:
+        yield Input(self._answer, compact=True, select_on_focus=self._select)
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
-        self._close(event.value)
+        self.answer(event.value)
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "escape":
-            event.stop()
-            self._close(None)
+    def action_close(self) -> None:
+        self.answer(None)
 
-    def _close(self, answer: str | None) -> None:
-        leave(self, answer)
+    def answer(self, answer: str | None) -> None:
+        """Close with what was answered; None is no answer."""
+        self.close(answer)
 
 
 class AskWords(Ask):
@@ -72,13 +60,13 @@ class AskWords(Ask):
             self._said = event.value
             self._draft.typed(event.value)
 
-    def _close(self, answer: str | None) -> None:
-        if not on_top(self):
+    def answer(self, answer: str | None) -> None:
+        if not self.on_top:
             return
         if answer is None:
             self._draft.drop()
         elif not self._draft.give(answer, self._take):
             return
-        if on_top(self):
+        if self.on_top:
             self._closed = True
-            leave(self, answer)
+            self.close(answer)

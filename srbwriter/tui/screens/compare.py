@@ -5,14 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 
-from textual import events
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.binding import Binding
+from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from srbwriter.tui.screens.push import leave
+from srbwriter.tui.dialog import Dialog
 
 _WORD = re.compile(r"\s*\S+|\s+$")
 
@@ -31,35 +30,27 @@ def differences(one: str, other: str) -> tuple[list[tuple[str, bool]], list[tupl
     return first, second
 
 
-class Compare(ModalScreen[None]):
-    """Escape closes it."""
+class Compare(Dialog[None]):
+    """Two texts, and how they differ."""
+
+    FOOT = "words only one of them has are underlined · esc goes back"
+    BINDINGS = [Binding("q", "close", "Close", show=False)]
 
     DEFAULT_CSS = """
-    Compare { align: center middle; background: $background 60%; }
-    Compare > Vertical {
-        width: 96%; height: 90%; background: $surface; border: round $primary; padding: 0 1;
-    }
+    Compare > .box { width: 96%; height: 90%; }
     Compare VerticalScroll { width: 1fr; padding: 0 1; }
     Compare Static { height: auto; }
-    Compare .foot { color: $text-muted; }
     """
 
     def __init__(self, titles: tuple[str, str], texts: tuple[str, str]) -> None:
         super().__init__()
         self._titles, self._texts = titles, texts
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            with Horizontal():
-                for title, pieces in zip(self._titles, differences(*self._texts), strict=True):
-                    with VerticalScroll():
-                        yield Static(_marked(title, pieces))
-            yield Static("words only one of them has are underlined · esc goes back", classes="foot")
-
-    def on_key(self, event: events.Key) -> None:
-        if event.key in ("escape", "q"):
-            event.stop()
-            leave(self)
+    def content(self) -> ComposeResult:
+        with Horizontal():
+            for title, pieces in zip(self._titles, differences(*self._texts), strict=True):
+                with VerticalScroll():
+                    yield Static(_marked(title, pieces))
 
 
 def _marked(title: str, pieces: list[tuple[str, bool]]) -> Content:

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from textual import events
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from srbwriter.tui.screens.push import leave
+from srbwriter.tui.dialog import Bar
 from srbwriter.tui.widgets.key_line import key_name
 
 
-class Confirm(ModalScreen[str | None]):
+class Confirm(Bar[str]):
     """Dismissed with the key of an answer, or None for escape; other keys do nothing.
 
     Args:
@@ -22,24 +21,18 @@ class Confirm(ModalScreen[str | None]):
         answers: what each key means, in words that follow the key; ``escape`` may be among them.
     """
 
-    DEFAULT_CSS = """
-    Confirm { align: center bottom; background: $background 0%; }
-    Confirm Static { width: 100%; height: auto; background: $panel; color: $foreground; padding: 0 1; }
-    """
-
     def __init__(self, question: str, answers: Mapping[str, str]) -> None:
         super().__init__()
         self._question, self._answers = question, answers
 
-    def compose(self) -> ComposeResult:
+    def content(self) -> ComposeResult:
         parts: list[tuple[str, str]] = [(f"{self._question}\n", "bold")]
         for key, meaning in self._answers.items():
             parts += [(key_name(key), "bold $text-accent"), (f" {meaning}   ", "")]
         yield Static(Content.assemble(*parts))
 
     def on_key(self, event: events.Key) -> None:
-        event.stop()
-        if event.key == "escape":
-            leave(self)
-        elif event.key in self._answers:
-            leave(self, event.key)
+        if event.key != "escape":
+            event.stop()
+            if event.key in self._answers:
+                self.close(event.key)

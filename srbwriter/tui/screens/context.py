@@ -7,14 +7,13 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.binding import Binding
+from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from srbwriter.tui.screens.push import leave
+from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.widgets.status_line import bar
 
 if TYPE_CHECKING:
@@ -22,34 +21,31 @@ if TYPE_CHECKING:
     from srbwriter.session.prompting import Part
 
 
-class ContextView(ModalScreen[None]):
-    """Escape closes it."""
+class ContextView(Dialog[None]):
+    """The parts of a context, how large they are, and their text."""
+
+    HEADING = "What the model sees"
+    FOOT = "what is out of reach is in grey and between ⟨ ⟩ · esc goes back"
+    BINDINGS = [Binding("q", "close", "Close", show=False)]
 
     DEFAULT_CSS = """
-    ContextView { align: center middle; background: $background 60%; }
-    ContextView > Vertical {
-        width: 96; max-width: 98%; height: 90%; background: $surface; border: round $primary; padding: 0 1;
-    }
-    ContextView Static { height: auto; }
-    ContextView .foot { color: $text-muted; }
+    ContextView > .box { width: 96; height: 90%; }
+    ContextView VerticalScroll Static { height: auto; }
     """
 
     def __init__(self, context: Context) -> None:
         super().__init__()
         self._seen = context
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Static(self._budget())
-            with VerticalScroll():
-                yield Static(self._text())
-            yield Static("what is out of reach is in grey and between ⟨ ⟩ · esc goes back", classes="foot")
+    def content(self) -> ComposeResult:
+        yield Static(self._budget())
+        with VerticalScroll():
+            yield Static(self._text())
 
     def _budget(self) -> Content:
         context = self._seen
         share = context.used / context.total if context.total else 0.0
         parts: list[tuple[str, str]] = [
-            ("What the model sees\n", "bold $primary"),
             (f"{bar(share, 40)} {context.used} of {context.total} tokens\n", ""),
         ]
         for part in _rows(context.parts):
@@ -65,11 +61,6 @@ class ContextView(ModalScreen[None]):
             parts.append((f"\n── {part.source} ──\n", "bold $text-accent"))
             parts.append((part.text, "") if part.fits else (f"⟨{part.text}⟩", "$text-muted"))
         return Content.assemble(*parts)
-
-    def on_key(self, event: events.Key) -> None:
-        if event.key in ("escape", "q"):
-            event.stop()
-            leave(self)
 
 
 def _rows(parts: list[Part]) -> list[Part]:

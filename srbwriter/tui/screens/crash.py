@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from srbwriter import logs
-from srbwriter.tui.screens.push import leave
+from srbwriter.tui.dialog import Dialog
 
 
 def words(error: BaseException, report: object) -> str:
@@ -21,25 +19,20 @@ def words(error: BaseException, report: object) -> str:
     )
 
 
-class CrashNote(ModalScreen[None]):
-    """Any key goes back to the desk."""
+class CrashNote(Dialog[None]):
+    """Any key goes back to the write screen."""
 
     DEFAULT_CSS = """
-    CrashNote { align: center middle; background: $background 60%; }
-    CrashNote Vertical {
-        width: 72; max-width: 96%; height: auto; background: $surface; border: heavy $error; padding: 1 2;
-    }
-    CrashNote Static { height: auto; }
+    CrashNote > .box { width: 72; border: heavy $error; padding: 1 2; }
     """
 
     def __init__(self, error: BaseException) -> None:
         super().__init__()
         self._words = words(error, logs.write_crash_report(error))
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Static(f"{self._words}\n\nAny key goes on.", markup=False)
+    def content(self) -> ComposeResult:
+        yield Static(f"{self._words}\n\nAny key goes on.", markup=False)
 
     def on_key(self, event: events.Key) -> None:
         event.stop()
-        leave(self)
+        self.close()

@@ -11,28 +11,23 @@ from pathlib import Path
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from srbwriter.story import Damage
-from srbwriter.story.types import counted
-from srbwriter.tui.screens.push import leave
+from srbwriter.story.model import counted
+from srbwriter.tui.dialog import Dialog
 
 RECOVER = "recover"
 _SHOWN = 40  # characters of a passage that is to be read over
 
 
-class DamagedNote(ModalScreen[str]):
+class DamagedNote(Dialog[str]):
     """Dismissed with RECOVER to go on in a copy of what is left, or None to read."""
 
     DEFAULT_CSS = """
-    DamagedNote { align: center middle; background: $background 60%; }
-    DamagedNote > Vertical {
-        width: 84; max-width: 96%; height: auto; max-height: 96%; background: $surface; border: heavy $error;
-        padding: 1 2;
-    }
+    DamagedNote > .box { border: heavy $error; padding: 1 2; }
     DamagedNote VerticalScroll { height: auto; max-height: 100%; }
     DamagedNote Static { height: auto; }
     """
@@ -45,8 +40,8 @@ class DamagedNote(ModalScreen[str]):
         self._file, self._damage, self._words, self._copies = file, damage, words, copies
         self._doubtful = doubtful
 
-    def compose(self) -> ComposeResult:
-        with Vertical(), VerticalScroll():
+    def content(self) -> ComposeResult:
+        with VerticalScroll():
             yield Static(Content.assemble(*self._parts()))
 
     def _parts(self) -> list[tuple[str, str]]:
@@ -87,10 +82,10 @@ class DamagedNote(ModalScreen[str]):
     def on_key(self, event: events.Key) -> None:
         if event.key == "r" and self._words:
             event.stop()
-            leave(self, RECOVER)
-        elif event.key in ("escape", "enter", "q"):
+            self.close(RECOVER)
+        elif event.key in ("enter", "q"):
             event.stop()
-            leave(self)
+            self.close()
 
 
 def left_words(words: int, damage: Damage) -> str:

@@ -8,34 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
+from textual.containers import Horizontal
 from textual.widgets import Input, Static
 
+from srbwriter.tui.dialog import Bar
 from srbwriter.tui.finder import Finder
-from srbwriter.tui.screens.push import leave
 from srbwriter.tui.widgets.story_editor import StoryEditor
 
 _KEYS = "enter next · shift+enter or ↑ previous · esc closes"
 
 
-class FindBar(ModalScreen[None]):
+class FindBar(Bar[None]):
     """``looked`` is told what is looked for, so that it can be offered the next time."""
 
+    HEADING = f"Find · {_KEYS}"
     BINDINGS = [  # a line of input has its own enter, and ctrl+f would delete a word in it
         Binding("ctrl+f,down", "go(1)", "next", priority=True),
         Binding("shift+enter,up", "go(-1)", "previous", priority=True),
     ]
     DEFAULT_CSS = """
-    FindBar { align: center bottom; background: $background 0%; }
-    FindBar Vertical { width: 100%; height: auto; background: $panel; padding: 0 1; }
     FindBar Horizontal { height: 1; }
-    FindBar Static { color: $text-muted; height: 1; }
     FindBar #found { width: auto; min-width: 10; padding: 0 0 0 2; color: $foreground; }
-    FindBar Input { width: 1fr; background: $background; }
+    FindBar Input { width: 1fr; }
     """
 
     def __init__(self, editor: StoryEditor, words: str, looked: Callable[[str], None]) -> None:
@@ -46,12 +43,10 @@ class FindBar(ModalScreen[None]):
         self._words = ""
         self._at: tuple[int, int] | None = None  # the place that is shown
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Static(f"Find · {_KEYS}", markup=False)
-            with Horizontal():
-                yield Input(self._first, compact=True, select_on_focus=True)
-                yield Static(id="found", markup=False)
+    def content(self) -> ComposeResult:
+        with Horizontal():
+            yield Input(self._first, compact=True, select_on_focus=True)
+            yield Static(id="found", markup=False)
 
     def on_mount(self) -> None:
         self._look(self._first)
@@ -97,8 +92,6 @@ class FindBar(ModalScreen[None]):
             said = f"{self._finder.number(self._at[0])} of {self._many}"
         self.query_one("#found", Static).update(said)
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "escape":
-            event.stop()
-            self._editor.unmark()
-            leave(self)
+    def action_close(self) -> None:
+        self._editor.unmark()
+        self.close()

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rich.table import Table
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
-from textual.screen import ModalScreen
+from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from srbwriter.tui.commands import COMMANDS, GROUPS, LEADER, Command
-from srbwriter.tui.screens.push import leave
+from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.widgets.key_line import key_name
-
-if TYPE_CHECKING:
-    from srbwriter.tui.app import Workbench
 
 _INTRO = (
     "The story is above, its live branches are below. {write} has branches written; pick one by its number, "
@@ -27,34 +21,28 @@ _INTRO = (
 )
 
 
-class Help(ModalScreen[None]):
+class Help(Dialog[None]):
     """Any of its own keys, or escape, closes it."""
 
+    HEADING = "Help"
+    FOOT = "esc goes back · ctrl+p finds a command by its name"
+
     DEFAULT_CSS = """
-    Help { align: center middle; background: $background 60%; }
-    Help > Vertical {
-        width: 96; max-width: 98%; height: 92%; background: $surface; border: round $primary; padding: 0 1;
-    }
+    Help > .box { width: 96; height: 92%; }
     Help Static { height: auto; padding: 0 1; }
-    Help .title, Help .group { color: $primary; text-style: bold; }
-    Help .group { padding: 1 1 0 1; }
-    Help .foot { color: $text-muted; }
+    Help .group { color: $primary; text-style: bold; padding: 1 1 0 1; }
     """
 
-    def __init__(self, bench: Workbench, on_branch: bool) -> None:
+    def __init__(self, on_branch: bool) -> None:
         super().__init__()
-        self._bench = bench
         self._on_branch = on_branch
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Static("Help", classes="title")
-            with VerticalScroll():
-                yield Static(self._intro(), markup=False)
-                for group in self._groups():
-                    yield Static(group, classes="group")
-                    yield Static(self._table(group))
-            yield Static("esc goes back · ctrl+p finds a command by its name", classes="foot")
+    def content(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(self._intro(), markup=False)
+            for group in self._groups():
+                yield Static(group, classes="group")
+                yield Static(self._table(group))
 
     def _intro(self) -> str:
         commands = {command.id: command for command in COMMANDS}
@@ -82,11 +70,11 @@ class Help(ModalScreen[None]):
         return table
 
     def _keys(self, command: Command) -> list[str]:
-        keys = ["1–9"] if command.numbered else [key_name(key) for key in self._bench.keys(command)]
-        return [*keys, *(key_name(key) for key in self._bench.anywhere(command))]
+        keys = ["1–9"] if command.numbered else [key_name(key) for key in self.app.keys(command)]
+        return [*keys, *(key_name(key) for key in self.app.anywhere(command))]
 
     def on_key(self, event: events.Key) -> None:
         own = next(command for command in COMMANDS if command.id == "help")
-        if event.key in ("escape", "q", *self._bench.keys(own), *self._bench.anywhere(own)):
+        if event.key in ("q", *self.app.keys(own), *self.app.anywhere(own)):
             event.stop()
-            leave(self)
+            self.close()

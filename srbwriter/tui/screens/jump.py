@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from textual import events
-from textual.screen import ModalScreen
 
-from srbwriter.tui.screens.push import leave
+from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.widgets.branch_pane import BranchPane
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
 
-class Jump(ModalScreen[int | None]):
+class Jump(Dialog[int]):
     """Dismissed with the index of the branch, or None for any other key."""
 
-    DEFAULT_CSS = "Jump { background: $background 0%; }"
+    DEFAULT_CSS = "Jump { background: $background 0%; } Jump > .box { display: none; }"
 
     def __init__(self, panes: Sequence[BranchPane]) -> None:
         super().__init__()
@@ -33,4 +32,4 @@ class Jump(ModalScreen[int | None]):
     def on_key(self, event: events.Key) -> None:
         event.stop()
         pane = self._panes.get(event.key)
-        leave(self, None if pane is None else pane.index)
+        self.close(None if pane is None else pane.index)

@@ -9,20 +9,18 @@ from collections.abc import Callable
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from srbwriter.engine.parameters import Parameter, number_words
 from srbwriter.engine.types import InvalidRequest
-from srbwriter.session.sampling import Ladder
+from srbwriter.session.sampling import Sweep
 from srbwriter.tui import knobs
+from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.knobs import KNOBS, Setup
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.picker import Choice, Picker
-from srbwriter.tui.screens.push import leave, push
 
 _KEYS = "← → turn · enter type a value · backspace default · p presets · s keep as preset · "
 _LADDER_KEYS = "l ladder across branches · "
@@ -30,7 +28,7 @@ _END_KEYS = "esc done\n* is not the default"
 _CHANGED = "* "
 
 
-class Knobs(ModalScreen[None]):
+class Knobs(Dialog[None]):
     """``changed`` is called with every new setup, ``spread`` with a ladder, or None to be without one.
 
     ``ladder`` is the one that holds now.
@@ -38,15 +36,13 @@ class Knobs(ModalScreen[None]):
 
     DEFAULT_CSS = """
     Knobs { align: right middle; background: $background 40%; }
-    Knobs > Vertical {
-        width: 76; max-width: 100%; height: 100%; padding: 1;
-        background: $surface; border-left: solid $primary;
+    Knobs > .box {
+        width: 76; max-width: 100%; height: 100%; max-height: 100%; padding: 1;
+        border: none; border-left: solid $primary;
     }
-    Knobs .title { color: $primary; text-style: bold; height: auto; }
     Knobs OptionList { height: 1fr; border: none; background: $surface; margin: 1 0; }
     Knobs .ladder { color: $text-accent; height: auto; display: none; }
-    Knobs .about { height: 2; color: $foreground; }
-    Knobs .foot { color: $text-muted; height: auto; }
+    Knobs > .box > .about { height: 2; }
     """
 
     def __init__(
@@ -54,22 +50,19 @@ class Knobs(ModalScreen[None]):
         title: str,
         setup: Setup,
         changed: Callable[[Setup], None],
-        spread: Callable[[Ladder | None], None] | None = None,
-        ladder: Ladder | None = None,
+        spread: Callable[[Sweep | None], None] | None = None,
+        ladder: Sweep | None = None,
     ) -> None:
         super().__init__()
-        self._title, self.setup = title, setup
+        self.heading, self.setup = title, setup
+        self.foot = _KEYS + (_LADDER_KEYS if spread is not None else "") + _END_KEYS
         self._changed, self._spread, self.ladder = changed, spread, ladder
         self._rows: list[Parameter | None] = []
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Static(self._title, classes="title", markup=False)
-            yield Static(classes="ladder", markup=False)
-            yield OptionList(compact=True)
-            yield Static(classes="about", markup=False)
-            keys = _KEYS + (_LADDER_KEYS if self._spread is not None else "") + _END_KEYS
-            yield Static(keys, classes="foot", markup=False)
+    def content(self) -> ComposeResult:
+        yield Static(classes="ladder", markup=False)
+        yield OptionList(compact=True)
+        yield Static(classes="about", markup=False)
 
     def on_mount(self) -> None:
         options: list[Option] = []
@@ -138,13 +131,13 @@ class Knobs(ModalScreen[None]):
                 self._put(knob, text)
 
         question = f"{knob.name} — {knob.help}{_range(knob)}"
-        push(self, Ask(question, knobs.shown(knob, self.setup.get(knob)), select=True), answered)
+        self.open(Ask(question, knobs.shown(knob, self.setup.get(knob)), select=True), answered)
 
     def _put(self, knob: Parameter, text: str) -> None:
         try:
             self._take(self.setup.put(knob, knobs.parse(knob, text)))
         except InvalidRequest as error:
-            self.notify(str(error), severity="error", markup=False)
+            self.notify(str(error), severity="error")
 
     def _take(self, setup: Setup) -> None:
         self.setup = setup
@@ -162,7 +155,7 @@ class Knobs(ModalScreen[None]):
         if self._spread_over(knob):
             self._climb(None)
 
-    def _climb(self, ladder: Ladder | None) -> None:
+    def _climb(self, ladder: Sweep | None) -> None:
         self.ladder = ladder
         if self._spread is not None:
             self._spread(ladder)
@@ -170,12 +163,9 @@ class Knobs(ModalScreen[None]):
 
     def on_key(self, event: events.Key) -> None:
         knob = self.knob
-        if event.key == "escape":
-            event.stop()
-            leave(self)
-        elif knob is None:
+        if knob is None:
             return
-        elif event.key in ("left", "right"):
+        if event.key in ("left", "right"):
             event.stop()
             steps = 1 if event.key == "right" else -1
             self._level(knob)
@@ -201,13 +191,13 @@ class Knobs(ModalScreen[None]):
             try:
                 self._take(knobs.read_preset(file, before))  # type: ignore[arg-type]
             except InvalidRequest as error:
-                self.notify(str(error), severity="error", markup=False)
+                self.notify(str(error), severity="error")
 
         def picked(file: object) -> None:
             if file is None:
                 self._take(before)
 
-        push(self, Picker("Presets", choices, looked=looked), picked)
+        self.open(Picker("Presets", choices, looked=looked), picked)
 
     def _keep_preset(self) -> None:
         def answered(name: str | None) -> None:
@@ -216,18 +206,18 @@ class Knobs(ModalScreen[None]):
             try:
                 file = knobs.write_preset(name, self.setup)
             except (OSError, ValueError) as error:
-                self.notify(str(error), severity="error", markup=False)
+                self.notify(str(error), severity="error")
             else:
-                self.notify(f"Kept in {file}", markup=False)
+                self.notify(f"Kept in {file}")
 
-        push(self, Ask("Keep these knobs as a preset of the name"), answered)
+        self.open(Ask("Keep these knobs as a preset of the name"), answered)
 
     def _ladder(self, knob: Parameter) -> None:
         if self._spread is None:
-            self.notify("A ladder is for all branches: F2 opens their knobs.", markup=False)
+            self.notify("A ladder is for all branches: F2 opens their knobs.")
             return
         if knob not in knobs.LADDERS:
-            self.notify(f"{knob.name} cannot be spread across branches.", markup=False)
+            self.notify(f"{knob.name} cannot be spread across branches.")
             return
 
         def answered(text: str | None) -> None:
@@ -236,7 +226,7 @@ class Knobs(ModalScreen[None]):
             try:
                 ends = knobs.parse_ladder(knob, text)
             except InvalidRequest as error:
-                self.notify(str(error), severity="error", markup=False)
+                self.notify(str(error), severity="error")
                 return
             if ends is not None:
                 self._climb((knob.field, *ends))
@@ -247,7 +237,7 @@ class Knobs(ModalScreen[None]):
         ends = knobs.stepped(knob, value, -8), knobs.stepped(knob, value, 8)
         now = self._spread_over(knob) or knobs.ladder_words(knob, *ends)
         question = f"{knob.name} from the first branch to the last: two values, or nothing for no ladder"
-        push(self, Ask(question, now), answered)
+        self.open(Ask(question, now), answered)
 
 
 def _range(knob: Parameter) -> str:

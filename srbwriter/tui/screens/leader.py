@@ -1,42 +1,27 @@
-"""The leader's menu: what the next key does, shown over the desk until it is pressed.
+"""The leader's menu: what the next key does, shown over the write screen until it is pressed.
 
 Made from the table of commands. It returns the key and runs nothing itself.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from srbwriter.tui.commands import COMMANDS, Command
-from srbwriter.tui.screens.push import leave
+from srbwriter.tui.dialog import Bar
 from srbwriter.tui.widgets.key_line import key_name
-
-if TYPE_CHECKING:
-    from srbwriter.tui.app import Workbench
 
 _GAP = 3  # cells between two entries
 
 
-class LeaderMenu(ModalScreen[str | None]):
+class LeaderMenu(Bar[str]):
     """Dismissed with the key that was pressed, or None for escape."""
 
-    DEFAULT_CSS = """
-    LeaderMenu { align: center bottom; background: $background 0%; }
-    LeaderMenu Static { width: 100%; height: auto; background: $panel; color: $foreground; padding: 0 1; }
-    """
-
-    def __init__(self, bench: Workbench) -> None:
-        super().__init__()
-        self._bench = bench
-
-    def compose(self) -> ComposeResult:
+    def content(self) -> ComposeResult:
         yield Static()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -46,14 +31,15 @@ class LeaderMenu(ModalScreen[str | None]):
         """Key and label of every command that has a key here."""
         entries: list[tuple[str, str]] = []
         for command in COMMANDS:
-            keys = self._bench.keys(command)
+            keys = self.app.keys(command)
             if keys:
                 entries.append(("1–9" if command.numbered else key_name(keys[0]), _label(command)))
         return entries
 
     def on_key(self, event: events.Key) -> None:
-        event.stop()
-        leave(self, None if event.key == "escape" else event.key)
+        if event.key != "escape":
+            event.stop()
+            self.close(event.key)
 
 
 def _label(command: Command) -> str:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from textual import events
 from textual.app import ComposeResult
-from textual.screen import Screen
 from textual.widgets import Static, TextArea
 
 from srbwriter import paths
-from srbwriter.tui.screens.push import leave
+from srbwriter.tui.dialog import Page
 
 _BYTES = 60_000
 
@@ -28,8 +26,8 @@ def tail(file: Path, size: int = _BYTES) -> str:
     return text.split("\n", 1)[-1] if start else text
 
 
-class LogView(Screen[None]):
-    """Escape closes it."""
+class LogView(Page[None]):
+    """The end of both logs, the newest lines in view."""
 
     DEFAULT_CSS = """
     LogView TextArea { border: none; height: 1fr; }
@@ -45,8 +43,3 @@ class LogView(Screen[None]):
         area = self.query_one(TextArea)
         area.focus()
         area.move_cursor(area.document.end)
-
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "escape":
-            event.stop()
-            leave(self)

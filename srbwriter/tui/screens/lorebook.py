@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from srbwriter.story import ROOT, StoryError
-from srbwriter.story.draft import LoreEntry
+from srbwriter.story.model import LoreEntry
+from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.screens.ask import AskWords
-from srbwriter.tui.screens.push import leave, push
 from srbwriter.tui.screens.sheet import Sheet
 
 if TYPE_CHECKING:
@@ -31,16 +29,15 @@ _EMPTY = (
 )
 
 
-class Lorebook(ModalScreen[None]):
-    """Escape closes it; every change is in the story at once."""
+class Lorebook(Dialog[None]):
+    """Every change is in the story at once."""
+
+    HEADING = "Lorebook"
+    FOOT = _KEYS
 
     DEFAULT_CSS = """
-    Lorebook { align: center middle; background: $background 60%; }
-    Lorebook > Vertical {
-        width: 84; max-width: 96%; height: 70%; background: $surface; border: round $primary; padding: 0 1;
-    }
-    Lorebook Static { height: auto; color: $text-muted; }
-    Lorebook .title { color: $primary; text-style: bold; }
+    Lorebook > .box { height: 70%; }
+    Lorebook .empty { color: $text-muted; }
     Lorebook OptionList { height: 1fr; border: none; background: $surface; margin: 1 0; }
     """
 
@@ -48,12 +45,9 @@ class Lorebook(ModalScreen[None]):
         super().__init__()
         self._session, self._story = session, session.story
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Static("Lorebook", classes="title")
-            yield Static(_EMPTY, classes="empty")
-            yield OptionList(compact=True)
-            yield Static(_KEYS)
+    def content(self) -> ComposeResult:
+        yield Static(_EMPTY, classes="empty")
+        yield OptionList(compact=True)
 
     def on_mount(self) -> None:
         self._fill(0)
@@ -69,7 +63,7 @@ class Lorebook(ModalScreen[None]):
             settings = replace(self._story.own_settings(ROOT), lore=entries)
             self._session.together(lambda: self._story.put_settings(ROOT, settings))
         except StoryError as error:
-            self.notify(str(error), severity="error", markup=False)
+            self.notify(str(error), severity="error")
             return False
         self._fill(at)
         return True
@@ -94,10 +88,7 @@ class Lorebook(ModalScreen[None]):
 
     def on_key(self, event: events.Key) -> None:
         at = self.query_one(OptionList).highlighted
-        if event.key == "escape":
-            event.stop()
-            leave(self)
-        elif event.key == "n":
+        if event.key == "n":
             self._new()
         elif at is None or at >= len(self.entries):
             return
@@ -124,7 +115,7 @@ class Lorebook(ModalScreen[None]):
                 self._write(len(self.entries) - 1)
 
         draft = self._session.draft("lorebook:new")
-        push(self, AskWords("Name of the new entry; it is also its first key", take, draft), named)
+        self.open(AskWords("Name of the new entry; it is also its first key", take, draft), named)
 
     def _keys(self, at: int) -> None:
         entry = self.entries[at]
@@ -134,7 +125,7 @@ class Lorebook(ModalScreen[None]):
             return self._change(at, replace(entry, keys=given))
 
         draft = self._session.draft(f"lorebook:keys of {entry.id}")
-        push(self, AskWords("Keys, with commas between them", take, draft, ", ".join(entry.keys)))
+        self.open(AskWords("Keys, with commas between them", take, draft, ", ".join(entry.keys)))
 
     @on(OptionList.OptionSelected)
     def _text(self, event: OptionList.OptionSelected) -> None:
@@ -148,7 +139,7 @@ class Lorebook(ModalScreen[None]):
             return self._change(at, replace(entry, text=text))
 
         about = f"Told when the story says: {_when(entry)}"
-        push(self, Sheet(entry.name, entry.text, about, take, self._draft(entry)))
+        self.open(Sheet(entry.name, entry.text, about, take, self._draft(entry)))
 
     def _draft(self, entry: LoreEntry) -> Draft:
         return self._session.draft(f"lorebook:{entry.id}")

@@ -12,7 +12,7 @@ from srbwriter.tui.screens.picker import Choice, Picker
 if TYPE_CHECKING:
     from srbwriter.models import LocalModel
     from srbwriter.tui.preferences import Preferences
-    from srbwriter.tui.screens.desk import Desk
+    from srbwriter.tui.write_screen import WriteScreen
 
 
 def choices(preferences: Preferences) -> list[Choice]:
@@ -28,12 +28,12 @@ def _about(model: LocalModel, preferences: Preferences) -> str:
     return f"{size_words(model.size)}, needs {size_words(need.total)} of memory: {verdict}; {model.place}"
 
 
-def choose_model(desk: Desk) -> None:
+def choose_model(screen: WriteScreen) -> None:
     """Let the writer choose, and load it while the story stays."""
 
     def chosen(file: Path | None) -> None:
         if file is not None:
-            desk.guarded(lambda: desk.session.load_model(file))
+            screen.guarded(lambda: screen.session.load_model(file))
 
     foot = "enter loads one for now · `srbwriter models` gets others and keeps one · esc goes back"
-    desk.bench.push_screen(Picker("Models", choices(desk.bench.preferences), foot=foot), chosen)
+    screen.app.push_screen(Picker("Models", choices(screen.app.preferences), foot=foot), chosen)

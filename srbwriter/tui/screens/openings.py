@@ -1,6 +1,6 @@
 """How to begin: sample prompts, and below them the last stories. One key and branches are being written.
 
-Knows prompts and the desk; the story's verbs do the work.
+Knows prompts and the write screen; the story's verbs do the work.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from srbwriter.tui.screens.picker import Choice, Picker
 
 if TYPE_CHECKING:
     from srbwriter.tui.prompts import SamplePrompt
-    from srbwriter.tui.screens.desk import Desk
+    from srbwriter.tui.write_screen import WriteScreen
 
 
 def choices(instruct: bool, recent: list[tuple[Path, str]]) -> list[Choice]:
@@ -42,35 +42,35 @@ def _preview(prompt: SamplePrompt) -> str:
     return "\n\n".join(parts)
 
 
-def offer_openings(desk: Desk) -> None:
+def offer_openings(screen: WriteScreen) -> None:
     """Let the writer choose how to begin; escape is an empty page."""
-    session = desk.session
+    session = screen.session
     instruct = session.model is not None and session.model.chat_template is not None
-    recent = [(path, title) for path, title in desk.bench.recent() if path != session.story.file]
+    recent = [(path, title) for path, title in screen.app.recent() if path != session.story.file]
 
     def chosen(value: object) -> None:
         if isinstance(value, prompts.SamplePrompt):
-            desk.guarded(lambda: _begin(desk, value))
+            screen.guarded(lambda: _begin(screen, value))
         elif isinstance(value, Path):
-            desk.bench.open_story(value)
+            screen.app.open_story(value)
 
     foot = "enter begins and writes branches at once · esc is an empty page · type to narrow"
     if recent:
         foot += " · your own stories are last in the list"
-    desk.bench.push_screen(Picker("How shall it begin?", choices(instruct, recent), foot=foot), chosen)
+    screen.app.push_screen(Picker("How shall it begin?", choices(instruct, recent), foot=foot), chosen)
 
 
-def _begin(desk: Desk, prompt: SamplePrompt) -> None:
-    session = desk.session
+def _begin(screen: WriteScreen, prompt: SamplePrompt) -> None:
+    session = screen.session
     session.keep()
     session.sampling = replace(session.sampling, **prompt.sampling)
-    desk.bench.knobs.keep()
+    screen.app.knobs.keep()
     if prompt.memory:
         own = session.story.own_settings(ROOT)
         session.story.put_settings(ROOT, replace(own, memory=prompt.memory))
     before = session.text()
     opening = f"\n\n{prompt.text}" if before.strip() else prompt.text
     session.story.add(session.node, [opening], "imported", stand=True)  # not words of the writer's
-    desk.show_story()
-    desk.write()
-    desk.grid.go(0)
+    screen.show_story()
+    screen.write()
+    screen.grid.go(0)

@@ -12,13 +12,12 @@ from typing import Any
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from srbwriter.tui.screens.push import leave
+from srbwriter.tui.dialog import Dialog
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,7 @@ class Choice:
         return all(word in text for word in words)
 
 
-class Picker(ModalScreen[Any]):
+class Picker(Dialog[Any]):
     """Dismissed with the value of the choice, or None."""
 
     CSS_PATH = "picker.tcss"
@@ -50,24 +49,22 @@ class Picker(ModalScreen[Any]):
         foot: str = "",
     ) -> None:
         super().__init__()
-        self._title = title
+        self.heading = title
         self._choices = list(choices)
         self._listed = list(choices)
         self._at = at
         self._looked = looked
-        self._foot = foot or "enter takes it · esc goes back · type to narrow"
+        self.foot = foot or "enter takes it · esc goes back · type to narrow"
         self._previews = any(choice.preview for choice in choices)
+        self.set_class(self._previews, "-previews")
 
-    def compose(self) -> ComposeResult:
-        with Vertical(id="picker", classes="-previews" if self._previews else ""):
-            yield Static(self._title, id="picker-title", markup=False)
-            yield Input(placeholder="narrow …", id="picker-filter", compact=True)
-            with Horizontal():
-                yield OptionList(id="picker-list", compact=True)
-                if self._previews:
-                    with VerticalScroll(id="picker-side", can_focus=False):
-                        yield Static(id="picker-preview", markup=False)
-            yield Static(self._foot, id="picker-foot", markup=False)
+    def content(self) -> ComposeResult:
+        yield Input(placeholder="narrow …", id="picker-filter", compact=True)
+        with Horizontal():
+            yield OptionList(id="picker-list", compact=True)
+            if self._previews:
+                with VerticalScroll(id="picker-side", can_focus=False):
+                    yield Static(id="picker-preview", markup=False)
 
     def on_mount(self) -> None:
         self._fill()
@@ -107,13 +104,13 @@ class Picker(ModalScreen[Any]):
 
     @on(OptionList.OptionSelected)
     def _selected(self, event: OptionList.OptionSelected) -> None:
-        leave(self, self._listed[event.option_index].value)
+        self.close(self._listed[event.option_index].value)
 
     @on(Input.Submitted)
     def _submitted(self) -> None:
         at = self._list.highlighted
         if at is not None and at < len(self._listed):
-            leave(self, self._listed[at].value)
+            self.close(self._listed[at].value)
 
     def on_key(self, event: events.Key) -> None:
         moves = {
@@ -122,9 +119,6 @@ class Picker(ModalScreen[Any]):
             "pagedown": "page_down",
             "pageup": "page_up",
         }
-        if event.key == "escape":
-            event.stop()
-            leave(self, None)
-        elif event.key in moves and self.query_one(Input).has_focus:
+        if event.key in moves and self.query_one(Input).has_focus:
             event.stop()
             getattr(self._list, f"action_{moves[event.key]}")()

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
-from textual.screen import Screen
 from textual.widgets import Static
 
-from srbwriter.tui.screens.push import leave
+from srbwriter.tui.dialog import Page
 from srbwriter.tui.widgets.key_line import key_name
 
 
@@ -20,7 +19,7 @@ def typeset(text: str) -> str:
     return "\n\n".join(part for part in paragraphs if part)
 
 
-class Reading(Screen[None]):
+class Reading(Page[None]):
     """Escape closes it, and so do the keys that open it.
 
     Args:
@@ -56,9 +55,9 @@ class Reading(Screen[None]):
 
     def on_key(self, event: events.Key) -> None:
         scroll = self.query_one(VerticalScroll)
-        if event.key in ("escape", "q", *self._keys):
+        if event.key in ("q", *self._keys):
             event.stop()
-            leave(self)
+            self.close()
         elif event.key == "space":
             event.stop()
             scroll.scroll_page_down(animate=False)

@@ -2,54 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from srbwriter import paths
 from srbwriter.config import Key
 from srbwriter.config.keys import SECTIONS
+from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.screens.ask import Ask
-from srbwriter.tui.screens.push import leave, push
-
-if TYPE_CHECKING:
-    from srbwriter.tui.app import Workbench
 
 
-class SettingsScreen(ModalScreen[None]):
-    """Escape closes it; a change holds at once where it can, else the next time."""
+class SettingsScreen(Dialog[None]):
+    """A change holds at once where it can, else the next time."""
 
+    HEADING = "Settings"
     DEFAULT_CSS = """
-    SettingsScreen { align: center middle; background: $background 60%; }
-    SettingsScreen > Vertical {
-        width: 96; max-width: 98%; height: 90%; background: $surface; border: round $primary; padding: 0 1;
-    }
-    SettingsScreen Static { height: auto; color: $text-muted; }
-    SettingsScreen .title { color: $primary; text-style: bold; }
+    SettingsScreen > .box { width: 96; height: 90%; }
     SettingsScreen OptionList { height: 1fr; border: none; background: $surface; margin: 1 0; }
-    SettingsScreen .about { height: 2; color: $foreground; }
+    SettingsScreen > .box > .about { height: 2; }
     """
 
-    def __init__(self, bench: Workbench) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._bench = bench
+        self.foot = (
+            f"enter changes one · your own file {paths.config_file()} is never written · esc goes back"
+        )
         self._rows: list[Key[Any] | None] = []
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Static("Settings", classes="title")
-            yield OptionList(compact=True)
-            yield Static(classes="about", markup=False)
-            yield Static(
-                f"enter changes one · your own file {paths.config_file()} is never written · esc goes back",
-                markup=False,
-            )
+    def content(self) -> ComposeResult:
+        yield OptionList(compact=True)
+        yield Static(classes="about", markup=False)
 
     def on_mount(self) -> None:
         self._fill()
@@ -63,7 +50,7 @@ class SettingsScreen(ModalScreen[None]):
     def _fill(self) -> None:
         at = self._list.highlighted
         self._rows, options = [], list[Option]()
-        table = self._bench.preferences.table
+        table = self.app.preferences.table
         for section, title in SECTIONS.items():
             keys = table.section(section)
             if not keys:
@@ -78,11 +65,11 @@ class SettingsScreen(ModalScreen[None]):
         self._list.highlighted = at
 
     def _label(self, key: Key[Any]) -> Content:
-        source = self._bench.preferences.source(key)
+        source = self.app.preferences.source(key)
         same = source == "default"
         return Content.assemble(
             (f"{'  ' if same else '* '}{key.name:<28}", "$text-muted" if same else "bold"),
-            (_words(self._bench.preferences[key]), "" if same else "bold"),
+            (_words(self.app.preferences[key]), "" if same else "bold"),
             ("" if same else f"  ({source})", "$text-muted"),
         )
 
@@ -103,24 +90,19 @@ class SettingsScreen(ModalScreen[None]):
                 self._put(key, text)
 
         question = f"{key.name}: {key.help}; expected {key.expected}"
-        push(self, Ask(question, _words(self._bench.preferences[key]), select=True), answered)
+        self.open(Ask(question, _words(self.app.preferences[key]), select=True), answered)
 
     def _put(self, key: Key[Any], text: str) -> None:
         try:
             value = key.read_text(text)
         except ValueError:
-            self.notify(f"{text!r}: expected {key.expected}", severity="error", markup=False)
+            self.notify(f"{text!r}: expected {key.expected}", severity="error")
             return
-        note = self._bench.preferences.put(key, value)
-        self._bench.apply_preferences()
+        note = self.app.preferences.put(key, value)
+        self.app.apply_preferences()
         self._fill()
         if note:
-            self.notify(note, markup=False)
-
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "escape":
-            event.stop()
-            leave(self)
+            self.notify(note)
 
 
 def _words(value: Any) -> str:

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
-from textual.containers import Vertical
-from textual.screen import ModalScreen
+from textual.binding import Binding
 from textual.widgets import Static, TextArea
 
+from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.screens.ask import LEFT
 from srbwriter.tui.screens.confirm import Confirm
-from srbwriter.tui.screens.push import leave, on_top, push
 
 if TYPE_CHECKING:
     from srbwriter.session.typing import Draft
 
 
-class Sheet(ModalScreen[bool]):
+class Sheet(Dialog[bool]):
     """Dismissed with whether the text was taken; what was changed is never dropped unasked.
 
     Args:
@@ -31,13 +30,10 @@ class Sheet(ModalScreen[bool]):
         draft: where the words are safe while the sheet is open.
     """
 
+    BINDINGS = [Binding("ctrl+s", "keep", "Keep", show=False, id="sheet.keep")]
     DEFAULT_CSS = """
-    Sheet { align: center middle; background: $background 60%; }
-    Sheet Vertical {
-        width: 84; max-width: 96%; height: 70%; background: $surface; border: round $primary; padding: 0 1;
-    }
-    Sheet .title { color: $primary; text-style: bold; height: auto; }
-    Sheet .about { color: $text-muted; height: auto; }
+    Sheet > .box { height: 70%; }
+    Sheet > .box > .about { color: $text-muted; }
     Sheet TextArea { height: 1fr; border: none; background: $background; margin: 1 0; }
     """
 
@@ -46,7 +42,8 @@ class Sheet(ModalScreen[bool]):
         keeps: str = "keeps it",
     ) -> None:
         super().__init__()
-        self._title, self._text, self._about, self._take, self._keeps = title, text, about, take, keeps
+        self.heading, self._text, self._about, self._take, self._keeps = title, text, about, take, keeps
+        self.foot = f"ctrl+s {keeps} · esc goes back, and asks first if you changed something"
         left = draft.words
         self._interrupted = left is not None
         self._first = text if left is None else left
@@ -54,17 +51,11 @@ class Sheet(ModalScreen[bool]):
         self._said = self._first  # the words that the draft knows
         self._closed = False
 
-    def compose(self) -> ComposeResult:
-        with Vertical():
-            yield Static(self._title, classes="title", markup=False)
-            yield Static(self._about, classes="about", markup=False)
-            if self._interrupted:
-                yield Static(LEFT, classes="about", markup=False)
-            yield TextArea(self._first, soft_wrap=True, show_line_numbers=False)
-            yield Static(
-                f"ctrl+s {self._keeps} · esc goes back, and asks first if you changed something",
-                classes="about", markup=False,
-            )  # fmt: skip
+    def content(self) -> ComposeResult:
+        yield Static(self._about, classes="about", markup=False)
+        if self._interrupted:
+            yield Static(LEFT, classes="about", markup=False)
+        yield TextArea(self._first, soft_wrap=True, show_line_numbers=False)
 
     def on_mount(self) -> None:
         area = self.query_one(TextArea)
@@ -78,37 +69,31 @@ class Sheet(ModalScreen[bool]):
             self._said = words
             self._draft.typed(words)
 
-    def on_key(self, event: events.Key) -> None:
-        """Both keys wait in line behind what was typed before them; a priority binding would not."""
-        if event.key == "ctrl+s":
-            event.stop()
-            self._keep()
-        elif event.key == "escape":
-            event.stop()
-            if self.query_one(TextArea).text == self._text:
-                self._drop()
-            else:
-                self._ask()
+    def action_close(self) -> None:
+        if self.query_one(TextArea).text == self._text:
+            self._drop()
+        else:
+            self._ask()
 
-    def _keep(self) -> None:
-        if not on_top(self):
+    def action_keep(self) -> None:
+        if not self.on_top:
             return
-        if self._draft.give(self.query_one(TextArea).text, self._take) and on_top(self):
+        if self._draft.give(self.query_one(TextArea).text, self._take) and self.on_top:
             self._closed = True
-            leave(self, True)
+            self.close(True)
 
     def _drop(self) -> None:
-        if on_top(self):
+        if self.on_top:
             self._closed = True
             self._draft.drop()
-            leave(self, False)
+            self.close(False)
 
     def _ask(self) -> None:
         def answered(key: str | None) -> None:
             if key == "s":
-                self._keep()
+                self.action_keep()
             elif key == "d":
                 self._drop()
 
         answers = {"s": self._keeps, "d": "drops what you changed", "escape": "goes on writing"}
-        push(self, Confirm(f"{self._title}: you changed the text.", answers), answered)
+        self.open(Confirm(f"{self.heading}: you changed the text.", answers), answered)

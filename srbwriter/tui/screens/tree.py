@@ -1,6 +1,6 @@
 """The tree: every branch that was ever written, what is marked, and a way to go to each.
 
-A face on the story's own verbs; going somewhere is left to the desk.
+A face on the story's own verbs; going somewhere is left to the write screen.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.screen import Screen
 from textual.widgets import Static
 
 from srbwriter.story import ROOT, NodeId, StoryError
-from srbwriter.story.types import counted
+from srbwriter.story.model import counted
+from srbwriter.tui.dialog import Page
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.compare import Compare
-from srbwriter.tui.screens.push import leave, on_top, push
 from srbwriter.tui.welcome import refuse
 from srbwriter.tui.widgets.tree_view import TreeView, marks_words
 
@@ -40,7 +39,7 @@ class Way:
     write: bool = False
 
 
-class TreeScreen(Screen["Way | None"]):
+class TreeScreen(Page[Way]):
     """Dismissed with a way, or None."""
 
     DEFAULT_CSS = """
@@ -100,11 +99,10 @@ class TreeScreen(Screen["Way | None"]):
         if self.view.row.folded:
             self.view.fold()
         else:
-            leave(self, Way(self.view.row.node, write))
+            self.close(Way(self.view.row.node, write))
 
     def on_key(self, event: events.Key) -> None:
         actions: dict[str, Callable[[], None]] = {
-            "escape": lambda: leave(self),
             "enter": lambda: self._go(write=False),
             "g": lambda: self._go(write=True),
             "space": self.view.fold,
@@ -133,7 +131,7 @@ class TreeScreen(Screen["Way | None"]):
             return
         event.stop()
         event.prevent_default()
-        if on_top(self):  # else it was pressed before the screen that is above now was there
+        if self.on_top:  # else it was pressed before the screen that is above now was there
             self._guarded(act)
 
     def _guarded(self, act: Callable[[], None]) -> bool:
@@ -141,7 +139,7 @@ class TreeScreen(Screen["Way | None"]):
         try:
             act()
         except StoryError as error:
-            self.notify(str(error), severity="error", markup=False)
+            self.notify(str(error), severity="error")
             return False
         return True
 
@@ -171,7 +169,7 @@ class TreeScreen(Screen["Way | None"]):
             return self._guarded(lambda: self.session.together(lambda: self._mark(**marks)))
 
         draft = self.session.draft(f"{field} of node {node}")
-        push(self, AskWords(question, take, draft, now))
+        self.open(AskWords(question, take, draft, now))
 
     def _toggle_read(self) -> None:
         node = self.view.row.node
@@ -188,24 +186,24 @@ class TreeScreen(Screen["Way | None"]):
 
     def _remember(self) -> None:
         self._marked = self.view.row.node
-        self.notify("Press d on another node to compare.", markup=False)
+        self.notify("Press d on another node to compare.")
 
     def _compare(self) -> None:
         other, here = self._marked, self.view.row.node
         if other is None or other == here:
-            self.notify("Press m on one node and d on another.", markup=False)
+            self.notify("Press m on one node and d on another.")
             return
         texts = self.story.node(other).text, self.story.node(here).text
-        push(self, Compare((f"Node {other}", f"Node {here}"), texts))
+        self.open(Compare((f"Node {other}", f"Node {here}"), texts))
 
     def _bin(self) -> None:
         row = self.view.row
         if row.folded or row.node == ROOT:
             return
         if row.node in self.story.path(self.story.current):
-            self.notify("You stand on it. Go elsewhere first.", markup=False)
+            self.notify("You stand on it. Go elsewhere first.")
             return
         above = self.story.parent(row.node)
         self.story.delete(row.node)
         self.view.build(above)
-        self.notify("In the bin; undo brings it back.", markup=False)
+        self.notify("In the bin; undo brings it back.")

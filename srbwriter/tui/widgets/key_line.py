@@ -31,13 +31,13 @@ _NAMES = {
     "slash": "/",
     "question_mark": "?",
     "apostrophe": "'",
-    "quotation_mark": '"',
     "comma": ",",
     "full_stop": ".",
     "colon": ":",
     "semicolon": ";",
     "vertical_line": "|", "asterisk": "*",
-    "number_sign": "#",
+    "number_sign": "#", "quotation_mark": '"', "ampersand": "&", "exclamation_mark": "!", "at": "@",
+    "dollar_sign": "$", "left_curly_bracket": "{", "right_curly_bracket": "}", "backslash": "\\",
 }
 
 

@@ -200,7 +200,7 @@ class StoryEditor(TextArea):
         now = time.monotonic()
         if self.read_only and now - self._said_at >= _SAY_AGAIN_SECONDS:
             self._said_at = now
-            self.notify(self._why_shut, severity="error", markup=False)
+            self.notify(self._why_shut, severity="error")
 
     def edit(self, edit: Edit) -> EditResult:
         result = super().edit(edit)

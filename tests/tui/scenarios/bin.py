@@ -21,5 +21,5 @@ async def bin_(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await opened(bench, Picker)
     await bench.press("enter")
     assert bench.session.node == thrown
-    assert bench.session.text() == words == bench.desk.editor.text
+    assert bench.session.text() == words == bench.screen.editor.text
     assert bench.session.story.bin() == []

@@ -40,7 +40,7 @@ async def reroll(bench: Bench, _: pytest.MonkeyPatch) -> None:
     after = bench.texts()
     assert not after[0].startswith(before[0])
     assert after[1].startswith(before[1])
-    assert bench.desk.grid.panes[0].text == after[0]
+    assert bench.screen.grid.panes[0].text == after[0]
 
 
 @scenario
@@ -100,7 +100,7 @@ async def rewind(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def type_into(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await long_branch(bench)
-    others, pane = bench.texts()[1], bench.desk.grid.panes[0]
+    others, pane = bench.texts()[1], bench.screen.grid.panes[0]
     assert pane.first_line == 0
     await bench.press("i")
     assert pane.following and pane.first_line > 0

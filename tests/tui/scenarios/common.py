@@ -42,7 +42,7 @@ async def opened(bench: Bench, kind: type[Screen[Any]]) -> Any:
 async def answer(bench: Bench, text: str) -> None:
     """Answer the question that is open."""
     await bench.pilot.pause()
-    assert bench.app.screen is not bench.desk, "nothing was asked"
+    assert bench.app.screen is not bench.screen, "nothing was asked"
     bench.app.screen.query_one(Input).value = text
     await bench.press("enter")
 
@@ -54,5 +54,5 @@ def visible(bench: Bench) -> str:
 
 
 def head(bench: Bench, index: int = 0) -> str:
-    bench.desk.pump.flush()
-    return bench.desk.grid.panes[index].head
+    bench.screen.pump.flush()
+    return bench.screen.grid.panes[index].head

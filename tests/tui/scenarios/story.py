@@ -21,7 +21,7 @@ async def undo(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     await bench.press("1", "ctrl+z")
     assert bench.session.text() == "It rained."
-    assert bench.desk.editor.text == "It rained."
+    assert bench.screen.editor.text == "It rained."
 
 
 @scenario
@@ -31,22 +31,22 @@ async def redo(bench: Bench, _: pytest.MonkeyPatch) -> None:
     picked = bench.session.text()
     await bench.press("ctrl+z", "ctrl+y")
     assert picked != "It rained."
-    assert bench.session.text() == picked == bench.desk.editor.text
+    assert bench.session.text() == picked == bench.screen.editor.text
 
 
 @scenario
 async def find(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press("ctrl+f")
     await answer(bench, "RAIN")
-    assert bench.desk.editor.selected_text == "rain"
+    assert bench.screen.editor.selected_text == "rain"
 
 
 @scenario
 async def replace(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    bench.desk.run("replace")
+    bench.screen.run("replace")
     await answer(bench, "rained")
     await answer(bench, "snowed")
-    assert bench.session.text() == "It snowed." == bench.desk.editor.text
+    assert bench.session.text() == "It snowed." == bench.screen.editor.text
 
 
 @scenario
@@ -81,7 +81,7 @@ async def save(bench: Bench, _: pytest.MonkeyPatch) -> None:
 
 @scenario
 async def openings(bench: Bench, _: pytest.MonkeyPatch) -> None:
-    bench.desk.run("openings")
+    bench.screen.run("openings")
     await opened(bench, Picker)
     await bench.press("enter")
     assert len(bench.session.text()) > len("It rained.")
@@ -98,10 +98,10 @@ async def properties(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press("tab", *"Ada")
     form.query_one("#language").value = "pt_br"
     await bench.press("enter")
-    assert bench.app.screen is bench.desk
+    assert bench.app.screen is bench.screen
     assert bench.session.story.properties == Properties("The Rain", "Ada", "pt-BR")
     assert "The Rain" in bench.app.title
-    bench.desk.run("undo")
+    bench.screen.run("undo")
     assert bench.session.story.properties.author == "" and bench.session.text() == "It rained. Hard"
 
 
@@ -115,7 +115,7 @@ async def tree(bench: Bench, _: pytest.MonkeyPatch) -> None:
     assert screen.view.row.node == here
     await bench.press("left", "enter")
     assert bench.session.node == bench.session.story.parent(here)
-    assert bench.desk.editor.text == "It rained."
+    assert bench.screen.editor.text == "It rained."
 
 
 @scenario

@@ -66,7 +66,7 @@ async def generate(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def stop_all(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
-    bench.desk.run("stop_all")
+    bench.screen.run("stop_all")
     await bench.settle()
     assert not any(branch.live for branch in bench.session.round.branches)
 
@@ -74,9 +74,9 @@ async def stop_all(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def back(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.write(12)
-    assert bench.desk.editor.has_focus
+    assert bench.screen.editor.has_focus
     await bench.press("escape")
-    assert bench.desk.focused is bench.desk.grid.pane
+    assert bench.screen.focused is bench.screen.grid.pane
     assert all(branch.live for branch in bench.session.round.branches)
     await bench.press("escape")
     assert not any(branch.live for branch in bench.session.round.branches)
@@ -100,7 +100,7 @@ async def more(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.tokens(2)
     assert len(bench.session.round.branches) == 5
     assert bench.session.n == 5
-    assert bench.desk.grid.panes[4].text
+    assert bench.screen.grid.panes[4].text
 
 
 @scenario
@@ -114,20 +114,20 @@ async def fewer(bench: Bench, _: pytest.MonkeyPatch) -> None:
 async def many(bench: Bench) -> None:
     bench.session.n = 40
     await started(bench, 2)
-    assert bench.desk.grid.pages > 1
+    assert bench.screen.grid.pages > 1
 
 
 @scenario
 async def next_page(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await many(bench)
-    first = bench.desk.grid.shown[0].index
+    first = bench.screen.grid.shown[0].index
     await bench.press("right_square_bracket")
-    assert bench.desk.grid.shown[0].index > first
-    assert bench.desk.grid.shown[0].text
+    assert bench.screen.grid.shown[0].index > first
+    assert bench.screen.grid.shown[0].text
 
 
 @scenario
 async def previous_page(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await many(bench)
     await bench.press("right_square_bracket", "left_square_bracket")
-    assert bench.desk.grid.shown[0].index == 0
+    assert bench.screen.grid.shown[0].index == 0

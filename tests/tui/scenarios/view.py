@@ -22,23 +22,23 @@ from tests.tui.scenarios.common import answer, head, long_branch, opened, scenar
 async def switch(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.write()
     await bench.press("tab")
-    assert bench.desk.focused is bench.desk.grid.pane
+    assert bench.screen.focused is bench.screen.grid.pane
     await bench.press("tab")
-    assert bench.desk.editor.has_focus
+    assert bench.screen.editor.has_focus
 
 
 async def moved(bench: Bench, *keys: str) -> int:
     await started(bench)
     await bench.press(*keys)
-    assert bench.desk.focused is bench.desk.grid.pane
-    return bench.desk.grid.current
+    assert bench.screen.focused is bench.screen.grid.pane
+    return bench.screen.grid.current
 
 
 @scenario
 async def left(bench: Bench, _: pytest.MonkeyPatch) -> None:
     assert await moved(bench, "right", "left") == 0
     await bench.press("right", "right", "left")
-    assert bench.desk.grid.current == 1
+    assert bench.screen.grid.current == 1
 
 
 @scenario
@@ -50,9 +50,9 @@ async def right(bench: Bench, _: pytest.MonkeyPatch) -> None:
 async def up(bench: Bench, _: pytest.MonkeyPatch) -> None:
     bench.session.n = 8
     await moved(bench, "down")
-    assert bench.desk.grid.current > 0
+    assert bench.screen.grid.current > 0
     await bench.press("up")
-    assert bench.desk.grid.current == 0
+    assert bench.screen.grid.current == 0
 
 
 @scenario
@@ -64,7 +64,7 @@ async def down(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def read_back(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await long_branch(bench)
-    pane, other = bench.desk.grid.panes[:2]
+    pane, other = bench.screen.grid.panes[:2]
     await bench.press("end", "pageup")
     end = len(pane.text)
     await bench.tokens(20)
@@ -75,7 +75,7 @@ async def read_back(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def read_on(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await long_branch(bench)
-    pane = bench.desk.grid.panes[0]
+    pane = bench.screen.grid.panes[0]
     assert pane.first_line == 0
     await bench.press("pagedown")
     assert pane.first_line > 0
@@ -86,7 +86,7 @@ async def read_on(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def follow(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await long_branch(bench)
-    pane = bench.desk.grid.panes[0]
+    pane = bench.screen.grid.panes[0]
     before = pane.first_line
     await bench.press("end")
     assert pane.following and pane.first_line > before
@@ -98,7 +98,7 @@ async def follow(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def from_start(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await long_branch(bench)
-    pane = bench.desk.grid.panes[0]
+    pane = bench.screen.grid.panes[0]
     await bench.press("end", "home")
     assert pane.first_line == 0 and not pane.following
 
@@ -106,13 +106,13 @@ async def from_start(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def layout(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.write()
-    assert bench.desk.grid.region.y > bench.desk.editor.region.y
+    assert bench.screen.grid.region.y > bench.screen.editor.region.y
     await bench.press("ctrl+l")
     await bench.pilot.pause()
-    assert bench.desk.grid.region.x > bench.desk.editor.region.x
+    assert bench.screen.grid.region.x > bench.screen.editor.region.x
     await bench.press("ctrl+l")
     await bench.pilot.pause()
-    assert len({pane.region.x for pane in bench.desk.grid.shown}) == 1
+    assert len({pane.region.x for pane in bench.screen.grid.shown}) == 1
 
 
 @scenario
@@ -120,10 +120,10 @@ async def single(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     await bench.press("z")
     await bench.pilot.pause()
-    assert [pane.index for pane in bench.desk.grid.shown] == [0]
-    assert not bench.desk.editor.display
+    assert [pane.index for pane in bench.screen.grid.shown] == [0]
+    assert not bench.screen.editor.display
     await bench.press("z")
-    assert len(bench.desk.grid.shown) == 4
+    assert len(bench.screen.grid.shown) == 4
 
 
 @scenario
@@ -131,9 +131,9 @@ async def jump(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await started(bench)
     await bench.press("apostrophe")
     await opened(bench, Jump)
-    assert "[d]" in bench.desk.grid.panes[2].head
+    assert "[d]" in bench.screen.grid.panes[2].head
     await bench.press("d")
-    assert bench.desk.grid.current == 2
+    assert bench.screen.grid.current == 2
     assert "[d]" not in head(bench, 2)
 
 
@@ -147,13 +147,13 @@ async def read(bench: Bench, _: pytest.MonkeyPatch) -> None:
 @scenario
 async def theme(bench: Bench, _: pytest.MonkeyPatch) -> None:
     before = bench.app.theme
-    bench.desk.run("theme")
+    bench.screen.run("theme")
     await opened(bench, Picker)
     await bench.press(*"sepia")
     assert bench.app.theme == "sepia"
     await bench.press("escape")
     assert bench.app.theme == before
-    bench.desk.run("theme")
+    bench.screen.run("theme")
     await bench.pilot.pause()
     await bench.press(*"sepia", "enter")
     assert bench.app.theme == "sepia"
@@ -183,7 +183,7 @@ async def settings(bench: Bench, _: pytest.MonkeyPatch) -> None:
     rows.highlighted = next(i for i, name in enumerate(names) if "interface.layout" in name)
     await bench.press("enter")
     await answer(bench, "right")
-    assert bench.desk.has_class("-right")
+    assert bench.screen.has_class("-right")
 
 
 @scenario
@@ -196,7 +196,7 @@ async def log(bench: Bench, _: pytest.MonkeyPatch) -> None:
 async def suspend(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
     monkeypatch.setattr(bench.app, "action_suspend_process", lambda: asked.append(True))
-    bench.desk.run("suspend")
+    bench.screen.run("suspend")
     assert asked
 
 

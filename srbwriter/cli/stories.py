@@ -1,0 +1,645 @@
+"""The commands on stories, none of which needs a model or a screen: new, open, list, info, rename, export,
+import, check, backup; and which story is meant by a name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import sys
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from srbwriter import paths
+from srbwriter.cli.columns import columns, document, plain
+from srbwriter.cli.exits import Exit, Failure, say
+from srbwriter.cli.flags import add_actions, add_keys
+from srbwriter.config import Settings, Table
+from srbwriter.config.keys import SECTIONS
+from srbwriter.story import DamagedStory, NotSaved, Story, StoryError, files, library
+from srbwriter.story.backup import Backup, backups, snapshot
+from srbwriter.story.model import counted
+from srbwriter.story.store import SUFFIX
+
+if TYPE_CHECKING:
+    from srbwriter.story.check import Report
+    from srbwriter.story.formats import Format
+
+_STANDARD_INPUT, _STANDARD_OUTPUT = Path("standard input"), Path("-")
+_BINARY = (".docx", ".epub")
+_NAMES = ("title", "author", "language")
+
+
+# ---- which story is meant: a path, or the name of one in the library or among those opened lately
+
+
+def recents() -> library.RecentStories:
+    return library.RecentStories(paths.recent_file())
+
+
+def opened(path: Path, title: str) -> None:
+    """Put a story first among those opened lately."""
+    recents().add(path, title, time.time())
+
+
+def looks_like_a_path(named: str) -> bool:
+    return named.endswith(SUFFIX) or Path(named).name != named
+
+
+def find_story(named: str, commands: Collection[str] = ()) -> Path:
+    """The file of the story called ``named``, which exists.
+
+    Args:
+        named: a path, a file's name without suffix, a title, or the beginning of words of one title alone;
+            case does not matter.
+        commands: names that could have been meant as well.
+
+    Raises Failure, with the nearest names.
+    """
+    path = Path(named).expanduser()
+    if path.is_file():
+        return path
+    if looks_like_a_path(named):
+        raise Failure(f"{path}: there is no such file")
+    direct = paths.library_dir() / f"{named}{SUFFIX}"
+    if direct.is_file():
+        return direct
+    stories = files.known(paths.library_dir(), recents())
+    matching = _called(named.casefold(), stories)
+    if len(matching) > 1:
+        listed = ", ".join(str(story.path) for story in matching)
+        raise Failure(f"several stories are called {named}: {listed} — give the path", Exit.USAGE)
+    if not matching:
+        raise Failure(_not_found(named, stories, commands), Exit.USAGE)
+    return matching[0].path
+
+
+def _called(wanted: str, stories: list[library.StoryInfo]) -> list[library.StoryInfo]:
+    """The stories of that very name, or else those with a word in their title that begins so."""
+    exact = [story for story in stories if wanted in (story.path.stem.casefold(), story.title.casefold())]
+    begun = re.compile(rf"\b{re.escape(wanted)}")
+    return exact or [story for story in stories if begun.search(story.title.casefold())]
+
+
+def _not_found(named: str, stories: list[library.StoryInfo], commands: Collection[str]) -> str:
+    from difflib import get_close_matches
+
+    names = {story.title for story in stories} | {story.path.stem for story in stories}
+    near = get_close_matches(named, [*sorted(names), *commands], n=3, cutoff=0.6)
+    cure = f"did you mean {' or '.join(near)}?" if near else "`srbwriter list` shows those there are"
+    thing = "story or command" if commands else "story"
+    return f"no {thing} is called {named} — {cure}"
+
+
+def story_to_open(named: str, commands: Collection[str] = ()) -> Path:
+    """The story to write in; a path that does not exist yet is a new story. Raises Failure."""
+    path = Path(named).expanduser()
+    return path if looks_like_a_path(named) else find_story(named, commands)
+
+
+def listing(forms: Sequence[Format]) -> str:
+    """A line for each format: its name, its extension, what it is."""
+    width = max(len(form.name) for form in forms) + 2
+    return "\n".join(f"{form.name:<{width}}{form.extension:<10}{form.label}" for form in forms)
+
+
+def named(name: str, forms: Sequence[Format], verb: str) -> Format:
+    """The format called ``name``. Raises Failure; ``verb`` is what it is wanted for."""
+    for form in forms:
+        if form.name == name:
+            return form
+    listed = ", ".join(form.name for form in forms)
+    raise Failure(f"no format to {verb} is called {name}; there are {listed}", Exit.USAGE)
+
+
+class New:
+    """``srbwriter new``: an empty story."""
+
+    DESCRIPTION = """\
+Begin a story in the library, and print where it is.
+
+  srbwriter new "The Orchard"
+  srbwriter new "The Orchard" -o orchard.srbw
+  srbwriter open "$(srbwriter new "The Orchard")\""""
+
+    @staticmethod
+    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
+        parser.add_argument("title", metavar="TITLE", help="title of the story")
+        parser.add_argument(
+            "-o", "--output", metavar="FILE", type=Path, help="file to make, outside the library"
+        )
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, settings: Settings) -> int:
+        title = " ".join(arguments.title.split())
+        if not title:
+            raise Failure('a story needs a title: srbwriter new "The Orchard"', Exit.USAGE)
+        path: Path | None = getattr(arguments, "output", None)
+        if path is None:
+            path = library.free_path(paths.library_dir(), title)
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with Story.create(path, title) as story:
+            opened(story.file, story.title)
+            print(story.file)
+        return Exit.OK
+
+
+class Open:
+    """``srbwriter open``: the terminal app on a story, by its name or its path."""
+
+    DESCRIPTION = """\
+Open the terminal app on a story of the library, or on a file.
+
+  srbwriter open orchard
+  srbwriter open "The Orchard" -m novelist
+  srbwriter open drafts/orchard.srbw --n 6"""
+
+    @staticmethod
+    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
+        parser.add_argument(
+            "story", metavar="STORY", help="title, name or file; a file that is missing is made"
+        )
+        add_keys(parser, table, SECTIONS)
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, settings: Settings) -> int:
+        from srbwriter.cli import app
+
+        return app.open_app(arguments.story, settings)
+
+
+class List:
+    """``srbwriter list``: the stories there are."""
+
+    DESCRIPTION = """\
+List the stories of the library, and those opened lately elsewhere, last changed first.
+
+  srbwriter list
+  srbwriter list --json"""
+
+    @staticmethod
+    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
+        parser.add_argument("--json", action="store_true", help="print the list as JSON")
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, settings: Settings) -> int:
+        stories = files.known(paths.library_dir(), recents())
+        if getattr(arguments, "json", False):
+            print(document([_as_json(story) for story in stories]))
+            return Exit.OK
+        if not stories:
+            say("there is no story yet; srbwriter begins one, and so does `srbwriter new TITLE`")
+            return Exit.OK
+        rows = [("title", "words", "changed", "file"), *map(_cells, stories)]
+        print(columns(rows, right=(1,)))
+        for story in stories:
+            if story.problem:
+                check = f"srbwriter check {shlex.quote(str(story.path))}"
+                say(f"{story.path} {story.problem} — {check} says more")
+        return Exit.OK
+
+
+def _cells(story: library.StoryInfo) -> tuple[str, ...]:
+    changed = time.strftime("%Y-%m-%d %H:%M", time.localtime(story.modified))
+    return story.title, "?" if story.problem else str(story.words), changed, str(story.path)
+
+
+def _as_json(story: library.StoryInfo) -> dict[str, object]:
+    return {
+        "title": story.title,
+        "path": str(story.path),
+        "words": story.words,
+        "nodes": story.nodes,
+        "modified": story.modified,
+        "size": story.size,
+        "problem": story.problem,
+    }
+
+
+class Info:
+    """``srbwriter info``: what is in a story."""
+
+    DESCRIPTION = """\
+Say what is in a story: words, branches, authors, chapters, progress. With a flag, set what it is called,
+who writes it and in which language; books and pages made of it say so too.
+
+  srbwriter info orchard
+  srbwriter info orchard.srbw --json
+  srbwriter info orchard --author "Ada L." --language en-GB"""
+
+    @staticmethod
+    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
+        parser.add_argument("story", metavar="STORY", help="title, name or file of a story")
+        parser.add_argument(
+            "--title", metavar="TITLE", help="set the title; `srbwriter rename` gives the file a new name too"
+        )
+        parser.add_argument("--author", metavar="NAME", help="set who writes it")
+        parser.add_argument("--language", metavar="TAG", help="set its language: en, de, pt-BR …")
+        parser.add_argument("--json", action="store_true", help="print it as JSON")
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, settings: Settings) -> int:
+        path = find_story(arguments.story)
+        given = {name: getattr(arguments, name) for name in _NAMES if hasattr(arguments, name)}
+        if given:
+            with Story.open(path) as story:
+                story.set_properties(replace(story.properties, **given))
+        with Story.open(path, readonly=True) as story:
+            facts = _facts(story)
+            code = Exit.OK
+            if story.damage is not None:
+                say(f"{story.file} is damaged: {story.damage}")
+                code = Exit.DAMAGED
+        if getattr(arguments, "json", False):
+            print(document(facts))
+            return code
+        print(plain(str(facts["title"] or story.file.stem)))
+        print(columns([(f"  {name.replace('_', ' ')}", _shown(fact)) for name, fact in facts.items()][1:]))
+        return code
+
+
+def _facts(story: Story) -> dict[str, object]:
+    today, days = story.today(), story.days()
+    living = list(story.reading_order())
+    return {
+        **asdict(story.properties),
+        "id": story.id,
+        "file": str(story.file),
+        "changed": time.strftime("%Y-%m-%d %H:%M", time.localtime(story.file.stat().st_mtime)),
+        "words": story.words(story.current),
+        "words_of_all_branches": story.words_by_author(),
+        "words_today": today.words,
+        "days_of_writing": len(days),
+        "hours_of_writing": round(sum(day.seconds for day in days.values()) / 3600, 1),
+        "nodes": len(living),
+        "ends": sum(not story.children(node) for node in living),
+        "unread": len(story.unread()),
+        "in_the_bin": len(story.bin()),
+        "chapters": [story.marks(node).title for node in story.chapters()],
+        "bookmarks": len(story.bookmarks()),
+        "tags": story.tags(),
+        "backups": len(backups(story.backup_folder(paths.backup_dir()))),
+    }
+
+
+def _shown(fact: object) -> str:
+    match fact:
+        case dict():
+            return ", ".join(f"{name} {number}" for name, number in fact.items()) or "none"  # pyright: ignore
+        case list():
+            return ", ".join(map(str, fact)) or "none"  # pyright: ignore
+        case _:
+            return str(fact)
+
+
+class Rename:
+    """``srbwriter rename``: another title, and in the library another file name with it."""
+
+    DESCRIPTION = """\
+Give a story another title. Its file gets a new name too if it is in the library.
+
+  srbwriter rename "First story" "The Orchard"
+  srbwriter rename orchard.srbw "The Orchard"
+  srbwriter rename orchard "The Orchard" --keep-file"""
+
+    @staticmethod
+    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
+        parser.add_argument("story", metavar="STORY", help="title, name or file of a story")
+        parser.add_argument("title", metavar="TITLE", help="its new title")
+        parser.add_argument("--keep-file", action="store_true", help="leave the file where it is")
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, settings: Settings) -> int:
+        path = find_story(arguments.story).resolve()
+        with Story.open(path) as story:
+            story.rename(arguments.title)
+            title = story.title
+        if path.parent == paths.library_dir().resolve() and not getattr(arguments, "keep_file", False):
+            path = _moved(path, title)
+        print(path)
+        return Exit.OK
+
+
+def _moved(path: Path, title: str) -> Path:
+    target = library.free_path(path.parent, title)
+    if _same_name(path, target):
+        return path
+    recents().remove(path)
+    moved = library.move(path, target)
+    opened(moved, title)
+    return moved
+
+
+def _same_name(path: Path, target: Path) -> bool:
+    """Whether ``target`` is ``path`` with a number, because ``path`` has that name already."""
+    base, _, number = target.stem.rpartition("-")
+    return number.isdigit() and path.stem == base
+
+
+class Export:
+    """``srbwriter export``: a story as a file for readers and for other programs."""
+
+    DESCRIPTION = """\
+Write a story as a book, a page, text or JSON. The format follows from the file's extension, or is named.
+
+  srbwriter export orchard -o orchard.epub
+  srbwriter export orchard -o orchard.docx
+  srbwriter export orchard.srbw -o orchard.json
+  srbwriter export orchard -o orchard.loom.json
+  srbwriter export orchard -o - --format text | wc -w"""
+
+    @staticmethod
+    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
+        parser.add_argument("story", metavar="STORY", nargs="?", help="title, name or file of a story")
+        parser.add_argument(
+            "-o", "--output", metavar="FILE", type=Path, default=_STANDARD_OUTPUT,
+            help="file to write; - or nothing is standard output",
+        )  # fmt: skip
+        parser.add_argument("--format", metavar="NAME", help="a format's name; `--format list` lists them")
+        parser.add_argument("--force", action="store_true", help="replace a file that is there")
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, settings: Settings) -> int:
+        from srbwriter.story import formats, transfer
+
+        name: str | None = getattr(arguments, "format", None)
+        if name == "list":
+            print(listing(formats.writable()))
+            return Exit.OK
+        if getattr(arguments, "story", None) is None:
+            raise Failure("which story? srbwriter export STORY -o FILE", Exit.USAGE)
+        output: Path = arguments.output
+        force: bool = getattr(arguments, "force", False)
+        form = named(name, formats.writable(), "export to") if name else _by_file(output)
+        _refuse_early(output, form, force=force)
+        source = find_story(arguments.story)
+        try:
+            if output == _STANDARD_OUTPUT:
+                _, data = transfer.rendered(source, form.name)
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
+            else:
+                transfer.carry_out(transfer.Export(source, output, form.name, force))
+        except DamagedStory as error:
+            raise Failure(f"{source} is damaged: {error.problem}", Exit.DAMAGED) from error
+        return Exit.OK
+
+
+def _refuse_early(output: Path, form: Format, *, force: bool) -> None:
+    """Raise Failure or StoryError before any work for what could not be written."""
+    if output == _STANDARD_OUTPUT:
+        if form.extension in _BINARY and sys.stdout.isatty():
+            raise Failure(f"{form.label} is not for a terminal; name a file with -o", Exit.USAGE)
+        return
+    from srbwriter.story import transfer
+
+    if output.exists() and not force:
+        raise Failure(f"{output} is there already; --force replaces it", Exit.USAGE)
+    transfer.check_target(output, force=force)
+
+
+def _by_file(output: Path) -> Format:
+    """The format that the file's name says; standard output has none and gets Markdown."""
+    from srbwriter.story import formats
+
+    if output == _STANDARD_OUTPUT:
+        return formats.by_name("markdown")
+    form = formats.for_file(output)
+    if form is None:
+        raise Failure(f"{formats.no_extension(output)}, or --format", Exit.USAGE)
+    return form
+
+
+class Import:
+    """``srbwriter import``: stories from the files of other programs, recognised by what is in them."""
+
+    DESCRIPTION = """\
+Make a story of a file: Word, HTML, Markdown, text, Loom, mikupad, KoboldAI, SillyTavern, NovelAI and more.
+
+  srbwriter import tree.json
+  srbwriter import chapters/*.md
+  srbwriter import novel.docx
+  srbwriter import --encoding cp1252 old.txt
+  srbwriter import chat.jsonl --title "The Orchard" -o orchard.srbw
+  curl -s https://example.org/tale.txt | srbwriter import -"""
+
+    @staticmethod
+    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
+        parser.add_argument("files", metavar="FILE", nargs="*", type=Path, help="file; - is standard input")
+        parser.add_argument("--title", metavar="TITLE", help="title instead of the file's own")
+        parser.add_argument(
+            "--encoding", metavar="NAME", help="encoding of a text that is not in UTF: cp1252 …"
+        )
+        parser.add_argument(
+            "--format", metavar="NAME",
+            help="read it as this format, whatever it looks like; `list` lists them",
+        )  # fmt: skip
+        parser.add_argument(
+            "-o", "--output", metavar="STORY", type=Path, help="story to make, outside the library"
+        )
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, settings: Settings) -> int:
+        from srbwriter.story import formats
+
+        form: str = getattr(arguments, "format", "")
+        if form == "list":
+            print(listing(formats.readable()))
+            return Exit.OK
+        if form:
+            named(form, formats.readable(), "import")
+        encoding: str = getattr(arguments, "encoding", "")
+        files: list[Path] = getattr(arguments, "files", [])
+        if not files:
+            raise Failure("which file? srbwriter import FILE", Exit.USAGE)
+        output: Path | None = getattr(arguments, "output", None)
+        if output is not None and len(files) > 1:
+            raise Failure("-o makes one story, and several files were given", Exit.USAGE)
+        for file in files:
+            _import(file, output, getattr(arguments, "title", ""), encoding, form)
+        return Exit.OK
+
+
+def _import(file: Path, output: Path | None, title: str, encoding: str, form: str) -> None:
+    from srbwriter.story import transfer
+
+    folder = paths.library_dir()
+    if str(file) == "-":
+        data = sys.stdin.buffer.read()
+        work = transfer.Import(
+            _STANDARD_INPUT, folder, output, title, data, "Imported story", encoding, form
+        )
+    else:
+        work = transfer.Import(file, folder, output, title, encoding=encoding, form=form)
+    landed = transfer.carry_out(work)
+    opened(landed.path, landed.title)
+    print(landed.path)
+    for notice in landed.notices:
+        say(f"{file}: {notice}")
+
+
+class Check:
+    """``srbwriter check``: whether story files are sound, and exactly what is missing if not."""
+
+    DESCRIPTION = """\
+Go over the files of stories, all of the library if none is named. Nothing is changed.
+
+  srbwriter check
+  srbwriter check orchard
+  srbwriter check drafts/*.srbw || echo "something is damaged\""""
+
+    @staticmethod
+    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
+        parser.add_argument("stories", metavar="STORY", nargs="*", help="titles, names or files of stories")
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, settings: Settings) -> int:
+        from srbwriter.story.check import check
+
+        everything = sorted(paths.library_dir().glob(f"*{SUFFIX}"))
+        named: list[str] = getattr(arguments, "stories", [])
+        files = [find_story(name) for name in named] or everything
+        worst = Exit.OK
+        for file in files:
+            try:
+                report = check(file)
+            except StoryError as error:
+                say(str(error))
+                worst = max(worst, Exit.ERROR)
+                continue
+            print(_verdict(file, report))
+            if not report.sound:
+                worst = Exit.DAMAGED
+        if not files:
+            say(f"{paths.library_dir()} holds no story")
+        return worst
+
+
+def _verdict(file: Path, report: Report) -> str:
+    if report.sound:
+        return f"{file}: sound, {counted(report.nodes, 'node')}"
+    lines = [f"{file}: damaged, {counted(report.nodes, 'node')}"]
+    if report.damage is not None:
+        lines.append(f"  {report.damage}")
+    lines += [f"  {problem}" for problem in report.problems]
+    lines.append(f"  copies of it: srbwriter backup list {file}")
+    return "\n".join(lines)
+
+
+class Backups:
+    """``srbwriter backup``: the copies of a story. A copy is only ever restored as a story of its own."""
+
+    DESCRIPTION = """\
+List, make and restore copies of a story. Restoring makes another story and changes neither.
+
+  srbwriter backup list orchard
+  srbwriter backup make orchard "before the rewrite"
+  srbwriter backup restore orchard 2
+  srbwriter backup restore orchard 2 -o old-orchard.srbw"""
+
+    @staticmethod
+    def configure(parser: argparse.ArgumentParser, table: Table) -> None:
+        actions = add_actions(parser)
+        listed = actions("list", "list copies, the newest first", "Without a story: those of all stories.")
+        listed.add_argument("story", metavar="STORY", nargs="?", help="title, name or file of a story")
+        listed.add_argument("--json", action="store_true", help="print the list as JSON")
+        made = actions("make", "make a copy that stays until you delete it")
+        made.add_argument("story", metavar="STORY", help="title, name or file of a story")
+        made.add_argument("name", metavar="NAME", nargs="?", default="by hand", help="what to call the copy")
+        restored = actions("restore", "make a story of a copy")
+        restored.add_argument(
+            "story", metavar="STORY", help="title, name or file of a story, or of a copy itself"
+        )
+        restored.add_argument(
+            "number", metavar="NUMBER", nargs="?", type=int, default=1,
+            help="number in its list; 1 is the newest",
+        )  # fmt: skip
+        restored.add_argument(
+            "-o", "--output", metavar="FILE", type=Path, help="file to make, outside the library"
+        )
+
+    @staticmethod
+    def run(arguments: argparse.Namespace, settings: Settings) -> int:
+        match arguments.action:
+            case "make":
+                _make_copy(arguments)
+            case "restore":
+                _restore_copy(arguments)
+            case _:
+                _list_copies(arguments)
+        return Exit.OK
+
+
+def _list_copies(arguments: argparse.Namespace) -> None:
+    named: str | None = getattr(arguments, "story", None)
+    found = _copies(named) if named else _all_copies()
+    if getattr(arguments, "json", False):
+        print(document([{"path": str(c.path), "name": c.name, "at": c.at, "size": c.size} for c in found]))
+    elif found:
+        print(columns([("number", "made", "story", "name", "file"), *_rows_of(found)], right=(0,)))
+    else:
+        say("there are no copies" + (f" of {named}; `srbwriter backup make` makes one" if named else ""))
+
+
+def _rows_of(found: list[Backup]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for number, copy in enumerate(found, 1):
+        made = time.strftime("%Y-%m-%d %H:%M", time.localtime(copy.at))
+        rows.append((str(number), made, files.title_of(copy), copy.name or "daily", str(copy.path)))
+    return rows
+
+
+def _copies(named: str) -> list[Backup]:
+    """The copies of a story, newest first. Raises Failure or StoryError."""
+    with Story.open(find_story(named), readonly=True) as story:
+        return backups(story.backup_folder(paths.backup_dir()))
+
+
+def _all_copies() -> list[Backup]:
+    """The copies of all stories, also of those whose file is gone."""
+    folders = paths.backup_dir().iterdir() if paths.backup_dir().is_dir() else ()
+    found = [copy for folder in folders for copy in backups(folder)]
+    return sorted(found, key=lambda copy: copy.at, reverse=True)
+
+
+def _make_copy(arguments: argparse.Namespace) -> None:
+    from srbwriter.story.transfer import TransferError
+
+    with Story.open(find_story(arguments.story), readonly=True) as story:
+        if story.damage is not None:
+            raise Failure(f"{story.file} is damaged, and was not copied: {story.damage}", Exit.DAMAGED)
+        folder = story.backup_folder(paths.backup_dir())
+        try:
+            print(snapshot(story.file, folder, arguments.name))
+        except NotSaved as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            raise Failure(f"no copy was made; {TransferError.of(folder, error.__cause__)}") from error
+
+
+def _restore_copy(arguments: argparse.Namespace) -> None:
+    copy = _chosen_copy(arguments)
+    title = files.moment_title(copy)  # or two stories would go by one name
+    target: Path = getattr(arguments, "output", None) or library.free_path(paths.library_dir(), title)
+    made = files.copy_as(copy.path, target, title).resolve()
+    opened(made, title)
+    print(made)
+
+
+def _chosen_copy(arguments: argparse.Namespace) -> Backup:
+    story: str = arguments.story
+    number: int = arguments.number
+    path = Path(story).expanduser().resolve()
+    if path.is_relative_to(paths.backup_dir().resolve()):
+        for copy in backups(path.parent):
+            if copy.path == path:
+                return copy
+    found = _copies(story)
+    if not 1 <= number <= len(found):
+        there = f"there are {len(found)}" if found else "there are none"
+        raise Failure(f"{story} has no copy number {number}; {there}", Exit.USAGE)
+    return found[number - 1]

@@ -1,0 +1,130 @@
+"""Commands on stories as wholes: another one, a new one, a copy, and copies made before.
+
+Going to another story writes down every word of this one first, ends its branches, and begins the screen
+again; the model stays.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from srbwriter import paths
+from srbwriter.story import files, library
+from srbwriter.story.backup import Backup, backups
+from srbwriter.story.model import counted
+from srbwriter.tui.actions import verb
+from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.picker import Choice, Picker
+from srbwriter.tui.welcome import writes
+
+if TYPE_CHECKING:
+    from srbwriter.tui.write_screen import WriteScreen
+
+
+@verb
+def stories(screen: WriteScreen) -> None:
+    here = screen.session.story.file
+    found = files.known(paths.library_dir(), library.RecentStories(paths.recent_file()))
+    choices = [Choice(story.path, story.title, _about(story, here)) for story in found]
+
+    def chosen(file: Path | None) -> None:
+        if file is not None and file.resolve() != here.resolve():
+            screen.guarded(lambda: screen.app.open_story(file))
+
+    screen.app.push_screen(Picker("Stories, last changed first", choices, at=here), chosen)
+
+
+def _about(story: library.StoryInfo, here: Path) -> str:
+    if story.problem:
+        return story.problem
+    where = "this one" if story.path.resolve() == here.resolve() else _moment(story.modified)
+    return f"{counted(story.words, 'word')} · {where}"
+
+
+def _moment(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+@verb
+def new_story(screen: WriteScreen) -> None:
+    def begin(title: str) -> None:
+        screen.app.open_story(files.begin(title, paths.library_dir()))
+
+    _ask_title(screen, "Title of the new story", "", begin)
+
+
+@verb
+@writes
+def rename_story(screen: WriteScreen) -> None:
+    def rename(title: str) -> None:
+        screen.session.together(lambda: screen.session.story.rename(title))
+        screen.flush_slowly()
+        file = screen.session.story.file.name
+        screen.notify(f"It is called {screen.session.title} now; its file stays {file}.")
+
+    _ask_title(screen, "New title of this story", screen.session.title, rename)
+
+
+@verb
+def duplicate_story(screen: WriteScreen) -> None:
+    def duplicate(title: str) -> None:
+        screen.session.keep()
+        story = screen.session.story
+        made = files.copy_as(story.file, library.free_path(story.file.parent, title), title)
+        screen.app.open_story(made, [f"This is the copy. {story.title} is as you left it."])
+
+    _ask_title(screen, "Title of the copy, which you go on in", f"{screen.session.title} (copy)", duplicate)
+
+
+def _ask_title(screen: WriteScreen, question: str, suggested: str, act: Callable[[str], None]) -> None:
+    def answered(title: str | None) -> None:
+        if title is not None and title.strip():
+            screen.guarded(lambda: act(title.strip()))
+
+    screen.app.push_screen(Ask(question, suggested, select=True), answered)
+
+
+@verb
+def snapshot(screen: WriteScreen) -> None:
+    def answered(name: str | None) -> None:
+        if name is not None:
+            screen.guarded(lambda: take(name))
+
+    def take(name: str) -> None:
+        screen.session.keep()
+        story = screen.session.story
+        file = story.snapshot(paths.backup_dir(), name)
+        screen.notify(f"The story as it is now lies in {file}.")
+
+    screen.app.push_screen(Ask("A copy of the story as it is now; what is it called?"), answered)
+
+
+@verb
+def restore(screen: WriteScreen) -> None:
+    story = screen.session.story
+    copies = backups(story.backup_folder(paths.backup_dir()))
+    if not copies:
+        screen.notify("There are no copies of this story yet.")
+        return
+    choices = [Choice(copy, copy.name or "of the day", _copy_about(copy)) for copy in copies]
+
+    def chosen(copy: Backup | None) -> None:
+        if copy is not None:
+            screen.guarded(lambda: _bring_back(screen, copy))
+
+    title = "Copies of this story: the one you take becomes a story of its own"
+    screen.app.push_screen(Picker(title, choices), chosen)
+
+
+def _copy_about(copy: Backup) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(copy.at)) if not copy.name else _moment(copy.at)
+
+
+def _bring_back(screen: WriteScreen, copy: Backup) -> None:
+    screen.session.keep()
+    title = files.moment_title(copy)
+    made = files.copy_as(copy.path, library.free_path(screen.session.story.file.parent, title), title)
+    screen.app.open_story(made, [f"This is the copy. {screen.session.title} is as you left it."])

@@ -1,0 +1,107 @@
+"""Commands that change the story's text, or take it elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from srbwriter.story import Properties
+from srbwriter.tui import clipboard, external
+from srbwriter.tui.actions import verb
+from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.find import FindBar
+from srbwriter.tui.screens.openings import offer_openings
+from srbwriter.tui.screens.properties import PropertiesForm
+from srbwriter.tui.welcome import refuse, tell_damage, writes
+
+if TYPE_CHECKING:
+    from srbwriter.tui.write_screen import WriteScreen
+
+
+@verb
+def undo(screen: WriteScreen) -> None:
+    screen.session.undo()
+    screen.show_story(where_changed=True)
+
+
+@verb
+def redo(screen: WriteScreen) -> None:
+    screen.session.redo()
+    screen.show_story(where_changed=True)
+
+
+@verb
+def find(screen: WriteScreen) -> None:
+    def looked(words: str) -> None:
+        screen.found = words
+
+    screen.app.push_screen(FindBar(screen.editor, screen.found, looked))
+
+
+@verb
+@writes
+def replace(screen: WriteScreen) -> None:
+    def first(words: str | None) -> None:
+        if not words:
+            return
+        screen.found = words
+        times = screen.editor.whole.count(words)
+        if not times:
+            screen.notify(f"{words} is not in the story.")
+            return
+
+        def second(by: str | None) -> None:
+            if by is not None:
+                screen.guarded(lambda: _replace(screen, words, by))
+
+        where = f"in {times} places" if times > 1 else "in one place"
+        screen.app.push_screen(Ask(f"Replace {words} {where} by"), second)
+
+    screen.app.push_screen(Ask("Find, to replace it", screen.found, select=True), first)
+
+
+def _replace(screen: WriteScreen, words: str, by: str) -> None:
+    whole = screen.editor.whole
+    times = whole.count(words)
+    screen.rewrite(whole.replace(words, by))
+    screen.notify(f"Replaced {times} times." if times != 1 else "Replaced once.")
+
+
+@verb
+def copy_story(screen: WriteScreen) -> None:
+    clipboard.copy(screen.app, screen.editor.whole)
+    screen.notify("The story is on the clipboard.")
+
+
+@verb
+@writes
+def own_editor(screen: WriteScreen) -> None:
+    external.edit(screen)
+
+
+@verb
+def save(screen: WriteScreen) -> None:
+    if screen.session.story.damage is not None:
+        tell_damage(screen)
+        return
+    refuse(screen.session.story)
+    screen.session.keep()
+    screen.notify(f"Saved in {screen.session.story.file}.")
+
+
+@verb
+@writes
+def properties(screen: WriteScreen) -> None:
+    session, story = screen.session, screen.session.story
+
+    def take(said: Properties) -> bool:
+        kept = screen.guarded(lambda: session.together(lambda: story.set_properties(said)))
+        screen.flush_slowly()
+        return kept
+
+    screen.app.push_screen(PropertiesForm(story.properties, take, session.draft("title and author")))
+
+
+@verb
+@writes
+def openings(screen: WriteScreen) -> None:
+    offer_openings(screen)

@@ -1,0 +1,74 @@
+"""Commands that change what is looked at: the focus, the layout, the place in a branch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from srbwriter.tui.actions import verb
+
+if TYPE_CHECKING:
+    from srbwriter.tui.write_screen import WriteScreen
+
+
+@verb
+def switch(screen: WriteScreen) -> None:
+    if screen.editor.has_focus and screen.grid.pane is not None:
+        screen.grid.go(screen.grid.current)
+    else:
+        screen.editor.focus()
+
+
+@verb
+def left(screen: WriteScreen) -> None:
+    screen.grid.step(-1, 0)
+
+
+@verb
+def right(screen: WriteScreen) -> None:
+    screen.grid.step(1, 0)
+
+
+@verb
+def up(screen: WriteScreen) -> None:
+    screen.grid.step(0, -1)
+
+
+@verb
+def down(screen: WriteScreen) -> None:
+    screen.grid.step(0, 1)
+
+
+@verb
+def read_on(screen: WriteScreen) -> None:
+    if screen.grid.pane is not None:
+        screen.grid.pane.page(1)
+
+
+@verb
+def read_back(screen: WriteScreen) -> None:
+    if screen.grid.pane is not None:
+        screen.grid.pane.page(-1)
+
+
+@verb
+def follow(screen: WriteScreen) -> None:
+    if screen.grid.pane is not None:
+        screen.grid.pane.follow()
+
+
+@verb
+def from_start(screen: WriteScreen) -> None:
+    if screen.grid.pane is not None:
+        screen.grid.pane.rewind_view()
+
+
+@verb
+def layout(screen: WriteScreen) -> None:
+    screen.next_layout()
+
+
+@verb
+def single(screen: WriteScreen) -> None:
+    screen.large = not screen.large
+    screen.apply_layout()
+    screen.grid.go(screen.grid.current)

@@ -1,0 +1,425 @@
+"""The write screen: the story beside its live branches. The screen a writer spends the day on.
+
+It puts the session and the widgets together: text goes from the editor to the session, branches from the
+session to the panes. What keys do stands in ``srbwriter.tui.actions``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical
+from textual.geometry import Size
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Static
+
+from srbwriter.engine.types import EngineError
+from srbwriter.story import NodeId, StoryError
+from srbwriter.story.diff import same_end, same_start
+from srbwriter.tui import layouts, options, status
+from srbwriter.tui.actions import HANDLERS
+from srbwriter.tui.commands import COMMANDS, by_id
+from srbwriter.tui.pump import Pump
+from srbwriter.tui.screens.confirm import Confirm
+from srbwriter.tui.screens.crash import CrashNote
+from srbwriter.tui.screens.leader import LeaderMenu
+from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, ModelTrouble
+from srbwriter.tui.transfers import Transfers
+from srbwriter.tui.welcome import receive
+from srbwriter.tui.widgets.branch_grid import BranchGrid
+from srbwriter.tui.widgets.branch_pane import BranchPane
+from srbwriter.tui.widgets.key_line import KeyLine, key_name
+from srbwriter.tui.widgets.status_line import StatusLine
+from srbwriter.tui.widgets.story_editor import StoryEditor
+from srbwriter.tui.widgets.tab_strip import TabStrip
+from srbwriter.tui.words import sampling_words, state_sign
+
+if TYPE_CHECKING:
+    from srbwriter.session import Round, Session
+    from srbwriter.tui.app import App
+
+log = logging.getLogger(__name__)
+
+
+class WriteScreen(Screen[None]):
+    """Story, panes, status and keys."""
+
+    CSS_PATH = "write_screen.tcss"
+    AUTO_FOCUS = "StoryEditor"
+
+    def __init__(self, session: Session, app: App) -> None:
+        super().__init__()
+        self.session = session
+        self.editor = StoryEditor(session.typing.text, id="story")
+        self.grid = BranchGrid(id="branches")
+        self.grid.start_at = 0 if app.preferences[options.PANES] == "top" else None
+        self.status_line = StatusLine()
+        self.key_line = KeyLine()
+        self.strip = TabStrip()
+        self.pump = Pump(self, app.preferences[options.FPS])
+        self.layout_name = app.preferences[options.LAYOUT]
+        self._told: Exception | None = None  # the model's trouble, once it has been said
+        self._disk_told: StoryError | None = None  # the disk's
+        self._today = status.WordsToday(session)
+        self.large = False  # one branch alone
+        self.focused_before: Widget | None = None  # what had the focus before the window became too small
+        self.transfers = Transfers(self)
+        self._load_watch = status.Watch()
+        self.found = ""  # what was looked for last
+        self._round: Round | None = None
+        self._shown = -1
+        self._usual = session.sampling
+        self._applied_for = Size(0, 0)  # the size of the window that the layout was chosen for
+        self._bind(app)
+        writes = app.anywhere(by_id()["generate"])
+        self.grid.hint = f"{writes[0]} writes branches" if writes else ""
+
+    if TYPE_CHECKING:
+
+        @property
+        def app(self) -> App: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def compose(self) -> ComposeResult:
+        yield Static(layouts.TOO_SMALL, id="too-small")
+        with Container(id="panes"):
+            yield self.editor
+            with Vertical(id="right"):
+                yield self.strip
+                yield self.grid
+        yield self.status_line
+        yield self.key_line
+
+    def on_mount(self) -> None:
+        self.screen_layout_refresh_signal.subscribe(  # pyright: ignore[reportUnknownMemberType]
+            self, self._fit, immediate=True
+        )
+        self.session.typing.on_unsaved = self._show_saved
+        self.show_story()
+        self.grid.show([None] * self.session.n)
+        self.apply_layout()
+        self.pump.start()
+        self.flush_slowly()
+        self.call_after_refresh(receive, self)
+
+    def on_unmount(self) -> None:
+        self.session.typing.on_unsaved = lambda: None
+        self.pump.stop()
+        self.transfers.end()
+
+    # ---- keys
+
+    def _bind(self, app: App) -> None:
+        for command in COMMANDS:
+            for key in app.anywhere(command):
+                self._bindings.bind(
+                    key, f"screen.run('{command.id}')", command.title, show=False, priority=True
+                )
+
+    async def on_key(self, event: events.Key) -> None:
+        """Plain keys are commands while a pane has the focus."""
+        if isinstance(self.focused, BranchPane) and self.run_key(event.key):
+            event.stop()
+
+    def run_key(self, key: str) -> bool:
+        """Run what ``key`` means on a branch; False if it means nothing."""
+        found = self.app.branch_keys.get(key)
+        if found is None:
+            return False
+        command, number = found
+        self.run(command.id, number)
+        return True
+
+    def action_run(self, command_id: str) -> None:
+        """Run a command once the keys pressed before it have done what they do.
+
+        They may still wait in the line of the widget that has the focus, which this key did not join.
+        """
+        (self.focused or self).call_later(self.run, command_id)
+
+    def run(self, command_id: str, number: int = 0) -> None:
+        """Run a command of the table. What the engine or the story refuse is said, never raised."""
+        handler = HANDLERS[command_id]
+        if by_id()[command_id].numbered:
+            self.guarded(lambda: handler(self, number or self.grid.current + 1))
+        else:
+            self.guarded(lambda: handler(self))
+
+    def guarded(self, act: Callable[[], object]) -> bool:
+        """Do something, and say in a line what engine, story or system refuse; False if they do."""
+        done = False
+        try:
+            act()
+            done = True
+        except (EngineError, StoryError, ValueError, OSError) as error:
+            log.warning("refused: %s", error)
+            self.notify(str(error), severity="error")
+        except Exception as error:  # a defect of ours must not end the program
+            log.exception("a command failed")
+            self.app.push_screen(CrashNote(error))
+        self.pump.wake()
+        self._show_keys()
+        return done
+
+    @on(KeyLine.Pressed)
+    def _key_pressed(self, event: KeyLine.Pressed) -> None:
+        self.run(event.command)
+
+    def lead(self) -> None:
+        """Show what the next key can do, and do it."""
+
+        def done(key: str | None) -> None:
+            if key is not None and not self.run_key(key):
+                self.notify(f"{key_name(key)} does nothing here.")
+
+        self.app.push_screen(LeaderMenu(), done)
+
+    def _show_keys(self) -> None:
+        if self.app.screen is not self:  # what takes the keys says itself what they do
+            self.key_line.show([])
+            return
+        on_branch = isinstance(self.focused, BranchPane)
+        entries: list[tuple[str, str, str]] = []
+        for command in COMMANDS:
+            anywhere = self.app.anywhere(command)
+            keys = (self.app.keys(command) if on_branch else []) or anywhere
+            hint = command.hint
+            if command.id == "back" and not self._stops(on_branch):
+                hint = ""
+            shown = keys[:1]
+            if command.id == "switch":
+                shown = list(dict.fromkeys((*anywhere[:1], *shown)))
+                hint = hint if on_branch else "branches"
+            if hint and shown:
+                name = "1–9" if command.numbered else " ".join(map(key_name, shown))
+                entries.append((command.id, name, hint))
+        self.key_line.show(entries)
+
+    @on(events.DescendantFocus)
+    @on(events.ScreenSuspend)
+    @on(events.ScreenResume)
+    def _keys_changed(self) -> None:
+        self._show_keys()
+
+    # ---- the story
+
+    @on(StoryEditor.Undo)
+    def _undo(self, event: StoryEditor.Undo) -> None:
+        self.run("redo" if event.forward else "undo")
+
+    def show_story(self, where_changed: bool = False) -> None:
+        """Show the session's text with the cursor at its end, or behind what is other than it was."""
+        text, before = self.session.text(), self.editor.whole
+        place = None
+        if where_changed and text != before:
+            room = min(len(text), len(before))
+            place = len(text) - same_end(before, text, room - same_start(before, text))
+        self.editor.show(text, place)
+        self.session.typing.shown(text)
+
+    def rewrite(self, text: str) -> None:
+        """Make ``text`` the story's, as one edit of the writer's. Raises StoryError if it is not saved."""
+        self.session.keep()
+        self.session.story.end_typing()
+        self.editor.show(text)
+        self.session.set_text(text)
+        self.session.story.end_typing()
+
+    # ---- branches
+
+    @property
+    def writing(self) -> bool:
+        """True while any branch is live or waits for the model."""
+        current = self.session.round
+        if current is None:
+            return False
+        return not current.branches or any(branch.live for branch in current.branches)
+
+    def _stops(self, on_branch: bool) -> bool:
+        """True while there is something that stepping back would stop."""
+        work = self.session.engine_state in ("INIT", "LOADING") or bool(self.transfers.line())
+        return work or (on_branch and self.writing)
+
+    def write(self) -> None:
+        """Write new branches from where the story stands."""
+        self.session.generate()
+        self.flush()
+
+    def pick(self, index: int, upto: int | None = None, text: str | None = None) -> None:
+        """Append a branch to the story, and go on if the writer wants that.
+
+        Args:
+            index: which branch.
+            upto: characters of it to take; None is all.
+            text: what to take instead, when the writer has changed it.
+        """
+        current = self.session.round
+        if current is None or not 0 <= index < len(current.branches):
+            self.notify(f"There is no branch {index + 1}.")
+            return
+        if not current.branches[index].text.strip():
+            self.notify(f"Branch {index + 1} has no words yet.")
+            return
+        pane = self.grid.panes[index]
+        pane.pull()
+        if text is None and pane.thoughts.end:  # thoughts are no part of the story
+            text, upto = pane.text[:upto], None
+        self.session.pick(index, upto, text)
+        self.show_story()
+        if self.app.goes_on:
+            self.session.generate()
+        self.flush()
+
+    def on_branch(self, act: Callable[[int], object]) -> None:
+        """Do something to the current branch."""
+        pane = self.grid.pane
+        if pane is None or pane.branch is None:
+            self.notify("There is no branch here yet.")
+            return
+        act(pane.index)
+
+    def revisit(self, node: NodeId, write: bool = False) -> None:
+        """Stand at another node of the tree, and write there if asked to."""
+        self.session.revisit(node)
+        self.show_story()
+        if write:
+            self.write()
+
+    def branch_node(self) -> NodeId | None:
+        """The story's node of the current branch."""
+        pane, current = self.grid.pane, self.session.round
+        if pane is None or pane.branch is None or current is None:
+            self.notify("There is no branch here yet.")
+            return None
+        node = status.node_of(self.session, pane.index)
+        if node is None:
+            self.notify("This branch has not been kept yet; a moment.")
+        return node
+
+    @on(TabStrip.Pressed)
+    def _tab_pressed(self, event: TabStrip.Pressed) -> None:
+        self.grid.go(event.index)
+
+    @on(BranchPane.Chosen)
+    def _chosen(self, event: BranchPane.Chosen) -> None:
+        self.pick(event.pane.index, event.pane.take)
+
+    # ---- painting, called by the pump
+
+    def flush(self) -> None:
+        current = self.session.round
+        count = len(current.branches) if current is not None else 0
+        if current is not self._round or count != self._shown:
+            if current is not self._round:
+                self._usual = self.session.sampling  # knobs turned later say nothing of these branches
+            self._round, self._shown = current, count
+            blank: list[None] = [None] * self.session.n
+            self.grid.show(current.branches if current is not None and count else blank)
+        self.grid.pull()
+
+    def flush_slowly(self) -> None:
+        self.transfers.watch()
+        self.status_line.left = status.left(self.session, self._load_watch, self.transfers.line())
+        self._show_saved()
+        self._show_marks()
+        self._show_keys()
+        self._watch_model()
+        self._watch_disk()
+        self.app.show_title(self.session.title, self.writing)
+
+    def _show_saved(self) -> None:
+        """Whether all words are saved, and how many there are. Shown at once when a key is not saved yet."""
+        self.status_line.right = status.right(
+            self.session, self._today.count(), self.app.preferences[options.GOAL], self.app.address
+        )
+
+    def _watch_model(self) -> None:
+        """Say once what is wrong with a model that cannot be loaded."""
+        error = self.session.engine_error
+        if error is not None and error is not self._told:
+            if self.session.engine_state == "FAILED":
+                self.app.push_screen(ModelTrouble(error), self._after_trouble)
+            else:
+                self.notify(str(error), severity="error")
+        self._told = error
+
+    def _watch_disk(self) -> None:
+        """Say once why words cannot be saved; the line at the foot goes on saying so."""
+        trouble = self.session.typing.state.trouble
+        if trouble is not None and type(trouble) is not type(self._disk_told):
+            self.notify(str(trouble), severity="error")
+        self._disk_told = trouble
+
+    def _after_trouble(self, chosen: str | None) -> None:
+        if chosen == CHOOSE:
+            self.run("model")
+        elif chosen == AGAIN:
+            self.guarded(self.session.load_again)
+
+    def _show_marks(self) -> None:
+        current = self.session.round
+        branches = current.branches if current is not None else []
+        if current is not None:
+            for pane in self.grid.shown:
+                if pane.index < len(branches):
+                    pane.marks = status.marks(self.session, pane.index)
+                    pane.note = sampling_words(branches[pane.index], self._usual)
+        self.strip.show([f"{branch.index + 1}{state_sign(branch)}" for branch in branches], self.grid.current)
+        self.strip.set_class(self.grid.pages > 1 and bool(branches), "-needed")
+
+    # ---- layout
+
+    def next_layout(self) -> None:
+        self.layout_name = layouts.after(self.layout_name)
+        self.apply_layout()
+        self.app.preferences.put(options.LAYOUT, self.layout_name)
+
+    def apply_layout(self) -> None:
+        """Arrange story and panes for the layout and the room there is."""
+        self._applied_for = self.size
+        layouts.apply(self, self.layout_name)
+        self._fit()
+
+    def _fit(self, _: object = None) -> None:
+        """Make everything fit where the last layout put it.
+
+        Called after every one. Resize events are not enough: none comes for a new margin, none to a screen
+        under a dialog, none to a widget that was asked for its size between a change of style and its layout.
+        """
+        if self.size != self._applied_for:
+            self.apply_layout()
+            return
+        layouts.centre(self)
+        self.editor.fit()
+        self.grid.fit()
+
+    def leave(self) -> None:
+        """End the program; where words cannot be saved, the writer decides."""
+        try:
+            self.session.keep()
+        except StoryError as error:
+            self._ask_before_leaving(error)
+        else:
+            self.app.exit()
+
+    def _ask_before_leaving(self, error: StoryError) -> None:
+        rescued = self.session.typing.rescue()
+        answers = {"r": "tries again", "escape": "stays"}
+        question = str(error)
+        if rescued is not None:
+            answers = {"r": "tries again", "l": "leaves", "escape": "stays"}
+            question = f"{error}\nYour unsaved words are in {rescued}."
+
+        def answered(key: str | None) -> None:
+            if key == "r":
+                self.leave()
+            elif key == "l":
+                self.app.exit()
+            else:
+                self.app.next_story = None
+
+        self.app.push_screen(Confirm(question, answers), answered)

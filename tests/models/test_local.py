@@ -1,0 +1,149 @@
+"""Models are found where people keep them, by the names they know."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from srbwriter import paths
+from srbwriter.demo import bundled_model
+from srbwriter.models import (
+    BadModelFile,
+    ModelsError,
+    NoSuchModel,
+    Wanted,
+    add,
+    find,
+    local_files,
+    local_models,
+    pulled,
+)
+from tests.models.gguf_files import SHAPE, gguf, put
+
+
+def hub_cache(home: Path) -> Path:
+    return home / ".cache" / "huggingface" / "hub"
+
+
+def snapshot(home: Path, repo: str, name: str, revision: str = "abc") -> Path:
+    """A file as the hub's own library keeps it: a link to a blob."""
+    top = hub_cache(home) / f"models--{repo.replace('/', '--')}"
+    blob = put(top / "blobs" / f"digest-{name}")
+    link = top / "snapshots" / revision / name
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(blob)
+    return link
+
+
+def test_the_bundled_model_is_always_there() -> None:
+    (only,) = local_models()
+    assert (only.path, only.place, only.problem) == (bundled_model(), "bundled", "")
+
+
+def test_all_places_are_looked_into(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(paths.models_dir() / "deep" / "a-Q4_0.gguf")
+    snapshot(home, "o/r", "b.gguf")
+    put(home / ".lmstudio" / "models" / "p" / "r" / "c.gguf")
+    put(home / ".cache" / "lm-studio" / "models" / "d.gguf")
+    found = {(model.place, model.name) for model in local_models()}
+    assert found == {
+        ("bundled", "storyteller"), ("models folder", "a-Q4_0"), ("Hugging Face", "b"), ("LM Studio", "c"),
+        ("LM Studio", "d"),
+    }  # fmt: skip
+    monkeypatch.setenv("HF_HUB_CACHE", str(home / "elsewhere"))
+    assert "b" not in {model.name for model in local_files()}
+
+
+def test_a_file_is_listed_once(home: Path) -> None:
+    first = snapshot(home, "o/r", "b.gguf", "abc")
+    again = first.parent.parent / "def" / "b.gguf"
+    again.parent.mkdir()
+    again.symlink_to(first.resolve())
+    (paths.models_dir()).mkdir(parents=True)
+    (paths.models_dir() / "loop").symlink_to(paths.models_dir())
+    (paths.models_dir() / "mine.gguf").symlink_to(first.resolve())
+    assert [model.name for model in local_files()] == ["storyteller", "mine"]
+
+
+def test_a_split_model_is_one_model() -> None:
+    for number in (1, 2):
+        put(paths.models_dir() / f"big-0000{number}-of-00002.gguf", gguf(weights=100))
+    (_, big) = local_models()
+    assert (big.name, big.size, big.problem) == ("big", 2 * len(gguf(weights=100)), "")
+    big.path.with_name("big-00002-of-00002.gguf").unlink()
+    assert "big-00002-of-00002.gguf is missing" in local_models()[1].problem
+
+
+def test_damaged_files_and_dead_links_are_listed_with_their_problem() -> None:
+    put(paths.models_dir() / "bad.gguf", b"no model")
+    (paths.models_dir() / "gone.gguf").symlink_to("/nowhere/gone.gguf")
+    problems = {model.name: model.problem for model in local_models()[1:]}
+    assert problems["bad"] == "not a GGUF file" and "is missing" in problems["gone"]
+
+
+def test_what_only_goes_with_a_model_is_not_listed() -> None:
+    put(paths.models_dir() / "mmproj-a.gguf")
+    put(paths.models_dir() / ".hidden.gguf")
+    put(paths.models_dir() / "lora.gguf", gguf({**SHAPE, "general.type": "adapter"}))
+    assert [model.name for model in local_models()] == ["storyteller"]
+
+
+def test_a_model_is_found_by_any_of_its_names() -> None:
+    path = put(paths.models_dir() / "o" / "r" / "a-Q4_0.gguf")
+    for name in ("a-Q4_0", "a-Q4_0.gguf", "o/r/a-Q4_0.gguf", str(path)):
+        assert find(name) == path
+    assert find("storyteller") == bundled_model()
+    with pytest.raises(NoSuchModel, match=r"no model is called a-Q4 — did you mean a-Q4_0\?"):
+        find("a-Q4")
+
+
+def test_two_of_one_name_need_a_path(home: Path) -> None:
+    first, second = (put(paths.models_dir() / folder / "a.gguf") for folder in "pq")
+    put(home / ".lmstudio" / "models" / "a.gguf")
+    with pytest.raises(NoSuchModel, match="give the path") as caught:
+        find("a")
+    assert str(first) in str(caught.value) and str(second) in str(caught.value)
+    first.unlink()
+    assert find("a") == second, "the models folder comes before the folders of others"
+
+
+def test_adding_copies_or_links(tmp_path: Path) -> None:
+    file = put(tmp_path / "n.gguf")
+    added = add(file)
+    assert added == paths.models_dir() / "n.gguf" and not added.is_symlink()
+    assert added.read_bytes() == file.read_bytes()
+    linked = add(put(tmp_path / "m.gguf"), link=True)
+    assert linked.resolve() == (tmp_path / "m.gguf").resolve()
+    assert add(tmp_path / "m.gguf", link=True) == linked, "adding again changes nothing"
+    assert not list(paths.models_dir().glob(".*"))
+
+
+def test_adding_takes_all_parts(tmp_path: Path) -> None:
+    parts = [put(tmp_path / f"big-0000{n}-of-00002.gguf") for n in (1, 2)]
+    assert add(parts[1]).name == parts[0].name
+    assert {path.name for path in paths.models_dir().iterdir()} == {path.name for path in parts}
+    shutil.rmtree(paths.models_dir())
+    parts[1].unlink()
+    with pytest.raises(BadModelFile, match="big-00002-of-00002.gguf: no such file"):
+        add(parts[0])
+    assert not paths.models_dir().exists()
+
+
+def test_adding_refuses_what_is_no_model_or_would_overwrite(tmp_path: Path) -> None:
+    with pytest.raises(BadModelFile, match="not a GGUF file"):
+        add(put(tmp_path / "letter.gguf", b"Dear all, how are you today?"))
+    mine = put(paths.models_dir() / "n.gguf", gguf(weights=1))
+    with pytest.raises(ModelsError, match="another file of this name"):
+        add(put(tmp_path / "n.gguf"))
+    assert mine.read_bytes() == gguf(weights=1)
+
+
+def test_what_was_pulled_is_found_without_the_hub(home: Path) -> None:
+    assert pulled(Wanted("o/r")) is None
+    cached = snapshot(home, "o/r", "b-Q8_0.gguf")
+    assert pulled(Wanted("o/r", "Q8_0")) == cached
+    mine = put(paths.models_dir() / "o" / "r" / "b-Q4_0.gguf")
+    assert pulled(Wanted("o/r")) == mine
+    assert pulled(Wanted("o/r", "q4_0")) == mine and pulled(Wanted("o/r", "Q3_K")) is None

@@ -1,0 +1,276 @@
+"""Export and import: how far they are, how they are stopped, and what is said when they fail.
+
+That both do what they say is among the scenarios of commands.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from srbwriter import paths
+from srbwriter.engine.types import BranchState
+from srbwriter.story import transfer
+from srbwriter.tui import status
+from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.help import Help
+from tests.tui.conftest import Bench, OpenBench
+from tests.tui.scenarios.common import answer, opened, started
+from tests.tui.scenarios.convert import ended
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The folder that the program was started in."""
+    own = tmp_path / "here"
+    own.mkdir()
+    monkeypatch.chdir(own)
+    yield own
+
+
+def said(bench: Bench) -> str:
+    """All that the writer was told so far."""
+    return "\n".join(str(note.message) for note in bench.app._notifications)
+
+
+def library() -> list[str]:
+    there = paths.library_dir()
+    return sorted(file.name for file in there.iterdir()) if there.is_dir() else []
+
+
+async def asked(bench: Bench, command: str, name: str) -> None:
+    bench.screen.run(command)
+    await answer(bench, name)
+
+
+async def endless(bench: Bench, folder: Path) -> None:
+    """An import that never ends by itself: of a pipe that nobody writes into."""
+    os.mkfifo(folder / "endless.json")
+    await asked(bench, "import", "endless.json")
+
+
+# ---- how far it is
+
+
+async def test_the_line_says_what_is_done_and_how_to_stop_it(open_bench: OpenBench, folder: Path) -> None:
+    async with open_bench() as bench:
+        await endless(bench, folder)
+        line = bench.screen.status_line.line
+        assert "importing endless.json ░" in line and "0%  ·  esc stops" in line
+        await bench.press(*" Hard")
+        assert bench.screen.editor.text == "It rained. Hard"
+        assert "importing" in bench.screen.status_line.line
+
+
+async def test_a_long_name_leaves_room_for_the_bar(open_bench: OpenBench, folder: Path) -> None:
+    async with open_bench(size=(80, 24)) as bench:
+        await asked(bench, "export", f"{'long' * 40}.epub")
+        assert "esc stops" in bench.screen.status_line.line
+        await ended(bench)
+        assert [file.name for file in folder.iterdir()] == [f"{'long' * 40}.epub"]
+
+
+@pytest.mark.parametrize(
+    ("spent", "share", "words"),
+    [
+        (0.9, 0.5, ""), (5.0, 0.0, ""), (5.0, 1.0, ""),
+        (1.0, 0.25, "3 s left"), (2.0, 0.99, "1 s left"), (90.0, 0.5, "90 s left"),
+        (100.0, 0.5, "2 min left"), (600.0, 0.1, "90 min left"), (600.0, 0.05, "3 h left"),
+    ],
+)  # fmt: skip
+def test_the_time_left_in_words(spent: float, share: float, words: str) -> None:
+    assert status.time_left(spent, share) == words
+    assert status.progress("doing", share, words).endswith(f"{words}  ·  esc stops" if words else "esc stops")
+
+
+def test_a_load_is_watched_from_when_it_was_first_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(status.time, "monotonic", lambda: clock[0])
+    session = SimpleNamespace(engine_state="LOADING", load_progress=0.0)
+    watch = status.Watch()
+
+    def line(at: float, share: float) -> str:
+        clock[0], session.load_progress = at, share
+        return status.left(session, watch)[0]  # type: ignore[arg-type]
+
+    assert line(100, 0.0) == "loading the model ░░░░░░░░░░░░░░░░   0%  ·  esc stops"
+    assert line(105, 0.2).endswith(" 20%  ·  esc stops")
+    assert line(105.5, 0.25).endswith(" 25%  ·  esc stops")
+    assert line(107, 0.6).endswith(" 60%  ·  2 s left  ·  esc stops")
+    assert line(108, 1.0).endswith("100%  ·  esc stops")
+    assert line(109, 0.1).endswith(" 10%  ·  esc stops"), "another load has begun"
+
+
+def test_a_prompt_is_estimated_by_what_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(status.time, "monotonic", lambda: 102.0)
+    branch = SimpleNamespace(state=BranchState.PROMPT)
+    generation = SimpleNamespace(
+        branches=[branch], prompt_ids=[0] * 1000, prompt_done=600, cached_tokens=500, submitted_at=100.0
+    )
+    session = SimpleNamespace(engine_state="READY", round=SimpleNamespace(generation=generation))
+    (line,) = status.left(session, status.Watch())  # type: ignore[arg-type]
+    assert line == "reading the story ██████████░░░░░░  60%  ·  8 s left  ·  esc stops"
+    generation.prompt_done = 500
+    assert status.left(session, status.Watch())[0].endswith(" 50%  ·  esc stops")  # type: ignore[arg-type]
+
+
+# ---- stopping
+
+
+async def test_escape_stops_an_import_at_once(open_bench: OpenBench, folder: Path) -> None:
+    async with open_bench() as bench:
+        await endless(bench, folder)
+        begun = time.monotonic()
+        bench.screen.run("stop_all")
+        assert time.monotonic() - begun < 0.05
+        assert "stopping the import" in bench.screen.status_line.line or not bench.screen.transfers.busy
+        await ended(bench)
+        assert "The import of endless.json was stopped" in said(bench)
+        assert not library() and bench.app.next_story is None
+        assert "importing" not in bench.screen.status_line.line
+
+
+async def test_escape_stops_an_export_and_leaves_branches_alone(
+    open_bench: OpenBench, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = subprocess.Popen
+    idle = [sys.executable, "-c", "import time; time.sleep(600)"]  # an export that never ends by itself
+    monkeypatch.setattr(transfer.subprocess, "Popen", lambda _, **how: begin(idle, **how))
+    async with open_bench() as bench:
+        await started(bench)
+        await asked(bench, "export", "rain.md")
+        await bench.press("escape")
+        assert all(branch.live for branch in bench.session.round.branches)
+        await ended(bench)
+        assert "The export of rain.md was stopped" in said(bench) and not list(folder.iterdir())
+        await bench.press("escape")
+        assert not any(branch.live for branch in bench.session.round.branches)
+
+
+async def test_leaving_gives_it_up_only_when_the_writer_says_so_twice(
+    open_bench: OpenBench, folder: Path
+) -> None:
+    async with open_bench() as bench:
+        await endless(bench, folder)
+        await bench.press("ctrl+q")
+        assert "still under way" in said(bench) and not bench.session.closed
+        await bench.press("ctrl+q")
+    assert bench.session.closed and not library()
+
+
+async def test_there_is_one_at_a_time(open_bench: OpenBench, folder: Path) -> None:
+    async with open_bench() as bench:
+        await endless(bench, folder)
+        await asked(bench, "export", "rain.md")
+        assert "The import of endless.json is still under way; esc stops it" in said(bench)
+        assert "importing" in bench.screen.status_line.line
+
+
+# ---- files that are there, and names that cannot be
+
+
+async def test_the_question_names_the_formats(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        bench.screen.run("export")
+        screen = await opened(bench, Ask)
+        for words in (".json srbwriter JSON", ".md Markdown", ".txt Plain text", ".epub EPUB"):
+            assert words in screen.heading
+        assert str(Path.cwd()) in screen.heading
+        assert screen._answer == "Rain.md"
+
+
+@pytest.mark.parametrize(("word", "kept"), [("yes", False), ("", True), ("no", True), (None, True)])
+async def test_a_file_is_replaced_only_if_the_writer_says_yes(
+    word: str | None, kept: bool, open_bench: OpenBench, folder: Path
+) -> None:
+    (folder / "rain.txt").write_text("mine")
+    async with open_bench() as bench:
+        await asked(bench, "export", "rain.txt")
+        assert "rain.txt is there already" in (await opened(bench, Ask)).heading
+        if word is None:
+            await bench.press("escape")
+        else:
+            await answer(bench, word)
+        await ended(bench)
+        assert ("rain.txt stays as it is" in said(bench)) is kept
+    assert (folder / "rain.txt").read_text() == ("mine" if kept else "It rained.")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("rain.pdf", "no format has the extension .pdf; use one of .json .html .docx .md .txt .epub"),
+        ("none/rain.md", "here/none: there is no such folder — make it"),
+        ("folder.md", "folder.md: is a folder — name a file in it"),
+    ],
+)
+async def test_a_name_that_cannot_be_is_asked_for_again(
+    name: str, words: str, open_bench: OpenBench, folder: Path
+) -> None:
+    (folder / "folder.md").mkdir()
+    async with open_bench() as bench:
+        await asked(bench, "export", name)
+        assert words in said(bench)
+        assert (await opened(bench, Ask))._answer == name
+        await answer(bench, " 'rain.md' ")
+        await ended(bench)
+        assert f"Exported to {folder / 'rain.md'}" in said(bench)
+
+
+async def test_no_name_is_no_export(open_bench: OpenBench, folder: Path) -> None:
+    async with open_bench() as bench:
+        for command in ("export", "import"):
+            await asked(bench, command, " ")
+            assert bench.app.screen is bench.screen and not bench.screen.transfers.busy
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "x.json: there is no such file — check the name"),
+        ('{"text": "a", "children": [{"text": ', "x.json: at "),
+        (b"\0\1\2", "expected a text in UTF-8, JSON, or a PNG card"),
+    ],
+)
+async def test_a_file_that_cannot_be_read_is_said_and_the_desk_stays(
+    content: str | bytes | None, words: str, open_bench: OpenBench, folder: Path
+) -> None:
+    if content is not None:
+        (folder / "x.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+    async with open_bench() as bench:
+        await asked(bench, "import", "x.json")
+        await ended(bench)
+        assert words in said(bench) and str(folder) in said(bench)
+        assert bench.app.screen is bench.screen and not library()
+        await bench.press(*" On")
+        assert bench.screen.editor.text == "It rained. On"
+
+
+# ---- the story that comes out
+
+
+async def test_an_imported_story_waits_until_the_writer_is_at_the_desk(
+    open_bench: OpenBench, folder: Path
+) -> None:
+    os.mkfifo(folder / "tale.txt")  # it ends when somebody writes into it
+    async with open_bench() as bench:
+        await asked(bench, "import", str(folder / "tale.txt"))
+        await bench.press("f1")
+        await opened(bench, Help)
+        (folder / "tale.txt").write_text("Once.")
+        work = bench.screen.transfers._work
+        assert work is not None and work.aside.wait(60)
+        bench.screen.pump.flush()
+        assert bench.app.next_story is None
+        await bench.press("escape")
+        await ended(bench)
+        assert bench.app.next_story == paths.library_dir() / "tale.srbw"
+        assert bench.app.next_notes == [f"{folder / 'tale.txt'} became {bench.app.next_story}."]
