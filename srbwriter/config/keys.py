@@ -177,6 +177,17 @@ CACHE_TYPE_K = Key(
 CACHE_TYPE_V = Key(
     "model.cache_type_v", CACHE_TYPE, "f16", "type of the cached values", ("--cache-type-v", "-ctv")
 )
+CACHE_RAM = Key[int | None](
+    "model.cache_ram", INTEGER, None,
+    "MiB of memory for text that is read but not being written on; if not given, a quarter of what is free, "
+    "at most 8192; 0 is none",
+    ("--cache-ram", "-cram"), minimum=0,
+)
+CACHE_DISK = Key(
+    "model.cache_disk", INTEGER, 4096,
+    "MiB on disk, so that a story opened again is not read again by the model; 0 is none",
+    ("--cache-disk",), minimum=0,
+)
 LORA = Key[tuple[str, ...]](
     "model.lora", TEXTS, (),
     "LoRA adapter in GGUF format, FILE or FILE:SCALE; may be given several times",
@@ -202,17 +213,6 @@ POOLING = Key[Pooling | None](
 LOAD_ANYWAY = Key(
     "model.load_anyway", SWITCH, False,
     "load a file even if the program ended while it was loaded before", ("--load-anyway",),
-)
-CACHE_RAM = Key[int | None](
-    "model.cache_ram", INTEGER, None,
-    "MiB of memory for text that is read but not being written on; if not given, a quarter of what is free, "
-    "at most 8192; 0 is none",
-    ("--cache-ram", "-cram"), minimum=0,
-)
-CACHE_DISK = Key(
-    "model.cache_disk", INTEGER, 4096,
-    "MiB on disk, so that a story opened again is not read again by the model; 0 is none",
-    ("--cache-disk",), minimum=0,
 )
 
 N = Key("generation.n", INTEGER, 8, "branches written at once", ("--n", "-n"), minimum=1, maximum=64)

@@ -265,7 +265,7 @@ class Engine:
 
     @property
     def fim_files(self) -> tuple[int | None, int | None]:
-        """Ids of the tokens before a collection of files and before each of them, where the model has them."""
+        """Ids of the tokens before a collection of files, and before each of them, if the model has them."""
         return self.model.fim_files
 
     @property

@@ -99,8 +99,28 @@ CHAT: dict[str, Any] = {
         "model": {"type": "string"},
         "logprobs": {"type": "boolean"},
         "top_logprobs": {"type": "integer", "minimum": 0},
+        "tools": {"type": "array", "items": {"type": "object"}, "description": "Functions it may call."},
+        "tool_choice": {"description": "auto, none, required, or a function by its name."},
+        "parallel_tool_calls": {"type": "boolean", "description": "Whether one answer may call several."},
+        "verbose": {"type": "boolean", "description": "Add llama.cpp's whole account of the answer."},
+        "timings_per_token": {"type": "boolean"},
+        "return_progress": {"type": "boolean"},
         **_SWITCHES,
         **FIELDS,
+    },
+}
+RESPONSES: dict[str, Any] = {
+    "type": "object",
+    "required": ["input"],
+    "properties": {
+        "input": {
+            "oneOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "object"}}]
+        },
+        "instructions": {"type": "string"},
+        "max_output_tokens": {"type": "integer", "minimum": 0},
+        "model": {"type": "string"},
+        **_SWITCHES,
+        **{name: field for name, field in FIELDS.items() if name != "n"},
     },
 }
 NATIVE: dict[str, Any] = {

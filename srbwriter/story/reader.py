@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import cast
 
 from srbwriter.story.document import Document
-from srbwriter.story.language import default_language
 from srbwriter.story.model import (
     ROOT,
     Author,
@@ -26,6 +25,7 @@ from srbwriter.story.model import (
     Sitting,
     State,
     as_object,
+    default_language,
     settings_from,
 )
 from srbwriter.story.progress import by_author, day_of, days, sittings

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from srbwriter.session.sampling import RememberedKnobs
 from srbwriter.story import StoryError, library
 from srbwriter.tui import colours, options, spelling, themes
 from srbwriter.tui.commands import COMMANDS, Command, anywhere_of, keys_of
+from srbwriter.tui.keyboard import Keyboard
 from srbwriter.tui.palette import CommandProvider
 from srbwriter.tui.preferences import Preferences
 from srbwriter.tui.screens import crash
@@ -36,15 +36,6 @@ if TYPE_CHECKING:
 
 
 _THEME_SECONDS = 1.0  # how soon a changed theme of the writer's own is seen
-
-
-def _text_without_ink(character: str) -> bool:
-    """Whether a key's character belongs in a text, though Python does not call it printable.
-
-    Special spaces, joiners, the soft hyphen: Textual's editors insert printable characters only, and drop
-    these unless they are pasted.
-    """
-    return not character.isprintable() and unicodedata.category(character[0]) not in ("Cc", "Cs")
 
 
 class App(TextualApp[None]):
@@ -65,6 +56,7 @@ class App(TextualApp[None]):
     def __init__(self, session: Session, settings: Settings) -> None:
         super().__init__()
         self.session = session
+        self.keyboard = Keyboard(self, super().on_event)
         self.next_story: Path | None = None
         self.next_notes: list[str] = []
         self.address = ""  # where a server beside the app listens
@@ -146,7 +138,8 @@ class App(TextualApp[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's, and last the theme's own form for a terminal that has few colours."""
         theme = self.current_theme
-        depth = colours.depth(self.preferences[options.COLOURS], self.console.color_system)
+        terminal = None if self.is_headless else self.console.color_system
+        depth = colours.depth(self.preferences[options.COLOURS], terminal)
         if depth is None or theme.ansi or self.no_color:
             return super().get_line_filters()
         if self._form is None or self._form.made_for != (theme, depth):
@@ -197,11 +190,11 @@ class App(TextualApp[None]):
         self.write_screen.run("quit")
 
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key):
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             self.write_screen.pump.give_way()
-            if event.character and _text_without_ink(event.character):
-                event = events.Paste(event.character)
-        await super().on_event(event)
+            self.keyboard.take(event)
+        else:
+            await super().on_event(event)
 
     def on_mount(self) -> None:
         self._to_terminal("\x1b[22;2t")  # keeps the terminal's own title until the end
@@ -258,5 +251,6 @@ class App(TextualApp[None]):
             self._driver.write(sequence)
 
     def on_unmount(self) -> None:
+        self.keyboard.close()
         self._to_terminal("\x1b[23;2t")
         self.session.close(keep_model=self.next_story is not None)

@@ -104,7 +104,13 @@ class WriteScreen(Screen[None]):
         self.apply_layout()
         self.pump.start()
         self.flush_slowly()
-        self.call_after_refresh(receive, self)
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        try:
+            receive(self)
+        finally:
+            self.app.keyboard.open()
 
     def on_unmount(self) -> None:
         self.session.typing.on_unsaved = lambda: None
@@ -135,11 +141,7 @@ class WriteScreen(Screen[None]):
         return True
 
     def action_run(self, command_id: str) -> None:
-        """Run a command once the keys pressed before it have done what they do.
-
-        They may still wait in the line of the widget that has the focus, which this key did not join.
-        """
-        (self.focused or self).call_later(self.run, command_id)
+        self.run(command_id)
 
     def run(self, command_id: str, number: int = 0) -> None:
         """Run a command of the table. What the engine or the story refuse is said, never raised."""

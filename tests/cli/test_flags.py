@@ -79,7 +79,7 @@ def test_spellings(line: str, name: str, value: object) -> None:
 
 
 OF_A_SERVER = (
-    ("--host 0.0.0.0", "server.host", "0.0.0.0"),
+    ("--host 0.0.0.0", "server.host", ("0.0.0.0",)),
     ("--port 9091", "server.port", 9091),
     ("--n 3", "generation.n", 3),
     ("-n 3", "generation.n", 3),

@@ -110,7 +110,7 @@ async def test_the_panel_shows_the_ladder_that_holds_and_drops_it(open_bench: Op
         assert isinstance(screen, Knobs)
         line = screen.query_one(".ladder", Static)
         assert line.display
-        assert "temperature 0.4 … 1.2 from the first" in str(line.content)
+        assert "Temperature 0.4 … 1.2 from the first" in str(line.content)
         rows = screen.query_one(OptionList).options
         assert any("0.4 … 1.2 across the branches" in str(row.prompt) for row in rows)
         await bench.press("backspace")

@@ -52,11 +52,12 @@ class AskWords(Ask):
         super().__init__(question, answer)
         self._take = take
         self._draft, self._said = draft, self._answer
-        self._closed = False
+        self._answered = False
 
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
-        if event.value != self._said and not self._closed:  # it hears of its last keys when it has been left
+        # It hears of its last keys when it has been left.
+        if event.value != self._said and not self._answered:
             self._said = event.value
             self._draft.typed(event.value)
 
@@ -68,5 +69,5 @@ class AskWords(Ask):
         elif not self._draft.give(answer, self._take):
             return
         if self.on_top:
-            self._closed = True
+            self._answered = True
             self.close(answer)

@@ -50,7 +50,7 @@ class PropertiesForm(Bar[None]):
         if len(left) == len(_FIELDS):
             self._answers, self.heading = left, LEFT
         self._draft, self._words = draft, "\n".join(self._answers)
-        self._closed = False
+        self._answered = False
 
     def content(self) -> ComposeResult:
         for (field, label), answer in zip(_FIELDS.items(), self._answers, strict=True):
@@ -61,7 +61,7 @@ class PropertiesForm(Bar[None]):
     @on(Input.Changed)
     def _typed(self, event: Input.Changed) -> None:
         words = "\n".join(self._said())
-        if words != self._words and not self._closed:  # it hears of its last keys when it has been left
+        if words != self._words and not self._answered:  # it hears of its last keys when it has been left
             self._words = words
             self._draft.typed(words)
 
@@ -81,5 +81,5 @@ class PropertiesForm(Bar[None]):
 
     def _close(self) -> None:
         if self.on_top:
-            self._closed = True
+            self._answered = True
             self.close()

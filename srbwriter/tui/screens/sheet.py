@@ -49,7 +49,7 @@ class Sheet(Dialog[bool]):
         self._first = text if left is None else left
         self._draft = draft
         self._said = self._first  # the words that the draft knows
-        self._closed = False
+        self._answered = False
 
     def content(self) -> ComposeResult:
         yield Static(self._about, classes="about", markup=False)
@@ -65,7 +65,7 @@ class Sheet(Dialog[bool]):
     @on(TextArea.Changed)
     def _typed(self, event: TextArea.Changed) -> None:
         words = event.text_area.text
-        if words != self._said and not self._closed:  # it hears of its last keys when it has been left
+        if words != self._said and not self._answered:  # it hears of its last keys when it has been left
             self._said = words
             self._draft.typed(words)
 
@@ -79,12 +79,12 @@ class Sheet(Dialog[bool]):
         if not self.on_top:
             return
         if self._draft.give(self.query_one(TextArea).text, self._take) and self.on_top:
-            self._closed = True
+            self._answered = True
             self.close(True)
 
     def _drop(self) -> None:
         if self.on_top:
-            self._closed = True
+            self._answered = True
             self._draft.drop()
             self.close(False)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -102,20 +102,25 @@ async def _whole(call: Call, record: Record, ask: NativeAsk) -> Response:
 
 
 def _results(call: Call, record: Record, ask: NativeAsk) -> Any:
-    engine = call.engine
-    results: list[dict[str, Any]] = []
+    """One object, or as many as there are branches, made one by one."""
+    results = _each_result(call, record, ask)
+    return next(results) if len(record.branches) == 1 else results
+
+
+def _each_result(call: Call, record: Record, ask: NativeAsk) -> Iterator[dict[str, Any]]:
+    engine, index = call.engine, 0
     for generation in record.generations:
         prompt = prompt_text(engine, generation)
         for branch in generation.branches:
             result = final_object(
-                engine, generation, branch, ask, index=len(results), slot=record.slot(len(results)),
+                engine, generation, branch, ask, index=index, slot=record.slot(index),
                 model=call.services.model_name, prompt=prompt, tokens=ask.return_tokens,
             )  # fmt: skip
             if ask.logprobs:
                 tokens = branch_tokens(engine, branch)
                 result["completion_probabilities"] = probabilities(engine, tokens, ask.post_sampling_probs)
-            results.append(select(result, ask.response_fields))
-    return results[0] if len(results) == 1 else results
+            yield select(result, ask.response_fields)
+            index += 1
 
 
 async def _keep_slot(call: Call, record: Record, ask: NativeAsk) -> None:
@@ -213,8 +218,8 @@ class CompletionFrames:
         index = self._index(place)
         value = final_object(
             self._call.engine, generation, generation.branches[place[1]], self._ask, index=index,
-            slot=self._record.slot(index), model=self._call.services.model_name, prompt=self._prompts[place[0]],
-            stream=True,
+            slot=self._record.slot(index), model=self._call.services.model_name,
+            prompt=self._prompts[place[0]], stream=True,
         )  # fmt: skip
         return _frame(select(value, self._ask.response_fields))
 

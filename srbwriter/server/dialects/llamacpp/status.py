@@ -118,7 +118,7 @@ def _need_slots(call: Call) -> None:
 
 
 def _slots(call: Call, busy: int) -> list[dict[str, Any]]:
-    """Every slot. Where more branches are written than have one (the terminal's), idle ones stand for them."""
+    """Every slot. Where branches are written that have none (the terminal's), idle ones stand for them."""
     slots = call.services.slots.all(call.services.max_n)
     others = busy - sum(slot.busy for slot in slots)
     lent = [slot.id for slot in slots if not slot.busy][: max(others, 0)]

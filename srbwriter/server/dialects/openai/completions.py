@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from starlette.responses import Response
@@ -89,15 +89,18 @@ async def _whole(
 def _answer(
     call: Call, record: Record, head: dict[str, Any], ask: OpenAIAsk, prompts: Sequence[Prompt]
 ) -> dict[str, Any]:
-    choices: list[dict[str, Any]] = []
-    for generation, prompt in zip(record.generations, prompts, strict=True):
-        for branch in _best(generation, ask.n):
+    def choices() -> Iterator[dict[str, Any]]:
+        index = 0
+        for generation, prompt in zip(record.generations, prompts, strict=True):
             text = _text(call, prompt) if ask.echo else ""
-            choices.append(_choice(call, generation, branch, ask, len(choices), text))
+            for branch in _best(generation, ask.n):
+                yield _choice(call, generation, branch, ask, index, text)
+                index += 1
+
     first = record.generation
     return {
         **head,
-        "choices": choices,
+        "choices": choices(),
         "usage": usage(record.generations),
         "timings": timings(first, first.branches[0]),
     }

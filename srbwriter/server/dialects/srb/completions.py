@@ -40,8 +40,8 @@ def is_srb(values: Mapping[str, Any]) -> bool:
 async def completions(call: Call) -> Response:
     call.dialect = "srb"
     body = Body(await call.json())
-    request = await read_request(body, call)
-    record = await call.submit(for_each_branch(request, body, call.engine))
+    requests = for_each_branch(await read_request(body, call), body, call.engine)
+    record = await call.submit(requests)
     sse = call.switch("sse")
     rich = call.switch("rich") or body.flag("rich")
     headers = {"content-type": EVENTS} if sse else _HEADERS

@@ -221,9 +221,7 @@ async def _pick(call: Call, record: Record, branch: Branch) -> Response:
                 break
     record.picked = record.index(branch)
     parent = {"request": record.id, "branch": record.picked}
-    return json_response(
-        {**branch_object(branch), "index": record.picked, "verb": "pick", "parent": parent}
-    )
+    return json_response({**branch_object(branch), "index": record.picked, "verb": "pick", "parent": parent})
 
 
 async def _start(call: Call, request: Request) -> Response:
