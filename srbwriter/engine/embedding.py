@@ -136,9 +136,7 @@ class Embedder:
         ids = self._read("input", texts)
         vectors = sum(map(len, ids)) if way == "none" else len(ids)
         if vectors * self._model.n_embd > limits.VALUES:
-            raise InvalidRequest(
-                "input", f"{vectors} vectors are more than {limits.VALUES} numbers"
-            )
+            raise InvalidRequest("input", f"{vectors} vectors are more than {limits.VALUES} numbers")
 
         def result(rows: Vector, tokens: int) -> Embedding:
             pooled = _pool(rows, way)
@@ -158,6 +156,7 @@ class Embedder:
         self._check_texts("documents", [query, *documents])
         if not documents:
             raise InvalidRequest("documents", "there are none")
+        limits.check_prompt("query", len(query) * len(documents))  # it is read with each of them
         ids = [self._question(query, document) for document in documents]
         self._check_lengths("documents", ids)
         return self._submit(_Job(ids, True, lambda marks, tokens: Score(float(marks[-1, 0]), tokens)))
@@ -169,7 +168,7 @@ class Embedder:
         self._jobs.put(None)
         for context in list(self._contexts.values()):
             context.abort()
-        if thread is not None:
+        if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
 
     # ---- looking at texts

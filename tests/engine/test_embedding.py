@@ -288,6 +288,8 @@ def test_ranks_of_nothing_and_of_too_much_are_refused(ranker: Engine) -> None:
         ranker.rank("a", [])
     with pytest.raises(ContextOverflow):
         ranker.rank("a", ["king " * 3000])
+    with pytest.raises(InvalidRequest, match="query"):
+        ranker.rank("a" * 10_000, ["king"] * 1000)
 
 
 def test_a_model_says_how_it_wants_to_be_asked(ranker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
