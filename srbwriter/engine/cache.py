@@ -144,7 +144,7 @@ class Cache:
     def follow(self, seq: int, tokens: Sequence[int]) -> int:
         """Let ``seq`` go on over what is held of ``tokens`` by now; how many of them need no evaluating."""
         if not self.partial:
-            return 0
+            return self._overtake(seq, tokens)
         node, done = self.tree.tip[seq], 0
         while done < len(tokens):
             child = node.children.get(tokens[done])
@@ -406,6 +406,18 @@ class Cache:
     def _find(self, ids: Sequence[int], limit: int | None, space: int = SHARED) -> Match:
         find = self.tree.match if self.partial else self.tree.anchored
         return find(ids, limit, space)
+
+    def _overtake(self, seq: int, tokens: Sequence[int]) -> int:
+        """:meth:`follow` where states are whole: take that of the sequence which got furthest on this way."""
+        before, found = self.tree.tip[seq], self.tree.furthest(seq, tokens)
+        if found is before:
+            return 0
+        start = before.end
+        self.memory.remove(seq)
+        self.tree.release(seq)
+        self._holdings.release(seq)
+        self._fork(seq, Match(found, len(found.tokens), found.end, found.end))
+        return found.end - start
 
     def _fork(self, seq: int, found: Match) -> None:
         """Make ``seq`` a new sequence that ends at a resident match."""
