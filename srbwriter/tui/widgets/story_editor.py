@@ -54,6 +54,8 @@ class StoryEditor(TextArea):
     }
     """
 
+    _typewriter = False  # asked for while the text area is being made
+
     class Undo(Message):
         """The writer wants the last change back; ``forward`` to do it again."""
 
@@ -150,6 +152,26 @@ class StoryEditor(TextArea):
     def spelling(self, on: bool) -> None:
         self._spelling = on
         self.notify_style_update()  # forgets the lines painted before
+
+    @property
+    def typewriter(self) -> bool:
+        """Whether the line of the cursor stays in the middle, also at the end of the text."""
+        return self._typewriter
+
+    @typewriter.setter
+    def typewriter(self, on: bool) -> None:
+        self._typewriter = on
+        self._refresh_size()
+        self.call_after_refresh(self.scroll_cursor_visible)
+
+    def _refresh_size(self) -> None:
+        super()._refresh_size()
+        if self._typewriter:  # room below the last line, so that it can stand in the middle
+            below = self.scrollable_content_region.height // 2 + 1
+            self.virtual_size = Size(self.virtual_size.width, self.wrapped_document.height + below)
+
+    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
+        return super().scroll_cursor_visible(center or self._typewriter, animate)
 
     def on_resize(self) -> None:
         self.fit()

@@ -216,3 +216,27 @@ async def quit(bench: Bench, _: pytest.MonkeyPatch) -> None:
     assert bench.app._exit
     with Story.open(bench.session.story.file, readonly=True) as kept:
         assert kept.text(kept.current) == "It rained. Hard"
+
+
+@scenario
+async def quiet(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.press("ctrl+t")
+    assert bench.screen.editor.size.height >= 38 and not bench.screen.key_line.size
+    await bench.press("escape")
+    assert bench.screen.key_line.size and bench.screen.editor.has_focus
+
+
+@scenario
+async def more_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    before = bench.screen.editor.outer_size.height
+    bench.screen.run("more_story")
+    await bench.settle()
+    assert before < bench.screen.editor.outer_size.height < 30
+
+
+@scenario
+async def less_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    before = bench.screen.editor.outer_size.height
+    bench.screen.run("less_story")
+    await bench.settle()
+    assert 5 < bench.screen.editor.outer_size.height < before
