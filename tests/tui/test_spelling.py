@@ -50,4 +50,4 @@ async def test_without_a_word_list_the_writer_is_told_what_to_install(
         await bench.app.workers.wait_for_complete()
         await bench.pilot.pause()
         assert not bench.screen.editor.spelling
-        assert any("srbwriter[spelling]" in note.message for note in bench.app._notifications)
+        assert any("srbwriter[spelling]" in note.words for note in bench.app.messages.all)
