@@ -22,7 +22,7 @@ from itertools import cycle
 from pathlib import Path
 
 from srbwriter.story import ROOT, Story
-from srbwriter.story.draft import DraftNode, DraftRun, Generation, StoryDraft
+from srbwriter.story.model import DraftNode, Generation, Span, StoryDraft
 
 SIBLINGS = 5
 LEVELS_AT_ONCE = 4000
@@ -84,7 +84,7 @@ def draft(nodes: int, words: int, script: Script, seed: int = 1) -> StoryDraft:
         for order, name in enumerate(names):
             text = " " + script.space.join(rng.choices(known, weights, k=each - 1)) + ".\n"
             ids = [rng.randrange(32_000) for _ in range(each * 4 // 3)]
-            run = DraftRun(text, "model", ids, "bench", [-0.5] * len(ids))
+            run = Span(text, "model", ids, "bench", [-0.5] * len(ids))
             made.append(DraftNode(name, parent, order, text, "model", [run], Generation(order, {}, "bench")))
         parent = names[0]
         if len(made) // SIBLINGS % LEVELS_AT_ONCE == 0:
@@ -155,7 +155,7 @@ def _reading(story: Story, script: Script) -> list[Line]:
         _median("search, one word", lambda: story.search(next(rare)), 100.0),
         _median("search, the commonest words", lambda: story.search(next(usual)), 100.0),
         _median("search, the beginning of a word", lambda: story.search(next(rare)[:3]), 100.0),
-        _median("text and runs of the last 50 000 characters", lambda: story.runs(end, 50_000), None),
+        _median("text of the last 50 000 characters", lambda: story.text(end, 50_000), None),
         _median("words on the path", lambda: story.words(end), None),
         _median("nodes in reading order", lambda: list(story.reading_order(ROOT)), None, times=3),
     ]

@@ -1,4 +1,4 @@
-"""The key-value pairs at the head of a GGUF file, one after the other. Knows the format, no model.
+"""The head of a GGUF file: its key-value pairs, one after the other, and its tensors. Knows no model.
 
 Any bytes may come: lengths are checked against the file before they are believed. A list is read only where
 the caller asks for it, so that nobody walks through a vocabulary whose tokens do not matter. The format is
@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import BinaryIO, TypeAlias, cast
+from math import prod
+from typing import BinaryIO, NamedTuple, TypeAlias, cast
 
 Scalar: TypeAlias = "int | float | bool | str"
 
@@ -17,7 +18,8 @@ _STRING, _ARRAY = 8, 9
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """enum gguf_type → code of ``struct``."""
 
-_MOST_KEYS = 1 << 16
+_MOST_KEYS = _MOST_TENSORS = 1 << 16
+_MOST_DIMENSIONS, _ALIGNMENT = 4, 32
 _LONG_TEXT = 1 << 20
 """Texts up to this many bytes are kept."""
 _MOST_ENTRIES = 1 << 21
@@ -79,7 +81,49 @@ def pairs(file: BinaryIO, size: int) -> Iterator[tuple[str, Scalar | Array]]:
     An ``Array`` can be read until the next pair is asked for. Raises Damaged.
     """
     reader = _Reader(file, size)
-    for _ in range(_count(reader)):
+    yield from _pairs(reader, _counts(reader)[1])
+
+
+class Tensor(NamedTuple):
+    """Where the numbers of a tensor lie: ``shape`` begins with neighbours, ``kind`` is a ggml_type."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: int
+    offset: int  # from the start of the file
+
+    @property
+    def size(self) -> int:
+        """How many numbers it holds."""
+        return prod(self.shape)
+
+
+def contents(file: BinaryIO, size: int) -> tuple[dict[str, Scalar], list[Tensor]]:
+    """The pairs of a file that are no lists, and all its tensors. Raises Damaged.
+
+    Whether the numbers of a tensor lie within the file is not looked at.
+    """
+    reader = _Reader(file, size)
+    tensors, keys = _counts(reader)
+    values = {key: value for key, value in _pairs(reader, keys) if not isinstance(value, Array)}
+    found = [_tensor(reader) for _ in range(tensors)]
+    alignment = values.get("general.alignment", _ALIGNMENT)
+    if type(alignment) is not int or not 0 < alignment <= 1 << 20:
+        raise Damaged("its header claims an alignment that cannot be")
+    start = -(-reader.position // alignment) * alignment
+    return values, [tensor._replace(offset=start + tensor.offset) for tensor in found]
+
+
+def _tensor(reader: _Reader) -> Tensor:
+    name, dimensions = reader.text(), reader.length("I")
+    if dimensions > _MOST_DIMENSIONS:
+        raise Damaged(f"its header claims a tensor of {dimensions} dimensions")
+    shape = tuple(reader.length() for _ in range(dimensions))
+    return Tensor(name, shape, reader.length("I"), reader.length())
+
+
+def _pairs(reader: _Reader, count: int) -> Iterator[tuple[str, Scalar | Array]]:
+    for _ in range(count):
         key, kind = reader.text(), reader.length("I")
         if kind != _ARRAY:
             yield key, _scalar(reader, kind)
@@ -93,7 +137,11 @@ class _Reader:
     """Little-endian values from a file that may end, or lie, anywhere."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
-        self._file, self._left = file, size
+        self._file, self._left, self._size = file, size, size
+
+    @property
+    def position(self) -> int:
+        return self._size - self._left
 
     def bytes(self, length: int) -> bytes:
         if length > self._left:
@@ -124,8 +172,8 @@ class _Reader:
         return self.bytes(length).decode("utf-8", "replace")
 
 
-def _count(reader: _Reader) -> int:
-    """How many pairs follow the opening."""
+def _counts(reader: _Reader) -> tuple[int, int]:
+    """How many tensors and how many pairs follow the opening."""
     if reader.bytes(4) != b"GGUF":
         raise Damaged("not a GGUF file", "download or convert the model in GGUF format")
     version = reader.length("I")
@@ -133,11 +181,12 @@ def _count(reader: _Reader) -> int:
         raise Damaged(
             f"GGUF version {version} is not known here", "convert it again, or install a newer srbwriter"
         )
-    reader.length()  # the number of tensors
-    count = reader.length()
+    tensors, count = reader.length(), reader.length()
     if count > _MOST_KEYS:
         raise Damaged(f"its header claims {count} entries")
-    return count
+    if tensors > _MOST_TENSORS:
+        raise Damaged(f"its header claims {tensors} tensors")
+    return tensors, count
 
 
 def _scalar(reader: _Reader, kind: int) -> Scalar:

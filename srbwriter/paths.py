@@ -42,6 +42,11 @@ def cache_dir() -> Path:
     return _platform_dirs().user_cache_path
 
 
+def states_dir() -> Path:
+    """What models made of texts they have read, so that they need not read them again."""
+    return cache_dir() / "states"
+
+
 def config_file() -> Path:
     return config_dir() / "config.toml"
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import struct
+from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from srbwriter.gguf import Array, Damaged, pairs
+from srbwriter.gguf import Array, Damaged, contents, pairs
+from tests.engine.toy_models import lora_halves, make_lora
 
 _U32, _STRING, _ARRAY = 4, 8, 9
 
@@ -64,3 +70,28 @@ def test_numbers_that_the_file_cannot_hold_are_refused() -> None:
 def test_a_file_cut_anywhere_is_said_to_be_damaged(end: int) -> None:
     with pytest.raises(Damaged):
         read(io.BytesIO(head(words(b"list", b"abc"), NUMBER).getvalue()[:end]))
+
+
+def test_tensors_lie_where_the_header_ends(tmp_path: Path) -> None:
+    path = make_lora(tmp_path / "lora.gguf")
+    with path.open("rb") as file:
+        values, tensors = contents(file, path.stat().st_size)
+    assert values["general.type"] == "adapter" and values["adapter.lora.alpha"] == 3.0
+    for name, (a, b) in lora_halves(1).items():
+        for half, wanted in (("a", a), ("b", b)):
+            tensor = next(t for t in tensors if t.name == f"{name}.lora_{half}")
+            assert tensor.shape == wanted.shape[::-1] and tensor.kind == 0
+            found = np.fromfile(path, "<f4", tensor.size, offset=tensor.offset)
+            assert np.array_equal(found, wanted.ravel())
+
+
+@given(st.integers(0, 10_000), st.binary(max_size=12))
+def test_a_damaged_head_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, at: int, new: bytes
+) -> None:
+    path = make_lora(tmp_path_factory.mktemp("gguf") / "lora.gguf")
+    data = path.read_bytes()
+    at %= len(data)
+    damaged = io.BytesIO(data[:at] + new if len(new) % 2 else data[:at] + new + data[at + len(new) :])
+    with contextlib.suppress(Damaged):
+        contents(damaged, len(damaged.getvalue()))

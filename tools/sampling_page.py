@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from srbwriter.engine.gone import GONE
-from srbwriter.engine.parameters import GROUPS, PARAMETERS, SAMPLERS, Parameter, number_words
-from srbwriter.engine.sampling import DEFAULT_ORDER, PREFILTER
+from srbwriter.engine.parameters import DEFAULT_ORDER, GROUPS, PARAMETERS, SAMPLERS, Parameter, number_words
+from srbwriter.engine.sampling import PREFILTER
 
 PAGE = Path(__file__).parent.parent / "docs" / "sampling.md"
 

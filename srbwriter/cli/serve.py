@@ -21,19 +21,32 @@ if TYPE_CHECKING:
 
 _SECONDS_TO_END = 5.0
 
-HOST = Key("server.host", TEXT, "127.0.0.1", "address to listen on", ("--host",))
+HOST = Key[tuple[str, ...]](
+    "server.host", TEXTS, ("127.0.0.1",), "address to listen on; may be given several times", ("--host",)
+)
 PORT = Key(
     "server.port", INTEGER, 9090, "port to listen on; 0 takes any", ("--port",), minimum=0, maximum=65535
 )
 UNIX_SOCKET = Key[Path | None](
     "server.unix_socket", PATH, None, "listen on this socket file instead of a port", ("--unix-socket",)
 )
-ALIAS = Key[str | None]("server.alias", TEXT, None, "name the model goes by", ("--alias", "-a"))
+ALIAS = Key[str | None](
+    "server.alias", TEXT, None, "name the model goes by; more of them after commas", ("--alias", "-a")
+)
+TAGS = Key[str | None](
+    "server.tags", TEXT, None, "words for the model's card, with commas between them", ("--tags",)
+)
 API_KEYS = Key[tuple[str, ...]](
-    "server.api_keys", TEXTS, (), "key that clients must send; may be given several times", ("--api-key",)
+    "server.api_keys", TEXTS, (),
+    "key that clients must send, perhaps with a name after it; may be given several times",
+    ("--api-key",),
+)
+ADMIN_KEYS = Key[tuple[str, ...]](
+    "server.admin_keys", TEXTS, (), "such a key that sees and ends the requests of all", ("--admin-key",)
 )
 API_KEY_FILE = Key[Path | None](
-    "server.api_key_file", PATH, None, "file of such keys, one a line", ("--api-key-file",)
+    "server.api_key_file", PATH, None, "file of such keys, one a line: KEY [NAME] [admin]",
+    ("--api-key-file",),
 )
 INSECURE = Key(
     "server.insecure", SWITCH, False, "serve other machines without a key", ("--insecure",)
@@ -57,7 +70,7 @@ SYSTEM_PROMPT_FILE = Key[Path | None](
 )
 CHAT_TEMPLATE = Key[str | None](
     "server.chat_template", TEXT, None,
-    "chat template (Jinja, or the name chatml) instead of the model's own", ("--chat-template",),
+    "chat template (Jinja, or a name such as llama3) instead of the model's own", ("--chat-template",),
 )
 CHAT_TEMPLATE_FILE = Key[Path | None](
     "server.chat_template_file", PATH, None, "file with such a template", ("--chat-template-file",)
@@ -127,6 +140,8 @@ def server_settings(settings: Settings) -> ServerSettings:
         max_n=settings[keys.MAX_N],
         sampling=launch.sampling(settings),
     )
+    if (seed := settings[keys.SEED]) is not None:
+        options = replace(options, sampling=replace(options.sampling, seed=seed))
     if settings.source(keys.MAX_TOKENS) != "default":
         options = replace(options, n_predict=settings[keys.MAX_TOKENS])
     if (file := settings[API_KEY_FILE]) is not None:
@@ -183,6 +198,10 @@ class SessionLoader:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+
+    @property
+    def name(self) -> str:
+        return self._session.loader.name
 
     @property
     def state(self) -> str:

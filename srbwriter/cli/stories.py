@@ -22,8 +22,8 @@ from srbwriter.config import Settings, Table
 from srbwriter.config.keys import SECTIONS
 from srbwriter.story import DamagedStory, NotSaved, Story, StoryError, files, library
 from srbwriter.story.backup import Backup, backups, snapshot
+from srbwriter.story.model import counted
 from srbwriter.story.store import SUFFIX
-from srbwriter.story.types import counted
 
 if TYPE_CHECKING:
     from srbwriter.story.check import Report

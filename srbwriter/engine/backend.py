@@ -46,6 +46,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def eog(self) -> frozenset[int]:
+        """All tokens at which a text ends."""
+        ...
+
+    @property
     def fim(self) -> tuple[int, int, int] | None:
         """The tokens before prefix, suffix and middle of a text to fill in, if there are any."""
         ...

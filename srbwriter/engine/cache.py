@@ -32,9 +32,9 @@ WRITTEN_DOWN = 64
 """Paths that are written to disk when nothing runs, the newest first."""
 
 Reason = Literal["logits", "cheaper", "damaged", "rollback", "asked", "no room", ""]
-"""Why a token is evaluated that some tier holds: for what the model says after it; because that is faster than
-copying; because it could not be read back; in a memory that cannot be cut; at the caller's wish; because the
-copy found no room. There should be none without a name."""
+"""Why a token is evaluated that some tier holds: for what the model says after it; because that is faster
+than copying; because it could not be read back; in a memory that cannot be cut; at the caller's wish;
+because the copy found no room. There should be none without a name."""
 
 
 class Memory(Protocol):
@@ -136,10 +136,8 @@ class Cache:
         self._fork(seq, found)
         return Lease(seq, found.length)
 
-    def has_room_for(self, ids: Sequence[int], limit: int) -> bool:
-        """Whether a lease and one token more would take nothing from any parked prefix."""
-        if self.used_cells >= self.memory.cells:
-            return False
+    def has_id_for(self, ids: Sequence[int], limit: int) -> bool:
+        """Whether a lease would take its id from no parked prefix."""
         found = self._find(ids, limit)
         return bool(self._free) or (self.partial and self._claimable(found) is not None)
 

@@ -1,4 +1,4 @@
-"""From chat messages to one prompt, by the model's own Jinja template or ChatML when it has none.
+"""From chat messages to one prompt: by the model's own Jinja template, another, or ChatML.
 
 A template comes with the model file and is not trusted: it runs in :mod:`.sandbox`. Must never know tokens
 or the model; whether a beginning-of-text token is to be added is up to who tokenises the result.
@@ -34,7 +34,7 @@ def render(
     tools: Sequence[Mapping[str, Any]] | None = None,
     **kwargs: Any,
 ) -> str:
-    """The prompt that ``messages`` become.
+    """The prompt that ``messages`` become under ``template``: Jinja, or a name that llama.cpp knows.
 
     ``continue_final_message`` leaves the last message open, so that the model goes on with it; no
     generation prompt is added then. ``kwargs`` are further variables of the template.
@@ -48,23 +48,32 @@ def render(
         if not isinstance(last.get("content"), str):
             raise InvalidRequest("continue_final_message", "the last message has no text to go on from")
         plain[-1] = {**last, "content": last["content"] + _HERE}
-    prompt = run(
-        CHATML if template is None else template,
-        {
-            **kwargs,
-            "messages": plain,
-            "tools": tools,
-            "add_generation_prompt": add_generation_prompt and not continue_final_message,
-            "bos_token": bos,
-            "eos_token": eos,
-        },
-    )
+    add_generation_prompt = add_generation_prompt and not continue_final_message
+    if template is not None and "{" not in template:
+        prompt = _by_name(template, plain, add_generation_prompt)
+    else:
+        variables = {
+            "messages": plain, "tools": tools, "add_generation_prompt": add_generation_prompt,
+            "bos_token": bos, "eos_token": eos,
+        }  # fmt: skip
+        prompt = run(CHATML if template is None else template, {**kwargs, **variables})
     if not continue_final_message:
         return prompt
     head, mark, _ = prompt.rpartition(_HERE)
     if not mark:
         raise InvalidRequest("continue_final_message", "the chat template leaves the last message out")
     return head
+
+
+def _by_name(name: str, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool) -> str:
+    from .native import templates  # brings llama.cpp along, which only these templates need
+
+    try:
+        return templates.render(name, messages, add_generation_prompt)
+    except KeyError:
+        known = ", ".join(templates.names())
+        problem = f"no template is called {name[:60]!r}; there are {known}"
+        raise InvalidRequest("chat_template", problem) from None
 
 
 def stop_strings_for(template: str | None) -> tuple[str, ...]:

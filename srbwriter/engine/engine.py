@@ -18,15 +18,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from .adapters import Adapters, AdapterSet, Turns, key_of
 from .cache import Cache
 from .checks import check_command, check_options, check_request
 from .disk import DiskCache, state_key
+from .embedding import Embedder, Embedding, Pooling, Score
 from .ending import close_at_exit
 from .generation import INTERRUPTING, Command, Generation
+from .load_mark import marked
 from .memory import host_budget
 from .model import Model
+from .namespaces import AdapterScheduler
+from .native.adapters import set_adapters
 from .native.context import Context, flash_attention
 from .native.weights import Progress, refuse_unsafe_tensors
+from .prefix import SHARED
 from .prompt import assemble, fit
 from .runner import Run
 from .scheduler import Scheduler
@@ -51,28 +57,38 @@ SWITCH_INTERVAL = 5e-4
 5 ms, one busy thread makes a 2 ms step last 7 ms, with this 4 ms."""
 
 
+LOGITS_BYTES = 64 << 20
+
+
 class Engine:
     """A loaded model and the batch that runs on it. Make one with :meth:`load`."""
 
-    def __init__(self, model: Model, context: Context, options: EngineOptions, window: int) -> None:
-        self.model, self.options = model, options
+    def __init__(
+        self, model: Model, context: Context, options: EngineOptions, window: int, adapters: Adapters
+    ) -> None:
+        self.model, self.options, self.adapters = model, options, adapters
         self.n_ctx = window
         self._context = context
         self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
         self._known = threading.Lock()  # of the generations, while they are looked through
         disk = None
-        if options.disk_dir is not None:
-            key = state_key(model.path, options.cache_type_k, options.cache_type_v, flash_attention(options))
+        if options.disk_dir is not None and not adapters:  # a file does not tell which it was made with
+            kind = (options.cache_type_k, options.cache_type_v, flash_attention(options), *key_of(options))
+            key = state_key(model.path, *kind)
             disk = DiskCache(Path(options.disk_dir), key, options.disk_bytes)
         self._cache = Cache(
-            context, logits_rows=options.logits_rows, host_bytes=host_budget(options.host_bytes), disk=disk,
+            context, logits_rows=options.logits_rows or max(64, LOGITS_BYTES // (4 * model.n_vocab)),
+            host_bytes=host_budget(options.host_bytes), disk=disk,
             screen=self._on_screen,
         )  # fmt: skip
         abortable = context.cuttable and not uses_gpu(options) and context.enable_abort()
-        self._scheduler = Scheduler(
+        kind = AdapterScheduler if adapters else Scheduler
+        self._scheduler = kind(
             model, context, self._cache, options, window=window, abortable=abortable,
             threads=threads_of(options),
         )  # fmt: skip
+        if isinstance(self._scheduler, AdapterScheduler):
+            self._scheduler.turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen))
         self._numbers = itertools.count(1)
         self._seeds = itertools.count()
         self._seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
@@ -81,6 +97,7 @@ class Engine:
         self._dead: Exception | None = None
         self._failures = 0
         self._thread: threading.Thread | None = None
+        self.embedder = Embedder(model, options, window, lambda: self.busy, adapters)
         self._owner = threading.Lock()  # the right to step
         self._stepper = 0  # thread that is in a step
 
@@ -100,14 +117,16 @@ class Engine:
         options = options or EngineOptions()
         check_options(options)
         file = Path(path).expanduser()
-        refuse_unsafe_tensors(file)
-        model = Model(file, options, on_progress)
-        try:
-            context, window = open_context(model, options)
-        except EngineError:
-            model.close()
-            raise
-        engine = cls(model, context, options, window)
+        with marked(file, options.load_anyway):
+            refuse_unsafe_tensors(file)
+            model = Model(file, options, on_progress)
+            try:
+                adapters = Adapters(model, options.lora)
+                context, window = open_context(model, options)
+            except EngineError:
+                model.close()
+                raise
+        engine = cls(model, context, options, window, adapters)
         if thread:
             engine._start()
         log.info("%s is ready: %d cells, %d tokens a branch", model.name, context.cells, window)
@@ -118,6 +137,7 @@ class Engine:
         if self._closing:
             return
         self._closing = True
+        self.embedder.close(timeout)
         self._wake.set()
         self._context.abort()
         if self._stepping():
@@ -137,8 +157,14 @@ class Engine:
         self.close()
 
     def reset(self) -> None:
-        """Forget every cached prefix. Running requests are ended first."""
-        self.call(lambda: self._scheduler.fail_all(EngineClosed("the engine was reset")))
+        """Forget every cached prefix, on disk too. Running requests are ended first."""
+
+        def forget() -> None:
+            if self._cache.storage.disk is not None:
+                self._cache.storage.disk.clear()
+            self._scheduler.fail_all(EngineClosed("the engine was reset"))
+
+        self.call(forget)
 
     # ---- work
 
@@ -149,6 +175,7 @@ class Engine:
         """
         self._check_open()
         check_request(request, self.model, self.max_branches)
+        chosen = self.adapters.resolve(request.lora)
         ids, heal_prefix = assemble(self.model, request)
         fitted = fit(ids, request, self.n_ctx)
         generation = Generation(next(self._numbers), request, self._post)
@@ -157,11 +184,21 @@ class Engine:
         generation.healed = heal_prefix.decode("utf-8", "replace")
         sampling = request.sampling[0] if isinstance(request.sampling, tuple) else request.sampling
         seed = sampling.seed if sampling.seed is not None else self._seed + 7919 * next(self._seeds)
-        make_run(generation, fitted, heal_prefix, seed, self.model)
+        run = make_run(generation, fitted, heal_prefix, seed, self.model)
+        if self.adapters:
+            self._assign_space(run, chosen)
         with self._known:
             self._generations.add(generation)
         self._post(Command("submit", generation))
         return generation
+
+    def _assign_space(self, run: Run, chosen: AdapterSet) -> None:
+        """What is evaluated with one set of adapters means nothing under another."""
+        generation = run.generation
+        alone = run.space != SHARED or not self.adapters.shared(chosen)
+        run.space = self.adapters.space(chosen, generation.number if alone else SHARED)
+        if alone:
+            weakref.finalize(generation, self.adapters.forget, run.space)
 
     def process(self, timeout: float | None = None) -> bool:
         """Do one step on the caller's thread; False when there was nothing to do for ``timeout`` seconds."""
@@ -216,6 +253,10 @@ class Engine:
     @property
     def eos(self) -> int | None:
         return self.model.eos
+
+    @property
+    def eog(self) -> frozenset[int]:
+        return self.model.eog
 
     @property
     def fim(self) -> tuple[int, int, int] | None:
@@ -278,6 +319,26 @@ class Engine:
         request = Request(self.apply_template(messages), parse_special=True, **settings)
         stop = with_stop_strings(request.stop, self.model.chat_template)
         return self.submit(replace(request, stop=stop))
+
+    # ---- other uses of the model
+
+    def embed(
+        self, texts: Sequence[str | Sequence[int]], pooling: Pooling | None = None, normalize: int = 2
+    ) -> list[Embedding]:
+        """Vectors of texts, computed beside whatever is written. Waits for them.
+
+        ``pooling`` says how the vectors of a text's tokens become one; None leaves it to the model.
+        ``normalize`` counts as llama.cpp does: 2 is length 1, -1 as they are. Raises InvalidRequest,
+        ContextOverflow for a text that is too long, or EngineClosed.
+        """
+        return self.embedder.embed(texts, pooling, normalize).result()
+
+    def rank(self, query: str, documents: Sequence[str]) -> list[Score]:
+        """How well each document answers ``query``. Waits for it.
+
+        Raises NotSupported for a model without a head for it, and the errors of :meth:`embed`.
+        """
+        return self.embedder.rank(query, documents).result()
 
     # ---- the cache
 

@@ -24,7 +24,8 @@ from .types import InvalidRequest
 
 # Without this, llguidance would only allow the usual tokenization of text that is certain. The model chooses.
 _HEADER = '%llguidance {"no_forcing": true}\n'
-_WHITESPACE = r"[\x20\x0A\x0D\x09]{1,20}"  # a bound, or a doubtful model pads its JSON for ever
+# A space, or up to two line ends and an indent, as in llama.cpp: a doubtful model pads its JSON for ever.
+_WHITESPACE = r"\x20|\x0A{1,2}[\x20\x09]{0,20}"
 # Parser items of one step: some 40 ms. llguidance's own limit of 50,000 stops rules as plain as `("." | x)+`.
 _MOST_ITEMS = 1_000_000
 _NEGATIVE_INFINITY = np.float32(-np.inf)
@@ -46,6 +47,8 @@ def compile_grammar(name: str, text: str, model: ConstraintModel) -> GrammarCons
 
 
 def _from_gbnf(text: str, model: ConstraintModel) -> list[str]:
+    if text.startswith("%llguidance"):  # Lark, as llama.cpp takes it too; our own first line replaces this
+        return [text.partition("\n")[2]]
     return to_lark(text, model.token)
 
 

@@ -22,6 +22,12 @@ PROMPT_IDS = TOKENS
 PROMPTS = 128
 """Prompts of one request."""
 
+TEXTS = 2048
+"""Texts of one request for embeddings or ranks."""
+
+VALUES = 1 << 24
+"""Numbers of all vectors of one request."""
+
 BRANCHES = 1024
 """Branches that a request may have had in all, those that were added later included."""
 
@@ -46,6 +52,9 @@ CONSTRAINT_CHARS = 65_536
 
 DEPTH = 100
 """Lists and objects of JSON within each other."""
+
+CONTAINERS = 100_000
+"""Lists and objects of one JSON text: a million of them take a third of a second to be freed."""
 
 LIST, LIST_CHARS = 256, 1000
 """Texts of a list that no other bound is for, and characters of each."""

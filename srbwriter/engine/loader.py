@@ -8,8 +8,11 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, Self
+
+from srbwriter.gguf import Damaged, pairs
 
 from .types import Cancelled, EngineClosed, EngineOptions
 
@@ -65,6 +68,20 @@ class EngineLoader:
     def path(self) -> Path:
         """The file of the model."""
         return Path(self._path)
+
+    @cached_property
+    def name(self) -> str:
+        """What the model calls itself, or its file is called: known before anything is loaded."""
+        try:
+            with open(self.path, "rb") as file:
+                for key, value in pairs(file, self.path.stat().st_size):
+                    if key == "general.name" and isinstance(value, str) and value:
+                        return value
+                    if key.startswith("tokenizer."):
+                        break  # the vocabulary, which is long; a name stands before it
+        except (OSError, Damaged):
+            pass  # whoever loads it says so
+        return self.path.stem
 
     @property
     def state(self) -> LoadState:

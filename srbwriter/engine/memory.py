@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -206,9 +207,9 @@ def _free_memory() -> int:
     except OSError:
         pass
     try:
-        with open("/sys/fs/cgroup/memory.max", encoding="ascii") as limit:
-            with open("/sys/fs/cgroup/memory.current", encoding="ascii") as used:
-                free = min(free, max(int(limit.read()) - int(used.read()), 0))
+        group = Path("/sys/fs/cgroup")
+        most, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
+        free = min(free, max(most - used, 0))
     except (OSError, ValueError):  # no control group, or "max"
         pass
     return free

@@ -26,12 +26,13 @@ class Model:
     def __init__(self, path: Path, options: EngineOptions, on_progress: Progress | None = None) -> None:
         self.path = path
         self.pointer = weights.load(path, options, on_progress)
-        self._in_use = _Use()
+        self.in_use = _Use()
         lib = library()
         self._lib = lib
         self.vocab: int = lib.llama_model_get_vocab(self.pointer)
         self.n_vocab = int(lib.llama_vocab_n_tokens(self.vocab))
         self.n_ctx_train = int(lib.llama_model_n_ctx_train(self.pointer))
+        self.n_layer = int(lib.llama_model_n_layer(self.pointer))
         self.n_embd = int(lib.llama_model_n_embd(self.pointer))
         self.n_params = int(lib.llama_model_n_params(self.pointer))
         self.size = int(lib.llama_model_size(self.pointer))
@@ -39,8 +40,11 @@ class Model:
         self.metadata = weights.metadata(self.pointer)
         self.description = weights.description(self.pointer)
         self.add_bos = bool(lib.llama_vocab_get_add_bos(self.vocab))
+        self.add_eos = bool(lib.llama_vocab_get_add_eos(self.vocab))
+        self.add_sep = bool(lib.llama_vocab_get_add_sep(self.vocab))
         self.bos = _known(lib.llama_vocab_bos(self.vocab))
         self.eos = _known(lib.llama_vocab_eos(self.vocab))
+        self.sep = _known(lib.llama_vocab_sep(self.vocab))
         self.eot = _known(lib.llama_vocab_eot(self.vocab))
         self.eog = frozenset(t for t in range(self.n_vocab) if lib.llama_vocab_is_eog(self.vocab, t))
         self.suppress = tuple(weights.suppressed_tokens(self.vocab))
@@ -49,11 +53,14 @@ class Model:
             for f in (lib.llama_vocab_fim_pre, lib.llama_vocab_fim_suf, lib.llama_vocab_fim_mid)
         )
         self.fim = (pre, suf, mid) if min(pre, suf, mid) >= 0 else None
-        template = lib.llama_model_chat_template(self.pointer, None)
-        self.chat_template: str | None = template.decode("utf-8", "replace") if template else None
+        self.chat_template, self.rerank_template = map(self._template, (None, b"rerank"))
         self.pieces = Pieces(self._all_pieces(special=False))
         self.special_pieces = self._all_pieces(special=True)  # control tokens written out
         self.fingerprint = _fingerprint(self.special_pieces)
+
+    def _template(self, name: bytes | None) -> str | None:
+        found = self._lib.llama_model_chat_template(self.pointer, name)
+        return found.decode("utf-8", "replace") if found else None
 
     @property
     def name(self) -> str:
@@ -83,7 +90,7 @@ class Model:
         Raises EngineClosed once the model is freed.
         """
         data = text.encode("utf-8", "replace")
-        with self._in_use:
+        with self.in_use:
             ids = weights.tokenize(self.vocab, data, False, parse_special) if data else []
         if add_bos and self.add_bos and self.bos is not None and ids[:1] != [self.bos]:
             ids.insert(0, self.bos)
@@ -132,7 +139,7 @@ class Model:
 
     def close(self) -> None:
         """Free the weights once nobody reads the vocabulary. Closing twice does nothing."""
-        self._in_use.end()
+        self.in_use.end()
         if self.pointer:
             self._lib.llama_model_free(self.pointer)
             self.pointer = 0

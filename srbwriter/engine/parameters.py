@@ -209,7 +209,8 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         "stop", "max_tokens", "length", "Tokens a branch writes at most; 0 only fills the cache.",
         0, limits.TOKENS, 16, size=True,
-        aliases=("n_predict", "max_new_tokens", "max_length", "max_completion_tokens", "num_predict"),
+        aliases=("n_predict", "max_new_tokens", "max_length", "max_completion_tokens", "num_predict",
+                 "max_output_tokens"),
         flags=("--max-tokens", "--predict", "--n-predict"),
     ),
     Parameter(
@@ -323,6 +324,9 @@ PARAMETERS: tuple[Parameter, ...] = (
               "its beginning, or let that slide out while writing.", choices=("error", "truncate", "shift")),
     Parameter("request", "n_keep", "request", "Tokens at the start that overflow never drops; -1 is all.",
               -1, _INT32, 1, flags=("--keep",)),
+    Parameter("request", "context", "request", "Tokens that prompt and text may have together; the beginning "
+              "of a longer prompt is dropped.", 2, limits.TOKENS, 256, size=True,
+              aliases=("truncation_length", "max_context_length", "num_ctx")),
     Parameter("request", "cache_prompt", "request", "Use what the cache holds of the prompt; false evaluates "
               "all of it anew."),
 )  # fmt: skip
@@ -364,6 +368,11 @@ SAMPLERS: Mapping[str, tuple[str, ...]] = {
     "adaptive_p": ("a", "adaptive-p"),
 }
 """Samplers that have a place in an order; for each llama.cpp's letter and its other spellings."""
+
+DEFAULT_ORDER = (
+    "penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "infill", "xtc", "temperature",
+)  # fmt: skip
+"""The order in which they act where none is given; ``infill`` only where that is asked for."""
 
 _SPELLINGS = {spelling: name for name, others in SAMPLERS.items() for spelling in (name, *others)}
 

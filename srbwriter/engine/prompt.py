@@ -101,9 +101,13 @@ def _join(model: Model, runs: Sequence[TokenRun], parse_special: bool) -> tuple[
 def fit(ids: list[int], request: Request, window: int) -> list[int]:
     """The prompt, shortened if it must be and may be, so that one token more fits the window.
 
+    To what the request itself calls its context it is always shortened, with room for what it may write.
+
     Raises ContextOverflow with the counts. Truncation takes whole half windows out of the middle,
     so that the kept tail stays where it is while a text grows (llama.cpp's server cuts likewise).
     """
+    if request.context is not None and request.context < window:
+        ids = _shorten(ids, request)
     if len(ids) < window:
         return ids
     if request.overflow == "error":
@@ -113,3 +117,15 @@ def fit(ids: list[int], request: Request, window: int) -> list[int]:
     gone = ((len(ids) - keep - block) // block) * block
     shorter = ids[:keep] + ids[keep + gone :]
     return shorter if len(shorter) < window else shorter[:keep] + shorter[keep + len(shorter) - window + 1 :]
+
+
+def _shorten(ids: list[int], request: Request) -> list[int]:
+    """The end of a prompt, so long that it and the text fit what the request calls its context."""
+    context = cast("int", request.context)
+    stops = request.stop if isinstance(request.stop, tuple) else (request.stop,)
+    most = max((stop.max_tokens or 0 for stop in stops), default=0)
+    room = max(context - most, context // 2, 1)
+    if len(ids) <= room:
+        return ids
+    keep = min(request.n_keep, room // 2) if request.n_keep >= 0 else room // 2
+    return ids[:keep] + ids[len(ids) - room + keep :]

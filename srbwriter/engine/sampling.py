@@ -16,12 +16,9 @@ from .chains import Chain, State, derive_seed
 from .native import samplers as native
 from .native.library import library
 from .native.samplers import NEGATIVE_INFINITY, Sampler
-from .parameters import sampler_order, validate
+from .parameters import DEFAULT_ORDER, sampler_order, validate
 from .types import InvalidRequest, Sampling
 
-DEFAULT_ORDER = (
-    "penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "infill", "xtc", "temperature",
-)  # fmt: skip
 _UNTRUNCATED = frozenset({"penalties", "dry", "infill", "temperature"})  # what greedy and mirostat keep
 
 PREFILTER = 4096

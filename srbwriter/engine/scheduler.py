@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .admission import Admission
+from .admission import SHORT, Admission
 from .batching import Batcher, ChunkBudget, Fed, Plan
 from .cache import Cache
 from .generation import INTERRUPTING, Command, Generation
@@ -74,6 +74,7 @@ class Scheduler:
     def step(self) -> bool:
         """Do one step; False when there is nothing to do until the next command."""
         self.context.rearm()
+        self.lanes.step += 1
         while self.commands:
             self.steering.handle(self.commands.popleft())
         self.writer.now = time.monotonic()
@@ -128,9 +129,13 @@ class Scheduler:
         return plan
 
     def _in_turn(self) -> tuple[Sequence[Runner], Sequence[Track]]:
-        """Prompts by priority; background requests stand back while anyone else has something to do."""
+        """Prompts by priority; background requests stand back while anyone else has something to do.
+
+        Short ones go before long ones, which would have them wait; every fourth step it is just their turn.
+        """
         lanes = self.lanes
-        feeding = sorted(lanes.feeding, key=_priority)
+        by_length = len(lanes.feeding) > 1 and lanes.step % 4
+        feeding = sorted(lanes.feeding, key=_shortest if by_length else _priority)
         if all(r.request.priority is not Priority.BACKGROUND for r in lanes.runs):
             return lanes.writing, feeding
         writing = [r for r in lanes.writing if _priority(r) is not Priority.BACKGROUND]
@@ -292,6 +297,10 @@ class Scheduler:
                 if not run.live:
                     self.lanes.forget(run)
             self.lanes.runs = [run for run in self.lanes.runs if run.live]
+
+
+def _shortest(track: Track) -> tuple[Priority, bool]:
+    return track.urgency, len(track.todo) > SHORT
 
 
 def _priority(track: Track) -> Priority:

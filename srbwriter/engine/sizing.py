@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from .adapters import control_vector, layer_range
 from .model import Model
+from .native.adapters import set_control_vector
 from .native.context import Context, default_threads, has_gpu
 from .threads import Threads
 from .types import EngineOptions, ModelError
@@ -41,6 +43,8 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
         sequences = max(options.max_sequences or 2 * options.max_branches, options.max_branches)
     else:
         sequences = options.max_sequences or min(options.max_branches + 2, RECURRENT_SEQUENCES)
+    layers = control_vector(options.control_vectors, model.n_embd, model.n_layer)
+    first, last = layer_range(options, model.n_layer)
     threads = options.threads or default_threads()
     batch = options.n_batch or (GPU_BATCH if uses_gpu(options) else CPU_BATCH)
     context = Context(
@@ -48,4 +52,6 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
         threads=threads, threads_batch=options.threads_batch or threads, options=options,
         path=str(model.path),
     )  # fmt: skip
+    if layers is not None:
+        set_control_vector(context.pointer, layers, first, last)
     return context, min(window, context.cells)

@@ -74,6 +74,8 @@ class Steering:
         """A new request, or a finished one that has something to do or to say, is served."""
         if run not in self.lanes.runs:
             self.lanes.runs.append(run)
+            for runner in run.runners:
+                runner.since = self.lanes.step
 
     # ---- ending and pausing
 
@@ -274,6 +276,7 @@ class Steering:
         branch = runner.branch
         branch.finish_reason = branch.stop_text = branch.error = None
         if branch.state is not BranchState.PAUSED:
+            runner.since = self.lanes.step
             self.writer.set_state(runner, BranchState.WAITING)
 
     def _restart_text(self, runner: Runner) -> None:

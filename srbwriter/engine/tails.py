@@ -38,31 +38,39 @@ class Tails:
         self._paths.clear()
 
     def evaluate(self) -> int:
-        """Decode what is left to be done in one batch, taking room from nobody; rows that were decoded."""
-        wanted = list(reversed(self._paths))
-        self._paths.clear()
+        """Decode in one batch what has room there; rows that were decoded. Nothing is lost for it."""
         self.context.batch.clear()
         leased: list[tuple[int, int]] = []  # sequence, token
-        for path in wanted:
-            if len(leased) < self.context.max_outputs and self._worth_it(path, len(leased)):
-                lease = self.cache.lease(path, len(path) - 1)
-                if lease is None:
-                    break
+        for path in list(reversed(self._paths)):
+            before = len(path) - 1
+            if self.cache.held(path, before) < before or self.cache.logits_after(path) is not None:
+                del self._paths[path]  # more than the last token is missing, or nothing
+                continue
+            if len(leased) == self.context.max_outputs or not self._has_room(path, len(leased)):
+                if leased:
+                    break  # in the next batch
+                del self._paths[path]
+                continue
+            del self._paths[path]
+            lease = self.cache.lease(path, before)
+            if lease is not None and lease.length == before:
                 self.context.batch.add_run(path[-1:], lease.length, lease.seq, True)
                 leased.append((lease.seq, path[-1]))
+            elif lease is not None:
+                self.cache.park(lease.seq)
         if leased:
             self._decode(leased)
         return len(leased)
 
-    def _worth_it(self, path: tuple[int, ...], more: int) -> bool:
-        """Whether only the last token is missing, and there is room for it beside ``more`` others."""
+    def _has_room(self, path: tuple[int, ...], more: int) -> bool:
+        """Whether the cells, beside ``more`` new tokens of others, take this path and its last token."""
         before, cache = len(path) - 1, self.cache
-        return (
-            cache.used_cells + more < cache.memory.cells
-            and cache.logits_after(path) is None
-            and cache.resident(path, before) == before
-            and cache.has_room_for(path, before)
-        )
+        missing = before - cache.resident(path, before)
+        if not cache.has_id_for(path, before):
+            return False
+        if cache.used_cells + more + missing < cache.memory.cells:
+            return True
+        return bool(cache.storage.budget) and cache.make_room(missing + more + 1)
 
     def _decode(self, leased: list[tuple[int, int]]) -> None:
         done = self.context.decode() == OK

@@ -165,10 +165,13 @@ class Request:
     parse_special: bool = False  # special tokens written out in text become one id
     overflow: Overflow = "error"
     n_keep: int = 0  # tokens at the start kept when truncating or shifting; -1 all of the prompt
+    context: int | None = None  # tokens of prompt and text together, where fewer than the window has
     cache_prompt: bool = True  # False: evaluate all of it anew, whatever the cache holds
+    lora: tuple[tuple[int, float], ...] | None = None  # (adapter, scale); None is the engine's, () is none
     penalty_prompt: Prompt | None = None  # what penalties and DRY look back at instead of the prompt
     logits_callback: LogitsCallback | None = None
     label: str = ""
+    client: str = ""  # who asks, by any name: rows of the batch are shared between clients first
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,10 +275,15 @@ class EngineOptions:
     seed: int | None = None  # from which branch seeds derive when a request names none
     max_branches: int = DEFAULT_MAX_BRANCHES
     max_sequences: int | None = None  # sequence ids: live branches and parked prefixes
-    logits_rows: int = 64  # at least 1; stored rows, so that forking a resident node evaluates nothing
-    host_bytes: int | None = None  # of memory for what leaves the cells; None: a quarter of what is free, 8 GiB
+    logits_rows: int | None = None  # kept, so that forking evaluates nothing; None: 64 MiB, at least 64
+    host_bytes: int | None = None  # of memory for what leaves the cells; None: a quarter of what is free
     disk_dir: str | None = None  # folder for what is to outlive the program; None: nothing does
     disk_bytes: int = 4 << 30  # that the folder may take
+    lora: tuple[tuple[str, float], ...] = ()  # files of LoRA adapters, and how much of each
+    control_vectors: tuple[tuple[str, float], ...] = ()  # files that are added up, and how much of each
+    control_vector_layers: tuple[int, int] | None = None  # the first and the last they act on; None: all
+    pooling: Literal["", "none", "mean", "cls", "last", "rank"] = ""  # of embeddings; "" is the model's own
+    load_anyway: bool = False  # a file that a process died of
     step_seconds: float = 0.05  # time budget of one prompt chunk while branches write
 
 
@@ -354,6 +362,10 @@ class LimitExceeded(InvalidRequest):
         super().__init__("n", f"{n} branches asked for, the limit is {limit}")
 
 
+class NotSupported(EngineError):
+    """What was asked for is right, but not with this model or these settings; the message names the cure."""
+
+
 class ContextOverflow(EngineError):
     """The prompt does not fit the context window."""
 
@@ -381,6 +393,10 @@ class NotANumber(EngineError):
             "the model computes something that is no number (NaN): its file is damaged, or it needs another "
             "--cache-type-k and --cache-type-v (f32), or --flash-attn the other way round"
         )
+
+
+class LibraryError(EngineError):
+    """llama.cpp is not there, or is one that nobody has tested. The message names the cure."""
 
 
 class NativeError(EngineError):

@@ -7,8 +7,8 @@ scheduling or stories. Starlette and uvicorn are imported here and nowhere else 
 from __future__ import annotations
 
 from .auth import ServerError, read_keys
-from .loader import Loaded, Loader
 from .serve import ServerHandle, run, start_in_thread
+from .services import Loaded, Loader
 from .settings import ServerSettings
 
 __all__ = [

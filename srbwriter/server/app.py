@@ -22,19 +22,20 @@ from starlette.types import ASGIApp
 from . import pages
 from .auth import ServerError
 from .call import json_response
+from .chat import template_of
 from .dialects import ENDPOINTS
 from .errors import ApiError
 from .follow import Bridge
 from .gate import Gate, dialect_of
-from .loader import Loader
 from .openapi import description
-from .services import Services
+from .services import Loader, Services
 from .settings import ServerSettings
 
 
 def build_app(loader: Loader, settings: ServerSettings) -> ASGIApp:
     """The ASGI application of one server. To be run on one event loop."""
     services = Services(loader, settings, Bridge())
+    services.chat_template = template_of(settings)
     if settings.slot_save_path:
         _folder(settings.slot_save_path, "to save slots in")
     rows = (

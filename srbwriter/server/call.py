@@ -7,22 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from typing import Any, NoReturn, TypeVar, cast
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.limits import DEPTH, too_deep
+from srbwriter.engine.types import Request
 
+from .auth import Client
 from .errors import ApiError, Dialect
 from .registry import Record
 from .services import Services
 from .settings import ServerSettings
+from .work import PER_BYTE, encode, encode_large, off_loop, parse
 
 T = TypeVar("T")
 
@@ -30,12 +32,11 @@ JSON = "application/json; charset=utf-8"
 EVENTS = "text/event-stream; charset=utf-8"
 
 
+_PER_BIAS = 2e-5  # seconds: one that is a text is made tokens
+
+
 class ClientGone(Exception):
     """The client closed its connection; there is nobody to answer."""
-
-
-def encode(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -45,11 +46,13 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
 class Call:
     """What a handler is given."""
 
-    def __init__(self, request: Request, services: Services, dialect: Dialect) -> None:
+    def __init__(self, request: HttpRequest, services: Services, dialect: Dialect) -> None:
         self.request = request
         self.services = services
         self.dialect: Dialect = dialect
         self.id: str = request.scope["srbwriter.id"]
+        self.client: Client = request.scope["srbwriter.client"]
+        self.effort = 0.0  # seconds that reading the body takes, about
         self._gone: asyncio.Task[None] | None = None
         self._values: dict[str, Any] | None = None
 
@@ -78,11 +81,35 @@ class Call:
         """The body as a JSON object; no body is an empty one. No content type is asked for."""
         if self._values is None:
             raw = await self._body()
-            value: Any = parse(raw) if raw.strip() else {}
+            self.effort = len(raw) * PER_BYTE
+            value: Any = await off_loop(self.effort, lambda: parse(raw)) if raw.strip() else {}
             if not isinstance(value, dict):
                 raise ApiError(400, "the body must be a JSON object")
             self._values = cast("dict[str, Any]", value)
+            biases: object = self._values.get("logit_bias")
+            if isinstance(biases, dict | list):
+                self.effort += _PER_BIAS * len(cast("list[Any]", biases))
         return self._values
+
+    async def read(self, work: Callable[[], T], more: float = 0.0) -> T:
+        """What ``work`` makes of the body; on a thread when that is large. ``more`` seconds are added."""
+        return await off_loop(self.effort + more, work)
+
+    async def answer(self, seconds: float, make: Callable[[], Any], record: Record | None = None) -> Response:
+        """``make``'s value as JSON, the answer of ``record`` if it is one.
+
+        Made and written on a thread when both take so many seconds.
+        """
+        headers = self.queue(record) if record is not None else None
+
+        def work() -> Response:
+            return _Whole(encode_large(make()), 200, headers, JSON)
+
+        return await off_loop(seconds, work)
+    async def value(self) -> Any:
+        """The body as JSON of whatever kind; no body is null."""
+        raw = await self._body()
+        return parse(raw) if raw.strip() else None
 
     async def _body(self) -> bytes:
         limit = self.settings.max_body
@@ -156,9 +183,22 @@ class Call:
             "content-type": media_type,
             "cache-control": "no-cache",
             "x-accel-buffering": "no",
+            **self.queue(record),
             **(headers or {}),
         }
         return _Stream(first, frames, sent, self._gone, self.settings.timeout, close)
+
+    async def submit(self, requests: Sequence[Request], id: str | None = None, slot: int = -1) -> Record:
+        """Hand requests of this client to the engine; see :meth:`.services.Services.submit`."""
+        return await self.services.submit(requests, self.client.name, self.dialect, id or self.id, slot)
+
+    def record(self, id: str) -> Record:
+        """A request that this client may see. Raises ApiError (404)."""
+        return self.services.registry.get(id, self.client)
+
+    def queue(self, record: Record) -> dict[str, str]:
+        """The header that says how many requests wait before this one."""
+        return {"X-Queue": str(self.services.registry.place(record))}
 
     def now(self) -> float:
         return time.monotonic()
@@ -182,6 +222,25 @@ async def _first(frames: AsyncGenerator[bytes]) -> bytes:
 async def _disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _send_body(send: Send, body: bytes, *, more: bool) -> None:
+    """In pieces: the loop copies each, and waits for clients that read slowly between them."""
+    for start in range(0, max(len(body), 1), _PIECE):
+        end = start + _PIECE
+        rest = more or end < len(body)
+        await send({"type": "http.response.body", "body": body[start:end], "more_body": rest})
+
+
+_PIECE = 256 * 1024  # bytes
+
+
+class _Whole(Response):
+    """An answer that may be large."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await _send_body(send, bytes(self.body), more=False)
 
 
 class _Stream(Response):
@@ -225,34 +284,6 @@ class _Stream(Response):
         with contextlib.suppress(TimeoutError):  # a client that stopped reading is dropped
             while frame:
                 async with asyncio.timeout(self._timeout):
-                    await send({"type": "http.response.body", "body": frame, "more_body": True})
+                    await _send_body(send, frame, more=True)
                 frame = await anext(self._frames, b"")
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-
-def parse(raw: bytes) -> Any:
-    """JSON without the extensions of Python's parser. Raises ApiError (400)."""
-    try:
-        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse)
-    except RecursionError:
-        raise ApiError(400, "the body is nested too deeply") from None
-    except ValueError as error:
-        raise ApiError(400, f"the body is not valid JSON: {error}") from None
-    if raw.count(b"[") + raw.count(b"{") > DEPTH and too_deep(value):
-        raise ApiError(400, f"the body is nested too deeply: more than {DEPTH} lists and objects")
-    return _mended(value) if b"\\u" in raw else value
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _mended(value: Any) -> Any:
-    """Half surrogate pairs, which JSON can write and UTF-8 cannot, become the replacement character."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_mended(item) for item in cast("list[Any]", value)]
-    if isinstance(value, dict):
-        return {_mended(key): _mended(item) for key, item in cast("dict[Any, Any]", value).items()}
-    return value

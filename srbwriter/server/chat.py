@@ -1,33 +1,78 @@
-"""Messages → a prompt, for every dialect that speaks of messages."""
+"""Messages → a prompt, for every dialect that speaks of messages; and the template that makes it one."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, cast
 
-from srbwriter.engine.chat import CHATML
+from srbwriter.engine.backend import Backend
+from srbwriter.engine.chat import CHATML, render
 from srbwriter.engine.limits import MESSAGES
-from srbwriter.engine.types import EngineError
+from srbwriter.engine.types import EngineError, InvalidRequest
 
+from .auth import ServerError
 from .body import Body
 from .call import Call
 from .errors import ApiError, bad
+from .services import Services
+from .settings import ServerSettings
+from .tools import Tools, read_tools
+from .work import MOST_SECONDS
 
 CHATML_STOPS = ("<|im_end|>", "<|im_start|>")
-"""Where a turn ends under ChatML: a model that was not trained with it has no token for that."""
+_TRIAL = ({"role": "user", "content": "Hello"},)
+_ANSWER = "\ue000answer\ue001"  # private-use characters; marks where an answer stands
+
+
+def template_of(settings: ServerSettings) -> str | None:
+    """The template that a server was told to use: Jinja or a name; None for the model's own.
+
+    Raises ServerError for the name of a template that is not there, and for one that is broken.
+    """
+    told = settings.chat_template
+    if not told:
+        return None
+    if told.strip().lower() == "chatml":
+        return CHATML
+    told = told.strip() if "{" not in told else told
+    try:
+        render(told, _TRIAL, bos="", eos="")
+    except InvalidRequest as error:
+        if error.field == "chat_template":
+            cure = "" if "{" in told else "; or give the template itself, or --chat-template-file"
+            raise ServerError(f"the chat template cannot be used: {error.problem}{cure}") from error
+        # It only refused the trial's messages: it may want a system message, say.
+    return told
+
+
+def template_in_use(services: Services) -> str:
+    """The text or name of the template that makes messages a prompt."""
+    engine = services.loader.engine
+    own = engine.info.chat_template if engine is not None else None
+    return services.chat_template or own or CHATML
 
 
 class ChatPrompt(NamedTuple):
     prompt: str
-    stops: tuple[str, ...]
+    stops: tuple[str, ...]  # where a turn ends, where the model has no token for that
     add_bos: bool  # not again when the template writes the beginning token itself
+    tools: Tools | None = None  # how the answer may call them
 
 
-def read_chat(body: Body, call: Call) -> ChatPrompt:
-    """The prompt that the messages make under the model's template. Raises ApiError (400)."""
-    engine = call.engine
+async def read_chat(body: Body, call: Call) -> ChatPrompt:
+    """The prompt that the messages make under the template. Raises ApiError (400).
+
+    A template is a program that came with the model's file: it always runs on a thread.
+    """
+    _ = call.engine
+    return await call.read(lambda: _read(body, call), more=2 * MOST_SECONDS)
+
+
+def _read(body: Body, call: Call) -> ChatPrompt:
+    engine, template = call.engine, template_in_use(call.services)
     messages = read_messages(body.raw("messages"))
-    prefill = messages[-1]["role"] == "assistant"
+    prefill = messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls")
     if prefill and len(messages) > 1 and messages[-2]["role"] == "assistant":
         raise bad("messages", "Field 'messages': cannot end with two assistant messages")
     go_on = body.flag("continue_final_message", prefill)
@@ -37,32 +82,45 @@ def read_chat(body: Body, call: Call) -> ChatPrompt:
             "add_generation_prompt",
             "Field 'add_generation_prompt': cannot be true together with continue_final_message",
         )
-    tools = body.raw("tools")
+    tools = read_tools(body, engine, template)
     options = body.mapping("chat_template_kwargs") or {}
+    told = {name: value for name, value in options.items() if name.isidentifier() and name not in _OURS}
     try:
         prompt = engine.apply_template(
             messages,
             add_generation_prompt=add_prompt,
             continue_final_message=go_on,
-            tools=cast("list[dict[str, Any]]", tools) if isinstance(tools, list) else None,
-            template=call.services.chat_template,
-            **{name: value for name, value in options.items() if name.isidentifier() and name not in _OURS},
+            tools=None if tools is None else tools.listed,
+            template=template,
+            **told,
         )
+        stops = _turn_ends(engine, template) if template != engine.info.chat_template else ()
     except (EngineError, ApiError):
         raise
     except Exception as error:  # whatever a template raises is about the messages it was given
         raise bad("messages", f"Field 'messages': the chat template refused them: {error}") from None
-    template = call.services.chat_template or engine.info.chat_template or CHATML
-    stops = CHATML_STOPS if template == CHATML else ()
     begin = engine.token_bytes(engine.bos).decode("utf-8", "replace") if engine.bos is not None else ""
-    return ChatPrompt(prompt, stops, not (begin and prompt.startswith(begin)))
+    return ChatPrompt(prompt, stops, not (begin and prompt.startswith(begin)), tools)
 
 
 _OURS = frozenset({"messages", "add_generation_prompt", "continue_final_message", "tools", "template"})
 
 
+def _turn_ends(engine: Backend, template: str) -> tuple[str, ...]:
+    """Texts that end a turn under a template that is not the model's own: it may have no token for them."""
+    if template == CHATML:
+        return CHATML_STOPS
+    dialogue = [*_TRIAL, {"role": "assistant", "content": _ANSWER}]
+    try:
+        written = engine.apply_template(dialogue, add_generation_prompt=False, template=template)
+    except EngineError:
+        return ()  # it wants other messages than these
+    _, found, end = written.rpartition(_ANSWER)
+    return (end.strip(),) if found and end.strip() else ()
+
+
 def read_messages(value: Any) -> list[dict[str, Any]]:
-    """Messages with text content. Raises ApiError (400: clients of this dialect try a 501 again)."""
+    """Messages with text content. Raises ApiError (400: clients of these dialects try a 501 again)."""
     if not isinstance(value, list) or not value:
         raise bad("messages", "Field 'messages': expected a list of messages")
     if len(cast("list[Any]", value)) > MESSAGES:
@@ -76,20 +134,53 @@ def _message(item: Any) -> dict[str, Any]:
     message = cast("dict[str, Any]", item)
     if not isinstance(message.get("role"), str):
         raise bad("messages", "Field 'messages': every message needs a role")
-    return {**message, "content": _content(message.get("content"))}
+    plain = {**message, "content": read_text(message.get("content"), "messages")}
+    calls: Any = message.get("tool_calls")
+    if isinstance(calls, list) and calls:
+        plain["tool_calls"] = [_tool_call(entry) for entry in cast("list[Any]", calls)]
+    else:
+        plain.pop("tool_calls", None)
+    return plain
 
 
-def _content(value: Any) -> str:
+def _tool_call(value: Any) -> dict[str, Any]:
+    """A call that an earlier answer made; templates expect its arguments as an object, clients send text."""
+    entry: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    function = entry.get("function")
+    if not isinstance(function, dict) or not isinstance(cast("dict[str, Any]", function).get("name"), str):
+        raise bad("messages", "Field 'messages': a tool call is an object with a function and its name")
+    known = cast("dict[str, Any]", function)
+    return {
+        **entry,
+        "type": "function",
+        "function": {**known, "arguments": _arguments(known.get("arguments"))},
+    }
+
+
+def _arguments(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value or {}
+    try:
+        return json.loads(value) if value.strip() else {}
+    except (ValueError, RecursionError):
+        return value
+
+
+_TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+
+
+def read_text(value: Any, field: str) -> str:
+    """The text of a message, or of its parts, one a line. Raises ApiError (400) that names ``field``."""
     if value is None:
         return ""
     if isinstance(value, str):
         return value
     if not isinstance(value, list):
-        raise bad("messages", "Field 'messages': content must be text or a list of parts")
+        raise bad(field, f"Field '{field}': content must be text or a list of parts")
     parts: list[str] = []
     for part in cast("list[Any]", value):
         entry: Mapping[str, Any] = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
-        if entry.get("type") != "text" or not isinstance(entry.get("text"), str):
-            raise bad("messages", "Field 'messages': this model reads text only; no images, sound or files")
+        if entry.get("type") not in _TEXT_PARTS or not isinstance(entry.get("text"), str):
+            raise bad(field, f"Field '{field}': this model reads text only; no images, sound or files")
         parts.append(entry["text"])
-    return "".join(parts)
+    return "\n".join(parts)

@@ -1,24 +1,203 @@
-"""Embeddings: the seam where an engine that computes them will be plugged in.
+"""Vectors of texts and ranks of texts, in every form that clients ask for them.
 
-Until then both dialects say that there are none.
+They are computed in a lane of the engine's own; a client that leaves ends its work.
 """
 
 from __future__ import annotations
 
+import asyncio
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
 from starlette.responses import Response
 
-from .call import Call
-from .errors import ApiError
+from srbwriter.engine import limits
+from srbwriter.engine.embedding import Embedder, Embedding, Pooling, Score
+
+from .body import Body, is_integer
+from .call import JSON, Call, encode, json_response
+from .errors import ApiError, bad
+from .services import off_loop
+
+_FORMATS = ("float", "base64")
+_MANY = 50_000  # numbers that are written as text beside the loop
 
 
 async def openai_embeddings(call: Call) -> Response:
-    return await _refusal(call)
+    """``input`` in OpenAI's form; ``content``, which OpenAI does not know, in llama.cpp's."""
+    body = Body(await call.json())
+    lane = _lane(call)
+    if not body.has("input") and body.has("content"):
+        return await _native(call, lane, body)
+    style = body.text("encoding_format", "float")
+    if style not in _FORMATS:
+        raise bad("encoding_format", "Field 'encoding_format': expected float or base64")
+    if _pooling(body) == "none":
+        raise bad("pooling", "Field 'pooling': none gives a vector for each token; ask /embeddings for those")
+    _check_dimensions(body, call)
+    found = await _embed(call, lane, body, "input")
+    tokens = sum(one.tokens for one in found)
+    return await _answer(
+        found,
+        lambda: {
+            "object": "list",
+            "model": body.text("model") or call.services.model_name,
+            "data": [
+                {"object": "embedding", "index": index, "embedding": _written(one, style)}
+                for index, one in enumerate(found)
+            ],
+            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        },
+    )
 
 
 async def native_embeddings(call: Call) -> Response:
-    return await _refusal(call)
+    return await _native(call, _lane(call), Body(await call.json()))
 
 
-async def _refusal(call: Call) -> Response:
-    await call.json()
-    raise ApiError(501, "this server does not compute embeddings")
+async def _native(call: Call, lane: Embedder, body: Body) -> Response:
+    """A list of vectors for each text, even where it is a single one."""
+    found = await _embed(call, lane, body, "content" if body.has("content") else "input")
+    return await _answer(
+        found,
+        lambda: [
+            {"index": index, "embedding": np.atleast_2d(one.values).tolist()}
+            for index, one in enumerate(found)
+        ],
+    )
+
+
+async def rerank(call: Call) -> Response:
+    """Jina's and Cohere's form, or that of text-embeddings-inference where the field is called ``texts``."""
+    body = Body(await call.json())
+    lane = _lane(call)
+    query = body.raw("query")
+    if not isinstance(query, str):
+        raise bad("query", "Field 'query': expected text")
+    tei = body.has("texts") and not body.has("documents")
+    name = "texts" if tei else "documents"
+    texts = _documents(name, body.raw(name))
+    most = body.integer("top_n", len(texts), 1)
+    size = len(query) + sum(map(len, texts))
+    work = await off_loop(size, lambda: lane.rank(query, texts))
+    scores = await call.until_gone(_wait(asyncio.wrap_future(work)))
+    best = sorted(range(len(texts)), key=lambda index: -scores[index].score)[:most]
+    return json_response(_ranks(call, body, tei, texts, scores, best))
+
+
+def _ranks(
+    call: Call, body: Body, tei: bool, texts: Sequence[str], scores: Sequence[Score], best: Sequence[int]
+) -> Any:
+    told = body.flag("return_text") or body.flag("return_documents")
+    if tei:
+        return [
+            {"index": index, "score": scores[index].score, **({"text": texts[index]} if told else {})}
+            for index in best
+        ]
+    tokens = sum(score.tokens for score in scores)
+    results = [
+        {
+            "index": index,
+            "relevance_score": scores[index].score,
+            **({"document": {"text": texts[index]}} if told else {}),
+        }
+        for index in best
+    ]
+    return {
+        "object": "list",
+        "model": body.text("model") or call.services.model_name,
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        "results": results,
+    }
+
+
+# ---- reading
+
+
+def _lane(call: Call) -> Embedder:
+    lane: Embedder | None = getattr(call.engine, "embedder", None)
+    if lane is None:
+        raise ApiError(501, "the engine behind this server computes no embeddings")
+    return lane
+
+
+async def _embed(call: Call, lane: Embedder, body: Body, field: str) -> list[Embedding]:
+    """Vectors of the texts in ``field``. Raises ApiError."""
+    texts = _texts(field, body.raw(field))
+    normalize = body.integer("embd_normalize", 2, -1, 100)
+    size = sum(map(len, texts))
+    work = await off_loop(size, lambda: lane.embed(texts, _pooling(body), normalize))
+    return await call.until_gone(_wait(asyncio.wrap_future(work)))
+
+
+async def _wait(future: asyncio.Future[Any]) -> Any:
+    return await future
+
+
+def _pooling(body: Body) -> Pooling | None:
+    return cast("Pooling | None", body.text("pooling") or None)  # the engine refuses any other word
+
+
+def _texts(field: str, value: Any) -> list[str | list[int]]:
+    """One text, one list of token ids, or several of either. Raises ApiError (400)."""
+    if isinstance(value, str):
+        return [value]
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    if not items:
+        raise bad(field, f"Field '{field}': expected a text, token ids, or a list of either")
+    if all(map(is_integer, items)):
+        return [cast("list[int]", items)]
+    if len(items) > limits.TEXTS:
+        raise bad(field, f"Field '{field}': {len(items)} texts, {limits.TEXTS} are possible")
+    return [_one(field, item) for item in items]
+
+
+def _one(field: str, item: Any) -> str | list[int]:
+    if isinstance(item, str):
+        return item
+    if isinstance(item, list) and all(map(is_integer, cast("list[Any]", item))):
+        return cast("list[int]", item)
+    text = cast("Mapping[str, Any]", item).get("content") if isinstance(item, dict) else None
+    if isinstance(text, str):
+        return text
+    if isinstance(text, list):
+        raise ApiError(501, "this model reads text only; no images or other media")
+    raise bad(field, f"Field '{field}': expected a text, token ids, or a list of either")
+
+
+def _documents(name: str, value: Any) -> list[str]:
+    """Texts, or objects that hold one, as Cohere's clients send them. Raises ApiError (400)."""
+    problem = bad(name, f"Field '{name}': expected a list of texts")
+    if not isinstance(value, list) or not value:
+        raise problem
+    items = cast("list[Any]", value)
+    if len(items) > limits.TEXTS:
+        raise bad(name, f"Field '{name}': {len(items)} texts, {limits.TEXTS} are possible")
+    texts = [cast("dict[str, Any]", item).get("text") if isinstance(item, dict) else item for item in items]
+    if not all(isinstance(text, str) for text in texts):
+        raise problem
+    return cast("list[str]", texts)
+
+
+def _check_dimensions(body: Body, call: Call) -> None:
+    width = call.engine.info.n_embd
+    if body.integer("dimensions", width) != width:
+        raise bad("dimensions", f"Field 'dimensions': this model's vectors have {width}, and are not cut")
+
+
+# ---- writing
+
+
+def _written(one: Embedding, style: str) -> Any:
+    if style == "base64":
+        return base64.b64encode(one.values.astype("<f4").tobytes()).decode()
+    return one.values.tolist()
+
+
+async def _answer(found: Sequence[Embedding], value: Any) -> Response:
+    """``value()`` as JSON; many numbers are written on a thread, so that streams go on meanwhile."""
+    if sum(one.values.size for one in found) < _MANY:
+        return json_response(value())
+    return Response(await asyncio.to_thread(lambda: encode(value())), 200, {}, JSON)

@@ -15,6 +15,7 @@ from srbwriter.engine.types import (
     EngineError,
     InvalidRequest,
     LimitExceeded,
+    NotSupported,
 )
 
 Dialect = Literal["srb", "openai", "llamacpp"]
@@ -104,6 +105,8 @@ def from_engine(error: BaseException) -> ApiError:
         return out_of_range("n", error.n, 1, error.limit)
     if isinstance(error, InvalidRequest):
         return bad(error.field, f"Field '{error.field}': {error.problem}")
+    if isinstance(error, NotSupported):
+        return ApiError(501, str(error))
     if isinstance(error, (EngineClosed, Cancelled)):
         return unavailable(str(error))
     if isinstance(error, EngineError):

@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import Event
 
+_MOST = 1000  # events; writing as many frames takes some milliseconds
+
 
 class Bridge:
     """Carries "there is news" from the engine's thread to one loop."""
@@ -75,11 +77,11 @@ class Follower:
         )
 
     def take(self) -> list[tuple[int, Event]]:
-        """Events not seen yet, each with the number of its generation."""
+        """Events not seen yet, each with the number of its generation; of long ones the next thousand."""
         news: list[tuple[int, Event]] = []
         for number, generation in enumerate(self.generations):
             log, start = generation.log, self._positions[number]
-            end = len(log)
+            end = min(len(log), start + _MOST)
             if end > start:
                 news.extend((number, event) for event in log[start:end])
                 self._positions[number] = end

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .auth import Guard, header
+from .auth import Client, Guard, header
 from .call import json_response
 from .errors import ApiError, Dialect
 from .registry import new_id
@@ -29,6 +29,14 @@ PREFLIGHT = [
     (b"access-control-allow-methods", b"GET, POST, PATCH, DELETE, OPTIONS"),
     (b"access-control-allow-headers", b"*, Authorization, Content-Type, X-Api-Key"),
 ]
+
+
+def _not_from(origin: str) -> str:
+    pages = "pages opened from files (their origin is null)" if origin == "null" else f"pages from {origin}"
+    return (
+        f"{pages} may not use this server; start it with --cors-origins {origin}, "
+        "or with --api-key and let the page send that"
+    )
 
 
 class Gate:
@@ -80,10 +88,12 @@ class Gate:
             and not self._same(scope, origin)
             and not self._guard.origin_allowed(origin)
         ):
-            return ApiError(403, f"pages from {origin} may not use this server; see --cors-origins")
-        if self._guard.key_allowed(header(headers, b"authorization"), header(headers, b"x-api-key")):
-            return None
-        if self._is_public(scope["path"]):
+            return ApiError(403, _not_from(origin))
+        given = header(headers, b"authorization"), header(headers, b"x-api-key")
+        peer = scope["client"][0] if scope.get("client") else "unix"
+        client = self._guard.client(*given, peer)
+        scope["srbwriter.client"] = client or Client(peer, admin=False)
+        if client is not None or self._is_public(scope["path"]):
             return None
         return ApiError(401, "Invalid API Key", headers={"WWW-Authenticate": "Bearer"})
 
@@ -97,7 +107,7 @@ class Gate:
             added.append((b"vary", b"Origin"))
             if self._guard.origin_allowed(origin):
                 added.append((b"access-control-allow-origin", origin.encode("latin-1")))
-                added.append((b"access-control-expose-headers", b"X-Request-Id, Retry-After"))
+                added.append((b"access-control-expose-headers", b"X-Request-Id, X-Queue, Retry-After"))
         return added
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:

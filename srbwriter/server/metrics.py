@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 from srbwriter.engine.types import EngineStats
 
+from .auth import Client
 from .services import Services
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -23,8 +24,11 @@ class Figure(NamedTuple):
     value: float
 
 
-def exposition(services: Services) -> str:
-    """All figures; valid while the model is being loaded too, when the engine's are 0."""
+def exposition(services: Services, client: Client) -> str:
+    """All figures; valid while the model is being loaded too, when the engine's are 0.
+
+    What clients have asked for is told to each of itself, and of all to an admin.
+    """
     engine = services.loader.engine
     stats = engine.stats() if engine is not None else EngineStats()
     return "".join(
@@ -32,7 +36,26 @@ def exposition(services: Services) -> str:
         f"# TYPE llamacpp:{f.name} {f.kind}\n"
         f"llamacpp:{f.name} {_number(f.value)}\n"
         for f in _figures(services, stats)
-    )
+    ) + "".join(_of_clients(services, client))
+
+
+def _of_clients(services: Services, client: Client) -> Iterator[str]:
+    shares = services.registry.shares().items()
+    told = [(name, share) for name, share in shares if client.admin or name == client.name]
+    for field, kind, help in (
+        ("requests", "counter", "Requests of a client."),
+        ("tokens", "counter", "Tokens written for a client."),
+        ("branches", "gauge", "Branches of a client that are live."),
+        ("waiting", "gauge", "Requests of a client that wait for room."),
+    ):
+        name = f"srbwriter:client_{field}" + ("_total" if kind == "counter" else "")
+        yield f"# HELP {name} {help}\n# TYPE {name} {kind}\n"
+        for label, share in told:
+            yield f'{name}{{client="{_escaped(label)}"}} {getattr(share, field)}\n'
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
 def _figures(services: Services, stats: EngineStats) -> Iterator[Figure]:

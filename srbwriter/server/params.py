@@ -1,7 +1,7 @@
-"""From a body's fields to the engine's Sampling and Stop: the part that every dialect shares.
+"""From a body's fields to the engine's Request: the part that every dialect shares.
 
 Spellings, kinds and ranges come from the engine's table of parameters; here is only what a wire adds:
-clamping, biases by text, one seed a branch.
+clamping, biases by text, one seed a branch, values for each branch.
 """
 
 from __future__ import annotations
@@ -9,19 +9,28 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sized
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
 from typing import Any, TypedDict, cast
 
 from srbwriter.engine import limits
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.gone import replace_gone
-from srbwriter.engine.parameters import PARAMETERS, Parameter, is_number, sampler_order
-from srbwriter.engine.types import InvalidRequest, Overflow, Prompt, Sampling, Stop
+from srbwriter.engine.parameters import (
+    BY_NAME,
+    DEFAULT_ORDER,
+    PARAMETERS,
+    Parameter,
+    is_number,
+    sampler_order,
+)
+from srbwriter.engine.types import InvalidRequest, Overflow, Prompt, Request, Sampling, Stop
 
-from .body import SEED_LIMIT, Body, is_integer
+from .body import ALIASES, SEED_LIMIT, Body, is_integer
+from .call import Call
 from .errors import bad
-from .prompt import read_penalty_prompt
+from .lora import Scales, read_lora
+from .prompt import read_penalty_prompt, wants_bos
 
 log = logging.getLogger(__name__)
 
@@ -44,14 +53,21 @@ def read_sampling(body: Body, base: Sampling, engine: Backend) -> Sampling:
     if breakers := _breakers(body):
         changes["dry_sequence_breakers"] = breakers
     if biases := read_biases(body, engine):
-        changes["logit_bias"] = base.logit_bias + biases
+        changes["logit_bias"] = tuple({**dict(base.logit_bias), **dict(biases)}.items())
     if body.has("samplers"):
-        changes["samplers"] = _samplers(body) or base.samplers
+        order = _samplers(body)
+        usual = changes.get("infill", base.infill) is False and order == default_order(False)
+        changes["samplers"] = None if usual and base.samplers is None else order or base.samplers
     changes.update(_constraint(body))
     for name, value in _emulated(body).items():
         if name != "samplers" or "samplers" not in changes:
             changes[name] = value
     return replace(base, **changes)
+
+
+def default_order(infill: bool) -> tuple[str, ...]:
+    """The samplers that act where a request names none, in their order."""
+    return tuple(name for name in DEFAULT_ORDER if infill or name != "infill")
 
 
 def _emulated(body: Body) -> dict[str, Any]:
@@ -67,9 +83,7 @@ def _emulated(body: Body) -> dict[str, Any]:
 
 def read_stop(body: Body, base: Stop) -> Stop:
     """When the request wants its branches to end; ``base`` where it says nothing. Raises ApiError (400)."""
-    tokens = body.integer(
-        "max_tokens", -1 if base.max_tokens is None else base.max_tokens, -1, limits.TOKENS, hard=True
-    )
+    tokens = _limit(body, -1 if base.max_tokens is None else base.max_tokens)
     seconds = body.number("t_max_predict_ms", 0.0, 0.0) / 1000 or body.number("max_seconds", 0.0, 0.0)
     boundary = body.text("boundary", base.boundary or "") or None
     if boundary not in (None, "line", "sentence", "paragraph"):
@@ -89,6 +103,19 @@ def read_stop(body: Body, base: Stop) -> Stop:
     )
 
 
+def _limit(body: Body, default: int) -> int:
+    """Tokens at most, -1 without end. Where two spellings differ, the one that says a number is meant.
+
+    The settings that llama.cpp tells have the limit twice, and clients send them back with one changed.
+    """
+    told = [
+        Body({spelling: value}).integer("max_tokens", default, -1, limits.TOKENS, hard=True)
+        for spelling in ("max_tokens", *ALIASES["max_tokens"])
+        if (value := body.values.get(spelling)) is not None
+    ]
+    return next((number for number in told if number >= 0), told[0] if told else default)
+
+
 class Options(TypedDict):
     """The rest of a Request that every dialect takes."""
 
@@ -96,7 +123,9 @@ class Options(TypedDict):
     n_keep: int
     overflow: Overflow
     cache_prompt: bool
+    context: int | None
     penalty_prompt: Prompt | None
+    lora: Scales | None
 
 
 def read_options(body: Body, context_shift: bool, engine: Backend) -> Options:
@@ -110,7 +139,9 @@ def read_options(body: Body, context_shift: bool, engine: Backend) -> Options:
         n_keep=body.integer("n_keep", 0, -1, 2**31 - 1),
         overflow=overflow,
         cache_prompt=body.flag("cache_prompt", True),
+        context=body.size("context", 0, 2) or None if body.has("context") else None,
         penalty_prompt=read_penalty_prompt(body, engine),
+        lora=read_lora(body, engine),
     )
 
 
@@ -124,6 +155,128 @@ def branch_samplings(sampling: Sampling, n: int) -> tuple[Sampling, ...]:
     if sampling.seed is None:
         return (sampling,) * n
     return tuple(replace(sampling, seed=(sampling.seed + k) % SEED_LIMIT) for k in range(n))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a request asks for in every dialect, but for its prompt."""
+
+    n: int
+    sampling: Sampling
+    stop: Stop
+    options: Options
+    logprobs: int | None = None
+    post_sampling_probs: bool = False
+    stream: bool = False
+    timings_per_token: bool = False
+    return_progress: bool = False
+    verbose: bool = False
+
+    def request(
+        self, prompt: Prompt, n: int | None = None, *, parse_special: bool = False,
+        add_bos: bool | None = None, logprobs: int | None = None, prompt_logprobs: int | None = None,
+    ) -> Request:  # fmt: skip
+        """For the engine; ``n`` branches instead of the request's own."""
+        branches = n or self.n
+        return Request(
+            prompt=prompt,
+            n=branches,
+            sampling=branch_samplings(self.sampling, branches),
+            stop=self.stop,
+            logprobs=self.logprobs if logprobs is None else logprobs,
+            prompt_logprobs=prompt_logprobs,
+            add_bos=wants_bos(prompt) if add_bos is None else add_bos,
+            parse_special=parse_special,
+            **self.options,
+        )
+
+
+class Common(TypedDict):
+    """Fields of Ask that are read alike in every dialect."""
+
+    n: int
+    sampling: Sampling
+    stop: Stop
+    options: Options
+    post_sampling_probs: bool
+    stream: bool
+    timings_per_token: bool
+    return_progress: bool
+    verbose: bool
+
+
+def read_common(body: Body, call: Call) -> Common:
+    """Raises ApiError (400). Without a limit of its own a text has the server's, or none."""
+    limit = call.settings.n_predict
+    return Common(
+        n=read_n(body, 1, call.services.max_n),
+        sampling=read_sampling(body, call.settings.sampling, call.engine),
+        stop=read_stop(body, Stop(max_tokens=limit if limit >= 0 else None)),
+        options=read_options(body, call.settings.context_shift, call.engine),
+        post_sampling_probs=body.flag("post_sampling_probs"),
+        stream=body.flag("stream"),
+        timings_per_token=body.flag("timings_per_token"),
+        return_progress=body.flag("return_progress"),
+        verbose=body.flag("verbose"),
+    )
+
+
+# ---- values for each branch
+
+
+def split_branches(body: Body) -> tuple[Body, list[Body] | None]:
+    """Fields that hold for all branches, and those with a list of values, one a branch, as one body each.
+
+    A list is one value a branch where the field takes a single value, and a list of lists (or nulls) where it
+    takes a list. None where there is no such field. Raises ApiError (400) for lists of several lengths.
+    """
+    listed = {name: value for name, value in body.values.items() if _for_each(name, value)}
+    if not listed:
+        return body, None
+    lengths = {len(value) for value in listed.values()}
+    name = next(iter(listed))
+    if len(lengths) > 1:
+        raise bad(name, f"Fields {', '.join(listed)}: lists of values for each branch must be equally long")
+    count = lengths.pop()
+    n = body.integer("n", count)
+    if n != count:
+        raise bad(name, f"Field '{name}': {count} values for {n} branches")
+    common = {name: value for name, value in body.values.items() if name not in listed}
+    own = [{name: value[k] for name, value in listed.items()} for k in range(count)]
+    return Body({**common, "n": count}), [Body(values) for values in own]
+
+
+def _for_each(name: str, value: Any) -> bool:
+    """Whether a field holds one value a branch."""
+    parameter = BY_NAME.get(name)
+    if parameter is None or parameter.record == "request" or not isinstance(value, list) or not value:
+        return False
+    items = cast("list[Any]", value)
+    if parameter.kind in ("texts", "ids"):
+        return all(item is None or isinstance(item, list) for item in items) and any(items)
+    return parameter.kind != "biases" and len(items) <= limits.BRANCHES
+
+
+def read_branches(
+    body: Body, call: Call, n: int, sampling: Sampling, stop: Stop
+) -> tuple[Body, tuple[Sampling, ...], tuple[Stop, ...] | Stop]:
+    """How each of n branches is written, from ``sampling`` and ``stop`` on. Raises ApiError (400).
+
+    An explicit seed counts up from branch to branch, unless there is one for each.
+    """
+    body, own = split_branches(body)
+    sampling, stop = read_sampling(body, sampling, call.engine), read_stop(body, stop)
+    every = branch_samplings(sampling, n)
+    if own is None:
+        return body, every, stop
+    if len(own) != n:
+        raise bad("n", f"Field 'n': values for {len(own)} branches, and there are {n}")
+    pairs: Sequence[tuple[Body, Sampling]] = list(zip(own, every, strict=True))
+    return (
+        body,
+        tuple(read_sampling(one, base, call.engine) for one, base in pairs),
+        tuple(read_stop(one, stop) for one in own),
+    )
 
 
 def read_biases(body: Body, engine: Backend) -> tuple[tuple[int, float], ...]:

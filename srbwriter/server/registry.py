@@ -1,17 +1,21 @@
-"""Requests that can be addressed by name: all that run, and the latest that have ended.
+"""Requests that can be addressed by name, by whom they belong to: all that run, and the latest that ended.
 
-Bounded in number and age. Holds no text of its own; a record points at the engine's generations.
+Beside it llama.cpp's slots, which are numbers for branches while they are written. Bounded in number, age and
+bytes. Holds no text of its own; a record points at the engine's generations.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.types import BranchState
 
+from .auth import Client
 from .errors import ApiError, Dialect
 
 
@@ -20,11 +24,13 @@ class Record:
     """One request of one client."""
 
     id: str
+    client: str
     dialect: Dialect
     generations: tuple[Generation, ...]
     slots: list[int] = field(default_factory=list[int])
     created: float = field(default_factory=time.time)
     ended: float | None = None
+    held: int = 0  # bytes, about, when it had ended
     picked: int | None = None
 
     @property
@@ -42,6 +48,11 @@ class Record:
         return sum(len(generation.log) for generation in self.generations)
 
     @property
+    def written(self) -> int:
+        """Tokens of all branches."""
+        return sum(len(branch.buffer.ids) for branch in self.branches)
+
+    @property
     def bytes(self) -> int:
         """What it holds in memory, about; log-probabilities are most of that where they were asked for."""
         return sum(map(_bytes, self.generations))
@@ -49,6 +60,12 @@ class Record:
     @property
     def live(self) -> bool:
         return any(not generation.done for generation in self.generations)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it is live, and nothing of it runs yet."""
+        live = [branch for branch in self.branches if branch.live]
+        return bool(live) and all(branch.state is BranchState.WAITING for branch in live)
 
     def slot(self, index: int) -> int:
         """The slot number of a branch, -1 if it has none."""
@@ -66,30 +83,54 @@ class Record:
         return branches[index]
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one client has asked for and has running."""
+
+    requests: int = 0
+    tokens: int = 0  # written, of requests that are still kept or were
+    branches: int = 0  # live now
+    waiting: int = 0  # requests of which nothing runs yet
+
+
 class Registry:
     """Records by id; ``most`` bytes may be held by all that have ended. Used from the server's loop only."""
 
     def __init__(self, keep: int, seconds: float, most: int = 256 * 2**20) -> None:
         self._keep, self._seconds, self._most = keep, seconds, most
         self._records: dict[str, Record] = {}
+        self._past: dict[str, Share] = {}  # by client: what is no longer kept
 
-    def add(self, dialect: Dialect, generations: Sequence[Generation], id: str | None = None) -> Record:
+    def add(
+        self, client: str, dialect: Dialect, generations: Sequence[Generation], id: str | None = None
+    ) -> Record:
         """Register under ``id``, or under a new one that nobody can guess."""
-        record = Record(id or new_id(), dialect, tuple(generations))
+        record = Record(id or new_id(), client, dialect, tuple(generations))
         self._records[record.id] = record
         self.sweep()
         return record
 
-    def get(self, id: str) -> Record:
-        """Raises ApiError (404) when the request is unknown or was forgotten."""
+    def get(self, id: str, client: Client) -> Record:
+        """Raises ApiError (404) when the request is unknown, was forgotten, or is another client's."""
         self.sweep()
         record = self._records.get(id)
-        if record is None:
+        if record is None or not self._sees(client, record):
             raise ApiError(404, f"there is no request {id}; finished requests are forgotten after a while")
         return record
 
+    def of(self, client: Client) -> list[Record]:
+        """The requests that a client may see."""
+        return [record for record in self._records.values() if self._sees(client, record)]
+
+    def _sees(self, client: Client, record: Record) -> bool:
+        return client.admin or client.name == record.client
+
     def remove(self, record: Record) -> None:
-        self._records.pop(record.id, None)
+        if self._records.pop(record.id, None) is not None:
+            known = record.client in self._past or len(self._past) < _MOST_CLIENTS
+            name = record.client if known else "others"
+            past = self._past.get(name, Share())
+            self._past[name] = Share(past.requests + 1, past.tokens + record.written)
 
     def __iter__(self) -> Iterator[Record]:
         return iter(tuple(self._records.values()))
@@ -100,6 +141,26 @@ class Registry:
     def live(self) -> list[Record]:
         return [record for record in self._records.values() if record.live]
 
+    def place(self, record: Record) -> int:
+        """How many requests that came before it wait as well; 0 for one that runs."""
+        if not record.waiting:
+            return 0
+        earlier = (other for other in self._records.values() if other.created < record.created)
+        return sum(other.live and other.waiting for other in earlier)
+
+    def shares(self) -> Mapping[str, Share]:
+        """What every client has asked for and has running."""
+        shares = dict(self._past)
+        for record in self._records.values():
+            before, live = shares.get(record.client, Share()), record.live
+            shares[record.client] = Share(
+                before.requests + 1,
+                before.tokens + record.written,
+                before.branches + (sum(branch.live for branch in record.branches) if live else 0),
+                before.waiting + (live and record.waiting),
+            )
+        return shares
+
     def sweep(self) -> None:
         """Forget what ended too long ago, and the oldest of what is too much."""
         now = time.time()
@@ -108,19 +169,21 @@ class Registry:
             if record.live:
                 record.ended = None
                 continue
-            record.ended = record.ended or now
+            if record.ended is None:
+                record.ended, record.held = now, record.bytes
             if now - record.ended > self._seconds:
-                del self._records[record.id]
+                self.remove(record)
             else:
                 ended.append(record)
-        size = sum(record.bytes for record in ended)
+        size = sum(record.held for record in ended)
         for number, record in enumerate(ended):
             if len(ended) - number <= self._keep and size <= self._most:
                 break
-            size -= record.bytes
-            del self._records[record.id]
+            size -= record.held
+            self.remove(record)
 
 
+_MOST_CLIENTS = 1000
 _EVENT, _LOGPROB, _LIKELIEST = 400, 150, 120  # bytes: an event and its text, a logprob, each one beside it
 
 
@@ -136,3 +199,67 @@ def _bytes(generation: Generation) -> int:
 
 def new_id() -> str:
     return secrets.token_hex(12)
+
+
+# ---- slots
+
+
+class Slot:
+    """A number for a branch while it is written; keeps nothing alive.
+
+    The engine has no slots. What a branch leaves behind can be pinned in the engine's cache under its number,
+    for a client that comes back to it.
+    """
+
+    def __init__(self, id: int) -> None:
+        self.id = id
+        self.client = ""  # whose branch had the number last
+        self.pinned: tuple[int, ...] = ()  # token ids
+        self._branch: weakref.ref[Branch] | None = None
+
+    @property
+    def branch(self) -> Branch | None:
+        """The latest branch that had the number, as long as its request is kept."""
+        return self._branch() if self._branch is not None else None
+
+    @property
+    def busy(self) -> bool:
+        branch = self.branch
+        return branch is not None and branch.live
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The tokens that the slot's latest branch left in the cache."""
+        branch = self.branch
+        return () if branch is None else (*branch.generation.prompt_ids, *branch.ids)
+
+    def give(self, branch: Branch, client: str) -> None:
+        self._branch, self.client = weakref.ref(branch), client
+
+    def clear(self) -> None:
+        self._branch, self.client, self.pinned = None, "", ()
+
+
+class Slots:
+    """As many as branches may be live. Used from the server's loop only."""
+
+    def __init__(self) -> None:
+        self._slots: list[Slot] = []
+
+    def all(self, count: int) -> list[Slot]:
+        while len(self._slots) < count:
+            self._slots.append(Slot(len(self._slots)))
+        return self._slots[:count]
+
+    def assign(self, record: Record, count: int, wanted: int = -1) -> list[int]:
+        """A number for every branch of a record: from ``wanted`` on if given, else idle ones first."""
+        slots = self.all(count)
+        order = sorted(slots, key=lambda slot: (slot.busy, slot.branch is not None, slot.id))
+        if 0 <= wanted < count:
+            order = slots[wanted:] + slots[:wanted]
+        numbers: list[int] = []
+        for index, branch in enumerate(record.branches):
+            slot = order[index % len(order)]
+            slot.give(branch, record.client)
+            numbers.append(slot.id)
+        return numbers

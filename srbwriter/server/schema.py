@@ -42,7 +42,15 @@ def _field(parameter: Parameter) -> dict[str, Any]:
 
 
 _HIDDEN = frozenset({"logprobs", "prompt_logprobs", "priority", "parse_special"})
-FIELDS: dict[str, Any] = {p.name: _field(p) for p in PARAMETERS if p.name not in _HIDDEN}
+LORA: dict[str, Any] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["id"],
+        "properties": {"id": {"type": "integer", "minimum": 0}, "scale": {"type": "number"}},
+    },
+}
+FIELDS: dict[str, Any] = {p.name: _field(p) for p in PARAMETERS if p.name not in _HIDDEN} | {"lora": LORA}
 """Every generation parameter that requests may carry."""
 
 _SWITCHES = {"stream": {"type": "boolean"}, "stream_options": {"type": "object"}}
@@ -91,8 +99,28 @@ CHAT: dict[str, Any] = {
         "model": {"type": "string"},
         "logprobs": {"type": "boolean"},
         "top_logprobs": {"type": "integer", "minimum": 0},
+        "tools": {"type": "array", "items": {"type": "object"}, "description": "Functions it may call."},
+        "tool_choice": {"description": "auto, none, required, or a function by its name."},
+        "parallel_tool_calls": {"type": "boolean", "description": "Whether one answer may call several."},
+        "verbose": {"type": "boolean", "description": "Add llama.cpp's whole account of the answer."},
+        "timings_per_token": {"type": "boolean"},
+        "return_progress": {"type": "boolean"},
         **_SWITCHES,
         **FIELDS,
+    },
+}
+RESPONSES: dict[str, Any] = {
+    "type": "object",
+    "required": ["input"],
+    "properties": {
+        "input": {
+            "oneOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "object"}}]
+        },
+        "instructions": {"type": "string"},
+        "max_output_tokens": {"type": "integer", "minimum": 0},
+        "model": {"type": "string"},
+        **_SWITCHES,
+        **{name: field for name, field in FIELDS.items() if name != "n"},
     },
 }
 NATIVE: dict[str, Any] = {
@@ -131,8 +159,36 @@ def object_of(**types: str) -> dict[str, Any]:
     return {"type": "object", "properties": {name: {"type": type} for name, type in types.items()}}
 
 
+_OF_EMBEDDINGS: dict[str, Any] = {
+    "embd_normalize": {"type": "integer", "minimum": -1, "maximum": 100},
+    "pooling": {"type": "string", "enum": ["none", "mean", "cls", "last"]},
+}
 EMBEDDINGS: dict[str, Any] = {
     "type": "object",
     "required": ["input"],
-    "properties": {"input": PROMPT, "model": {"type": "string"}},
+    "properties": {
+        "input": PROMPT,
+        "model": {"type": "string"},
+        "encoding_format": {"type": "string", "enum": ["float", "base64"]},
+        "dimensions": {"type": "integer", "description": "Only what the model has."},
+        **_OF_EMBEDDINGS,
+    },
+}
+NATIVE_EMBEDDINGS: dict[str, Any] = {
+    "type": "object",
+    "required": ["content"],
+    "properties": {"content": PROMPT, **_OF_EMBEDDINGS},
+}
+RERANK: dict[str, Any] = {
+    "type": "object",
+    "required": ["query", "documents"],
+    "properties": {
+        "query": {"type": "string"},
+        "documents": {"type": "array", "items": {"type": "string"}},
+        "texts": {"type": "array", "items": {"type": "string"}, "description": "TEI's name, and answer."},
+        "top_n": {"type": "integer", "minimum": 1},
+        "return_text": {"type": "boolean"},
+        "return_documents": {"type": "boolean"},
+        "model": {"type": "string"},
+    },
 }

@@ -18,8 +18,8 @@ import uvicorn
 
 from .app import build_app
 from .auth import ServerError, check_exposure
-from .connection import protocol
-from .loader import Loader
+from .connection import Listener, Table, most_connections, protocol
+from .services import Loader
 from .settings import ServerSettings
 
 
@@ -45,11 +45,10 @@ def run(loader: Loader, settings: ServerSettings, ready: Callable[[str], None] |
 
     Raises ServerError when the address cannot be used.
     """
-    server, listener, url = _prepare(loader, settings)
+    server, listeners, url = _prepare(loader, settings)
     if ready is not None:
         ready(url)
-    with contextlib.closing(listener):
-        server.run(sockets=[listener])
+    _work(server, listeners)
     _remove_socket_file(settings.unix_socket)
     return 0
 
@@ -59,17 +58,23 @@ def start_in_thread(loader: Loader, settings: ServerSettings) -> ServerHandle:
 
     Raises ServerError when the address cannot be used.
     """
-    server, listener, url = _prepare(loader, settings)
-    port = 0 if settings.unix_socket else listener.getsockname()[1]
+    server, listeners, url = _prepare(loader, settings)
+    port = 0 if settings.unix_socket else listeners[0].getsockname()[1]
 
     def work() -> None:
-        with contextlib.closing(listener):
-            server.run(sockets=[listener])
+        _work(server, listeners)
         _remove_socket_file(settings.unix_socket)
 
     thread = threading.Thread(target=work, name="srbwriter-http", daemon=True)
     thread.start()
     return ServerHandle(server, thread, url, port)
+
+
+def _work(server: _Server, listeners: list[socket.socket]) -> None:
+    with contextlib.ExitStack() as closing:
+        for listener in listeners:
+            closing.enter_context(contextlib.closing(listener))
+        server.run(sockets=listeners)
 
 
 class _Server(uvicorn.Server):
@@ -92,9 +97,10 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def _prepare(loader: Loader, settings: ServerSettings) -> tuple[_Server, socket.socket, str]:
+def _prepare(loader: Loader, settings: ServerSettings) -> tuple[_Server, list[socket.socket], str]:
     check_exposure(settings)
     app = build_app(loader, settings)
+    table = Table(settings.max_connections or most_connections())
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -103,16 +109,20 @@ def _prepare(loader: Loader, settings: ServerSettings) -> tuple[_Server, socket.
         proxy_headers=False,
         lifespan="on",
         ws="none",
-        http=protocol(settings.head_seconds),
+        http=protocol(settings.head_seconds, table),
+        loop="asyncio",  # another would not ask the listener before it accepts
         timeout_keep_alive=int(min(settings.timeout, 75)),
         timeout_graceful_shutdown=int(settings.shutdown_seconds),
         ssl_keyfile=settings.ssl_key_file,
         ssl_certfile=settings.ssl_cert_file,
     )
     _load(config, settings)
-    listener = _listen(settings)
+    listeners = _listen(settings)
+    for listener in listeners:
+        listener.table = table
     scheme = "https" if settings.ssl_cert_file else "http"
-    return _Server(config), listener, _url(scheme, listener, settings)
+    urls = [_url(scheme, listener, settings) for listener in listeners]
+    return _Server(config), [*listeners], " and ".join(urls)
 
 
 def _load(config: uvicorn.Config, settings: ServerSettings) -> None:
@@ -128,27 +138,41 @@ def _load(config: uvicorn.Config, settings: ServerSettings) -> None:
         ) from error
 
 
-def _listen(settings: ServerSettings) -> socket.socket:
-    """A listening socket, opened here so that a taken port is an error in words and not an exit."""
+def _listen(settings: ServerSettings) -> list[Listener]:
+    """Listening sockets, opened here so that a taken port is an error in words and not an exit."""
     if settings.unix_socket is not None:
-        return _listen_unix(settings.unix_socket)
-    host = settings.host.strip("[]")
+        return [_listen_unix(settings.unix_socket)]
+    listeners: list[Listener] = []
+    port = settings.port
     try:
-        family = socket.getaddrinfo(host, settings.port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.create_server((host, settings.port), family=family, backlog=1024)
+        for host in settings.host:
+            listeners.append(_listen_tcp(host, port))
+            port = port or listeners[0].getsockname()[1]
+    except ServerError:
+        for listener in listeners:
+            listener.close()
+        raise
+    return listeners
+
+
+def _listen_tcp(told: str, port: int) -> Listener:
+    host = told.strip("[]")
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         raise ServerError(
-            f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}; "
+            f"cannot listen on {told}:{port}: {error.strerror or error}; "
             "choose another with --host and --port"
         ) from error
     # asyncio switches Nagle's algorithm off where a socket says that it is TCP; this one says nothing
-    return socket.socket(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())
+    return Listener(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())
 
 
-def _listen_unix(path: Path) -> socket.socket:
+def _listen_unix(path: Path) -> Listener:
     if _answers(path):
         raise ServerError(f"cannot listen on {path}: another server does; choose another with --unix-socket")
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener = Listener(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_socket_file(path)
         listener.bind(str(path))

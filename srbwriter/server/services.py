@@ -1,13 +1,18 @@
-"""What every handler works with: the engine behind its loader, the register of requests, the limits."""
+"""What every handler works with: the engine behind its loader, the register of requests, the limits.
+
+Loader is what the server needs of whatever brings its model up.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import re
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol, cast
 
 from srbwriter import __version__
 from srbwriter.engine.backend import Backend
@@ -18,17 +23,30 @@ from srbwriter.engine.types import EngineError, Prompt, Request, TokenRun
 from .auth import ServerError, read_text
 from .errors import ApiError, Dialect, from_engine, unavailable
 from .follow import Bridge
-from .infill import infill_ids
-from .loader import Loader
-from .prompt import read_prompts
-from .registry import Record, Registry
+from .prompt import infill_ids, read_prompts
+from .registry import Record, Registry, Slot, Slots
 from .settings import ServerSettings
-from .slots import Slot, Slots
-from .template import template_of
+from .work import PER_BYTE, off_loop
 
-T = TypeVar("T")
 
-_LONG_TEXT = 20_000  # characters; tokenising more would hold up other clients' streams
+class Loader(Protocol):
+    """Brings a backend up in the background. ``state`` is INIT, LOADING, READY or FAILED."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def engine(self) -> Backend | None: ...
+    @property
+    def error(self) -> Exception | None: ...
+
+
+class Loaded:
+    """A loader for a backend that is up already."""
+
+    def __init__(self, engine: Backend) -> None:
+        self.engine: Backend | None = engine
+        self.state = "READY"
+        self.error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +68,7 @@ class Services:
         self.registry = Registry(settings.keep_requests, settings.keep_seconds)
         self.slots = Slots()
         self.system = _read_system(settings)
-        self.chat_template = template_of(settings)
+        self.chat_template: str | None = None  # the one to use instead of the model's own
         self.started = time.time()
         self.openapi: dict[str, Any] = {}
         self.tokens_max = 0
@@ -72,15 +90,23 @@ class Services:
 
     @property
     def model_name(self) -> str:
-        if self.settings.alias:
-            return self.settings.alias
+        return self.model_names[0]
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """What the model goes by; while it is being loaded already, if its file says so."""
+        told = words(self.settings.alias)
         engine = self.loader.engine
-        return engine.info.name if engine is not None else "model"
+        if told or engine is not None:
+            return told or (cast("Backend", engine).info.name,)
+        return (getattr(self.loader, "name", "") or "model",)
 
     @property
     def fingerprint(self) -> str:
-        """What answers name as their system: the program and its version."""
-        return f"srbwriter-{__version__}"
+        """What answers name as their system, in llama.cpp's form: a build's number and a part of its hash."""
+        numbers = [int(part) for part in re.findall(r"\d+", __version__)[:3]]
+        build = sum(number * 100**place for place, number in enumerate(reversed(numbers)))
+        return f"b{build}-{hashlib.sha256(f'srbwriter {__version__}'.encode()).hexdigest()[:8]}"
 
     @property
     def state(self) -> str:
@@ -89,45 +115,60 @@ class Services:
         name = str(getattr(state, "name", state)).upper()
         return "RUNNING" if name == "READY" and self.registry.live() else name
 
-    async def submit(self, requests: Sequence[Request], dialect: Dialect, id: str | None = None) -> Record:
-        """Hand requests to the engine as one record. All are submitted or none is.
+    async def submit(
+        self, requests: Sequence[Request], client: str, dialect: Dialect, id: str, slot: int = -1
+    ) -> Record:
+        """Hand a client's requests to the engine as one record. All are submitted or none is.
 
+        Its branches get slots, from ``slot`` on if one is wanted.
         Raises ApiError: 400 for what the engine refuses, 429 or 503 with Retry-After when too much runs.
         """
         engine = self.engine
         self._admit(len(requests), dialect)
         generations: list[Generation] = []
-        try:
+
+        def work() -> None:
             for request in requests:
-                generations.append(
-                    await off_loop(_length(request), lambda r=request: engine.submit(r))
-                )
+                generations.append(engine.submit(replace(request, client=client, label=id)))
+
+        try:
+            await off_loop(sum(map(_seconds, requests)), work)
         except Exception as error:
             for generation in generations:
                 generation.cancel()
             raise from_engine(error) from error
         self.tokens_max = max(self.tokens_max, *(len(g.prompt_ids) for g in generations))
-        return self.registry.add(dialect, generations, id)
+        record = self.registry.add(client, dialect, generations, id)
+        record.slots = self.slots.assign(record, self.max_n, slot)
+        return record
+
+    def busy(self) -> int:
+        """Branches that are written or wait, of every dialect and of the terminal; ``max_n`` at most."""
+        ours = sum(branch.live for record in self.registry.live() for branch in record.branches)
+        return min(self.max_n, max(ours, self.engine.stats().live_branches))
 
     async def tokenize(self, text: str, *, add_bos: bool = False, parse_special: bool = False) -> list[int]:
         engine = self.engine
         check_prompt("content", len(text))
         return await off_loop(
-            len(text), lambda: engine.tokenize(text, add_bos=add_bos, parse_special=parse_special)
+            len(text) * PER_BYTE, lambda: engine.tokenize(text, add_bos=add_bos, parse_special=parse_special)
         )
 
-    async def read_prompts(self, value: Any) -> list[Prompt]:
-        """Every prompt of a request; see :func:`.prompt.read_prompts`. Raises ApiError (400)."""
+    async def read_prompts(self, value: Any, seconds: float) -> list[Prompt]:
+        """Every prompt of a request, which takes so long; see :func:`.prompt.read_prompts`.
+
+        Raises ApiError (400).
+        """
         engine = self.engine
-        return await off_loop(_extent(value), lambda: read_prompts(value, engine))
+        return await off_loop(seconds, lambda: read_prompts(value, engine))
 
     async def infill(self, prefix: Prompt, suffix: str, extra: str = "") -> list[int]:
         """Token ids that ask for what stands between two texts. Raises ApiError (501)."""
         engine = self.engine
         before = await self.tokenize(extra) if extra else []
-        size = _extent(prefix) + len(suffix)
+        size = len(prefix) + len(suffix)
         check_prompt("prompt", size)
-        return await off_loop(size, lambda: infill_ids(engine, prefix, suffix, before))
+        return await off_loop(size * PER_BYTE, lambda: infill_ids(engine, prefix, suffix, before))
 
     async def pin_slot(self, slot: Slot) -> None:
         """Keep what the slot's branch left in the cache, if the engine can pin."""
@@ -138,15 +179,15 @@ class Services:
                 await asyncio.to_thread(pin, f"slot-{slot.id}", ids)
             except EngineError as error:
                 raise from_engine(error) from error
-            slot.pinned = True
+            slot.pinned = ids
 
     async def erase_slot(self, slot: Slot) -> int:
         """Forget a slot's text; the number of its tokens."""
-        erased = len(slot.ids)
+        erased = len(slot.ids or slot.pinned)
         unpin = getattr(self.engine, "unpin", None)
         if slot.pinned and unpin is not None:
             await asyncio.to_thread(unpin, f"slot-{slot.id}")
-        slot.record, slot.pinned = None, False
+        slot.clear()
         return erased
 
     def _admit(self, more: int, dialect: Dialect) -> None:
@@ -160,28 +201,22 @@ class Services:
         )
 
 
-async def off_loop(size: int, work: Callable[[], T]) -> T:
-    """What ``work`` answers; on a thread when it looks at so many characters that others would wait."""
-    return await asyncio.to_thread(work) if size > _LONG_TEXT else work()
+def words(text: str | None) -> tuple[str, ...]:
+    """What stands between the commas of a setting."""
+    return tuple(word.strip() for word in (text or "").split(",") if word.strip())
 
 
-def _extent(value: Any) -> int:
-    """Entries of a list and characters of a text, and of those in the list."""
-    if isinstance(value, str):
-        return len(value)
-    items = cast("Sequence[Any]", value) if isinstance(value, Sequence) else ()
-    return len(items) + sum(len(item) for item in items if isinstance(item, str))
-
-
-def _length(request: Request) -> int:
-    """Characters, or as many as take the engine as long, that it looks at before it takes a request."""
+def _seconds(request: Request) -> float:
+    """How long the engine looks at a request before it takes it, about."""
     prompt, sampling = request.prompt, request.sampling
     first = sampling[0] if isinstance(sampling, tuple) else sampling
     constraint = len(first.grammar or first.json_schema or first.regex or "")
-    if isinstance(prompt, str):
-        return len(prompt) + constraint * 8
-    runs = [item for item in prompt if isinstance(item, TokenRun)]
-    return len(prompt) + sum(len(run.text) + len(run.ids or ()) for run in runs) + constraint * 8
+    runs = [run for run in prompt[:_FEW] if isinstance(run, TokenRun)]  # a prompt is runs or ids, not both
+    size = len(prompt) + sum(len(run.text) + len(run.ids or ()) for run in runs)
+    return (size + constraint * 8) * PER_BYTE
+
+
+_FEW = 64
 
 
 def _read_system(settings: ServerSettings) -> SystemPrompt:

@@ -17,7 +17,7 @@ class ServerSettings:
     request may ask for. ``cors_origins`` are origins allowed beside the loopback ones; ``"*"`` is any.
     """
 
-    host: str = "127.0.0.1"
+    host: tuple[str, ...] = ("127.0.0.1",)
     port: int = 9090
     unix_socket: Path | None = None
     n: int = 8
@@ -25,7 +25,9 @@ class ServerSettings:
     n_predict: int = -1
     sampling: Sampling = field(default_factory=Sampling)
     alias: str | None = None
-    api_keys: tuple[str, ...] = ()
+    tags: str | None = None
+    api_keys: tuple[str, ...] = ()  # each KEY [NAME] [admin]
+    admin_keys: tuple[str, ...] = ()  # of those who see the requests of all
     insecure: bool = False
     cors_origins: tuple[str, ...] = ()
     metrics: bool = False
@@ -45,6 +47,7 @@ class ServerSettings:
     body_seconds: float = 120.0  # in which its body has to
     ping_seconds: float = 10.0  # a comment goes out on a stream that is silent for so long
     max_body: int = 16 * 2**20
+    max_connections: int = 0  # 0: as many as the process may open files for
     max_requests: int = 256  # being answered at once; more are told to come back
     keep_requests: int = 256  # finished requests that stay addressable
     keep_seconds: float = 900.0

@@ -7,14 +7,16 @@ last look goes out in one piece, so a busy loop sends fewer, larger pieces inste
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import Protocol
 
-from srbwriter.engine.types import Event, Failed
+from srbwriter.engine.types import Event, Failed, Finished, Text
 
-from .call import Call, encode
+from .call import Call
 from .errors import ApiError, from_engine
 from .follow import Follower
 from .registry import Record
+from .work import PER_ENTRY, encode, off_loop
 
 News = Sequence[tuple[int, Event]]
 
@@ -33,6 +35,10 @@ class FrameWriter(Protocol):
         """Frames for a batch of events, possibly none."""
         ...
 
+    def waiting(self, place: int) -> bytes:
+        """What a request is told while it waits, and ``place`` others before it."""
+        ...
+
     def end(self) -> bytes:
         """Frames after the last event."""
         ...
@@ -42,6 +48,11 @@ class FrameWriter(Protocol):
         ...
 
 
+def waiting_comment(place: int) -> bytes:
+    """For streams whose clients know no such frame: they pass comments over."""
+    return f": waiting, {place} before this one\n\n".encode()
+
+
 def error_frame(call: Call, error: ApiError) -> bytes:
     return b"data: " + encode(error.body(call.dialect)) + b"\n\n"
 
@@ -49,15 +60,25 @@ def error_frame(call: Call, error: ApiError) -> bytes:
 async def frames(call: Call, record: Record, writer: FrameWriter, after: int = 0) -> AsyncGenerator[bytes]:
     """The frames of a record, less its first ``after`` events.
 
-    An error before the first frame is raised, a later one is a frame.
+    An error before the first frame is raised, a later one is a frame. A request that waits for others tells
+    its place a second later, and whenever that changes.
     """
-    begun = False
+    begun, quiet, told = False, 0.0, -1
+    look = min(1.0, call.settings.ping_seconds)
     with Follower(call.services.bridge, record.generations, after) as follower:
-        async for news in follower.batches(call.settings.ping_seconds):
+        async for news in follower.batches(look):
             failure = next((event.error for _, event in news if isinstance(event, Failed)), None)
             if failure is not None and not begun:
                 break
-            out = writer.batch(news) if news else writer.ping
+            if news:
+                quiet = 0.0
+                out = await off_loop(_seconds(record, news), partial(writer.batch, news))
+            elif record.waiting and (place := call.services.registry.place(record)) != told:
+                told, out = place, writer.waiting(place)
+            else:
+                quiet += look
+                silent = quiet >= call.settings.ping_seconds
+                quiet, out = (0.0, writer.ping) if silent else (quiet, b"")
             if out:
                 begun = True
                 yield out
@@ -70,3 +91,15 @@ async def frames(call: Call, record: Record, writer: FrameWriter, after: int = 0
         yield writer.error(from_engine(error))
     else:
         raise from_engine(error)
+
+
+def _seconds(record: Record, news: News) -> float:
+    """How long it takes to write the frames of some events, about."""
+    entries = 0
+    for number, event in news:
+        entries += 3
+        if isinstance(event, Text):
+            entries += sum(2 + 2 * len(known.top) for known in event.logprobs)
+        elif isinstance(event, Finished):  # some dialects end with the prompt once more
+            entries += len(record.generations[number].prompt_ids) // 4
+    return entries * PER_ENTRY

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from srbwriter.engine.types import EngineError, ModelInfo, Stop, TokenRun
 from srbwriter.story import NodeId, Story
-from srbwriter.story.context import Assembly, Layout, Run, Tokenizer, Window, assemble
-from srbwriter.story.draft import Template
-from srbwriter.story.types import Run as StoryRun
+from srbwriter.story.context import Assembly, Layout, Tokenizer, Window, assemble
+from srbwriter.story.model import Span, Template
 
 if TYPE_CHECKING:
     from srbwriter.engine.engine import Engine
@@ -82,9 +81,8 @@ class Prompter:
         if settings.template is None and self.template is not None:
             settings = replace(settings, template=self.template)
         window = Window(self.engine.n_ctx, self._reserve(stop), self._bos)
-        return assemble(
-            self._runs(path), settings, self._tokenizer, window, self._layout(path), self._previous
-        )
+        layout = next((self._layouts[n] for n in reversed(path) if n in self._layouts), None)
+        return assemble(self._end(path), settings, self._tokenizer, window, layout, self._previous)
 
     def remember(self, node: NodeId, assembly: Assembly) -> None:
         """The prompt was used: the next ones should stand where it stands."""
@@ -94,10 +92,10 @@ class Prompter:
             if self.story.read_only is None and assembly.layout != Layout():
                 self.story.put_value("layout", {"node": node, "layout": assembly.layout.to_json()})
 
-    def prompt(self, node: NodeId, assembly: Assembly) -> tuple[TokenRun, ...]:
-        """The tokens as runs; text that was typed last stays text, so that its end can be healed."""
+    def prompt(self, assembly: Assembly) -> tuple[TokenRun, ...]:
+        """The tokens; text that was typed last stays text, so that its end can be healed."""
         last = assembly.segments[-1] if assembly.segments else None
-        if last is None or last.source != "story" or not self._ends_typed(node):
+        if last is None or last.source != "story" or last.stored:
             return (TokenRun("", assembly.tokens),)
         head = assembly.tokens[: len(assembly.tokens) - len(last.tokens)]
         return (TokenRun("", head), TokenRun(last.text))
@@ -106,7 +104,7 @@ class Prompter:
         """Where the window goes, for a person to look at."""
         assembly = self.assemble(node, stop)
         parts = [Part(s.source, s.text, len(s.tokens), True) for s in assembly.segments]
-        parts = [Part(f.source, f.text, 0, False) for f in assembly.fell_out] + parts
+        parts = [Part(f.source, f.text, 0, False) for f in assembly.dropped] + parts
         return Context(
             parts, len(assembly.tokens), self.engine.n_ctx, self._reserve(stop), assembly.cache_break,
             [str(p) for p in assembly.problems],
@@ -116,33 +114,15 @@ class Prompter:
         wanted = stop.max_tokens if stop.max_tokens is not None else MOST_RESERVE
         return max(LEAST_RESERVE, min(wanted, MOST_RESERVE, self.engine.n_ctx // 4))
 
-    def _layout(self, path: list[NodeId]) -> Layout | None:
-        return next((self._layouts[n] for n in reversed(path) if n in self._layouts), None)
-
-    def _runs(self, path: list[NodeId]) -> list[Run]:
-        """Runs of the end of the path, enough of them to fill the window."""
+    def _end(self, path: list[NodeId]) -> list[tuple[str, tuple[Span, ...]]]:
+        """The last nodes of the path, enough of them to fill the window, each with its spans."""
         wanted = self.engine.n_ctx * CHARS_PER_TOKEN
-        runs: list[Run] = []
         count = 8
         while True:
             nodes = self.story.nodes(path[-count:])
             if count >= len(path) or sum(len(n.text) for n in nodes) >= wanted:
-                break
+                return [(str(node.id), node.spans) for node in nodes]
             count *= 2
-        for node in nodes:
-            start = 0
-            for run in node.runs:
-                runs.append(_context_run(node.id, run, start))
-                start += len(run.text)
-        return runs
-
-    def _ends_typed(self, node: NodeId) -> bool:
-        runs = self.story.runs(node, 1)
-        return bool(runs) and runs[-1].ids is None
-
-
-def _context_run(node: NodeId, run: StoryRun, start: int) -> Run:
-    return Run(str(node), run.text, run.ids or (), run.vocab if run.ids else "", run.lead, start)
 
 
 # -- the frame that an instruction-tuned model needs, from its own chat template ---------------------------

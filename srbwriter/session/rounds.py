@@ -199,7 +199,7 @@ def _branch(generation: Generation, node: Node) -> Branch:
     }
     sampling = replace(Sampling(), **known)  # type: ignore[arg-type]
     branch = Branch(generation, len(generation.branches), sampling, Stop(), node.seed or 0)
-    ids = [token for run in node.runs for token in run.ids or ()]
+    ids = [token for span in node.spans for token in span.ids]
     branch.buffer = Buffer(pieces=[node.text], ids=ids)
     branch.state = BranchState.DONE
     reasons = {str(reason): reason for reason in FinishReason}

@@ -1,6 +1,7 @@
-"""What branches are sampled with: the session's settings, a ladder over a round, and the knobs of a story.
+"""What branches are sampled with: the session's settings, a sweep over a round, and the knobs of a story.
 
-The knobs as they were turned last for a story come back with it. Knows no screen.
+The knobs as they were turned last for a story come back with it. What is a sweep here is a ladder in the
+interface. Knows no screen.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from srbwriter import launch
 from srbwriter.config import Settings
 from srbwriter.engine.parameters import PARAMETERS
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
-from srbwriter.story.draft import JsonObject, JsonValue
+from srbwriter.story.model import JsonObject, as_object
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
@@ -21,24 +22,24 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TURNED = "knobs"
-"""The story value that holds them: of each record the fields that differ from the settings; the ladder."""
+"""The story value that holds them: of each record the fields that differ from the settings; the sweep."""
 
 _NOTHING: dict[str, Any] = {"sampling": {}, "stop": {}, "ladder": None}
 _Record = TypeVar("_Record", Sampling, Stop)
 
 
-Ladder = tuple[str, float, float]
+Sweep = tuple[str, float, float]
 """A field of :class:`Sampling`, its value for the first branch and for the last."""
 
 
-def rungs(sampling: Sampling, own: JsonObject, ladder: Ladder | None, n: int) -> tuple[Sampling, ...]:
+def swept(sampling: Sampling, own: JsonObject, sweep: Sweep | None, n: int) -> tuple[Sampling, ...]:
     """One for each of ``n`` branches. What ``own`` says by the names of Sampling's fields goes first."""
     known = {f.name for f in fields(Sampling)}
     base = replace(sampling, **{k: as_field(v) for k, v in own.items() if k in known})
     seeds = [None] * n if base.seed is None else [base.seed + i for i in range(n)]
-    if ladder is None:
+    if sweep is None:
         return tuple(replace(base, seed=seed) for seed in seeds)
-    name, low, high = ladder
+    name, low, high = sweep
     whole = isinstance(getattr(base, name), int)
     values = [low + (high - low) * i / max(1, n - 1) for i in range(n)]
     return tuple(
@@ -68,7 +69,7 @@ class RememberedKnobs:
         turned = {
             "sampling": self._difference("sampling", session.sampling, self._sampling),
             "stop": self._difference("stop", session.stop, self._stop),
-            "ladder": session.ladder,
+            "ladder": session.sweep,
         }
         if turned != _NOTHING or self._kept():
             session.story.put_value(TURNED, turned)
@@ -81,15 +82,15 @@ class RememberedKnobs:
         match kept.get("ladder"):
             case [str(field), int() | float() as low, int() | float() as high] if field != "seed":
                 if self._may_turn("sampling", field, low) and self._may_turn("sampling", field, high):
-                    session.ladder = (field, low, high)
+                    session.sweep = (field, low, high)
             case _:
                 pass
 
     def _kept(self) -> JsonObject:
-        return _mapping(self._session.story.value(TURNED))
+        return as_object(self._session.story.value(TURNED))
 
     def _turned(self, record: _Record, name: str, kept: JsonObject) -> _Record:
-        for field, value in _mapping(kept.get(name)).items():
+        for field, value in as_object(kept.get(name)).items():
             if self._may_turn(name, field, as_field(value)):
                 record = replace(record, **{field: as_field(value)})
         return record
@@ -108,7 +109,7 @@ class RememberedKnobs:
 
     def _difference(self, name: str, record: Sampling | Stop, usual: Sampling | Stop) -> dict[str, Any]:
         """The fields that were turned; what only this start was told leaves what was kept before."""
-        before, turned = _mapping(self._kept().get(name)), dict[str, Any]()
+        before, turned = as_object(self._kept().get(name)), dict[str, Any]()
         for knob in (p for p in PARAMETERS if p.record == name):
             value = getattr(record, knob.field)
             if value != getattr(usual, knob.field):
@@ -116,7 +117,3 @@ class RememberedKnobs:
             elif launch.key_name(knob) in self._said and knob.field in before:
                 turned[knob.field] = before[knob.field]
         return turned
-
-
-def _mapping(value: JsonValue) -> JsonObject:
-    return cast(JsonObject, value) if isinstance(value, dict) else {}

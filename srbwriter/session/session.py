@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -16,14 +17,13 @@ from srbwriter.engine.types import (
     Cancelled,
     EngineError,
     EngineOptions,
-    EngineStats,
     ModelInfo,
     Priority,
     Request,
     Sampling,
     Stop,
 )
-from srbwriter.story import NodeId, NotSaved, ReadOnlyStory, Story, StoryError
+from srbwriter.story import ROOT, NodeId, NotSaved, ReadOnlyStory, Refused, Story, StoryError
 from srbwriter.story.context import ContextError
 
 from . import typing
@@ -31,7 +31,7 @@ from .open import open_story, rescue_folder, token_sizes
 from .prompting import Context, Prompter, with_words
 from .recorder import Recorder
 from .rounds import Round, RoundHistory
-from .sampling import Ladder, rungs
+from .sampling import Sweep, swept
 
 if TYPE_CHECKING:
     from srbwriter.engine.engine import Engine  # at run time it would load the native library
@@ -55,7 +55,7 @@ class Session:
         self.n = n
         self.sampling = sampling or Sampling()
         self.stop = stop or Stop(max_tokens=64)
-        self.ladder: Ladder | None = None
+        self.sweep: Sweep | None = None
         self.round: Round | None = None
         self._history = RoundHistory()
         self._options = options
@@ -126,10 +126,6 @@ class Session:
         found = own or (self._prompter.template if self._prompter is not None else None)
         return found.name or "template" if found is not None else ""
 
-    def engine_stats(self) -> EngineStats:
-        engine = self.engine
-        return engine.stats() if engine is not None else EngineStats()
-
     def load_model(self, path: Path) -> None:
         """Use another model. What is being written stops; the story stays as it is."""
         with self._lock:
@@ -137,9 +133,8 @@ class Session:
             old, self._loader = self._loader, EngineLoader(path, self._options)
             self._prompter = None
             self._failure = self._cancelled = None
-        swap = threading.Thread(target=self._swap, args=(old, self._loader), name="srbwriter-swap")
-        swap.daemon = True
-        swap.start()
+            new = self._loader
+        threading.Thread(target=self._swap, args=(old, new), name="srbwriter-swap", daemon=True).start()
 
     def load_again(self) -> None:
         """Load the model that was loaded last, or that could not be, from its file once more."""
@@ -218,10 +213,10 @@ class Session:
             stop = with_words(self.stop)
             assembly = prompter.assemble(current.parent, stop)
             own = self.story.settings(self.story.current).sampling
-            samplings = rungs(self.sampling, own, self.ladder, current.n)
+            samplings = swept(self.sampling, own, self.sweep, current.n)
             generation = engine.submit(
                 Request(
-                    prompter.prompt(current.parent, assembly), n=current.n, sampling=samplings, stop=stop,
+                    prompter.prompt(assembly), n=current.n, sampling=samplings, stop=stop,
                     priority=Priority.FOREGROUND, heal=True, add_bos=False,
                 )
             )
@@ -237,7 +232,7 @@ class Session:
         self._history.remember(current)
 
     def _recall(self) -> None:
-        """The writer has moved: show the branches that were written where he stands now, if there are any."""
+        """Show the branches that were written where the writer stands now, if there are any."""
         here = self.story.current
         if self.round is not None and (self.round.parent == here or self.round.generation is None):
             return
@@ -413,24 +408,55 @@ class Session:
 
     def undo(self) -> bool:
         """Take back the last pick, edit or verb; False when there is nothing to take back."""
-        with self._lock:
-            self.stop_all()
-            done = self.together(self.story.undo) is not None
-            self._recall()
-            return done
+        return self._moved(self.story.undo, stop=True) is not None
 
     def redo(self) -> bool:
-        with self._lock:
-            done = self.together(self.story.redo) is not None
-            self._recall()
-            return done
+        return self._moved(self.story.redo) is not None
 
     def revisit(self, node: NodeId) -> None:
         """Stand at another node; what is resident of its path will not be evaluated again."""
+        self._moved(lambda: self.story.visit(node), stop=True)
+
+    def _moved(self, act: Callable[[], Result], stop: bool = False) -> Result:
+        """Do ``act``, which may take the writer elsewhere, and show the branches that were written there."""
+        with self._lock:
+            if stop:
+                self.stop_all()
+            done = self.together(act)
+            self._recall()
+            return done
+
+    def write_from(self, place: int) -> Round:
+        """Let branches write on from character ``place`` of the text; what followed it is another branch.
+
+        Raises Refused at the beginning, where there is nothing to go on from.
+        """
         with self._lock:
             self.stop_all()
-            self.together(lambda: self.story.visit(node))
-            self._recall()
+            self.together(lambda: self.story.visit(self._cut(place)[0]))
+            return self.generate()
+
+    def split_at(self, place: int) -> NodeId:
+        """Make two nodes of the one that holds character ``place`` of the text; the second is returned.
+
+        Raises Refused where a node ends anyway.
+        """
+        with self._lock:
+            before, after = self.together(lambda: self._cut(place))
+            if after is None:
+                raise Refused(f"node {before} ends here; there is nothing to split")
+            return after
+
+    def _cut(self, place: int) -> tuple[NodeId, NodeId | None]:
+        """The node that ends at ``place``, and what was cut off it; None if it ended there before."""
+        story = self.story
+        story.end_typing()
+        path = story.path(story.current)
+        node = path[bisect_left(path, place, key=story.length)]
+        at = place - (story.length(node) - len(story.node(node).text))
+        if node == ROOT:
+            raise Refused("this is the beginning of the story; there is nothing before it")
+        return node, story.split(node, at) if at < len(story.node(node).text) else None
 
     def context(self) -> Context:
         """Where the model's window goes at the current node. Empty before a model is loaded."""

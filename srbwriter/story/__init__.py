@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from srbwriter.prose import Unit
-from srbwriter.story.draft import Author, Settings
-from srbwriter.story.story import Story
-from srbwriter.story.types import (
+from srbwriter.story.model import (
     ROOT,
+    Author,
     Blocked,
     Damage,
     DamagedStory,
@@ -21,12 +20,14 @@ from srbwriter.story.types import (
     ReadOnly,
     ReadOnlyStory,
     Refused,
-    Run,
+    Settings,
+    Span,
     State,
     StoryError,
     TokenSizes,
     TooNew,
 )
+from srbwriter.story.story import Story
 
 __all__ = [
     "Author",
@@ -45,7 +46,7 @@ __all__ = [
     "ReadOnly",
     "ReadOnlyStory",
     "Refused",
-    "Run",
+    "Span",
     "Settings",
     "State",
     "Story",

@@ -7,7 +7,6 @@ other times of a file change as it is carried about. Knows a file and a folder; 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
 import sqlite3
@@ -18,9 +17,9 @@ from pathlib import Path
 
 from srbwriter import paths
 from srbwriter.story import library
-from srbwriter.story.connection import looking
+from srbwriter.story.connection import looking, not_saved
+from srbwriter.story.model import NotAStory, NotSaved
 from srbwriter.story.store import SUFFIX
-from srbwriter.story.types import NotAStory, NotSaved
 
 KEEP_DAYS = 14
 _DAY, _MOMENT = "%Y-%m-%d", "%Y-%m-%d %H.%M.%S"
@@ -137,12 +136,8 @@ def _whole(target: Path, make: Callable[[Path], None]) -> None:
         if not target.exists():  # a file stands where the folder should
             raise NotSaved(target, f"{error.filename} is no folder", full=False) from error
         raise NotAStory(target, "is already there — choose another name") from None
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise NotSaved(target, error.strerror or str(error), full=full) from error
-    except sqlite3.Error as error:
-        full = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
-        raise NotSaved(target, str(error), full=full) from error
+    except (OSError, sqlite3.Error) as error:
+        raise not_saved(target, error) from error
     finally:
         with contextlib.suppress(OSError):
             temp.unlink()

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from srbwriter.story.document import Written
-from srbwriter.story.draft import Author, JsonObject
 from srbwriter.story.edits import Edits
-from srbwriter.story.runs import change, cut, plain, text_of, tidy
+from srbwriter.story.model import Author, JsonObject, NodeId, Refused, Span, State
+from srbwriter.story.spans import change, cut, plain, tidy
 from srbwriter.story.store import Body
 from srbwriter.story.tree import VISITED
-from srbwriter.story.types import NodeId, Refused, Run, State
 from srbwriter.story.words import count, well_formed
 
 
@@ -67,48 +65,39 @@ class Branches(Edits):
         branch: NodeId,
         text: str,
         ids: Sequence[int] = (),
-        logprobs: Sequence[float | None] | None = None,
+        logprobs: Sequence[float | None] = (),
         *,
         lead: str = "",
     ) -> None:
         """More of a branch. ``lead`` is what the first ids say that already stood before (token healing)."""
-        if logprobs is not None and len(logprobs) != len(ids):
+        if logprobs and len(logprobs) != len(ids):
             raise ValueError(f"{len(ids)} ids and {len(logprobs)} logprobs")
         if not text and not ids:
             return
         document = self._document
         with document.change():
             written = self._written(branch)
-            more = _run(text, ids, logprobs, written.vocab, lead)
-            document.write(written.node, tidy([*document.runs(written.node), more]))
+            more = _span(text, ids, logprobs, written.vocab, lead)
+            document.write(written.node, tidy([*document.spans(written.node), more]))
 
-    def replace_stream(
-        self,
-        branch: NodeId,
-        text: str = "",
-        ids: Sequence[int] = (),
-        logprobs: Sequence[float | None] | None = None,
-        *,
-        keep: bool = True,
-    ) -> NodeId:
+    def replace_stream(self, branch: NodeId, text: str = "", ids: Sequence[int] = ()) -> NodeId:
         """The branch begins again, with ``text``; returns its name from now on.
 
-        What it had written stays as a node of its own, with the old number; with ``keep=False`` it is
-        dropped, unless the writer has already taken some of it.
+        What it had written stays as a node of its own, with the old number.
         """
         document = self._document
         with document.change():
             written = self._written(branch)
             first = document.tree[branch]
-            runs = tidy([_run(text, ids, logprobs, written.vocab)])
-            if written.node == branch and (not keep or not text_of(document.runs(branch))):
-                document.write(branch, runs)
+            spans = tidy([_span(text, ids, (), written.vocab)])
+            if written.node == branch and not document.body(branch).text:
+                document.write(branch, spans)
                 return branch
             if first.parent is None:
                 raise Refused("the root is not a branch")
-            body = replace(document.body(branch), finish="", settings=None, meta=None, name=None)
-            new = document.add(first.parent, runs, "model", body=body, place=first.place, visited=False)
-            document.put_body(written.node, replace(document.body(written.node), finish="replaced"))
+            body = document.body(branch)._replace(finish="", settings=None, meta=None, name=None)
+            new = document.add(first.parent, spans, "model", body=body, place=first.place, visited=False)
+            document.set_body(written.node, finish="replaced")
             del document.live[branch]
             document.live[new] = Written(new, written.vocab)
             return new
@@ -119,7 +108,7 @@ class Branches(Edits):
         with self._verb(), self._history.action("type", self._written(branch).node) as action:
             end = self._written(branch).node
             old = document.body(end)
-            document.put_body(end, replace(old, finish="interrupted"))
+            document.set_body(end, finish="interrupted")
             typed = document.add(end, plain(well_formed(text), "writer"), "writer")
             action.created(typed)
             action.typed = document.tree.count(typed).words - document.tree.count(end).words
@@ -133,7 +122,7 @@ class Branches(Edits):
         document = self._document
         with document.change():
             node = self._written(branch).node
-            document.put_body(node, replace(document.body(node), finish=reason))
+            document.set_body(node, finish=reason)
             document.sitting.record(0, 0, document.tree[node].words)
             del document.live[branch]
 
@@ -147,22 +136,22 @@ class Branches(Edits):
         with self._verb():
             self._kept(parent)
             self._unwritten(parent)
-            runs, body, place, flags = plain(original, "model"), Body(), None, 0
+            spans, body, place, flags = plain(original, "model"), Body(), None, 0
             below: list[NodeId] = []
             if end is not None:
                 below = document.tree.path(end)[len(document.tree.path(parent)) :]
-                whole = tidy(run for n in below for run in document.runs(n))
-                runs, _ = cut(whole, len(original), document.token_sizes)
+                whole = tidy(span for n in below for span in document.spans(n))
+                spans, _ = cut(whole, len(original), document.token_sizes)
                 first = document.body(below[0])
                 body = Body(recipe=first.recipe, seed=first.seed, settings=first.settings)
                 place, flags = document.tree[below[0]].place, document.tree[below[0]].flags
             author: Author = "model" if text == original else "edited"
             if text != original:
-                runs = change(runs, text, "writer", document.token_sizes)
+                spans = change(spans, text, "writer", document.token_sizes)
             with self._history.action("pick", parent) as action:
                 self._out_of_bin(action, parent)
-                made = document.add(parent, runs, author, place=place, body=body)
-                document.tree.put(document.tree[made]._replace(flags=flags | VISITED))
+                made = document.add(parent, spans, author, place=place, body=body)
+                document.tree.set(made, flags=flags | VISITED)
                 action.created(made)
                 action.typed = count(text).words - count(original).words
                 known = sum(document.tree[n].words for n in below if document.tree[n].author == "writer")
@@ -182,10 +171,8 @@ class Branches(Edits):
                 raise Refused(f"node {branch} is not being written") from None
 
 
-def _run(
-    text: str, ids: Sequence[int], logprobs: Sequence[float | None] | None, vocab: str, lead: str = ""
-) -> Run:
+def _span(
+    text: str, ids: Sequence[int], logprobs: Sequence[float | None], vocab: str, lead: str = ""
+) -> Span:
     text = well_formed(text)
-    if not ids:
-        return Run(text, "model")
-    return Run(text, "model", tuple(ids), vocab, tuple(logprobs) if logprobs else None, lead)
+    return Span(text, "model", tuple(ids), vocab, tuple(logprobs), lead) if ids else Span(text, "model")

@@ -15,9 +15,9 @@ from sqlite3 import Connection
 from srbwriter.story.connection import check_file
 from srbwriter.story.lock import Note
 from srbwriter.story.migrations import SEARCHED, STEPS, SUMMED, VERSION, body_sum, migrate, row_sum
+from srbwriter.story.model import ROOT, Damage, DamagedStory, NodeId, numbers
 from srbwriter.story.recovery import recover
 from srbwriter.story.store import ACTION, BODY, ENTRY, Store
-from srbwriter.story.types import ROOT, Damage, DamagedStory, NodeId, numbers
 from srbwriter.story.words import count
 
 _ODD = """

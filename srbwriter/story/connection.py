@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from srbwriter.story.migrations import APPLICATION_ID, VERSION
-from srbwriter.story.types import DamagedStory, NotAStory, NotSaved, StoryError, TooNew
+from srbwriter.story.model import DamagedStory, NotAStory, NotSaved, StoryError, TooNew
 
 MAGIC = b"SQLite format 3\0"
 LOGS = "-wal", "-journal"
@@ -24,6 +24,7 @@ LOGS = "-wal", "-journal"
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, OverflowError)
 """What goes wrong in Python with a row that does not hold what it should."""
 _PIECE = 4096  # bytes
+_NO_TEXT = "bytes that are no characters"
 _UNREAD = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ)
 _UNSAVED = (
     sqlite3.SQLITE_FULL,
@@ -58,6 +59,21 @@ def looking(path: Path) -> Generator[sqlite3.Connection]:
         yield db
     finally:
         close(db, temp)
+
+
+def inode_of(path: Path) -> tuple[int, int] | None:
+    """Which file lies at ``path``, by device and number; None if there is none."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino
+
+
+def remove(path: Path) -> None:
+    """Take back a file that was just made and could not be filled, and what SQLite put beside it."""
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 def has_log(path: Path) -> bool:
@@ -158,13 +174,20 @@ def _copy(source: Path, target: Path) -> None:
         new.truncate(size)
 
 
+def not_saved(path: Path, error: OSError | sqlite3.Error) -> NotSaved:
+    """What the system or SQLite said about ``path``, in words."""
+    full = getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT)
+    full = full or getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+    return NotSaved(path, getattr(error, "strerror", None) or str(error), full)
+
+
 @contextmanager
 def in_words(path: Path, *unreadable: type[Exception]) -> Generator[None]:
     """SQLite's errors as the story's own, and those of ``unreadable`` as damage."""
     try:
         yield
     except UnicodeDecodeError as error:
-        raise DamagedStory(path, "bytes that are no characters") from error
+        raise DamagedStory(path, _NO_TEXT) from error
     except (sqlite3.ProgrammingError, sqlite3.InterfaceError) as error:  # it was not used as it should be
         if "closed" in str(error):
             raise StoryError(f"{path}: the story is closed") from error
@@ -172,9 +195,10 @@ def in_words(path: Path, *unreadable: type[Exception]) -> Generator[None]:
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
         if code & 0xFF in _UNSAVED and code not in _UNREAD:
-            raise NotSaved(path, str(error), full=code == sqlite3.SQLITE_FULL) from error
-        told = str(error)  # of a text that is none it gives the whole
-        problem = "bytes that are no characters" if told.startswith("Could not decode") else told
+            raise not_saved(path, error) from error
+        problem = str(error)
+        if problem.startswith("Could not decode"):  # it goes on with the whole text
+            problem = _NO_TEXT
         raise DamagedStory(path, problem) from error
     except unreadable as error:
         raise DamagedStory(path, f"a row holds what it cannot: {error}"[:200]) from error

@@ -16,16 +16,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from threading import RLock
+from typing import Any, NamedTuple
 
-from srbwriter.story.draft import Author, JsonValue
-from srbwriter.story.progress import Sitting
-from srbwriter.story.runs import Runs, decode, encode, text_of
-from srbwriter.story.store import Body, Store
-from srbwriter.story.tree import SETTINGS, VISITED, Entry, Tree
-from srbwriter.story.types import (
+from srbwriter.story.model import (
     ROOT,
+    Author,
+    JsonValue,
     NodeId,
     NoSuchNode,
     ReadOnly,
@@ -34,6 +31,10 @@ from srbwriter.story.types import (
     StoryError,
     TokenSizes,
 )
+from srbwriter.story.progress import SittingLog
+from srbwriter.story.spans import Spans, decode, encode, text_of
+from srbwriter.story.store import Body, Store
+from srbwriter.story.tree import SETTINGS, VISITED, Entry, Tree
 from srbwriter.story.words import count
 
 log = logging.getLogger(__name__)
@@ -41,8 +42,7 @@ log = logging.getLogger(__name__)
 _CACHED_CHARS = 4_000_000  # of bodies kept in memory; a long novel has about three million
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """A branch that a model is writing: where its text goes now, and the vocabulary of its tokens."""
 
     node: NodeId
@@ -66,7 +66,7 @@ class Document:
         self._fresh: dict[NodeId, Body] = {}  # bodies of the open transaction
         self._bodies: OrderedDict[NodeId, Body] = OrderedDict()
         self._cached = 0
-        self.sitting = Sitting(store)
+        self.sitting = SittingLog(store)
         self.on_revert.append(self.sitting.revert)
         self.load()
 
@@ -177,6 +177,10 @@ class Document:
             found = {node: body.text for node, body in self._fresh.items()} if self._fresh else {}
             return self.store.texts([node for node in nodes if node not in found]) | found
 
+    def set_body(self, node: NodeId, **fields: Any) -> None:
+        """Change what is heavy, but not the text."""
+        self.put_body(node, self.body(node)._replace(**fields))
+
     def put_body(self, node: NodeId, body: Body) -> None:
         self.store.put_body(node, body)
         self._fresh[node] = body
@@ -194,10 +198,10 @@ class Document:
         self._bodies.clear()
         self._cached = 0
 
-    def runs(self, node: NodeId) -> Runs:
+    def spans(self, node: NodeId) -> Spans:
         return self.decode(node, self.body(node))
 
-    def decode(self, node: NodeId, body: Body) -> Runs:
+    def decode(self, node: NodeId, body: Body) -> Spans:
         return decode(body.runs, body.text, self.tree[node].author)
 
     # -- the primitive changes ---------------------------------------------------------------------
@@ -205,62 +209,34 @@ class Document:
     def add(
         self,
         parent: NodeId | None,
-        runs: Runs,
+        spans: Spans,
         author: Author,
         *,
         place: int | None = None,
         body: Body | None = None,
         visited: bool = True,
-        state: State = State.LIVING,
     ) -> NodeId:
         """A new node; behind its siblings without a ``place``. ``body`` gives all but the text."""
-        node = self.tree.next_id
-        if place is None:
-            place = self.tree.last_place(parent) if parent is not None else 0
-        self.tree.put(
-            Entry(
-                id=node,
-                parent=parent,
-                place=place,
-                state=state,
-                author=author,
-                chars=0,
-                words=0,
-                edges=0,
-                flags=VISITED if visited else 0,
-                rating=0,
-                tags=None,
-                note=None,
-                title=None,
-                created=time.time(),
-            )
-        )
-        self.write(node, runs, body or Body())
+        node, flags = self.tree.next_id, VISITED if visited else 0
+        place = self.tree.last_place(parent) if place is None else place
+        self.tree.put(Entry(node, parent, place, State.LIVING, author, flags=flags, created=time.time()))
+        self.write(node, spans, body or Body())
         return node
 
-    def write(self, node: NodeId, runs: Runs, body: Body | None = None) -> None:
-        """Make ``runs`` the text of ``node``."""
+    def write(self, node: NodeId, spans: Spans, body: Body | None = None) -> None:
+        """Make ``spans`` the text of ``node``."""
         entry = self.tree[node]
-        text = text_of(runs)
-        body = replace(body or self.body(node), text=text, runs=encode(runs, entry.author))
+        text = text_of(spans)
+        body = (body or self.body(node))._replace(text=text, runs=encode(spans, entry.author))
         self.put_body(node, body)
         words = count(text)
-        self.tree.put(entry._replace(chars=len(text), words=words.words, edges=words.edges))
+        self.tree.set(node, chars=len(text), words=words.words, edges=words.edges)
         self.store.put_unindexed(node)
-
-    def set_author(self, node: NodeId, author: Author) -> None:
-        """The author of the whole; the runs keep theirs."""
-        runs = self.runs(node)
-        self.tree.put(self.tree[node]._replace(author=author))
-        self.write(node, runs)
 
     def move(self, nodes: Iterable[NodeId], parent: NodeId) -> None:
         """Hang ``nodes`` below ``parent``; their order among each other stays."""
         for node in nodes:
-            self.tree.put(self.tree[node]._replace(parent=parent))
-
-    def set_state(self, node: NodeId, state: State) -> None:
-        self.tree.put(self.tree[node]._replace(state=state))
+            self.tree.set(node, parent=parent)
 
     # -- spares: a text that was, kept for what was written after it ------------------------------
 
@@ -276,23 +252,21 @@ class Document:
         children = [c for c in children if self.tree[c].state != State.ABSORBED or self.tree.all_children(c)]
         if not children and not always:
             return spare
-        entry, body = self.tree[node], self.body(node)
-        runs = self.runs(node)
+        entry = self.tree[node]
         assert entry.parent is not None  # the root has no text that could change
         if not spare:
-            spare = self.add(entry.parent, (), entry.author, place=entry.place, body=Body())
+            spare = self.add(entry.parent, (), entry.author, place=entry.place)
         alive = always or any(self.tree[c].state == State.LIVING for c in children)
-        self.tree.put(
-            self.tree[spare]._replace(
-                parent=entry.parent,
-                place=entry.place,
-                author=entry.author,
-                flags=entry.flags & (SETTINGS | VISITED) | (VISITED if always else 0),
-                state=State.LIVING if alive else State.ABSORBED,
-                created=entry.created,
-            )
+        self.tree.set(
+            spare,
+            parent=entry.parent,
+            place=entry.place,
+            author=entry.author,
+            flags=entry.flags & (SETTINGS | VISITED) | (VISITED if always else 0),
+            state=State.LIVING if alive else State.ABSORBED,
+            created=entry.created,
         )
-        self.write(spare, runs, replace(body, name=None))
+        self.write(spare, self.spans(node), self.body(node)._replace(name=None))
         self.move(children, spare)
         return spare
 
@@ -301,7 +275,7 @@ class Document:
         if not spare:
             return
         self.move(self.tree.all_children(spare), node)
-        self.set_state(spare, State.ABSORBED)
+        self.tree.set(spare, state=State.ABSORBED)
         self.write(spare, ())
 
     # -- recipes -----------------------------------------------------------------------------------
@@ -330,5 +304,5 @@ class Document:
         """The end of the text of ``old`` is the end of ``new`` now; a branch being written follows."""
         name = self.written_at(old)
         if name is not None:
-            self.live[name] = replace(self.live[name], node=new)
+            self.live[name] = self.live[name]._replace(node=new)
 

@@ -18,24 +18,37 @@ from dataclasses import asdict, dataclass, replace
 
 from srbwriter.story.diff import (
     Piece,
+    changed,
     difference,
     lettered,
     new_texts,
-    same_end,
-    same_start,
     touched,
     whole_words,
 )
 from srbwriter.story.document import Document
-from srbwriter.story.draft import Author, JsonObject, JsonValue, Settings, settings_from, settings_text
 from srbwriter.story.history import Action, History, Respell, SetEntry, SetSettings, SetValue, Split
-from srbwriter.story.language import default_language, language_tag
+from srbwriter.story.model import (
+    ROOT,
+    Author,
+    JsonObject,
+    JsonValue,
+    Marks,
+    NodeId,
+    NoSuchNode,
+    Properties,
+    Refused,
+    Settings,
+    State,
+    default_language,
+    language_tag,
+    settings_from,
+    settings_text,
+)
 from srbwriter.story.progress import taken
 from srbwriter.story.reader import Reader
-from srbwriter.story.runs import change, plain
+from srbwriter.story.spans import change, plain
 from srbwriter.story.store import Body
 from srbwriter.story.tree import VISITED
-from srbwriter.story.types import ROOT, Marks, NodeId, NoSuchNode, Properties, Refused, State
 from srbwriter.story.words import well_formed
 
 PAUSE_SECONDS = 2.0
@@ -142,12 +155,12 @@ class Edits(Reader):
             if entry.author != "model":
                 return self._respell({node: text}, node)
             self._unwritten(node)
-            runs = change(self._document.runs(node), text, "writer", self._document.token_sizes)
+            spans = change(self._document.spans(node), text, "writer", self._document.token_sizes)
             body = self._document.body(node)
             made = Body(recipe=body.recipe, seed=body.seed, settings=body.settings)
             with self._history.action("edit", node) as action:
-                fork = self._document.add(entry.parent, runs, "edited", place=entry.place, body=made)
-                self._document.tree.put(self._document.tree[fork]._replace(flags=entry.flags))
+                fork = self._document.add(entry.parent, spans, "edited", place=entry.place, body=made)
+                self._document.tree.set(fork, flags=entry.flags)
                 action.created(fork)
                 action.typed = self._words(fork) - self._words(node)
                 action.became = fork
@@ -267,10 +280,8 @@ class Edits(Reader):
         if any(child >= unit.later for child in self._document.tree.all_children(node)):
             return False  # what was begun below it since needs the words as they are now
         now = self._document.body(node).text
-        start = same_start(now, text)
-        end = len(now) - same_end(now, text, min(len(now), len(text)) - start)
-        first = same_start(unit.before, now)
-        last = len(now) - same_end(unit.before, now, min(len(unit.before), len(now)) - first)
+        start, end, _ = changed(now, text)
+        first, _, last = changed(unit.before, now)
         if end < first or start > last:
             return False  # somewhere else
         typed = now[first:last]
@@ -292,7 +303,7 @@ class Edits(Reader):
                 if steps:
                     steps[0].go_on(document, text)
                 else:
-                    document.write(node, change(document.runs(node), text, "writer", document.token_sizes))
+                    document.write(node, change(document.spans(node), text, "writer", document.token_sizes))
                 typed = self._words(end) - words
                 action.typed, action.became = action.typed + typed, end
                 document.sitting.record(typed, 0, 0, action.at)
@@ -353,8 +364,8 @@ class Edits(Reader):
             self._flag(node, visited)
 
     def _flag(self, node: NodeId, visited: bool) -> None:
-        entry = self._document.tree[node]
-        self._document.tree.put(entry._replace(flags=entry.flags & ~VISITED | (VISITED if visited else 0)))
+        flags = self._document.tree[node].flags & ~VISITED
+        self._document.tree.set(node, flags=flags | (VISITED if visited else 0))
 
     def split(self, node: NodeId, at: int) -> NodeId:
         """The text from ``at`` on becomes a child with all children of ``node``; returns that child."""
@@ -383,7 +394,7 @@ class Edits(Reader):
                 action.run(document, Split(parent, upper.chars, rest=node, joining=True))
                 self._set_marks(action, parent, _together(upper.marks, lower.marks))
                 if upper.author != lower.author:
-                    action.run(document, SetEntry(parent, {"author": upper.author}, {"author": "edited"}))
+                    self._set(action, parent, author="edited")
                 if document.value("hoisted") == node:
                     action.run(document, SetValue("hoisted", node, parent))
                 if action.was == node:
@@ -404,7 +415,7 @@ class Edits(Reader):
             with self._history.action("delete", node) as action:
                 if node in self._document.tree.upward(action.was):
                     action.became = parent
-                action.run(self._document, SetEntry(node, {"state": State.LIVING}, {"state": State.BINNED}))
+                self._set(action, node, state=State.BINNED)
 
     def restore(self, node: NodeId) -> None:
         """Out of the bin, with whatever it hangs below."""
@@ -416,9 +427,8 @@ class Edits(Reader):
 
     def _out_of_bin(self, action: Action, node: NodeId) -> None:
         for above in list(self._document.tree.upward(node)):
-            state = self._document.tree[above].state
-            if state != State.LIVING:
-                action.run(self._document, SetEntry(above, {"state": state}, {"state": State.LIVING}))
+            if self._document.tree[above].state != State.LIVING:
+                self._set(action, above, state=State.LIVING)
 
     def duplicate(self, node: NodeId, *, deep: bool = False) -> NodeId:
         """A copy beside ``node``; ``deep`` copies everything below as well."""
@@ -428,12 +438,10 @@ class Edits(Reader):
             with self._history.action("duplicate", node) as action:
                 copies = {parent: parent}
                 for old in document.tree.reading_order(node) if deep else [node]:
-                    entry, body = document.tree[old], replace(document.body(old), name=None)
+                    entry, body = document.tree[old], document.body(old)._replace(name=None)
                     above = copies[entry.parent or ROOT]
-                    runs = document.runs(old)
-                    copies[old] = document.add(above, runs, entry.author, place=entry.place, body=body)
-                    made = document.tree[copies[old]]._replace(flags=entry.flags, created=entry.created)
-                    document.tree.put(made.with_marks(entry.marks))
+                    copies[old] = document.add(above, document.spans(old), entry.author, body=body)
+                    document.tree.put(entry._replace(id=copies[old], parent=above))
                     action.created(copies[old])
             return copies[node]
 
@@ -448,9 +456,8 @@ class Edits(Reader):
             order.insert(order.index(living_ones[index]) if index < len(living_ones) else len(order), node)
             with self._history.action("reorder", node) as action:
                 for place, sibling in enumerate(order):
-                    before = tree[sibling].place
-                    if before != place:
-                        action.run(self._document, SetEntry(sibling, {"place": before}, {"place": place}))
+                    if tree[sibling].place != place:
+                        self._set(action, sibling, place=place)
 
     # -- marks, settings and values ----------------------------------------------------------------
 
@@ -488,12 +495,12 @@ class Edits(Reader):
 
     def _set_marks(self, action: Action, node: NodeId, marks: Marks) -> None:
         old = self._document.tree[node]
-        new = old.with_marks(marks)
-        names = [name for name in old._fields if getattr(old, name) != getattr(new, name)]
-        before = {name: getattr(old, name) for name in names}
-        after = {name: getattr(new, name) for name in names}
-        if names:
-            action.run(self._document, SetEntry(node, before, after))
+        new = old.with_marks(marks)._asdict()
+        if after := {name: value for name, value in new.items() if value != getattr(old, name)}:
+            self._set(action, node, **after)
+
+    def _set(self, action: Action, node: NodeId, **after: JsonValue) -> None:
+        action.run(self._document, SetEntry.of(self._document.tree[node], **after))
 
     def put_settings(self, node: NodeId, settings: Settings) -> None:
         """What ``node`` says about itself and everything below."""
@@ -562,4 +569,5 @@ def _together(upper: Marks, lower: Marks) -> Marks:
         note="\n".join(note for note in (upper.note, lower.note) if note),
         chapter=upper.chapter or lower.chapter,
         title=upper.title or lower.title,
+        visited=upper.visited,
     )

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from srbwriter.story import library
 from srbwriter.story.backup import Backup, restore
+from srbwriter.story.model import NotAStory
 from srbwriter.story.story import Story
-from srbwriter.story.types import NotAStory
 
 
 def known(folder: Path, recent: library.RecentStories) -> list[library.StoryInfo]:

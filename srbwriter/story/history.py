@@ -9,20 +9,20 @@ picture of the past: it moves aside what came after it (see :meth:`Document.park
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from srbwriter.story.diff import same_end, same_start
+from srbwriter.story.diff import changed
 from srbwriter.story.document import Document
-from srbwriter.story.draft import Author, JsonValue
 from srbwriter.story.migrations import row_sum
-from srbwriter.story.runs import Runs, Seam, change, cut_at, decode, encode, seam, seam_of, tidy
+from srbwriter.story.model import Author, JsonValue, NodeId, Refused, State
+from srbwriter.story.spans import Seam, Spans, change, cut_at, decode, encode, seam, seam_of, tidy
 from srbwriter.story.store import ACTION
-from srbwriter.story.tree import SETTINGS, VISITED
-from srbwriter.story.types import NodeId, Refused, State
+from srbwriter.story.tree import SETTINGS, VISITED, Entry
 
 
 class Change(Protocol):
@@ -36,8 +36,24 @@ class Change(Protocol):
     def undo(self, document: Document) -> None: ...
 
 
+class _Set(ABC):
+    """A new value in the place of an old one."""
+
+    before: Any
+    after: Any
+
+    def do(self, document: Document) -> None:
+        self._put(document, self.after)
+
+    def undo(self, document: Document) -> None:
+        self._put(document, self.before)
+
+    @abstractmethod
+    def _put(self, document: Document, value: Any) -> None: ...
+
+
 @dataclass(slots=True)
-class SetEntry:
+class SetEntry(_Set):
     """New values for fields of the index. Whether a node was visited is not part of history."""
 
     KIND: ClassVar[str] = "entry"
@@ -45,25 +61,22 @@ class SetEntry:
     before: dict[str, JsonValue]
     after: dict[str, JsonValue]
 
-    def do(self, document: Document) -> None:
-        self._put(document, self.after)
+    @classmethod
+    def of(cls, entry: Entry, **after: JsonValue) -> SetEntry:
+        """The change from what ``entry`` says now."""
+        return cls(entry.id, {name: getattr(entry, name) for name in after}, after)
 
-    def undo(self, document: Document) -> None:
-        self._put(document, self.before)
-
-    def _put(self, document: Document, fields: dict[str, JsonValue]) -> None:
-        fields = dict(fields)
-        author = fields.pop("author", None)
-        entry = document.tree[self.node]
+    def _put(self, document: Document, value: dict[str, JsonValue]) -> None:
+        fields, spans = dict(value), document.spans(self.node) if "author" in value else None
         if "flags" in fields:
-            fields["flags"] = fields["flags"] & ~VISITED | entry.flags & VISITED
-        document.tree.put(entry._replace(**fields))
-        if author is not None:
-            document.set_author(self.node, author)
+            fields["flags"] = fields["flags"] & ~VISITED | document.tree[self.node].flags & VISITED
+        document.tree.set(self.node, **fields)
+        if spans is not None:  # they keep theirs
+            document.write(self.node, spans)
 
 
 @dataclass(slots=True)
-class SetSettings:
+class SetSettings(_Set):
     """New settings (JSON text or None) of a node."""
 
     KIND: ClassVar[str] = "settings"
@@ -71,21 +84,14 @@ class SetSettings:
     before: str | None
     after: str | None
 
-    def do(self, document: Document) -> None:
-        self._put(document, self.after)
-
-    def undo(self, document: Document) -> None:
-        self._put(document, self.before)
-
-    def _put(self, document: Document, settings: str | None) -> None:
-        document.put_body(self.node, replace(document.body(self.node), settings=settings))
-        entry = document.tree[self.node]
-        flags = entry.flags & ~SETTINGS | (SETTINGS if settings else 0)
-        document.tree.put(entry._replace(flags=flags))
+    def _put(self, document: Document, value: str | None) -> None:
+        document.set_body(self.node, settings=value)
+        flags = document.tree[self.node].flags & ~SETTINGS
+        document.tree.set(self.node, flags=flags | (SETTINGS if value else 0))
 
 
 @dataclass(slots=True)
-class SetValue:
+class SetValue(_Set):
     """A new story-wide value."""
 
     KIND: ClassVar[str] = "value"
@@ -93,11 +99,8 @@ class SetValue:
     before: JsonValue
     after: JsonValue
 
-    def do(self, document: Document) -> None:
-        document.put_value(self.key, self.after)
-
-    def undo(self, document: Document) -> None:
-        document.put_value(self.key, self.before)
+    def _put(self, document: Document, value: JsonValue) -> None:
+        document.put_value(self.key, value)
 
 
 @dataclass(slots=True)
@@ -141,12 +144,10 @@ class Respell:
     def _aim(self, document: Document, before: str, text: str) -> None:
         author: Author = "model" if self.retake else document.tree[self.node].author
         old = decode(_unpack(self.runs_before), before, author)
-        runs = change(old, text, "writer", document.token_sizes)
-        self.start = same_start(before, text)
-        tail = same_end(before, text, min(len(before), len(text)) - self.start)
-        self.removed = before[self.start : len(before) - tail]
-        self.inserted = text[self.start : len(text) - tail]
-        self.runs_after = _pack(encode(runs, "edited" if self.retake else author))
+        spans = change(old, text, "writer", document.token_sizes)
+        self.start, stop, end = changed(before, text)
+        self.removed, self.inserted = before[self.start : stop], text[self.start : end]
+        self.runs_after = _pack(encode(spans, "edited" if self.retake else author))
 
     def do(self, document: Document) -> None:
         self.spare_before = self._leave(document, self.spare_before, self.retake)
@@ -163,10 +164,10 @@ class Respell:
         return document.park(self.node, spare, late, always)
 
     def _put(self, document: Document, old: str, new: str, runs: str | None, author: Author) -> None:
-        entry, text = document.tree[self.node], document.body(self.node).text
+        text = document.body(self.node).text
         text = text[: self.start] + new + text[self.start + len(old) :]
         if self.retake:
-            document.tree.put(entry._replace(author=author))
+            document.tree.set(self.node, author=author)
         document.write(self.node, decode(_unpack(runs), text, document.tree[self.node].author))
 
 
@@ -184,7 +185,7 @@ class Split:
     rest: NodeId = 0
     spare: NodeId = 0
     joining: bool = False
-    seam: tuple[int, int, int] | None = None  # as runs.Seam; None until it is known
+    seam: tuple[int, int, int] | None = None  # as spans.Seam; None until it is known
     finish: str = ""  # why ``node`` ended while it is two
 
     def do(self, document: Document) -> None:
@@ -198,38 +199,35 @@ class Split:
         body, entry = document.body(self.node), document.tree[self.node]
         children = document.tree.all_children(self.node)
         if not self.rest:
-            made = replace(body, settings=None, meta=None, name=None)
+            made = body._replace(settings=None, meta=None, name=None)
             visited = bool(entry.flags & VISITED)
             self.rest = document.add(self.node, (), entry.author, body=made, visited=visited)
-        document.tree.put(document.tree[self.rest]._replace(parent=self.node, state=State.LIVING))
-        document.write(self.rest, tail, replace(document.body(self.rest), finish=body.finish))
-        document.write(self.node, head, replace(body, finish=self.finish))
+        document.tree.set(self.rest, parent=self.node, state=State.LIVING)
+        document.write(self.rest, tail, document.body(self.rest)._replace(finish=body.finish))
+        document.write(self.node, head, body._replace(finish=self.finish))
         document.move((c for c in children if c != self.rest), self.rest)
         document.unpark(self.node, self.spare)
         document.moved_on(self.node, self.rest)
 
-    def _cut(self, document: Document) -> tuple[Runs, Runs]:
+    def _cut(self, document: Document) -> tuple[Spans, Spans]:
         """Cut where it was cut the first time, whichever vocabularies are at hand now."""
-        runs = document.runs(self.node)
+        spans = document.spans(self.node)
         if self.seam is None:
-            self._seal(seam(runs, self.at, document.token_sizes))
-        return cut_at(runs, self.at, Seam(*(self.seam or (0, 0, 0))))
-
-    def _seal(self, where: Seam) -> None:
-        self.seam = (where.index, where.tokens, where.broken)
+            self.seam = seam(spans, self.at, document.token_sizes)
+        return cut_at(spans, self.at, Seam(*self.seam))
 
     def _join(self, document: Document) -> None:
         extra = [c for c in document.tree.all_children(self.node) if c != self.rest]
         self.spare = document.park(self.node, self.spare, extra)
-        head = document.runs(self.node)
-        runs = tidy([*head, *document.runs(self.rest)])
+        head = document.spans(self.node)
+        spans = tidy([*head, *document.spans(self.rest)])
         if self.seam is None:
-            self._seal(seam_of(head, runs))
+            self.seam = seam_of(head, spans)
         self.finish, finish = document.body(self.node).finish, document.body(self.rest).finish
         document.move(document.tree.all_children(self.rest), self.node)
-        document.write(self.node, runs, replace(document.body(self.node), finish=finish))
+        document.write(self.node, spans, document.body(self.node)._replace(finish=finish))
         document.write(self.rest, ())
-        document.set_state(self.rest, State.ABSORBED)
+        document.tree.set(self.rest, state=State.ABSORBED)
         document.moved_on(self.rest, self.node)
 
 
@@ -312,15 +310,9 @@ class History:
 
     def save(self, action: Action) -> None:
         """Write ``action``, inside a transaction."""
-        changes = json.dumps([{"kind": change.KIND, **asdict(change)} for change in action.changes])
-        row = (
-            action.id, action.parent, action.verb, action.node, action.at, action.was, action.became,
-            action.typed, action.picked, action.touched, changes,
-        )  # fmt: skip
-        self._document.store.db.execute(
-            f"INSERT OR REPLACE INTO action ({ACTION}, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*row, row_sum(*row)),
-        )
+        *plain, changes = (getattr(action, name) for name in ACTION.split(", "))
+        changes = json.dumps([{"kind": change.KIND, **asdict(change)} for change in changes])
+        self._document.store.put("action", ACTION, [(*plain, changes)])
 
     def undo(self) -> Action | None:
         """Undo the last action and return it; None at the beginning."""

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from srbwriter import paths
-from srbwriter.story.connection import looking, version_of
-from srbwriter.story.lock import FileLock, InUse
+from srbwriter.story.connection import looking, not_saved, version_of
+from srbwriter.story.lock import FileLock
+from srbwriter.story.model import DamagedStory, NotAStory, NotSaved
 from srbwriter.story.store import SUFFIX
-from srbwriter.story.types import DamagedStory, NotAStory, NotSaved
 from srbwriter.story.words import Count
 
 LONGEST_NAME = 150
@@ -113,12 +113,7 @@ def move(path: Path, target: Path) -> Path:
     """Give a closed story another place. Raises Taken, or NotSaved if the story is open."""
     if not path.is_file():
         raise NotAStory(path, "does not exist")
-    try:
-        lock = FileLock(path.resolve())
-    except InUse as error:
-        raise NotSaved(path, f"the story {error.problem}", full=False) from None
-    except OSError as error:
-        raise NotSaved(path, error.strerror or str(error), full=False) from error
+    lock = FileLock.take(path.resolve())
     try:
         with contextlib.closing(sqlite3.connect(path)) as db:
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # closing folds the log into the file
@@ -126,7 +121,7 @@ def move(path: Path, target: Path) -> Path:
     except FileExistsError:
         raise Taken(target, "is already there — choose another name") from None
     except (OSError, sqlite3.Error) as error:
-        raise NotSaved(target, str(error), full=False) from error
+        raise not_saved(target, error) from error
     finally:
         lock.release()
     return target

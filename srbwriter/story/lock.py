@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from srbwriter import paths
-from srbwriter.story.connection import has_log
+from srbwriter.story.connection import has_log, inode_of, not_saved
+from srbwriter.story.model import NotSaved
 
 _LONGEST = 1 << 20  # bytes of a note that are read
 
@@ -90,6 +91,16 @@ class FileLock:
             raise
         self.sign()
 
+    @classmethod
+    def take(cls, path: Path) -> FileLock:
+        """As the constructor. Raises NotSaved."""
+        try:
+            return cls(path)
+        except InUse as error:
+            raise NotSaved(path, f"the story {error.problem}", full=False) from None
+        except OSError as error:
+            raise not_saved(path, error) from error
+
     def lock_inode(self) -> None:
         """Lock the story under whatever name; to be called once it is there. Raises :class:`InUse`."""
         stat = os.stat(self._story)
@@ -102,7 +113,7 @@ class FileLock:
         except OSError:  # no place of our own that can be written: the lock beside the story has to do
             return
         other = Path(str(_fields(os.pread(descriptor, _LONGEST, 0)).get("path", self._story)))
-        if other != self._story and has_log(other) and _inode_of(other) == (stat.st_dev, stat.st_ino):
+        if other != self._story and has_log(other) and inode_of(other) == (stat.st_dev, stat.st_ino):
             os.close(descriptor)  # SQLite looks for a log by the name of the file
             raise InUse(f"has its last words in the log of {other}, another name of it — open that one")
         self._inode = file, descriptor
@@ -129,14 +140,6 @@ class FileLock:
 
 def _note_file(path: Path) -> Path:
     return path.with_name(f".{path.name}.lock")
-
-
-def _inode_of(path: Path) -> tuple[int, int] | None:
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return None
-    return stat.st_dev, stat.st_ino
 
 
 def _flock(file: Path) -> int:

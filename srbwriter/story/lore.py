@@ -1,6 +1,6 @@
 """Which lorebook entries a piece of story calls for.
 
-Pure text matching over :class:`~srbwriter.story.draft.LoreEntry`.  It knows nothing of tokens,
+Pure text matching over :class:`~srbwriter.story.model.LoreEntry`.  It knows nothing of tokens,
 of where an entry will be placed, or of the story tree.  Regular expressions come from files of
 strangers, so each search, and all searches of one scan together, have a time limit.
 """
@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import regex
 
-from srbwriter.story.draft import LoreEntry
+from srbwriter.story.model import LoreEntry
 from srbwriter.unspaced import CHARACTER, CHARACTERS
 
 DEFAULT_SCAN_DEPTH = 4000

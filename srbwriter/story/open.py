@@ -18,9 +18,9 @@ from srbwriter.story.check import verify
 from srbwriter.story.connection import check_file, connect, has_log
 from srbwriter.story.lock import FileLock, InUse, Note
 from srbwriter.story.migrations import VERSION
+from srbwriter.story.model import Blocked, Damage, DamagedStory, NotSaved, ReadOnly, StoryError
 from srbwriter.story.recovery import recover
 from srbwriter.story.store import Store
-from srbwriter.story.types import Blocked, Damage, DamagedStory, NotSaved, ReadOnly, StoryError
 
 SMALL_BYTES = 32 * 2**20
 """Files up to this size are looked at whole when they are opened; larger ones after damage or a crash."""
@@ -156,12 +156,7 @@ def recovered(path: Path, problem: str, note: Note | None = None) -> Opened:
 def create_story(path: Path) -> Opened:
     """A new, empty story file. Raises NotAStory if there is one, NotSaved if it cannot be made."""
     path = path.expanduser().resolve()
-    try:
-        lock = FileLock(path)
-    except InUse as error:
-        raise NotSaved(path, f"the story {error.problem}", full=False) from None
-    except OSError as error:
-        raise NotSaved(path, error.strerror or str(error), full=False) from error
+    lock = FileLock.take(path)
     try:
         store = Store.create(path)
         try:
@@ -185,9 +180,3 @@ def _lock(path: Path) -> tuple[FileLock | None, ReadOnly | None]:
     except OSError as error:
         message = f"the folder of {path.name} may not be written to ({error.strerror})"
         return None, ReadOnly(Blocked.NO_PERMISSION, message)
-
-
-def remove(path: Path) -> None:
-    """Take back a file that was just made and could not be filled."""
-    for suffix in ("", "-wal", "-shm"):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)

@@ -9,40 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from srbwriter.story.draft import Author
+from srbwriter.story.model import Author, NodeId, Progress, Sitting
 from srbwriter.story.store import Store
 from srbwriter.story.tree import Tree
-from srbwriter.story.types import NodeId
 
 IDLE_SECONDS = 300.0
 """A gap longer than this between two changes is not counted as writing (as novelWriter does)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Words typed and picked, less those cut (so below 0 after much cutting); words the model wrote; seconds
-    spent."""
-
-    typed: int = 0
-    picked: int = 0
-    generated: int = 0
-    seconds: float = 0.0
-
-    @property
-    def words(self) -> int:
-        """Words the story grew by, at least 0."""
-        return max(0, self.typed + self.picked)
-
-    def __add__(self, other: Progress) -> Progress:
-        return Progress(
-            self.typed + other.typed,
-            self.picked + other.picked,
-            self.generated + other.generated,
-            self.seconds + other.seconds,
-        )
 
 
 class _Log(NamedTuple):
@@ -53,18 +27,13 @@ class _Log(NamedTuple):
     progress: Progress
 
 
-class Sitting:
-    """From opening a story to closing it."""
+class SittingLog:
+    """Writes down what comes of a story from opening it to closing it."""
 
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock
         self.began = clock()
         self._log = self._saved = _Log(None, self.began, Progress())
-
-    @property
-    def progress(self) -> Progress:
-        """What is on the disk."""
-        return self._saved.progress
 
     def now(self) -> float:
         """Unix seconds by the writer's clock."""
@@ -131,13 +100,11 @@ def days(store: Store) -> dict[str, Progress]:
         return {row[0]: Progress(*row[1:]) for row in rows}
 
 
-def sittings(store: Store) -> list[tuple[float, float, Progress]]:
-    """(began, ended, progress) of every sitting in which something was written, oldest first."""
+def sittings(store: Store) -> list[Sitting]:
+    """Every sitting in which something was written, oldest first."""
     with store.reading() as db:
-        rows = db.execute(
-            "SELECT began, ended, typed, picked, generated, seconds FROM sitting ORDER BY id"
-        )  # fmt: skip
-        return [(row[0], row[1], Progress(*row[2:])) for row in rows]
+        rows = db.execute("SELECT typed, picked, generated, seconds, began, ended FROM sitting ORDER BY id")
+        return [Sitting(*row[:4], began=row[4], ended=row[5]) for row in rows]
 
 
 def by_author(tree: Tree, nodes: list[NodeId]) -> dict[Author, int]:

@@ -1,4 +1,4 @@
-"""The reading half of a story: nodes, text, runs, settings and ways through the tree.
+"""The reading half of a story: nodes, text, spans, settings and ways through the tree.
 
 Nothing here writes. Knows no verb.
 """
@@ -10,14 +10,28 @@ from collections.abc import Iterator
 from typing import cast
 
 from srbwriter.story.document import Document
-from srbwriter.story.draft import Author, JsonObject, Settings, as_object, settings_from
-from srbwriter.story.language import default_language
-from srbwriter.story.progress import Progress, by_author, day_of, days, sittings
-from srbwriter.story.runs import prompt_runs
+from srbwriter.story.model import (
+    ROOT,
+    Author,
+    Hit,
+    JsonObject,
+    Marks,
+    Node,
+    NodeId,
+    Progress,
+    Properties,
+    ReadOnly,
+    Settings,
+    Sitting,
+    State,
+    as_object,
+    default_language,
+    settings_from,
+)
+from srbwriter.story.progress import by_author, day_of, days, sittings
 from srbwriter.story.search import search as find
 from srbwriter.story.store import Body
 from srbwriter.story.tree import BOOKMARK, CHAPTER, SETTINGS, VISITED
-from srbwriter.story.types import ROOT, Hit, Marks, Node, NodeId, Properties, ReadOnly, Run, State
 
 
 class Reader:
@@ -101,9 +115,8 @@ class Reader:
             parent=entry.parent,
             state=State(entry.state),
             author=entry.author,
-            runs=self._document.decode(node, body),
+            spans=self._document.decode(node, body),
             marks=entry.marks,
-            visited=bool(entry.flags & VISITED),
             created=entry.created,
             model=model,
             seed=body.seed,
@@ -128,36 +141,13 @@ class Reader:
     def text(self, node: NodeId, chars: int | None = None) -> str:
         """The full text, root → ``node``; with ``chars``, at least so much of its end."""
         with self._lock:
-            path = self._tail(node, chars)
+            tree, path = self._document.tree, list[NodeId]()
+            for above in tree.upward(node):
+                path.append(above)
+                if chars is not None and (chars := chars - tree[above].chars) <= 0:
+                    break
             texts = self._document.texts(path)
-            return "".join(texts.get(part, "") for part in path)
-
-    def runs(self, node: NodeId, chars: int | None = None) -> tuple[Run, ...]:
-        """The full text as an engine wants it: token ids wherever they are known.
-
-        A run's ``lead`` (its overlap) always stands at the end of the plain run before it. With
-        ``chars``, only whole nodes at the end that hold at least so many characters.
-        """
-        with self._lock:
-            path = self._tail(node, chars)
-            bodies = self._document.some_bodies(path)
-            return prompt_runs(run for part in path for run in self._document.decode(part, bodies[part]))
-
-    def _tail(self, node: NodeId, chars: int | None) -> list[NodeId]:
-        if chars is None:
-            return self._document.tree.path(node)
-        found: list[NodeId] = []
-        for above in self._document.tree.upward(node):
-            found.append(above)
-            chars -= self._document.tree[above].chars
-            if chars <= 0:
-                break
-        return found[::-1]
-
-    def length(self, node: NodeId) -> int:
-        """Characters of the full text."""
-        with self._lock:
-            return self._document.tree.chars(node)
+            return "".join(texts.get(part, "") for part in reversed(path))
 
     def words(self, node: NodeId) -> int:
         """Words of the full text, counted exactly without reading it."""
@@ -193,25 +183,10 @@ class Reader:
         with self._lock:
             return self._document.tree.children(node)
 
-    def siblings(self, node: NodeId) -> list[NodeId]:
-        """Living children of the parent, ``node`` among them."""
-        with self._lock:
-            return self._document.tree.siblings(node)
-
     def path(self, node: NodeId) -> list[NodeId]:
         """Root → ``node``."""
         with self._lock:
             return self._document.tree.path(node)
-
-    def next(self, node: NodeId) -> NodeId | None:
-        """The next node in reading order."""
-        with self._lock:
-            return self._document.tree.following(node)
-
-    def previous(self, node: NodeId) -> NodeId | None:
-        """The node before in reading order."""
-        with self._lock:
-            return self._document.tree.preceding(node)
 
     def reading_order(self, top: NodeId = ROOT) -> Iterator[NodeId]:
         """The living nodes from ``top`` down, depth first."""
@@ -229,10 +204,6 @@ class Reader:
     def unread(self) -> list[NodeId]:
         with self._lock:
             return self._document.tree.where(lambda entry: not entry.flags & VISITED)
-
-    def tagged(self, tag: str) -> list[NodeId]:
-        with self._lock:
-            return self._document.tree.where(lambda entry: tag in entry.marks.tags)
 
     def tags(self) -> list[str]:
         """Every tag in use, sorted."""
@@ -274,12 +245,7 @@ class Reader:
         """Progress on this calendar day; see :mod:`srbwriter.story.progress`."""
         return self.days().get(day_of(self._document.sitting.now()), Progress())
 
-    @property
-    def sitting(self) -> Progress:
-        """Progress since the story was opened; idle time is not counted."""
-        return self._document.sitting.progress
-
-    def sittings(self) -> list[tuple[float, float, Progress]]:
-        """(began, ended, progress) of every sitting, Unix seconds, oldest first."""
+    def sittings(self) -> list[Sitting]:
+        """Every sitting in which something was written, oldest first."""
         with self._lock:
             return sittings(self._document.store)

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from srbwriter.story.connection import MAGIC, UNREADABLE, copy_aside
-from srbwriter.story.draft import AUTHORS, JsonValue, settings_from
 from srbwriter.story.lock import Note
 from srbwriter.story.migrations import (
     APPLICATION_ID,
@@ -31,10 +30,20 @@ from srbwriter.story.migrations import (
     row_sum,
     text_sum,
 )
+from srbwriter.story.model import (
+    AUTHORS,
+    ROOT,
+    Damage,
+    JsonValue,
+    NodeId,
+    NotAStory,
+    State,
+    numbers,
+    settings_from,
+)
 from srbwriter.story.search import take_in
 from srbwriter.story.store import BODY, ENTRY, Body, Store
 from srbwriter.story.tree import SETTINGS, VISITED, Entry
-from srbwriter.story.types import ROOT, Damage, NodeId, NotAStory, State, numbers
 from srbwriter.story.words import count
 
 _PAGE = 4096  # bytes; SQLite's own choice, which a story leaves to it

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from srbwriter.story.document import Document
 from srbwriter.story.migrations import CHARACTER_TOKENIZER
-from srbwriter.story.types import Hit, NodeId, NotSaved, Progress, State, untold
+from srbwriter.story.model import Hit, NodeId, NotSaved, OnProgress, State, no_progress
 from srbwriter.story.words import well_formed
 from srbwriter.unspaced import CHARACTER, pairs, spread
 
@@ -108,7 +108,7 @@ def _match(terms: Iterable[_Term], cut: Callable[[str], str]) -> str:
     return " ".join(f'"{cut(text)}"' + ("*" if unfinished else "") for text, unfinished in terms)
 
 
-def index(document: Document, most: int | None = None, progress: Progress = untold) -> None:
+def index(document: Document, most: int | None = None, progress: OnProgress = no_progress) -> None:
     """Take in what was written since the last time."""
     db = document.store.db
     with document.store.reading():

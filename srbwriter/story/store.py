@@ -12,9 +12,8 @@ import sqlite3
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from srbwriter.story.connection import (
     UNREADABLE,
@@ -22,26 +21,25 @@ from srbwriter.story.connection import (
     connect,
     copy_aside,
     in_words,
+    inode_of,
     looking,
+    not_saved,
     quietly,
+    remove,
     use_log,
     version_of,
 )
-from srbwriter.story.draft import JsonValue
 from srbwriter.story.migrations import SUMMED, VERSION, body_sum, migrate, row_sum, text_sum
+from srbwriter.story.model import DamagedStory, JsonValue, NotAStory, NotSaved
 from srbwriter.story.tree import Entry
-from srbwriter.story.types import DamagedStory, NotAStory, NotSaved
 
 SUFFIX = ".srbw"
 _CHUNK = 500  # host parameters in one statement; SQLite allows at least 999
 ENTRY = ", ".join(Entry._fields)
-_PUT_ENTRY = f"INSERT OR REPLACE INTO node ({ENTRY}, sum) VALUES (?{', ?' * len(Entry._fields)})"
-BODY = "id, text, runs, recipe, seed, finish, settings, meta, name"
 ACTION = "id, parent, verb, node, at, was, became, typed, picked, touched, changes"
 
 
-@dataclass(frozen=True, slots=True)
-class Body:
+class Body(NamedTuple):
     """The heavy half of a node. ``settings``, ``meta`` are JSON; ``name`` its id in the file it came from."""
 
     text: str = ""
@@ -52,6 +50,9 @@ class Body:
     settings: str | None = None
     meta: str | None = None
     name: str | None = None
+
+
+BODY = f"id, {', '.join(Body._fields)}"
 
 
 class Store:
@@ -65,7 +66,7 @@ class Store:
         self._reader: sqlite3.Connection | None = None
         self._changing: int | None = None  # the thread whose transaction is open
         self._before = 0  # changes of the connection before it
-        self._file = None if temp is not None else _identity(path)
+        self._file = None if temp is not None else inode_of(path)
         self._temp = temp
         self.version = VERSION
         self.commits, self.touched = 0, set[int]()
@@ -117,7 +118,7 @@ class Store:
         except FileExistsError:
             raise NotAStory(path, "is already there — choose another name, or open it") from None
         except OSError as error:
-            raise NotSaved(path, error.strerror or str(error), full=False) from error
+            raise not_saved(path, error) from error
         try:
             with in_words(path):
                 db = connect(path, "rw")
@@ -125,8 +126,7 @@ class Store:
                 migrate(db)
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file itself says what it is
         except BaseException:
-            for suffix in ("", "-wal", "-shm"):
-                Path(f"{path}{suffix}").unlink(missing_ok=True)
+            remove(path)
             raise
         return cls(path, db, writable=True)
 
@@ -151,7 +151,7 @@ class Store:
 
     def begin(self) -> None:
         """Open a transaction. Raises NotSaved where its words would not be found again."""
-        if self.writable and self._file is not None and _identity(self.path) != self._file:
+        if self.writable and self._file is not None and inode_of(self.path) != self._file:
             raise NotSaved(self.path, "the file was moved or deleted while it was open", full=False)
         self.rollback()  # of one that a failing disk left open
         with self.in_words():
@@ -218,6 +218,14 @@ class Store:
                 self.on_damage()
             raise
 
+    def put(
+        self, table: str, columns: str, rows: Iterable[Sequence[Any]], total: Callable[..., int] = row_sum
+    ) -> None:
+        """Write ``rows``, each with its sum, in the place of those with the same key."""
+        marks = ", ".join("?" * (columns.count(",") + 2))
+        query = f"INSERT OR REPLACE INTO {table} ({columns}, sum) VALUES ({marks})"
+        self.db.executemany(query, [(*row, total(*row)) for row in rows])
+
     # -- values ------------------------------------------------------------------------------------
 
     def value(self, key: str, default: JsonValue = None) -> JsonValue:
@@ -232,8 +240,7 @@ class Store:
             return json.loads(row[0])
 
     def put_value(self, key: str, value: JsonValue) -> None:
-        text = json.dumps(value)
-        self.db.execute("INSERT OR REPLACE INTO value VALUES (?, ?, ?)", (key, text, row_sum(key, text)))
+        self.put("value", "key, json", [(key, json.dumps(value))])
 
     # -- nodes -------------------------------------------------------------------------------------
 
@@ -243,7 +250,7 @@ class Store:
 
     def put_entries(self, entries: Iterable[Entry]) -> None:
         entries = list(entries)
-        self.db.executemany(_PUT_ENTRY, [(*entry, row_sum(*entry)) for entry in entries])
+        self.put("node", ENTRY, entries)
         self.touched.update(entry.id for entry in entries)
 
     def bodies(self, ids: Sequence[int]) -> dict[int, Body]:
@@ -274,14 +281,7 @@ class Store:
                 yield from db.execute(f"SELECT {columns} FROM body WHERE id IN ({marks})", chunk)
 
     def put_body(self, node: int, body: Body) -> None:
-        row = (
-            node, body.text, body.runs, body.recipe, body.seed,
-            body.finish, body.settings, body.meta, body.name,
-        )  # fmt: skip
-        self.db.execute(
-            f"INSERT OR REPLACE INTO body ({BODY}, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*row, body_sum(*row)),
-        )
+        self.put("body", BODY, [(node, *body)], body_sum)
         self.touched.add(node)
 
     def put_unindexed(self, node: int) -> None:
@@ -296,12 +296,3 @@ class Store:
     def recipes(self) -> dict[int, tuple[str, str]]:
         with self.reading() as db:
             return {row[0]: (row[1], row[2]) for row in db.execute("SELECT id, model, sampling FROM recipe")}
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file lies at ``path``; None if there is none."""
-    try:
-        stat = os.stat(path)
-    except OSError:
-        return None
-    return stat.st_dev, stat.st_ino

@@ -12,15 +12,24 @@ from types import TracebackType
 from typing import Self
 from uuid import uuid4
 
-from srbwriter.story import backup, exchange
+from srbwriter.story import backup, convert
 from srbwriter.story.branches import Branches
-from srbwriter.story.connection import UNREADABLE
+from srbwriter.story.connection import UNREADABLE, remove
 from srbwriter.story.document import Document
-from srbwriter.story.draft import StoryDraft, check_draft
-from srbwriter.story.language import default_language
-from srbwriter.story.open import Opened, create_story, open_story, recovered, remove
+from srbwriter.story.model import (
+    ROOT,
+    Damage,
+    DamagedStory,
+    OnProgress,
+    StoryDraft,
+    TokenSizes,
+    check_draft,
+    default_language,
+    no_progress,
+    within,
+)
+from srbwriter.story.open import Opened, create_story, open_story, recovered
 from srbwriter.story.search import index
-from srbwriter.story.types import ROOT, Damage, DamagedStory, Progress, TokenSizes, untold, within
 
 
 class Story(Branches):
@@ -61,12 +70,12 @@ class Story(Branches):
             self._document.put_value("language", default_language())
 
     @classmethod
-    def from_draft(cls, path: Path | str, draft: StoryDraft, progress: Progress = untold) -> Story:
+    def from_draft(cls, path: Path | str, draft: StoryDraft, progress: OnProgress = no_progress) -> Story:
         """A new story file from a draft. Raises DraftError, NotAStory or NotSaved; then no file is left."""
         check_draft(draft)
         story = cls.create(path, draft.title)
         try:
-            exchange.fill(story._document, draft, within(progress, 0, 0.8))
+            convert.fill(story._document, draft, within(progress, 0, 0.8))
             index(story._document, progress=within(progress, 0.8, 1))
         except BaseException:
             story.close()
@@ -146,14 +155,10 @@ class Story(Branches):
 
     # -- out of the file ---------------------------------------------------------------------------
 
-    def to_draft(self, progress: Progress = untold) -> StoryDraft:
+    def to_draft(self, progress: OnProgress = no_progress) -> StoryDraft:
         """The whole tree, the bin with it, as plain values."""
         with self._lock:
-            return exchange.to_draft(self, self._document, progress)
-
-    def back_up(self, folder: Path, *, keep: int = backup.KEEP_DAYS) -> Path | None:
-        """Today's copy below ``folder``, unless there is one. Raises NotSaved."""
-        return backup.daily(self.file, self.backup_folder(folder), keep)
+            return convert.to_draft(self, self._document, progress)
 
     def snapshot(self, folder: Path, name: str) -> Path:
         """A copy with a name below ``folder``; it is never removed. Raises NotSaved."""

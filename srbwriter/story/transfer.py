@@ -3,28 +3,52 @@
 It is done into a file of its own beside the place it is meant for, under a name that nobody looks for; that
 file gets its real name at the very end. So the work can be broken off or killed at any moment, and what lies
 at the real place is either what lay there before or the whole of the new.
+
+Reading and writing large files holds the interpreter for long moments, on whatever thread it is done. A face
+that must not stand still has it done by a process of its own (:class:`TransferProcess`), which can be killed
+at once. Both ends of the pipe between the two are in this file.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import logging
 import os
+import pickle
+import subprocess
+import sys
+import threading
+import time
+import traceback
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol, Self
 from uuid import uuid4
 
 from srbwriter import paths
 from srbwriter.story import formats, library
-from srbwriter.story.connection import MAGIC
-from srbwriter.story.draft import as_list
-from srbwriter.story.open import remove
+from srbwriter.story.connection import MAGIC, remove
+from srbwriter.story.formats.errors import FormatError
+from srbwriter.story.model import (
+    DamagedStory,
+    DraftError,
+    NotAStory,
+    OnProgress,
+    StoryError,
+    as_list,
+    no_progress,
+    within,
+)
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.story import Story
-from srbwriter.story.types import DamagedStory, NotAStory, Progress, StoryError, untold, within
 
 _READ, _FILLED = 0.1, 0.75  # of an export: the story is open, its nodes are read; the rest is the format's
+_STEP = 0.005  # share of the work between two messages of the other process
+_NICE = 5  # keys and branches come first
 _PARSED = 0.3  # of an import: the file is understood; the rest is the new story's
+
+log = logging.getLogger(__name__)
 
 _CURES = {
     errno.ENOENT: "there is no such file — check the name",
@@ -60,19 +84,17 @@ class Made:
     notices: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Landed:
-    """A transfer that is done: where the result lies, the story's title, what the writer should know."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Landed(Made):
+    """A transfer that is done, and where the result lies."""
 
     path: Path
-    title: str
-    notices: tuple[str, ...] = ()
 
 
 class Transfer(Protocol):
     """A piece of work in three steps. ``make`` may be done by another process."""
 
-    def make(self, progress: Progress = untold) -> Made:
+    def make(self, progress: OnProgress = no_progress) -> Made:
         """Do the work, into the temporary file. Raises StoryError, DraftError or FormatError."""
         ...
 
@@ -94,7 +116,7 @@ def carry_out(transfer: Transfer) -> Landed:
         raise
 
 
-def rendered(source: Path, form: str, progress: Progress = untold) -> tuple[str, bytes]:
+def rendered(source: Path, form: str, progress: OnProgress = no_progress) -> tuple[str, bytes]:
     """Title and bytes of the story in ``source``, in the format called ``form``.
 
     The story may be open for writing elsewhere. Raises NotAStory, DamagedStory or DraftError.
@@ -129,7 +151,7 @@ class Export:
     def __post_init__(self) -> None:
         object.__setattr__(self, "part", _beside(self.target))
 
-    def make(self, progress: Progress = untold) -> Made:
+    def make(self, progress: OnProgress = no_progress) -> Made:
         title, data = rendered(self.source, self.form, progress)
         try:
             paths.write_durable(self.part, data)
@@ -145,7 +167,7 @@ class Export:
             paths.replace_durably(self.part, self.target)
         except OSError as error:
             raise TransferError.of(self.target, error) from error
-        return Landed(self.target, made.title, made.notices)
+        return Landed(made.title, made.notices, path=self.target)
 
     def drop(self) -> None:
         self.part.unlink(missing_ok=True)
@@ -174,7 +196,7 @@ class Import:
     def __post_init__(self) -> None:
         object.__setattr__(self, "part", _beside(self.target or self.folder / "import"))
 
-    def make(self, progress: Progress = untold) -> Made:
+    def make(self, progress: OnProgress = no_progress) -> Made:
         if self.target is not None and self.target.exists():
             raise NotAStory(self.target, "is already there — choose another name, or open it")
         draft = formats.read(
@@ -213,13 +235,13 @@ class Import:
 
     def land(self, made: Made) -> Landed:
         if self.target is not None:
-            return Landed(library.move(self.part, self.target), made.title, made.notices)
+            return Landed(made.title, made.notices, path=library.move(self.part, self.target))
         while True:
             try:
                 found = library.move(self.part, library.free_path(self.folder, made.title))
             except library.Taken:
                 continue  # somebody was faster; the next name
-            return Landed(found, made.title, made.notices)
+            return Landed(made.title, made.notices, path=found)
 
     def drop(self) -> None:
         remove(self.part)
@@ -236,3 +258,164 @@ def check_target(target: Path, *, force: bool) -> None:
         raise TransferError(target.parent, _CURES[errno.EACCES])
     if target.exists() and not force:
         raise TransferError(target, "is there already — choose another name")
+
+
+# -- in a process of its own --------------------------------------------------------------------------
+
+
+class TransferFailed(StoryError):
+    """The other process could not do the work; the message is fit for a person."""
+
+
+class Stopped(StoryError):
+    """The transfer was cancelled; nothing was changed."""
+
+
+class TransferProcess:
+    """One transfer under way in another process. All of it may be used from any thread, and returns at once.
+
+    >>> work = TransferProcess(Export(story, target, "markdown")).start()
+    """
+
+    def __init__(self, transfer: Transfer) -> None:
+        self._transfer = transfer
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._cancelled = self._landing = False
+        self._share = 0.0
+        self._started_at = time.monotonic()
+        self._landed: Landed | None = None
+        self._error: Exception | None = None
+        self._over = threading.Event()
+
+    @property
+    def share(self) -> float:
+        """How much of the work is done, from 0 to 1; never goes back."""
+        return self._share
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken so far."""
+        return time.monotonic() - self._started_at
+
+    @property
+    def over(self) -> bool:
+        """True once it is done, has failed, or was cancelled and has cleared away its traces."""
+        return self._over.is_set()
+
+    def start(self) -> Self:
+        """Begin. To be called once."""
+        self._started_at = time.monotonic()
+        threading.Thread(target=self._run, name="srbwriter-transfer", daemon=True).start()
+        return self
+
+    def cancel(self) -> bool:
+        """Give the transfer up; False if it is over, or so nearly that it goes to its end."""
+        with self._lock:
+            if self._landing or self.over:
+                return False
+            self._cancelled = True
+            if self._process is not None:
+                self._process.kill()
+            return True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait up to ``timeout`` seconds for the end; False if it has not come."""
+        return self._over.wait(timeout)
+
+    def result(self) -> Landed:
+        """What came of it, once it is over. Raises Stopped, another StoryError, or OSError."""
+        if self._error is not None:
+            raise self._error
+        assert self._landed is not None, "not over yet"
+        return self._landed
+
+    def _run(self) -> None:
+        try:
+            made = self._make()
+            with self._lock:
+                if self._cancelled:
+                    raise Stopped("stopped")
+                self._landing = True
+            self._landed = self._transfer.land(made)
+        except Exception as error:
+            self._error = Stopped("stopped") if self._cancelled else error
+            with contextlib.suppress(OSError):
+                self._transfer.drop()
+        finally:
+            self._over.set()
+
+    def _make(self) -> Made:
+        with self._lock:
+            if self._cancelled:
+                raise Stopped("stopped")
+            process = self._process = _child()
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        with process:
+            with contextlib.suppress(BrokenPipeError):  # it ended before it began: reading says so too
+                process.stdin.write(pickle.dumps(self._transfer))
+                process.stdin.close()
+            try:
+                return self._follow(process.stdout)
+            except (EOFError, OSError, pickle.UnpicklingError) as error:
+                process.kill()
+                said = process.stderr.read().decode("utf-8", "replace").strip()
+                if not self._cancelled:
+                    log.error("the process of a transfer ended: %s %s", process.wait(), said)
+                raise TransferFailed("it ended before its time; the log says more") from error
+
+    def _follow(self, messages: IO[bytes]) -> Made:
+        """Read what the child says until it says: shares, then a result, a refusal or [a defect]."""
+        while True:
+            message: float | Made | str | list[str] = pickle.load(messages)
+            match message:
+                case float() | int() as share:
+                    self._share = max(self._share, share)
+                case Made() as made:
+                    return made
+                case str() as refused:
+                    raise TransferFailed(refused)
+                case trace:
+                    log.error("a transfer failed: %s", "".join(trace))
+                    raise TransferFailed("it met a defect of srbwriter; the log says more")
+
+
+def _child() -> subprocess.Popen[bytes]:
+    """A process that waits for a transfer. Raises OSError if there can be none."""
+    # It finds the same modules as this one, and none that happen to lie in the folder it is in.
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", f"from {__name__} import serve_parent; serve_parent()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,  # keys of the terminal are not for it
+    )
+
+
+def serve_parent() -> None:
+    """The other process: make what is asked for on the standard input, and report on the standard output."""
+    with contextlib.suppress(OSError):
+        os.nice(_NICE)
+    sent = -1.0
+
+    def send(message: float | Made | str | list[str]) -> None:
+        pickle.dump(message, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+
+    def progress(share: float) -> None:
+        nonlocal sent
+        if share - sent >= _STEP:
+            sent = share
+            send(float(share))
+
+    transfer: Transfer = pickle.load(sys.stdin.buffer)  # the parent gave its part a name
+    try:
+        send(transfer.make(progress))
+    except BrokenPipeError:  # the parent is gone, and nobody will want this
+        transfer.drop()
+    except (StoryError, DraftError, FormatError, OSError) as error:
+        send(str(error))
+    except Exception:
+        send([traceback.format_exc()])

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from srbwriter.story.draft import Author
-from srbwriter.story.types import ROOT, Marks, NodeId, NoSuchNode, State
+from srbwriter.story.model import ROOT, Author, Marks, NodeId, NoSuchNode, State
 from srbwriter.story.words import Count, well_formed
 
 BOOKMARK, CHAPTER, VISITED, SETTINGS = 1, 2, 4, 8
@@ -26,15 +25,15 @@ class Entry(NamedTuple):
     place: int
     state: int
     author: Author
-    chars: int
-    words: int
-    edges: int
-    flags: int
-    rating: int
-    tags: str | None
-    note: str | None
-    title: str | None
-    created: float
+    chars: int = 0
+    words: int = 0
+    edges: int = 0
+    flags: int = 0
+    rating: int = 0
+    tags: str | None = None
+    note: str | None = None
+    title: str | None = None
+    created: float = 0.0
 
     @property
     def marks(self) -> Marks:
@@ -45,11 +44,14 @@ class Entry(NamedTuple):
             note=self.note or "",
             chapter=bool(self.flags & CHAPTER),
             title=self.title or "",
+            visited=bool(self.flags & VISITED),
+            deleted=self.state != State.LIVING,
         )
 
     def with_marks(self, marks: Marks) -> Entry:
-        flags = self.flags & ~(BOOKMARK | CHAPTER)
-        flags |= (BOOKMARK if marks.bookmark else 0) | (CHAPTER if marks.chapter else 0)
+        """This entry with ``marks``, but in the bin only if it is there."""
+        bits = (BOOKMARK, marks.bookmark), (CHAPTER, marks.chapter), (VISITED, marks.visited)
+        flags = self.flags & SETTINGS | sum(bit for bit, there in bits if there)
         return self._replace(
             flags=flags,
             rating=marks.rating,
@@ -95,6 +97,10 @@ class Tree:
         self._place(old, entry)
         self.next_id = max(self.next_id, entry.id + 1)
 
+    def set(self, node: NodeId, **fields: Any) -> None:
+        """Change fields of an entry."""
+        self.put(self[node]._replace(**fields))
+
     def _place(self, old: Entry | None, new: Entry | None) -> None:
         moved = old is None or new is None or (old.parent, old.place) != (new.parent, new.place)
         if moved and old is not None and old.parent is not None:
@@ -138,11 +144,6 @@ class Tree:
     def children(self, node: NodeId) -> list[NodeId]:
         """Living children in order."""
         return [c for c in self._children.get(self[node].id, ()) if self._entries[c].state == State.LIVING]
-
-    def siblings(self, node: NodeId) -> list[NodeId]:
-        """Living children of the parent, ``node`` among them; only itself for the root."""
-        parent = self[node].parent
-        return [node] if parent is None else self.children(parent)
 
     def path(self, node: NodeId) -> list[NodeId]:
         """Root → ``node``."""
@@ -200,31 +201,6 @@ class Tree:
             yield node
             stack.extend(reversed(below(node)))
 
-    def following(self, node: NodeId) -> NodeId | None:
-        """The next node in reading order."""
-        children = self.children(node)
-        if children:
-            return children[0]
-        for above in self.upward(node):
-            later = self._beside(above, 1)
-            if later is not None:
-                return later
-        return None
-
-    def preceding(self, node: NodeId) -> NodeId | None:
-        """The node before in reading order."""
-        before = self._beside(node, -1)
-        if before is None:
-            return self[node].parent
-        while children := self.children(before):
-            before = children[-1]
-        return before
-
-    def _beside(self, node: NodeId, step: int) -> NodeId | None:
-        siblings = self.siblings(node)
-        index = siblings.index(node) + step if node in siblings else -1
-        return siblings[index] if 0 <= index < len(siblings) else None
-
     def where(self, test: Callable[[Entry], bool]) -> list[NodeId]:
         """Living nodes that pass ``test``, in reading order."""
         found = [entry.id for entry in self if test(entry)]
@@ -248,11 +224,7 @@ class Tree:
         entries = map(self._entries.__getitem__, self.path(node))
         return Count.total((entry.words, entry.edges) for entry in entries)
 
-    def chars(self, node: NodeId) -> int:
-        """Characters on the path root → ``node``."""
-        return sum(self._entries[above].chars for above in self.upward(node))
-
-    def last_place(self, parent: NodeId) -> int:
+    def last_place(self, parent: NodeId | None) -> int:
         """A place behind every child of ``parent``."""
-        children = self._children.get(parent)
+        children = self._children.get(parent or 0)
         return self._entries[children[-1]].place + 1 if children else 0

@@ -139,7 +139,8 @@ class App(TextualApp[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's, and last the theme's own form for a terminal that has few colours."""
         theme = self.current_theme
-        depth = colours.depth(self.preferences[options.COLOURS], self.console.color_system)
+        terminal = None if self.is_headless else self.console.color_system
+        depth = colours.depth(self.preferences[options.COLOURS], terminal)
         if depth is None or theme.ansi or self.no_color:
             return super().get_line_filters()
         if self._form is None or self._form.made_for != (theme, depth):

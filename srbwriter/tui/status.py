@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING
 
 from srbwriter.engine.types import BranchState
-from srbwriter.story.types import NoSuchNode, StoryError, counted
+from srbwriter.story.model import NoSuchNode, StoryError, counted
 from srbwriter.tui.widgets.status_line import bar
 
 if TYPE_CHECKING:

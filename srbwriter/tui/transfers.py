@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from srbwriter.story.aside import Aside, Stopped
-from srbwriter.story.transfer import Landed, Transfer
+from srbwriter.story.transfer import Landed, Stopped, Transfer, TransferProcess
 from srbwriter.tui import status
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ _NAME = 32  # characters of a file's name that the line has room for
 class _Work:
     verb: str
     name: str
-    aside: Aside
+    aside: TransferProcess
     then: Callable[[Landed], object]
     leaves: bool
 
@@ -57,7 +56,7 @@ class Transfers:
         if self._work is not None:
             self._screen.notify(f"{self._what()} is still under way; esc stops it.")
             return
-        self._work = _Work(verb, name, Aside(transfer).start(), then, leaves)
+        self._work = _Work(verb, name, TransferProcess(transfer).start(), then, leaves)
         self._stopping = self._warned = False
         self._screen.flush_slowly()
 

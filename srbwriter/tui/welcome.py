@@ -14,7 +14,7 @@ from srbwriter import paths
 from srbwriter.session.typing import Rescued, sheets_left
 from srbwriter.story import Blocked, ReadOnly, ReadOnlyStory, Story, StoryError, library
 from srbwriter.story.backup import backups
-from srbwriter.story.types import counted
+from srbwriter.story.model import counted
 from srbwriter.tui.screens.confirm import Confirm
 from srbwriter.tui.screens.damaged import RECOVER, DamagedNote
 

@@ -48,9 +48,9 @@ def ask(url: str) -> str:
 def test_the_same_engine_answers_as_long_as_the_session_runs(session: Session) -> None:
     with server_beside(settings())(session) as line:
         assert line.startswith("http://127.0.0.1:")
-        before = session.engine_stats()
+        before = session.engine.stats()
         assert ask(url_in(line))
-        after = session.engine_stats()
+        after = session.engine.stats()
         assert after.generated_tokens > before.generated_tokens, "it was the session's engine that wrote"
         session.set_text("Once upon a time")
         current = session.generate(2)

@@ -169,7 +169,7 @@ def test_nothing_to_go_on_from() -> None:
     with pytest.raises(InvalidRequest, match="continue_final_message: the last message has no text"):
         show(None, [{"role": "assistant", "content": None}], continue_final_message=True)
     with pytest.raises(InvalidRequest, match="leaves the last message out"):
-        show("nothing", continue_final_message=True)
+        show("{# nothing #}nothing", continue_final_message=True)
 
 
 @pytest.mark.parametrize(

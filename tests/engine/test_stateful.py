@@ -45,6 +45,7 @@ def shared(model: Path, toy: bool) -> tuple[Engine, Reference]:
     engine = Engine.load(model, options, thread=False)
     engine._scheduler.budget.size = lambda writing, abortable: 24  # type: ignore[method-assign]
     engine._scheduler.admission.second_thoughts = 0.0  # so that nothing depends on the clock
+    engine._cache.storage.cheaper_to_evaluate = lambda nodes: False  # type: ignore[method-assign]
     # what it learns from the clock would make a life differ from its replay
     return engine, Reference(engine, cells=engine.n_ctx)
 
@@ -60,6 +61,7 @@ class EngineMachine(RuleBasedStateMachine):
         model = exact_model() if make is None else toy_model(make)
         self.engine, self.reference = shared(model, make is not None)
         self.engine.reset()
+        self.engine._scheduler.lanes.step = 0
         self.steps(2)
         self.generations: list[Generation] = []
 
@@ -208,6 +210,16 @@ class EngineMachine(RuleBasedStateMachine):
         assert all(g.done for g in self.generations)
 
 
+class SpillingMachine(EngineMachine):
+    """Whatever nobody runs has left the cells before every step."""
+
+    def steps(self, count: int) -> None:
+        for _ in range(count):
+            while self.engine._cache.evict():
+                pass
+            self.engine.process()
+
+
 class ToyMachine(EngineMachine):
     longest, most = 400, 1e-2  # most letters are tokens
 
@@ -224,13 +236,27 @@ class RecurrentMachine(ToyMachine):
     make = staticmethod(make_mamba)
 
 
+class SpillingSlidingMachine(SlidingMachine, SpillingMachine):
+    pass
+
+
+class SpillingHybridMachine(HybridMachine, SpillingMachine):
+    pass
+
+
 TestEngine = EngineMachine.TestCase
+TestSpilling = SpillingMachine.TestCase
+TestSpillingSliding = SpillingSlidingMachine.TestCase
+TestSpillingHybrid = SpillingHybridMachine.TestCase
 TestSliding = SlidingMachine.TestCase
 TestHybrid = HybridMachine.TestCase
 TestRecurrent = RecurrentMachine.TestCase
 TestEngine.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target),
+)
+TestSpilling.settings = TestSpillingSliding.settings = TestSpillingHybrid.settings = settings(
+    TestEngine.settings, max_examples=30
 )
 TestSliding.settings = TestHybrid.settings = TestRecurrent.settings = settings(
     TestEngine.settings, max_examples=40

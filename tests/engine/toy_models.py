@@ -92,6 +92,69 @@ def make_with_a_token_without_number(path: Path, seed: int = 1) -> Path:
     return _gemma(path, seed, {"output.weight": -1})
 
 
+def make_qwen(path: Path, seed: int = 1, deltas: Tensors | None = None) -> Path:
+    """Plain attention, and a head that says of two texts how well they fit together: yes or no."""
+    metadata = _common("qwen3", layers=2)
+    metadata += [
+        ("qwen3.feed_forward_length", _U32, FEED),
+        ("qwen3.attention.head_count", _U32, HEADS),
+        ("qwen3.attention.head_count_kv", _U32, KV_HEADS),
+        ("qwen3.attention.key_length", _U32, HEAD),
+        ("qwen3.attention.value_length", _U32, HEAD),
+        ("qwen3.pooling_type", _U32, 4),
+        ("qwen3.classifier.output_labels", _ARRAY, (_STRING, ["yes", "no"])),
+    ]
+    head = {"cls.output.weight": _random(np.random.default_rng(seed), 2, WIDTH)}
+    return _make(path, metadata, [_qwen_layer] * 2, seed, more=head, deltas=deltas)
+
+
+RANK_OF_LORA, ALPHA = 2, 3.0
+_LORA_SHAPES = {
+    "blk.0.attn_q.weight": (HEADS * HEAD, WIDTH), "blk.1.ffn_down.weight": (WIDTH, FEED),
+    "output.weight": (len(_TOKENS), WIDTH),
+}  # fmt: skip
+
+
+def lora_halves(seed: int) -> dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]]:
+    """What a LoRA adapter for :func:`make_qwen` adds to a tensor: the product of two small ones."""
+    rng = np.random.default_rng(1000 + seed)
+    return {
+        name: (_random(rng, RANK_OF_LORA, columns), _random(rng, rows, RANK_OF_LORA))
+        for name, (rows, columns) in _LORA_SHAPES.items()
+    }
+
+
+def make_lora(
+    path: Path, seed: int = 1, metadata: dict[str, tuple[int, Any] | None] | None = None,
+    tensors: Tensors | None = None,
+) -> Path:  # fmt: skip
+    """An adapter for :func:`make_qwen`; ``metadata`` and ``tensors`` take the place of what is usual."""
+    entries: dict[str, tuple[int, Any] | None] = {
+        "general.type": (_STRING, "adapter"), "general.architecture": (_STRING, "qwen3"),
+        "adapter.type": (_STRING, "lora"), "adapter.lora.alpha": (_F32, ALPHA), **(metadata or {}),
+    }  # fmt: skip
+    halves: Tensors = {}
+    for name, (a, b) in lora_halves(seed).items():
+        halves |= {f"{name}.lora_a": a, f"{name}.lora_b": b}
+    _write(path, [(key, *entry) for key, entry in entries.items() if entry], tensors or halves)
+    return path
+
+
+def make_merged(path: Path, *adapters: tuple[int, float]) -> Path:
+    """:func:`make_qwen` with adapters, of which the seed and scale are given, made part of its weights."""
+    deltas: Tensors = {}
+    for seed, scale in adapters:
+        for name, (a, b) in lora_halves(seed).items():
+            delta = np.float32(scale * ALPHA / RANK_OF_LORA) * (b @ a)
+            deltas[name] = deltas[name] + delta if name in deltas else delta
+    return make_qwen(path, deltas=deltas)
+
+
+def make_control_vector(path: Path, tensors: Tensors) -> Path:
+    _write(path, [("general.architecture", _STRING, "controlvector")], tensors)
+    return path
+
+
 def make_t5(path: Path, seed: int = 1) -> Path:
     """An encoder whose output a decoder attends to: no text goes on from its prompt."""
     metadata = _common("t5", layers=1)
@@ -116,6 +179,32 @@ def make_t5(path: Path, seed: int = 1) -> Path:
             for letter in "qkvo":
                 tensors[f"{part}.blk.0.{name}_{letter}.weight"] = _random(rng, WIDTH, WIDTH)
         tensors |= _feed_forward(f"{part}.blk.0.", rng)
+    _write(path, metadata, tensors)
+    return path
+
+
+def make_bert(path: Path, seed: int = 1) -> Path:
+    """An encoder: every token sees all others, and nothing goes on from the last."""
+    metadata = _common("bert", layers=1)
+    metadata += [
+        ("bert.feed_forward_length", _U32, FEED),
+        ("bert.attention.head_count", _U32, HEADS),
+        ("bert.attention.layer_norm_epsilon", _F32, 1e-5),
+        ("bert.attention.causal", _BOOL, False),
+        ("bert.pooling_type", _U32, 1),
+        ("tokenizer.ggml.token_type_count", _U32, 2),
+    ]
+    rng = np.random.default_rng(seed)
+    tensors: Tensors = {
+        "token_embd.weight": _random(rng, len(_TOKENS), WIDTH),
+        "token_types.weight": _random(rng, 2, WIDTH),
+        "position_embd.weight": _random(rng, CONTEXT, WIDTH),
+        "blk.0.ffn_up.weight": _random(rng, FEED, WIDTH),
+        "blk.0.ffn_down.weight": _random(rng, WIDTH, FEED),
+        **{f"blk.0.attn_{name}.weight": _random(rng, WIDTH, WIDTH) for name in ("q", "k", "v", "output")},
+    }
+    for name in ("token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm"):
+        tensors |= {f"{name}.weight": np.ones(WIDTH, np.float32), f"{name}.bias": np.zeros(WIDTH, np.float32)}
     _write(path, metadata, tensors)
     return path
 
@@ -201,6 +290,11 @@ def _gemma_layer(block: str, rng: np.random.Generator) -> Tensors:
     return _attention(block, rng) | ones | _feed_forward(block, rng)
 
 
+def _qwen_layer(block: str, rng: np.random.Generator) -> Tensors:
+    ones = {f"{block}{name}.weight": np.ones(HEAD, np.float32) for name in ("attn_q_norm", "attn_k_norm")}
+    return _attention(block, rng) | ones | _feed_forward(block, rng)
+
+
 def _attention(block: str, rng: np.random.Generator) -> Tensors:
     return {
         f"{block}attn_norm.weight": np.ones(WIDTH, np.float32),
@@ -224,8 +318,9 @@ def _feed_forward(block: str, rng: np.random.Generator) -> Tensors:
 
 
 def _make(
-    path: Path, metadata: Metadata, layers: list[Layer], seed: int, damaged: dict[str, int] | None = None
-) -> Path:
+    path: Path, metadata: Metadata, layers: list[Layer], seed: int, damaged: dict[str, int] | None = None,
+    more: Tensors | None = None, deltas: Tensors | None = None,
+) -> Path:  # fmt: skip
     rng = np.random.default_rng(seed)
     tensors: Tensors = {
         "token_embd.weight": _random(rng, len(_TOKENS), WIDTH) * 4,
@@ -234,6 +329,9 @@ def _make(
     }
     for index, layer in enumerate(layers):
         tensors |= layer(f"blk.{index}.", rng)
+    tensors |= more or {}
+    for name, delta in (deltas or {}).items():
+        tensors[name] += delta
     for name, row in (damaged or {}).items():
         tensors[name][row] = np.nan
     _write(path, metadata, tensors)

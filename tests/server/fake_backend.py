@@ -65,6 +65,7 @@ class FakeEngine:
         self.n_ctx, self.max_branches = n_ctx, max_branches
         self.bos: int | None = BOS
         self.eos: int | None = EOS
+        self.eog = frozenset({EOS})
         self.fim = (FIM_PRE, FIM_SUF, FIM_MID) if fim else None
         self.info = ModelInfo(
             path="/models/fake.gguf",
@@ -87,12 +88,14 @@ class FakeEngine:
         self.cancelled: list[int] = []
         self.cancel_seen = threading.Event()
         self.hold: int | None = None
+        self.queue = False  # requests wait until it is false and the engine is woken
         self.fail_with: Exception | None = None
         self.break_off: dict[int, EngineError] = {}  # branches that fail when they have written their script
         self._released = threading.Event()
         self._generated = 0
         self._texts: dict[tuple[int, int], BranchText] = {}
         self._scripts: dict[tuple[int, int], list[int]] = {}
+        self._tokenized: dict[str, list[int]] = {}
         self._commands: list[Command] = []
         self._wake = threading.Condition()
         self._closing = False
@@ -165,6 +168,7 @@ class FakeEngine:
             continue_final_message=continue_final_message,
             bos="",
             eos="",
+            tools=tools,
             **kwargs,
         )
 
@@ -209,8 +213,21 @@ class FakeEngine:
         key = (branch.generation.number, branch.index)
         prompt = self.detokenize(branch.generation.prompt_ids)
         self._texts[key] = BranchText(self.pieces, branch.stop_rule)
-        self._scripts[key] = self.tokenize(self.script(prompt, branch.index))
-        branch.state = BranchState.WRITING
+        script = self.script(prompt, branch.index)
+        if script not in self._tokenized:
+            self._tokenized[script] = self.tokenize(script)
+        self._scripts[key] = list(self._tokenized[script])
+        branch.state = BranchState.WAITING if self.queue else BranchState.WRITING
+
+    def admit(self) -> None:
+        """Let waiting requests begin."""
+        self.queue = False
+        for generation in self.generations:
+            for branch in generation.branches:
+                if branch.state is BranchState.WAITING:
+                    branch.state = BranchState.WRITING
+        with self._wake:
+            self._wake.notify_all()
 
     def _post(self, command: Command) -> None:
         with self._wake:
@@ -255,6 +272,8 @@ class FakeEngine:
                 for branch in generation.branches:
                     branch.state = BranchState.FAILED
                 return [Failed(self.fail_with)]  # type: ignore[arg-type]
+            if self.queue:
+                return []
             events: list[Event] = [PromptProgress(generation.prompt_done, generation.prompt_done, 0)]
             if generation.request.prompt_logprobs is not None:
                 generation.prompt_logprobs = [

@@ -25,6 +25,7 @@ POSTS = (
     "/infill",
     "/v1/embeddings",
     "/embedding",
+    "/rerank",
     "/slots/0?action=save",
     "/lora-adapters",
     "/props",

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, settings
 
 from srbwriter.server.app import build_app
 from srbwriter.server.dialects import ENDPOINTS
-from srbwriter.server.loader import Loaded
 from srbwriter.server.openapi import description
+from srbwriter.server.services import Loaded
 from srbwriter.server.settings import ServerSettings
 
 schema = schemathesis.openapi.from_dict(description(ENDPOINTS))

@@ -143,12 +143,12 @@ def test_a_rebound_name_is_refused(client: httpx.Client, host: str, status: int)
 
 def test_serving_others_needs_a_key() -> None:
     with pytest.raises(ServerError, match="--api-key"):
-        check_exposure(ServerSettings(host="0.0.0.0"))
+        check_exposure(ServerSettings(host=("0.0.0.0",)))
     for fine in (
-        ServerSettings(host="0.0.0.0", api_keys=("k",)),
-        ServerSettings(host="::", insecure=True),
-        ServerSettings(host="127.0.0.2"),
-        ServerSettings(host="0.0.0.0", unix_socket=Path("/x")),
+        ServerSettings(host=("0.0.0.0",), api_keys=("k",)),
+        ServerSettings(host=("::",), insecure=True),
+        ServerSettings(host=("127.0.0.2",)),
+        ServerSettings(host=("0.0.0.0",), unix_socket=Path("/x")),
     ):
         check_exposure(fine)
 
@@ -158,10 +158,13 @@ def test_what_is_loopback() -> None:
     assert not any(map(is_loopback, ("0.0.0.0", "::", "192.168.0.1", "example.com", "")))
 
 
-@given(key=st.text(), given_key=st.text())
+_WORD = st.text(st.characters(exclude_categories=("Z", "C")))
+
+
+@given(key=_WORD, given_key=_WORD)
 def test_only_equal_keys_open(key: str, given_key: str) -> None:
     guard = Guard(ServerSettings(api_keys=(key.strip() or "k",)))
-    allowed = guard.key_allowed(None, given_key)
+    allowed = guard.client(None, given_key, "peer") is not None
     spelled = given_key.strip()
     if spelled[:7].lower() == "bearer ":
         spelled = spelled[7:].strip()

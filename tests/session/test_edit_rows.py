@@ -103,8 +103,8 @@ def test_a_fix_before_a_healed_branch_leaves_the_branch_its_tokens(session: Sess
     current.generation.wait(WAIT)
     session.pick(0)
     before = prompt(session)
-    [picked] = [run for run in session.story.node(session.node).runs]
+    [picked] = session.story.node(session.node).spans
     assert picked.lead and picked.ids
     session.set_text(session.text().replace("Once upon a ti", "Once upon a da"))
-    assert session.story.node(session.node).runs == (picked,)
+    assert session.story.node(session.node).spans == (picked,)
     assert prompt(session)[-len(picked.ids) + 1 :] == before[-len(picked.ids) + 1 :] == picked.ids[1:]

@@ -159,7 +159,7 @@ def test_a_branch_that_is_edited_when_it_is_picked_is_one_thing_to_undo(
     session.pick(0, upto, words)
     assert session.text() == OPENING + words
     last = session.story.node(session.node)
-    assert last.author == "edited" and any(run.ids for run in last.runs)
+    assert last.author == "edited" and any(span.ids for span in last.spans)
     assert session.undo()
     assert session.text() == OPENING
     assert OPENING + shown in [session.story.text(node) for node in session.story.reading_order()]

@@ -29,7 +29,7 @@ def opened(story: Any, found: Settings | None = None) -> tuple[Any, RememberedKn
     """A session as it is after a start, before and with the knobs of the story."""
     found = found or settings()
     session = SimpleNamespace(
-        story=story, sampling=launch.sampling(found), stop=launch.stop(found), ladder=None
+        story=story, sampling=launch.sampling(found), stop=launch.stop(found), sweep=None
     )
     return session, RememberedKnobs(session, found)  # type: ignore[arg-type]
 
@@ -43,13 +43,13 @@ def test_knobs_come_back(story: Story) -> None:
     session, knobs = opened(story)
     session.sampling = Sampling(temperature=1.3, logit_bias=((5, -1.0),), seed=7)
     session.stop = Stop(max_tokens=None, strings=("\n", "END"), boundary="sentence")
-    session.ladder = ("temperature", 0.4, 1.2)
-    wanted = session.sampling, session.stop, session.ladder
+    session.sweep = ("temperature", 0.4, 1.2)
+    wanted = session.sampling, session.stop, session.sweep
     knobs.keep()
     with Story.open(story.file, readonly=True) as again:
         session, knobs = opened(again)
         knobs.recall()
-        assert (session.sampling, session.stop, session.ladder) == wanted
+        assert (session.sampling, session.stop, session.sweep) == wanted
 
 
 def test_only_what_was_turned_is_kept(story: Story) -> None:
@@ -74,14 +74,14 @@ def test_what_is_said_at_the_start_goes_first(story: Story) -> None:
 
 def test_a_ladder_gives_way_to_what_is_said_at_the_start(story: Story) -> None:
     session, knobs = opened(story)
-    session.ladder = ("temperature", 0.4, 1.2)
+    session.sweep = ("temperature", 0.4, 1.2)
     knobs.keep()
     session, knobs = opened(story, settings(sampling__temperature=0.7))
     knobs.recall()
-    assert session.ladder is None
+    assert session.sweep is None
     session, knobs = opened(story, settings(sampling__min_p=0.7))
     knobs.recall()
-    assert session.ladder == ("temperature", 0.4, 1.2)
+    assert session.sweep == ("temperature", 0.4, 1.2)
 
 
 def test_what_one_start_is_told_does_not_undo_what_was_turned(story: Story) -> None:
@@ -105,7 +105,7 @@ def test_a_ladder_that_no_knob_takes_is_left_out(story: Story, ladder: list[Any]
     story.put_value(TURNED, {"ladder": ladder})
     session, knobs = opened(story)
     knobs.recall()
-    assert session.ladder is None
+    assert session.sweep is None
 
 
 @given(

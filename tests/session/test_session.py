@@ -249,7 +249,7 @@ def test_a_missing_model_is_an_error_in_words_and_the_story_stays_open(file: Pat
 
 def test_a_ladder_gives_every_branch_its_own_rung(session: Session) -> None:
     session.sampling = Sampling(seed=7)
-    session.ladder = ("temperature", 0.2, 1.4)
+    session.sweep = ("temperature", 0.2, 1.4)
     current = begun(session)
     assert [round(b.sampling.temperature, 2) for b in current.branches] == [0.2, 0.6, 1.0, 1.4]
 
@@ -283,11 +283,12 @@ def test_an_edit_of_generated_words_keeps_the_models_own_beside_it(session: Sess
     changed = shown[:5] + "XYZ" + shown[5:]
     session.set_text(OPENING + changed)
     assert (session.node, session.text()) == (node, OPENING + changed)
-    assert OPENING + shown in [session.story.text(other) for other in session.story.siblings(node)]
+    beside = session.story.children(session.story.parent(node))
+    assert OPENING + shown in [session.story.text(other) for other in beside]
     session.undo()
     assert session.text() == OPENING + shown
     assert [b.text for b in current.branches] == [
-        session.story.node(other).text for other in session.story.siblings(node)
+        session.story.node(other).text for other in session.story.children(session.story.parent(node))
     ]
 
 
@@ -301,7 +302,7 @@ def test_a_branch_that_was_edited_can_be_picked_again_as_it_was(session: Session
     again = session.pick(0)
     assert (session.text(), len(session.story)) == (OPENING + shown, nodes)
     assert again != node
-    assert any(run.ids for run in session.story.node(again).runs)
+    assert any(span.ids for span in session.story.node(again).spans)
 
 
 def test_an_edit_across_nodes_gives_the_text_that_was_asked_for(session: Session) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from srbwriter.story import Story
-from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import StoryDraft
 
 WORDS = "It was a dark and stormy night. " * 40
 

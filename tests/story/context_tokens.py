@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from srbwriter.story.context import Tokenizer
+from srbwriter.story.model import Span
 
 VOCABULARY = "toy"
 
@@ -39,3 +40,10 @@ def _bytes_of(piece: str) -> list[bytes]:
 def toy_tokenizer() -> Tokenizer:
     vocabulary = _Vocabulary()
     return Tokenizer(vocabulary.tokenize, vocabulary.pieces, VOCABULARY)
+
+
+def a_node(
+    name: str, text: str, ids: Sequence[int] = (), vocab: str = "", lead: str = ""
+) -> tuple[str, list[Span]]:
+    """A node of one span, as a path has it."""
+    return name, [Span(text, "model" if ids else "writer", tuple(ids), vocab, lead=lead)]

@@ -83,7 +83,7 @@ def seen(path: Path) -> list[tuple[object, ...]]:
     """The whole tree as a reader finds it, with the text and what undo would take back."""
     with Story.open(path) as story:
         order = list(story.reading_order())
-        tree = [(n.id, n.parent, n.text, n.author, n.runs) for n in story.nodes(order)]
+        tree = [(n.id, n.parent, n.text, n.author, n.spans) for n in story.nodes(order)]
         return [("text", story.text(story.current), story._history.head), *tree]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from srbwriter.story import formats
-from srbwriter.story.draft import DraftNode, StoryDraft, children_by_parent
 from srbwriter.story.formats import FormatError
+from srbwriter.story.model import DraftNode, StoryDraft, children_by_parent
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -27,8 +27,8 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from srbwriter.story import formats
-from srbwriter.story.draft import StoryDraft
 from srbwriter.story.formats import FormatError
+from srbwriter.story.model import StoryDraft
 from tests.story.tapestry_file import PLUGIN, WEAVE, encode, note
 
 Path = tuple[str | int, ...]

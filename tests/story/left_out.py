@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from srbwriter.story.draft import StoryDraft
+from srbwriter.story.model import StoryDraft
 
 NOTHING = object()
 

@@ -28,7 +28,7 @@ def test_an_undone_pick_gives_the_whole_take_back(story: Story) -> None:
     story.pick(branch, len("He ran."))
     [later] = generated(story, branch, " He fell.")
     story.undo()
-    assert (story.current, story.node(branch).runs) == (ROOT, before.runs)
+    assert (story.current, story.node(branch).spans) == (ROOT, before.spans)
     assert story.children(branch) == []
     assert story.text(later) == "He ran. He fell."
     story.redo()
@@ -50,7 +50,7 @@ def test_taking_from_a_running_branch_lets_it_run_on(story: Story) -> None:
     story.finish(name, "length")
     node = story.node(name)
     assert node.text == "He ran. She hid. They met."
-    assert node.runs[0].ids == (1, 2, 3, 4)
+    assert node.spans[0].ids == (1, 2, 3, 4)
     story.redo()
     assert story.text(rest) == "He ran. She hid. They met."
 
@@ -79,21 +79,11 @@ def test_a_reroll_keeps_the_old_take(story: Story) -> None:
         story.stream(name, "x")
 
 
-def test_a_rewind_inside_the_engine_leaves_no_take(story: Story) -> None:
-    [name] = story.begin_branches(ROOT, 1, vocab="v")
-    story.stream(name, "a tapestry of", [1, 2, 3])
-    assert story.replace_stream(name, "a ", [1], keep=False) == name
-    story.stream(name, "road", [9])
-    assert story.node(name).text == "a road"
-    assert story.node(name).runs[0].ids == (1, 9)
-    assert story.children(ROOT) == [name]
-
-
 def test_a_rewind_never_takes_back_what_was_picked(story: Story) -> None:
     [name] = story.begin_branches(ROOT, 1, vocab="v")
     story.stream(name, "One. Two", [1, 2])
     story.pick(name, len("One."))
-    new = story.replace_stream(name, "O", [8], keep=False)
+    new = story.replace_stream(name, "O", [8])
     assert new != name
     assert story.text(story.current) == "One."
     assert story.text(new) == "O"
@@ -106,7 +96,8 @@ def test_words_typed_into_a_running_branch(story: Story) -> None:
     story.stream(name, " and left.", [2])
     assert story.text(story.target(name)) == "He said nothing and left."
     assert story.node(typed).author == "writer"
-    assert [run.ids for run in story.runs(story.target(name))] == [(1,), None, (2,)]
+    nodes = story.nodes([name, typed, story.target(name)])
+    assert [span.ids for node in nodes for span in node.spans] == [(1,), (), (2,)]
     story.undo()
     assert story.children(name) == []
     story.stream(name, " Goodbye.", [3])
@@ -143,8 +134,8 @@ def test_everything_about_a_branch_is_kept(story: Story, tmp_path: Path) -> None
     story.close()
     with Story.open(tmp_path / "s.srbw") as again:
         node = again.node(name)
-    [run] = node.runs
-    assert (run.text, run.ids, run.vocab, run.logprobs, run.lead) == (
+    [span] = node.spans
+    assert (span.text, span.ids, span.vocab, span.logprobs, span.lead) == (
         "ow",
         (5, 6),
         "v",
@@ -158,4 +149,4 @@ def test_everything_about_a_branch_is_kept(story: Story, tmp_path: Path) -> None
         "sentence",
     )
     assert not node.streaming
-    assert not node.visited
+    assert not node.marks.visited

@@ -9,22 +9,21 @@ from srbwriter.story.context import (
     ContextError,
     Layout,
     Position,
-    Run,
     Tokenizer,
     Window,
     assemble,
     cache_break,
 )
-from srbwriter.story.draft import LoreEntry, Settings, Template
-from tests.story.context_tokens import VOCABULARY, toy_tokenizer
+from srbwriter.story.model import LoreEntry, Settings, Span, Template
+from tests.story.context_tokens import VOCABULARY, a_node, toy_tokenizer
 
 WIDE = Window(n_ctx=10_000, reserve=100)
 
 
-def run(node_id: str, text: str, tokenizer: Tokenizer | None = None) -> Run:
+def run(node_id: str, text: str, tokenizer: Tokenizer | None = None) -> tuple[str, list[Span]]:
     if tokenizer is None:
-        return Run(node_id, text)
-    return Run(node_id, text, tuple(tokenizer.tokenize(text)), VOCABULARY)
+        return a_node(node_id, text)
+    return a_node(node_id, text, tuple(tokenizer.tokenize(text)), VOCABULARY)
 
 
 def paragraphs(count: int, words: int = 8) -> str:
@@ -39,7 +38,7 @@ def test_an_empty_story_is_an_empty_prompt() -> None:
     assembly = assemble([], Settings(), toy_tokenizer(), WIDE)
     assert assembly.tokens == ()
     assert assembly.counts == {}
-    assert assembly.fell_out == ()
+    assert assembly.dropped == ()
 
 
 def test_the_order_is_bos_template_memory_lore_story_template() -> None:
@@ -109,10 +108,10 @@ def test_the_note_keeps_its_place_while_the_story_grows_a_little() -> None:
 def test_the_note_follows_when_the_story_has_outgrown_it() -> None:
     settings = Settings(author_note="[grim]", author_note_depth=1)
     window = Window(n_ctx=400, reserve=50)
-    runs = [run("a", paragraphs(3))]
-    first = assemble(runs, settings, toy_tokenizer(), window)
-    runs.append(run("b", paragraphs(15)))
-    second = assemble(runs, settings, toy_tokenizer(), window, first.layout, first.tokens)
+    path = [run("a", paragraphs(3))]
+    first = assemble(path, settings, toy_tokenizer(), window)
+    path.append(run("b", paragraphs(15)))
+    second = assemble(path, settings, toy_tokenizer(), window, first.layout, first.tokens)
     assert second.layout.anchors["note"].node_id == "b"
     assert second.cache_break < len(first.tokens)
 
@@ -137,13 +136,13 @@ def test_triggered_lore_stands_in_the_story_and_constant_lore_before_it() -> Non
 def test_lore_lingers_until_its_place_is_touched() -> None:
     settings = Settings(lore=[LoreEntry("t", text="Lore.", keys=["mill"], depth=2, scan_depth=40)])
     tokenizer = toy_tokenizer()
-    runs = [run("a", paragraphs(3) + "The mill.\n")]
-    first = assemble(runs, settings, tokenizer, WIDE)
-    runs.append(run("b", paragraphs(2)))
-    second = assemble(runs, settings, tokenizer, WIDE, first.layout, first.tokens)
+    path = [run("a", paragraphs(3) + "The mill.\n")]
+    first = assemble(path, settings, tokenizer, WIDE)
+    path.append(run("b", paragraphs(2)))
+    second = assemble(path, settings, tokenizer, WIDE, first.layout, first.tokens)
     assert "Lore." in second.text
     assert second.cache_break == len(first.tokens)
-    cold = assemble(runs, settings, tokenizer, WIDE)
+    cold = assemble(path, settings, tokenizer, WIDE)
     assert "Lore." not in cold.text
 
 
@@ -165,7 +164,7 @@ def test_lore_budgets_are_kept_and_losses_named() -> None:
     ]
     assembly = assemble_text("Once.", Settings(lore=lore, lore_budget=60))
     assert [s.ident for s in assembly.segments if s.source == "lore"] == ["high"]
-    assert [(lost.source, lost.ident) for lost in assembly.fell_out] == [("lore", "low")]
+    assert [(lost.source, lost.ident) for lost in assembly.dropped] == [("lore", "low")]
 
 
 def test_an_entry_is_cut_to_its_own_budget_at_a_word() -> None:
@@ -174,7 +173,7 @@ def test_an_entry_is_cut_to_its_own_budget_at_a_word() -> None:
     (segment,) = [s for s in assembly.segments if s.source == "lore"]
     assert len(segment.tokens) <= 3
     assert segment.text == "alpha beta "
-    assert assembly.fell_out[0].text == "gamma delta\n"
+    assert assembly.dropped[0].text == "gamma delta\n"
 
 
 def test_a_long_memory_gives_way_to_the_story() -> None:
@@ -182,13 +181,13 @@ def test_a_long_memory_gives_way_to_the_story() -> None:
     assembly = assemble_text(paragraphs(50), Settings(memory="word " * 500), window)
     assert len(assembly.tokens) <= window.available
     assert assembly.counts["story"] >= window.available // 8
-    assert any(lost.source == "memory" for lost in assembly.fell_out)
+    assert any(lost.source == "memory" for lost in assembly.dropped)
 
 
-def test_what_fell_out_and_what_is_in_make_the_whole_story() -> None:
+def test_what_was_dropped_and_what_is_in_make_the_whole_story() -> None:
     text = paragraphs(200)
     assembly = assemble_text(text, Settings(), Window(n_ctx=500, reserve=100))
-    (lost,) = assembly.fell_out
+    (lost,) = assembly.dropped
     assert lost.source == "story"
     assert lost.text + assembly.text == text
     assert lost.text.endswith("\n")
@@ -197,11 +196,11 @@ def test_what_fell_out_and_what_is_in_make_the_whole_story() -> None:
 @pytest.mark.parametrize("stored", [True, False])
 def test_a_cut_leaves_about_three_quarters_and_starts_a_paragraph(stored: bool) -> None:
     tokenizer = toy_tokenizer()
-    runs = [run(str(i), paragraphs(3), tokenizer if stored else None) for i in range(40)]
+    path = [run(str(i), paragraphs(3), tokenizer if stored else None) for i in range(40)]
     window = Window(n_ctx=700, reserve=100)
-    assembly = assemble(runs, Settings(), tokenizer, window)
+    assembly = assemble(path, Settings(), tokenizer, window)
     assert 0.5 * window.available <= len(assembly.tokens) <= 0.75 * window.available
-    assert assembly.fell_out[0].text.endswith("\n")
+    assert assembly.dropped[0].text.endswith("\n")
     assert assembly.layout.cut is not None
 
 
@@ -225,7 +224,7 @@ def test_stored_ids_are_used_as_they_are_even_when_cut() -> None:
     odd = tuple(token for char in text for token in tokenizer.tokenize(char))  # one token per character
     assert odd != tuple(tokenizer.tokenize(text))
     window = Window(n_ctx=900, reserve=100)
-    assembly = assemble([Run("n", text, odd, VOCABULARY)], Settings(author_note="[x]"), tokenizer, window)
+    assembly = assemble([a_node("n", text, odd, VOCABULARY)], Settings(author_note="[x]"), tokenizer, window)
     story = [s for s in assembly.segments if s.source == "story"]
     kept = tuple(token for segment in story for token in segment.tokens)
     assert len(story) == 2
@@ -235,7 +234,7 @@ def test_stored_ids_are_used_as_they_are_even_when_cut() -> None:
 
 def test_ids_of_another_vocabulary_are_not_used() -> None:
     tokenizer = toy_tokenizer()
-    for foreign in (Run("n", "Once.", (1, 2, 3), "other"), Run("n", "Once.", (1, 2, 3), "")):
+    for foreign in (a_node("n", "Once.", (1, 2, 3), "other"), a_node("n", "Once.", (1, 2, 3), "")):
         assert assemble([foreign], Settings(), tokenizer, WIDE).tokens == tuple(tokenizer.tokenize("Once."))
 
 
@@ -243,7 +242,7 @@ def test_ids_whose_bytes_are_not_the_text_are_kept_whole() -> None:
     """A byte-repaired token has other bytes than the text: no place inside such a run can be opened."""
     tokenizer = toy_tokenizer()
     ids = tuple(tokenizer.tokenize("one\ntwo\nthree\n"))
-    damaged = Run("b", "one\ntwo\nthr�e\n", ids, VOCABULARY)
+    damaged = a_node("b", "one\ntwo\nthr�e\n", ids, VOCABULARY)
     settings = Settings(author_note="[x]", author_note_depth=2)
     assembly = assemble([run("a", "zero\n"), damaged], settings, tokenizer, WIDE)
     assert [s.text for s in assembly.segments] == ["zero\n", "[x]\n", "one\ntwo\nthr�e\n"]
@@ -253,8 +252,8 @@ def test_ids_whose_bytes_are_not_the_text_are_kept_whole() -> None:
 def test_a_healed_token_takes_its_lead_from_the_text_before() -> None:
     tokenizer = toy_tokenizer()
     healed = tuple(tokenizer.tokenize("berry jam"))
-    runs = [run("a", "a strawbe"), Run("b", "rry jam", healed, VOCABULARY, lead="be")]
-    assembly = assemble(runs, Settings(), tokenizer, WIDE)
+    path = [run("a", "a strawbe"), a_node("b", "rry jam", healed, VOCABULARY, lead="be")]
+    assembly = assemble(path, Settings(), tokenizer, WIDE)
     assert assembly.text == "a strawberry jam"
     assert [s.text for s in assembly.segments] == ["a straw", "berry jam"]
     assert assembly.segments[1].tokens == healed
@@ -263,12 +262,12 @@ def test_a_healed_token_takes_its_lead_from_the_text_before() -> None:
 def test_a_lead_is_taken_from_stored_tokens_only_where_a_token_begins() -> None:
     tokenizer = toy_tokenizer()
     healed = tuple(tokenizer.tokenize(" cats"))
-    clean = [run("a", "two ca", tokenizer), Run("b", "ts", healed, VOCABULARY, lead=" ca")]
+    clean = [run("a", "two ca", tokenizer), a_node("b", "ts", healed, VOCABULARY, lead=" ca")]
     assembly = assemble(clean, Settings(), tokenizer, WIDE)
     assert assembly.tokens == (*tokenizer.tokenize("two"), *healed)
     inside = [
         run("a", "two ca", tokenizer),
-        Run("b", "ts", tuple(tokenizer.tokenize("ats")), VOCABULARY, lead="a"),
+        a_node("b", "ts", tuple(tokenizer.tokenize("ats")), VOCABULARY, lead="a"),
     ]
     assembly = assemble(inside, Settings(), tokenizer, WIDE)
     assert assembly.tokens == (*tokenizer.tokenize("two ca"), *tokenizer.tokenize("ts"))
@@ -277,35 +276,31 @@ def test_a_lead_is_taken_from_stored_tokens_only_where_a_token_begins() -> None:
 def test_where_the_text_before_lost_a_lead_only_tokens_that_reach_into_it_are_given_up() -> None:
     tokenizer = toy_tokenizer()
     cats, rest = tuple(tokenizer.tokenize("cats")), (*tokenizer.tokenize(" a"), *tokenizer.tokenize("nd jam"))
-    runs = [run("a", "dog"), Run("b", "ts and jam", (*cats, *rest), VOCABULARY, lead="ca")]
-    assembly = assemble(runs, Settings(), tokenizer, WIDE)
+    path = [run("a", "dog"), a_node("b", "ts and jam", (*cats, *rest), VOCABULARY, lead="ca")]
+    assembly = assemble(path, Settings(), tokenizer, WIDE)
     assert assembly.text == "dogts and jam"
     assert assembly.tokens == (*tokenizer.tokenize("dogts"), *rest)
     whole = (*tokenizer.tokenize("ca"), *rest)
-    runs = [run("a", "dog"), Run("b", " and jam", whole, VOCABULARY, lead="ca")]
-    assert assemble(runs, Settings(), tokenizer, WIDE).tokens == (*tokenizer.tokenize("dog"), *rest)
-    runs = [run("a", "dog"), Run("b", "ts", cats, VOCABULARY, lead="ca")]
-    assert assemble(runs, Settings(), tokenizer, WIDE).tokens == tuple(tokenizer.tokenize("dogts"))
+    path = [run("a", "dog"), a_node("b", " and jam", whole, VOCABULARY, lead="ca")]
+    assert assemble(path, Settings(), tokenizer, WIDE).tokens == (*tokenizer.tokenize("dog"), *rest)
+    path = [run("a", "dog"), a_node("b", "ts", cats, VOCABULARY, lead="ca")]
+    assert assemble(path, Settings(), tokenizer, WIDE).tokens == tuple(tokenizer.tokenize("dogts"))
 
 
-def test_a_node_of_several_runs_keeps_its_places_apart() -> None:
+def test_a_node_of_several_spans_keeps_its_places_apart() -> None:
     tokenizer = toy_tokenizer()
     parts = ["one\ntwo\n", "three\nfour\n", "five\n"]
-    starts = [0, 8, 19]
-    runs = [
-        Run("n", text, tuple(tokenizer.tokenize(text)), VOCABULARY, start=start)
-        for text, start in zip(parts, starts, strict=True)
-    ]
+    path = [("n", [Span(text, "model", tuple(tokenizer.tokenize(text)), VOCABULARY) for text in parts])]
     settings = Settings(author_note="[x]", author_note_depth=2)
-    assembly = assemble(runs, settings, tokenizer, WIDE)
+    assembly = assemble(path, settings, tokenizer, WIDE)
     assert assembly.layout.anchors["note"] == Position("n", 14)
-    grown = [*runs, run("m", "six\n")]
+    grown = [*path, run("m", "six\n")]
     again = assemble(grown, settings, tokenizer, WIDE, assembly.layout, assembly.tokens)
     assert again.layout.anchors["note"] == Position("n", 14)
     assert again.cache_break == len(assembly.tokens)
 
 
-def test_neighbouring_typed_runs_are_tokenised_as_one() -> None:
+def test_neighbouring_typed_spans_are_tokenised_as_one() -> None:
     tokenizer = toy_tokenizer()
     assembly = assemble([run("a", "straw"), run("b", "berry jam")], Settings(), tokenizer, WIDE)
     assert assembly.tokens == tuple(tokenizer.tokenize("strawberry jam"))

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srbwriter.story.context import Assembly, ContextError, Layout, Run, Tokenizer, Window, assemble
-from srbwriter.story.draft import LoreEntry, Settings, Template
-from tests.story.context_tokens import VOCABULARY, toy_tokenizer
+from srbwriter.story.context import Assembly, ContextError, Layout, Tokenizer, Window, assemble
+from srbwriter.story.model import LoreEntry, Settings, Span, Template
+from tests.story.context_tokens import VOCABULARY, a_node, toy_tokenizer
 
 TEXTS = st.text(alphabet='ab é🙂\n."x', max_size=60)
 
@@ -42,17 +42,21 @@ def paths(draw: st.DrawFn) -> list[tuple[str, bool]]:
     return draw(st.lists(st.tuples(TEXTS, st.booleans()), max_size=12))
 
 
-def runs_of(path: list[tuple[str, bool]], tokenizer: Tokenizer, *, leads: bool = True) -> list[Run]:
-    """Two runs per node; a stored run takes the last character before it as its lead, as healing does."""
-    runs: list[Run] = []
-    start = 0
+Path = tuple[str, list[Span]]
+
+
+def spans_of(path: list[tuple[str, bool]], tokenizer: Tokenizer, *, leads: bool = True) -> list[Path]:
+    """Two spans per node; a stored one takes the last character before it as its lead, as healing does."""
+    nodes: list[Path] = []
+    before = ""
     for index, (text, stored) in enumerate(path):
-        start = start if index % 2 else 0
-        lead = runs[-1].text[-1:] if leads and runs and stored and index % 3 == 0 else ""
+        lead = before if leads and stored and index % 3 == 0 else ""
         ids = tuple(tokenizer.tokenize(lead + text)) if stored else ()
-        runs.append(Run(f"n{index // 2}", text, ids, VOCABULARY, lead, start))
-        start += len(text)
-    return runs
+        if index % 2 == 0:
+            nodes.append((f"n{index // 2}", []))
+        nodes[-1][1].append(Span(text, "model", ids, VOCABULARY, lead=lead))
+        before = text[-1:]
+    return nodes
 
 
 LORE = st.lists(
@@ -81,13 +85,13 @@ SETTINGS = st.builds(
 )
 
 
-def check(assembly: Assembly, runs: Sequence[Run], tokenizer: Tokenizer, window: Window) -> None:
+def check(assembly: Assembly, nodes: Sequence[Path], tokenizer: Tokenizer, window: Window) -> None:
     assert len(assembly.tokens) <= window.available
     assert sum(assembly.counts.values()) == len(assembly.tokens)
     assert tuple(t for s in assembly.segments for t in s.tokens) == assembly.tokens
     story = "".join(s.text for s in assembly.segments if s.source == "story")
-    lost = "".join(f.text for f in assembly.fell_out if f.source == "story")
-    assert lost + story == "".join(run.text for run in runs)
+    lost = "".join(f.text for f in assembly.dropped if f.source == "story")
+    assert lost + story == "".join(span.text for _, spans in nodes for span in spans)
     for segment in assembly.segments:
         if segment.source != "bos":
             assert b"".join(tokenizer.pieces(segment.tokens)).decode() == segment.text
@@ -99,15 +103,15 @@ def test_budget_sums_and_text_hold_for_any_story(
     path: list[tuple[str, bool]], what: Settings, n_ctx: int, reserve: int
 ) -> None:
     tokenizer = toy_tokenizer()
-    runs, window = runs_of(path, tokenizer), Window(n_ctx, reserve, bos=(0,))
+    nodes, window = spans_of(path, tokenizer), Window(n_ctx, reserve, bos=(0,))
     tokenizer.tokenize("\x00")
     try:
-        assembly = assemble(runs, what, tokenizer, window)
+        assembly = assemble(nodes, what, tokenizer, window)
     except ContextError:
         return
-    check(assembly, runs, tokenizer, window)
-    again = assemble(runs, what, tokenizer, window, assembly.layout, assembly.tokens)
-    check(again, runs, tokenizer, window)
+    check(assembly, nodes, tokenizer, window)
+    again = assemble(nodes, what, tokenizer, window, assembly.layout, assembly.tokens)
+    check(again, nodes, tokenizer, window)
     assert again.tokens == assembly.tokens, "assembling twice with nothing changed must change nothing"
     assert again.layout == assembly.layout
 
@@ -121,14 +125,14 @@ def test_any_growth_and_going_back_keeps_the_rules(
     window = Window(n_ctx, 10)
     layout = Layout()
     for step in range(len(extra) + 1):
-        grown = runs_of([*path, *((text, True) for text in extra[:step])], tokenizer)
-        back = runs_of(path[: len(path) // 2], tokenizer)
-        for runs in (grown, back, grown):
+        grown = spans_of([*path, *((text, True) for text in extra[:step])], tokenizer)
+        back = spans_of(path[: len(path) // 2], tokenizer)
+        for nodes in (grown, back, grown):
             try:
-                assembly = assemble(runs, what, tokenizer, window, layout)
+                assembly = assemble(nodes, what, tokenizer, window, layout)
             except ContextError:
                 return
-            check(assembly, runs, tokenizer, window)
+            check(assembly, nodes, tokenizer, window)
             layout = assembly.layout
 
 
@@ -137,15 +141,15 @@ def test_any_growth_and_going_back_keeps_the_rules(
 def test_text_with_known_ids_is_never_tokenised_again(
     path: list[tuple[str, bool]], what: Settings, n_ctx: int
 ) -> None:
-    """Texts of stored runs bear a mark of their own; the tokenizer must never be shown one."""
+    """Texts of stored nodes bear a mark of their own; the tokenizer must never be shown one."""
     plain = toy_tokenizer()
     marked = [(text.replace("a", "Q") + "Q" if stored else text, stored) for text, stored in path]
-    runs = runs_of(marked, plain, leads=False)
+    nodes = spans_of(marked, plain, leads=False)
     watched = recorder()
     watched.inner = plain
     try:
-        first = assemble(runs, what, watched.tokenizer, Window(n_ctx, 10))
-        assemble(runs, what, watched.tokenizer, Window(n_ctx, 10), first.layout)
+        first = assemble(nodes, what, watched.tokenizer, Window(n_ctx, 10))
+        assemble(nodes, what, watched.tokenizer, Window(n_ctx, 10), first.layout)
     except ContextError:
         return
     assert not [text for text in watched.seen if "Q" in text]
@@ -183,20 +187,20 @@ def test_most_picks_keep_the_whole_prefix(what: Settings, stored: bool) -> None:
     rng = random.Random(4)
     tokenizer = toy_tokenizer()
     window = Window(n_ctx=4096, reserve=256)
-    runs: list[Run] = []
-    before = assemble(runs, what, tokenizer, window)
+    nodes: list[Path] = []
+    before = assemble(nodes, what, tokenizer, window)
     kept = picks = again = 0
     for index in range(300):
         text = prose(rng, rng.randint(30, 90))
         ids = tuple(tokenizer.tokenize(text)) if stored else ()
-        runs.append(Run(f"n{index}", text, ids, VOCABULARY))
-        now = assemble(runs, what, tokenizer, window, before.layout, before.tokens)
+        nodes.append(a_node(f"n{index}", text, ids, VOCABULARY))
+        now = assemble(nodes, what, tokenizer, window, before.layout, before.tokens)
         assert len(now.tokens) <= window.available
         picks += 1
         slack = 0 if stored else 2  # typed text joins its neighbour: the last token or two may change
         kept += now.cache_break >= len(before.tokens) - slack
         again += len(now.tokens) - now.cache_break
         before = now
-    cold = sum(len(run.text.split()) for run in runs)
+    cold = sum(len(spans[0].text.split()) for _, spans in nodes)
     print(f"{kept}/{picks} picks kept the prefix; {again} tokens decoded for {cold} words written")
     assert kept >= 0.9 * picks

@@ -20,8 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from srbwriter.story import ROOT, Refused, Settings, State, Story
 from srbwriter.story.diff import same_end, same_start
-from srbwriter.story.draft import DraftNode, StoryDraft, without_deleted
-from srbwriter.story.types import NodeId
+from srbwriter.story.model import DraftNode, NodeId, StoryDraft, without_deleted
 from tests.story.branches import drafted, generated, sizes
 
 
@@ -57,7 +56,7 @@ def counts(story: Story) -> dict[str, int]:
         "chapters": sum(node.marks.chapter for node in nodes),
         "bookmarks": sum(node.marks.bookmark for node in nodes),
         "notes": sum(bool(node.marks.note) for node in nodes),
-        "with ids": sum(any(run.ids for run in node.runs) for node in nodes),
+        "with ids": sum(any(span.ids for span in node.spans) for node in nodes),
         "forks": sum(len(story.children(node)) > 1 for node in path),
     }
 
@@ -94,37 +93,37 @@ def test_a_fix_deep_in_the_story_keeps_everything_behind_it(long: list[NodeId], 
 
 def test_only_the_touched_token_loses_its_id(long: list[NodeId], story: Story) -> None:
     story.set_text(story.text(story.current).replace("Take 10", "Tale 10"))
-    runs = story.node(long[1]).runs
-    assert [(run.text, run.ids, run.author) for run in runs] == [
-        ("Ta", None, "model"), ("l", None, "writer"), ("e 10 of it drove on. ", (3,) * 7, "model"),
+    spans = story.node(long[1]).spans
+    assert [(span.text, span.ids, span.author) for span in spans] == [
+        ("Ta", (), "model"), ("l", (), "writer"), ("e 10 of it drove on. ", (3,) * 7, "model"),
     ]  # fmt: skip
 
 
 def test_the_models_take_stays_beside_the_fixed_one(long: list[NodeId], story: Story) -> None:
     story.put_settings(long[1], Settings(memory="m"))
     old = story.node(long[1])
-    beside = story.siblings(long[1])
+    beside = story.children(story.parent(long[1]))
     story.set_text(story.text(story.current).replace("Take 10", "Tale 10"))
-    [kept] = set(story.siblings(long[1])) - set(beside)
+    [kept] = set(story.children(story.parent(long[1]))) - set(beside)
     take = story.node(kept)
-    assert (take.runs, take.model, take.seed, take.author) == (old.runs, old.model, old.seed, "model")
-    assert (take.visited, take.finish_reason, story.children(kept)) == (True, old.finish_reason, [])
+    assert (take.spans, take.model, take.seed, take.author) == (old.spans, old.model, old.seed, "model")
+    assert (take.marks.visited, take.finish_reason, story.children(kept)) == (True, old.finish_reason, [])
     assert story.settings(kept) == story.settings(long[1])
     assert (take.marks.bookmark, story.node(long[1]).author) == (False, "edited")
     story.end_typing()
     story.set_text(story.text(story.current).replace("Tale 10", "Fake 10"))  # it is the writer's already
-    assert set(story.siblings(long[1])) == {*beside, kept}
+    assert set(story.children(story.parent(long[1]))) == {*beside, kept}
     story.undo()
     story.undo()
-    assert story.siblings(long[1]) == beside
+    assert story.children(story.parent(long[1])) == beside
     assert story.bin() == []
     assert story.search("Take 10 of it")[0].node == long[1]
 
 
 def test_what_is_written_after_a_kept_take_is_not_lost_by_undo(long: list[NodeId], story: Story) -> None:
-    beside = story.siblings(long[1])
+    beside = story.children(story.parent(long[1]))
     story.set_text(story.text(story.current).replace("Take 10", "Tale 10"))
-    [kept] = set(story.siblings(long[1])) - set(beside)
+    [kept] = set(story.children(story.parent(long[1]))) - set(beside)
     [more] = generated(story, kept, "It stopped.")
     text = story.text(more)
     [new] = generated(story, long[1], "It thundered.")
@@ -215,7 +214,8 @@ def test_what_is_cut_off_at_the_end_stays_as_a_branch(story: Story) -> None:
     assert story.text(path[-1]) == "One two three. four. five. "
     assert story.path(path[-1])[-2:] == path[-2:]
     assert story.parent(end) == path[1]
-    assert sum(len(run.ids or ()) for run in story.runs(path[-1])) == 3 + 2 + 2
+    nodes = story.nodes(story.path(path[-1]))
+    assert sum(len(span.ids) for node in nodes for span in node.spans) == 3 + 2 + 2
 
 
 def test_all_of_the_text_can_go(story: Story) -> None:
@@ -407,12 +407,12 @@ class Editing(RuleBasedStateMachine):
             assert now.marks == node.marks
             assert now.parent_id == node.parent_id or node.parent_id in near  # it was split
             if node.id not in near:
-                assert (now.text, now.runs, now.author) == (node.text, node.runs, node.author)
+                assert (now.text, now.spans, now.author) == (node.text, node.spans, node.author)
         lost = self.tokens(before.nodes) - self.tokens(list(after.values()))
         assert lost <= removed // 2 + 3
 
     def tokens(self, nodes: list[DraftNode]) -> int:
-        return sum(len(run.tokens) for node in nodes for run in node.runs)
+        return sum(len(span.ids) for node in nodes for span in node.spans)
 
     @rule(words=st.integers(1, 4), at=st.none() | st.integers(1, 3))
     def pick(self, words: int, at: int | None) -> None:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story import formats
-from srbwriter.story.draft import DraftError, DraftNode, StoryDraft, check_draft
 from srbwriter.story.formats import FORMATS, FormatError
+from srbwriter.story.model import DraftError, DraftNode, StoryDraft, check_draft
 from tests.story.format_files import FIXTURES, path_text, read_json, shape
 
 EXPECTED = {
@@ -110,7 +110,7 @@ def test_the_bin_is_not_exported(name: str) -> None:
     draft = StoryDraft(
         [DraftNode("r"), DraftNode("a", "r", text="kept "), DraftNode("b", "a", text="binned")], "b"
     )
-    draft.nodes[2].marks.deleted = True
+    draft.nodes[2].mark(deleted=True)
     assert b"binned" not in formats.write(draft, name)
 
 

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from srbwriter.story import formats
-from srbwriter.story.draft import check_draft, foreign
 from srbwriter.story.formats import FormatError
+from srbwriter.story.model import check_draft, foreign
 from tests.story.format_files import by_text, changed, fixture_json, load, path_text, read_json, shape
 from tests.story.left_out import is_left_out, notices, told
 
@@ -62,7 +62,7 @@ def test_an_adventure_in_the_order_in_which_it_was_played() -> None:
 def test_what_was_undone_or_deleted_is_beside_the_story() -> None:
     draft = load("aidungeon_adventure.json")
     undone, deleted = by_text(draft, "\nNobody comes."), by_text(draft, "\nThe bells ring.")
-    assert undone.marks.tags == ["undone"]
+    assert undone.marks.tags == ("undone",)
     assert undone.parent_id == by_text(draft, "\n\n> You wait.\n").id
     assert deleted.marks.deleted and deleted.parent_id == by_text(draft, "\nThe engine stops.").id
 
@@ -90,7 +90,7 @@ def test_several_adventures_are_branches_with_settings_of_their_own() -> None:
     assert (pier.settings.memory, pier.settings.lore) == (None, [])
     assert foreign(ferry.meta, "aidungeon")["publicId"] == "p1"
     assert path_text(draft) == "The ferry is late. You wait."
-    assert by_text(draft, " You leave.").marks.tags == ["undone"]
+    assert by_text(draft, " You leave.").marks.tags == ("undone",)
 
 
 def test_one_bad_adventure_of_several_is_left_out() -> None:

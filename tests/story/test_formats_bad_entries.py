@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story import formats
-from srbwriter.story.draft import check_draft
+from srbwriter.story.model import check_draft
 from tests.story.format_files import FIXTURES, changed, read_json, without
 from tests.story.left_out import is_left_out, story_and_lore
 

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story import formats
-from srbwriter.story.draft import StoryDraft, check_draft
+from srbwriter.story.model import StoryDraft, check_draft
 from tests.story.format_files import FIXTURES, changed, without
 from tests.story.leaf_check import Path, at, open_file, places
 from tests.story.test_formats import EXPECTED

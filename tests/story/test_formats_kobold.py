@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story import formats
-from srbwriter.story.draft import foreign, path_to
+from srbwriter.story.model import foreign, path_to
 from tests.story.format_files import (
     by_text,
     changed,

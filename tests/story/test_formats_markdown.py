@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.story import formats
-from srbwriter.story.draft import StoryDraft, foreign
 from srbwriter.story.formats import FormatError, frontmatter
+from srbwriter.story.model import StoryDraft, foreign
 from tests.story.format_files import path_text
 
 FULL = """---

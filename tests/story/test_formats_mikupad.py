@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from srbwriter.story import formats
-from srbwriter.story.draft import foreign
+from srbwriter.story.model import foreign
 from tests.story.format_files import (
     by_text,
     changed,

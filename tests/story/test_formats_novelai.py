@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srbwriter.story.draft import StoryDraft, check_draft, children_by_parent, foreign, path_to
 from srbwriter.story.formats import takes
+from srbwriter.story.model import StoryDraft, check_draft, children_by_parent, foreign, path_to
 from tests.story.format_files import (
     by_text,
     changed,
@@ -56,7 +56,7 @@ def test_what_a_story_says_around_its_text() -> None:
     assert (root.settings.memory, root.settings.author_note) == ("A river.", "[ Style: plain ]")
     assert root.settings.author_note_depth == 3
     assert (draft.title, draft.created, draft.modified) == ("The ferry", 1650000000, 1650000001)
-    assert (root.marks.note, root.marks.tags) == ("A late ferry.", ["river"])
+    assert (root.marks.note, root.marks.tags) == ("A late ferry.", ("river",))
 
 
 def test_how_everything_is_inserted_is_kept() -> None:
@@ -136,7 +136,7 @@ def test_who_wrote_what_in_a_document() -> None:
     draft = load("novelai_document.story")
     start, said, bells, nine = path_to(draft, draft.current_id)[1:]
     assert (start.author, said.author, nine.author, nine.text) == ("writer", "model", "writer", " Nine.")
-    assert [(run.text, run.author) for run in bells.runs] == [
+    assert [(span.text, span.author) for span in bells.spans] == [
         ("lanterns", "edited"),
         (" came on.\nShe counted the bells.", "model"),
     ]
@@ -206,7 +206,7 @@ def test_a_scenario_is_a_story_to_begin_with_its_places_to_fill_in() -> None:
     assert (draft.title, draft.byline) == ("The ferry", "Ada")
     assert (draft.root.marks.note, draft.root.marks.tags) == (
         "Wait for a ferry at ${town}.",
-        ["river", "night"],
+        ("river", "night"),
     )
     assert draft.root.settings.memory == "You are ${name}."
     assert told(draft, "${town}", "${name}")

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter.story import formats
-from srbwriter.story.draft import DraftNode, Marks, StoryDraft
+from srbwriter.story.model import DraftNode, Marks, StoryDraft
 
 TEXT = (
     '# The *first* part\n\nIt was **late**. "Go," she *said — at last*.\nAnd a second line.\n\n* * *\n\n'

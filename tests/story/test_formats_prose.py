@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story import formats
-from srbwriter.story.draft import DraftNode, Marks, StoryDraft, foreign
+from srbwriter.story.model import DraftNode, Marks, StoryDraft, foreign
 from tests.story.format_files import load, path_text
 
 XHTML = "{http://www.w3.org/1999/xhtml}"

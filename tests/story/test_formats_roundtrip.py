@@ -10,19 +10,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story import formats
-from srbwriter.story.draft import (
+from srbwriter.story.formats import FormatError
+from srbwriter.story.model import (
     DraftNode,
-    DraftRun,
     Generation,
     LoreEntry,
     Marks,
     Settings,
+    Span,
     StoryDraft,
     Template,
     check_draft,
     path_to,
 )
-from srbwriter.story.formats import FormatError
 from tests.story.format_files import Shape, changed, rejects, shape, without
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20) | st.sampled_from(
@@ -38,14 +38,14 @@ OBJECTS = st.dictionaries(TEXTS, JSON, max_size=2)
 AUTHORS = st.sampled_from(["writer", "model", "edited", "imported"])
 OPTIONAL_COUNT = st.none() | st.integers(0, 99)
 
-RUNS = st.lists(
+SPANS = st.lists(
     st.builds(
-        DraftRun,
+        Span,
         text=TEXTS,
         author=AUTHORS,
-        tokens=st.lists(st.integers(0, 200_000), max_size=3),
-        vocabulary=TEXTS,
-        logprobs=st.lists(st.none() | FLOATS, max_size=3),
+        ids=st.lists(st.integers(0, 200_000), max_size=3).map(tuple),
+        vocab=TEXTS,
+        logprobs=st.lists(st.none() | FLOATS, max_size=3).map(tuple),
         lead=TEXTS,
     ),
     max_size=2,
@@ -78,7 +78,7 @@ SETTINGS = st.builds(
 MARKS = st.builds(
     Marks,
     bookmark=st.booleans(),
-    tags=st.lists(TEXTS, max_size=2),
+    tags=st.lists(TEXTS, max_size=2).map(tuple),
     rating=st.integers(-1, 1),
     note=TEXTS,
     chapter=st.booleans(),
@@ -95,14 +95,14 @@ GENERATION = st.builds(
 def drafts(draw: st.DrawFn) -> StoryDraft:
     nodes = [DraftNode("0", settings=draw(SETTINGS), marks=draw(MARKS), meta=draw(OBJECTS))]
     for index in range(1, draw(st.integers(1, 6))):
-        runs = draw(RUNS)
+        spans = draw(SPANS)
         node = DraftNode(
             str(index),
             str(draw(st.integers(0, index - 1))),
             index,
-            text="".join(run.text for run in runs) if runs else draw(TEXTS),
+            text="".join(span.text for span in spans) if spans else draw(TEXTS),
             author=draw(AUTHORS),
-            runs=runs,
+            spans=spans,
             generation=draw(st.none() | GENERATION),
             marks=draw(MARKS),
             settings=draw(SETTINGS) if draw(st.booleans()) else Settings(),
@@ -176,7 +176,7 @@ def test_any_story_can_be_written_in_any_format(draft: StoryDraft, name: str) ->
 
 def own(**changes: Any) -> Any:
     draft = StoryDraft(
-        [DraftNode("r"), DraftNode("a", "r", text="x", runs=[DraftRun("x", "model", [1], "v")])], "a"
+        [DraftNode("r"), DraftNode("a", "r", text="x", spans=[Span("x", "model", (1,), "v")])], "a"
     )
     return {**json.loads(formats.write(draft, "srbwriter")), **changes}
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story import formats
-from srbwriter.story.draft import StoryDraft, check_draft, foreign
 from srbwriter.story.formats import FormatError
+from srbwriter.story.model import StoryDraft, check_draft, foreign
 from tests.story.format_files import FIXTURES, by_id, changed, path_text, shape, without
 from tests.story.tapestry_file import IDS, PLUGIN, WEAVE, encode, id_bytes, note
 

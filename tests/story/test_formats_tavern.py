@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from srbwriter.story import formats
-from srbwriter.story.draft import children_by_parent, foreign
 from srbwriter.story.formats import FormatError
+from srbwriter.story.model import children_by_parent, foreign
 from tests.story.format_files import (
     FIXTURES,
     by_text,
@@ -82,10 +82,10 @@ def test_a_message_that_was_edited_and_the_swipe_it_was_are_both_there() -> None
 def test_speakers_are_tags() -> None:
     draft = load("sillytavern_group.jsonl")
     assert [node.marks.tags for node in draft.nodes[1:]] == [
-        ["Mira"],
-        ["Tom the mate"],
-        ["Tom the mate"],
-        ["Ada"],
+        ("Mira",),
+        ("Tom the mate",),
+        ("Tom the mate",),
+        ("Ada",),
     ]
     assert (draft.title, draft.byline) == ("Mira, Tom, the mate", "Ada")
     assert foreign(by_text(draft, "\n\nOnly me.").meta, "sillytavern")["original_avatar"] == "tom.png"
@@ -96,7 +96,7 @@ def test_hidden_messages_are_a_chain_beside_the_story() -> None:
     note, never = by_text(draft, "\n\nThey are at the pier."), by_text(draft, "\n\nNever mind.")
     assert note.parent_id == by_text(draft, "\n\nWhere are we?").id
     assert never.parent_id == note.id
-    assert (note.marks.tags, never.marks.tags) == (["hidden", "Note"], ["hidden", "Ada"])
+    assert (note.marks.tags, never.marks.tags) == (("hidden", "Note"), ("hidden", "Ada"))
     assert told(draft, "2 hidden messages")
 
 
@@ -249,7 +249,7 @@ def test_card_greetings_memory_note_and_book() -> None:
     settings = draft.root.settings
     assert settings.memory == "Mira keeps the light.\n\nwry\n\nA storm."
     assert (settings.author_note, settings.author_note_depth) == ("Mira is tired.", 4)
-    assert (draft.root.marks.note, draft.root.marks.tags) == ("Best at night.", ["sea", "wry"])
+    assert (draft.root.marks.note, draft.root.marks.tags) == ("Best at night.", ("sea", "wry"))
     (entry,) = settings.lore
     assert (entry.text, entry.keys, entry.secondary) == ("Mira's light is failing.", ["light"], ["storm"])
     assert (entry.enabled, entry.order, settings.lore_budget) == (False, 3, 300)
@@ -276,7 +276,7 @@ def test_a_card_of_the_first_version_has_its_fields_at_the_top() -> None:
 def test_a_card_of_the_third_version() -> None:
     draft = load("card_v3.json")
     assert shape(draft) == ("", [("Mira waits.", []), ("Mira waves to all.", [])])
-    assert by_text(draft, "Mira waves to all.").marks.tags == ["group"]
+    assert by_text(draft, "Mira waves to all.").marks.tags == ("group",)
     assert path_text(draft) == "Mira waits."
     assert (draft.title, draft.created, draft.modified) == ("Mira Vane", 1700000000, 1700000100)
     data = foreign(draft.meta, "card")["data"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from srbwriter.story import formats
-from srbwriter.story.draft import foreign
+from srbwriter.story.model import foreign
 from tests.story.format_files import (
     by_id,
     by_text,
@@ -33,7 +33,7 @@ def test_loom_structure_text_and_place() -> None:
 def test_loom_marks_authors_and_generation() -> None:
     draft = load("loom.json")
     first, second, third = (by_text(draft, node.text) for node in draft.nodes[1:])
-    assert (first.marks.bookmark, first.marks.tags) == (True, ["draft"])
+    assert (first.marks.bookmark, first.marks.tags) == (True, ("draft",))
     assert (first.marks.chapter, first.marks.title) == (True, "The crossing")
     assert first.created == 1683195072
     assert [node.author for node in (first, second, third)] == ["writer", "model", "edited"]
@@ -76,7 +76,7 @@ def test_loom_memory_is_the_global_context() -> None:
 
 def test_every_tag_on_a_loom_node_is_defined() -> None:
     draft = load("loom_old.json")
-    assert by_text(draft, " again").marks.tags == ["archived"]
+    assert by_text(draft, " again").marks.tags == ("archived",)
     written = json.loads(formats.write(draft, "loom"))
     assert written["tags"]["archived"]["scope"] == "node"
 
@@ -156,7 +156,7 @@ def test_loom_chapters_that_nothing_points_to_are_kept() -> None:
 
 def test_a_chapter_that_is_none_any_more_is_not_written() -> None:
     draft = load("loom_chapters.json")
-    by_text(draft, "Once").marks.chapter = False
+    by_text(draft, "Once").mark(chapter=False)
     written = json.loads(formats.write(draft, "loom"))
     assert "by-node" not in written["chapters"]
     assert "chapter_id" not in written["root"]["children"][0]
@@ -291,7 +291,7 @@ def test_basemode_loom() -> None:
     assert shape(draft) == ("The sea", [(" was", []), (" is", [])])
     was, other = by_text(draft, " was"), by_text(draft, " is")
     assert (was.marks.rating, other.marks.rating) == (-1, 1)
-    assert other.marks.bookmark and other.marks.tags == ["hidden"]
+    assert other.marks.bookmark and other.marks.tags == ("hidden",)
     assert (draft.root.author, was.author) == ("writer", "model")
     assert foreign(other.meta, "basemode-loom")["metadata"] == {"rating": 4, "colour": "red"}
     assert foreign(draft.meta, "basemode-loom") == {"version": 3}

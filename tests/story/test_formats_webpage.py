@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story import formats
-from srbwriter.story.draft import DraftNode, Marks, StoryDraft
 from srbwriter.story.formats import FormatError
+from srbwriter.story.model import DraftNode, Marks, StoryDraft
 from tests.story.format_files import path_text
 
 

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story import formats
-from srbwriter.story.draft import DraftNode, Marks, StoryDraft, foreign
 from srbwriter.story.formats import FormatError
+from srbwriter.story.model import DraftNode, Marks, StoryDraft, foreign
 from tests.story.format_files import path_text
 
 ORCHARD = """# The *first* part

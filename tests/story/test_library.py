@@ -11,7 +11,8 @@ import pytest
 from srbwriter.story import NotAStory, NotSaved, Story, backup
 from srbwriter.story.check import check
 from srbwriter.story.library import RecentStories, free_path, info, move, stories
-from srbwriter.story.progress import IDLE_SECONDS, Progress
+from srbwriter.story.model import Sitting
+from srbwriter.story.progress import IDLE_SECONDS
 from tests.story.branches import generated
 
 DAY = 86_400.0
@@ -22,9 +23,9 @@ DAY = 86_400.0
 
 def test_a_daily_copy_is_made_once_and_holds_everything(story: Story, tmp_path: Path) -> None:
     node = story.append("words")
-    copy = story.back_up(tmp_path / "backups")
+    copy = backup.daily(story.file, story.backup_folder(tmp_path / "backups"))
     assert copy is not None
-    assert story.back_up(tmp_path / "backups") is None
+    assert backup.daily(story.file, story.backup_folder(tmp_path / "backups")) is None
     assert check(copy).sound
     assert sorted(file.name for file in copy.parent.iterdir()) == [copy.name]
     with Story.open(copy, readonly=True) as old:
@@ -94,7 +95,7 @@ def test_a_snapshot_is_never_overwritten_and_restores_beside(story: Story, tmp_p
 def test_a_copy_that_cannot_be_made_says_so(story: Story, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(NotSaved):
-        story.back_up(tmp_path / "file")
+        backup.daily(story.file, story.backup_folder(tmp_path / "file"))
 
 
 # -- the folder ----------------------------------------------------------------------------------------
@@ -176,7 +177,7 @@ def test_words_by_author_and_by_day(story: Story) -> None:
     assert (story.today().typed, story.today().picked, story.today().generated) == (3, 2, 2)
     for _ in range(3):
         story.undo()
-    assert (story.today().words, story.sitting.words) == (0, 0)
+    assert (story.today().words, story.sittings()[-1].words) == (0, 0)
     assert list(story.days()) == [max(story.days())]
 
 
@@ -189,7 +190,5 @@ def test_idle_time_is_not_writing(story: Story, tmp_path: Path) -> None:
         now[0] += seconds
         story.end_typing()
         story.append("word ")
-    assert story.sitting == Progress(typed=4, seconds=10 + IDLE_SECONDS + 20)
-    began, ended, kept = story.sittings()[-1]
-    assert (began, ended) == (1000.0, now[0])
-    assert kept == story.sitting
+    seconds = 10 + IDLE_SECONDS + 20
+    assert story.sittings() == [Sitting(typed=4, seconds=seconds, began=1000.0, ended=now[0])]

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srbwriter.story.draft import LoreEntry, SecondaryLogic
 from srbwriter.story.lore import (
     DEFAULT_SCAN_DEPTH,
     MAX_PATTERN,
@@ -17,6 +16,7 @@ from srbwriter.story.lore import (
     reach,
     scan,
 )
+from srbwriter.story.model import LoreEntry, SecondaryLogic
 
 
 def calls(entry: LoreEntry, text: str) -> bool:

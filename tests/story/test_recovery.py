@@ -196,7 +196,7 @@ def test_one_bit_of_a_text_is_got_over_with_the_copy_in_the_search_index(written
 
 
 @pytest.mark.parametrize("bit", [0x80, 0x01], ids=["no character", "another letter"])
-@pytest.mark.parametrize("look", [lambda s: s.text(61), lambda s: s.node(32), lambda s: s.runs(61)])
+@pytest.mark.parametrize("look", [lambda s: s.text(61), lambda s: s.node(32), lambda s: s.nodes(s.path(61))])
 def test_one_bit_in_a_large_story_is_met_when_it_is_read(
     written: Path, monkeypatch: pytest.MonkeyPatch, bit: int, look: Callable[[Story], object]
 ) -> None:

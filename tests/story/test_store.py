@@ -354,7 +354,7 @@ def test_a_full_disk_takes_nothing_and_changes_nothing(written: Path) -> None:
         assert story.text(node).endswith("!")
         taken = story.node(branch)
         assert taken.text == WORDS * 20 + "the end"
-        assert taken.runs[0].ids == (0, 1, 2, 4)
+        assert taken.spans[0].ids == (0, 1, 2, 4)
         assert taken.finish_reason == "length"
     assert check(written).sound
 
@@ -417,8 +417,8 @@ import json, os, sys
 from pathlib import Path
 from srbwriter.story import NotSaved, ReadOnlyStory, Story
 path = Path(sys.argv[1])
-with Story.create(Path(sys.argv[2]) / "warm.srbw") as warm:  # every module that is imported late is in memory:
-    warm.append("x")  # the user to come may have no right to read where this Python is installed
+with Story.create(Path(sys.argv[2]) / "warm.srbw") as warm:
+    warm.append("x")  # imports the last modules: the user to come may not be let in where they are installed
 if os.getuid() == 0:  # root may write anywhere
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 seen = {}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from srbwriter.story import ROOT, Story
-from srbwriter.story.draft import DraftNode, StoryDraft
+from srbwriter.story.model import DraftNode, StoryDraft
 from tests.story.branches import generated
 
 WORDS = st.integers(1, 6)
@@ -34,7 +34,7 @@ def test_an_opening_and_an_import_count_nothing_until_something_is_written(tmp_p
         DraftNode("1"), DraftNode("2", "1", text="Once upon a time", author="writer"),
         DraftNode("3", "2", text=" there was", author="model"),
     ]
-    nodes[2].marks.visited = False
+    nodes[2].mark(visited=False)
     with Story.from_draft(tmp_path / "a.srbw", StoryDraft(nodes, "2")) as story:
         assert today(story) == (0, 0)
         story.pick(3)
@@ -141,8 +141,7 @@ def test_verbs_of_one_transaction_all_count_or_none_does(story: Story) -> None:
         raise RuntimeError
     story.append(" five")
     assert today(story) == (3, 1)
-    assert story.sitting.words == 4
-    assert [kept.words for _, _, kept in story.sittings()] == [4]
+    assert [sitting.words for sitting in story.sittings()] == [4]
 
 
 class Days(RuleBasedStateMachine):

@@ -13,9 +13,17 @@ from pathlib import Path
 import pytest
 
 from srbwriter.story import NotAStory, Story, StoryError, formats, library, transfer
-from srbwriter.story.aside import Aside, Stopped, TransferFailed
-from srbwriter.story.draft import DraftNode, StoryDraft
-from srbwriter.story.transfer import Export, Import, Made, TransferError, carry_out
+from srbwriter.story.model import DraftNode, StoryDraft
+from srbwriter.story.transfer import (
+    Export,
+    Import,
+    Made,
+    Stopped,
+    TransferError,
+    TransferFailed,
+    TransferProcess,
+    carry_out,
+)
 
 LONG = 60.0  # seconds; only a failing test waits that long
 
@@ -143,10 +151,10 @@ class TestPlaces:
 
 class TestAside:
     def test_a_story_goes_out_and_comes_back(self, tmp_path: Path, story: Story) -> None:
-        out = Aside(Export(story.file, tmp_path / "o.json", "srbwriter")).start()
+        out = TransferProcess(Export(story.file, tmp_path / "o.json", "srbwriter")).start()
         assert out.wait(LONG) and out.share == 1 and out.seconds > 0
         assert (out.result().path, out.result().title) == (tmp_path / "o.json", "Rain")
-        back = Aside(Import(tmp_path / "o.json", tmp_path / "library")).start()
+        back = TransferProcess(Import(tmp_path / "o.json", tmp_path / "library")).start()
         assert back.wait(LONG)
         assert names(tmp_path) == {"o.json", "library"} and names(tmp_path / "library") == {"Rain.srbw"}
         with Story.open(back.result().path, readonly=True) as again:
@@ -154,52 +162,52 @@ class TestAside:
 
     def test_a_refusal_is_told_in_the_same_words(self, tmp_path: Path) -> None:
         (tmp_path / "broken.json").write_text('{"text": "a", "children": [{"text": "b", ')
-        aside = Aside(Import(tmp_path / "broken.json", tmp_path)).start()
-        assert aside.wait(LONG)
+        work = TransferProcess(Import(tmp_path / "broken.json", tmp_path)).start()
+        assert work.wait(LONG)
         with pytest.raises(TransferFailed, match=r"broken\.json: at line 1, column \d+: expected JSON"):
-            aside.result()
+            work.result()
         assert names(tmp_path) == {"broken.json"}
 
     def test_a_defect_is_told_and_logged(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         (tmp_path / "o").mkdir()
-        aside = Aside(Import(tmp_path / "x", tmp_path, data="words")).start()  # type: ignore[arg-type]
-        assert aside.wait(LONG)
+        work = TransferProcess(Import(tmp_path / "x", tmp_path, data="words")).start()  # type: ignore[arg-type]
+        assert work.wait(LONG)
         with pytest.raises(TransferFailed, match="log"):
-            aside.result()
+            work.result()
         assert "Traceback" in caplog.text and names(tmp_path) == {"o"}
 
     def test_cancelled_while_it_waits_for_its_file(self, tmp_path: Path) -> None:
         """A pipe that nobody writes into: the reader would wait for ever."""
         os.mkfifo(tmp_path / "pipe")
-        aside = Aside(Import(tmp_path / "pipe", tmp_path)).start()
-        assert not aside.wait(1.0)
-        _cancelled(aside)
+        work = TransferProcess(Import(tmp_path / "pipe", tmp_path)).start()
+        assert not work.wait(1.0)
+        _cancelled(work)
         assert names(tmp_path) == {"pipe"}
 
     def test_cancelled_before_it_has_begun(self, tmp_path: Path) -> None:
-        aside = Aside(Import(tmp_path / "x", tmp_path)).start()
-        _cancelled(aside)
-        assert not names(tmp_path) and not aside.cancel()
+        work = TransferProcess(Import(tmp_path / "x", tmp_path)).start()
+        _cancelled(work)
+        assert not names(tmp_path) and not work.cancel()
 
     def test_cancelled_in_the_middle_of_a_new_story(self, tmp_path: Path) -> None:
         (tmp_path / "i.json").write_bytes(formats.write(draft(30_000), "srbwriter"))
-        aside = Aside(Import(tmp_path / "i.json", tmp_path)).start()
+        work = TransferProcess(Import(tmp_path / "i.json", tmp_path)).start()
         begun = time.monotonic()
-        while aside.share < 0.35 and time.monotonic() < begun + LONG:
+        while work.share < 0.35 and time.monotonic() < begun + LONG:
             time.sleep(0.005)
         assert any(name.endswith(".part") for name in names(tmp_path))
-        _cancelled(aside)
+        _cancelled(work)
         assert names(tmp_path) == {"i.json"}
 
     def test_when_the_program_is_killed_its_transfer_ends_too(self, tmp_path: Path) -> None:
         (tmp_path / "i.json").write_bytes(formats.write(draft(30_000), "srbwriter"))
         program = f"""
 import os, pathlib, time
-from srbwriter.story.aside import Aside
+from srbwriter.story.transfer import TransferProcess
 from srbwriter.story.transfer import Import
 folder = pathlib.Path({str(tmp_path)!r})
-aside = Aside(Import(folder / "i.json", folder)).start()
-while aside.share < 0.35:
+work = TransferProcess(Import(folder / "i.json", folder)).start()
+while work.share < 0.35:
     time.sleep(0.005)
 os.kill(os.getpid(), 9)
 """
@@ -211,20 +219,20 @@ os.kill(os.getpid(), 9)
 
     def test_a_process_that_dies_is_a_failure(self, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "pipe")
-        aside = Aside(Import(tmp_path / "pipe", tmp_path)).start()
-        while aside._process is None:
+        work = TransferProcess(Import(tmp_path / "pipe", tmp_path)).start()
+        while work._process is None:
             time.sleep(0.005)
-        aside._process.kill()
-        assert aside.wait(LONG)
+        work._process.kill()
+        assert work.wait(LONG)
         with pytest.raises(TransferFailed, match="before its time"):
-            aside.result()
+            work.result()
 
 
-def _cancelled(aside: Aside) -> None:
+def _cancelled(work: TransferProcess) -> None:
     begun = time.monotonic()
-    assert aside.cancel()
+    assert work.cancel()
     assert time.monotonic() - begun < 0.05
-    assert aside.wait(LONG)
+    assert work.wait(LONG)
     with pytest.raises(Stopped):
-        aside.result()
+        work.result()
     assert isinstance(Stopped("x"), StoryError)

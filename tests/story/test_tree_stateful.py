@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from srbwriter.story import ROOT, Refused, Settings, State, Story
-from srbwriter.story.types import NodeId
+from srbwriter.story.model import NodeId
 from srbwriter.story.words import count
 
 WORDS = st.text(alphabet="ab .\n—é😀", min_size=1, max_size=12)
@@ -30,7 +31,8 @@ def snapshot(story: Story) -> dict[str, Any]:
     order = list(story.reading_order())
     nodes = story.nodes(order)
     return {
-        "nodes": [(n.id, n.parent, n.runs, n.author, n.marks, n.finish_reason, n.sampling) for n in nodes],
+        "nodes": [(n.id, n.parent, n.spans, n.author, n.finish_reason, n.sampling) for n in nodes],
+        "marks": [replace(n.marks, visited=True) for n in nodes],
         "texts": [story.text(n) for n in order],
         "settings": [story.settings(n) for n in order],
         "title": story.title,
@@ -201,7 +203,7 @@ class Writing(RuleBasedStateMachine):
         parent = self.story.parent(node)
         if parent in (None, ROOT):
             return
-        full, others = self.story.text(node), set(self.story.siblings(node)) - {node}
+        full, others = self.story.text(node), set(self.story.children(self.story.parent(node))) - {node}
         texts = {other: self.story.text(other) for other in others}
         assert self.story.merge(node) == parent
         assert self.story.text(parent) == full
@@ -221,7 +223,7 @@ class Writing(RuleBasedStateMachine):
         node = self.a_node(pick)
         if node != ROOT:
             self.story.reorder(node, index)
-            siblings = self.story.siblings(node)
+            siblings = self.story.children(self.story.parent(node))
             assert siblings.index(node) == min(index, len(siblings) - 1)
             self.acted()
 
@@ -339,20 +341,17 @@ class Writing(RuleBasedStateMachine):
     def words_are_counted_exactly(self) -> None:
         here = self.story.current
         assert self.story.words(here) == count(self.story.text(here)).words
-        assert self.story.length(here) == len(self.story.text(here))
 
     @invariant()
     def current_is_living(self) -> None:
         assert self.story.is_living(self.story.current)
 
     @invariant()
-    def runs_say_the_text(self) -> None:
+    def spans_say_the_text(self) -> None:
         here = self.story.current
-        runs = self.story.runs(here)
-        assert "".join(run.text for run in runs) == self.story.text(here)
-        for before, run in zip((None, *runs), runs, strict=False):
-            if run.lead:
-                assert before is not None and before.ids is None and before.text.endswith(run.lead)
+        nodes = self.story.nodes(self.story.path(here))
+        assert "".join(span.text for node in nodes for span in node.spans) == self.story.text(here)
+        assert [self.story._document.tree[node.id].chars for node in nodes] == [len(n.text) for n in nodes]
 
 
 class Editing(Writing):

@@ -144,15 +144,15 @@ def test_editing_generated_text_forks(story: Story) -> None:
     story.use_token_sizes(sizes)
     [branch, other] = generated(story, ROOT, "abcdefghi", "xyz")
     fork = story.edit(branch, "abcdeQfghi")
-    assert story.siblings(branch) == [branch, fork, other]
+    assert story.children(story.parent(branch)) == [branch, fork, other]
     assert story.node(branch).text == "abcdefghi"
     made = story.node(fork)
     assert (made.author, story.current) == ("edited", fork)
-    assert [(run.text, run.ids, run.author) for run in made.runs] == [
+    assert [(span.text, span.ids, span.author) for span in made.spans] == [
         ("abc", (3,), "model"),
-        ("de", None, "model"),
-        ("Q", None, "writer"),
-        ("f", None, "model"),
+        ("de", (), "model"),
+        ("Q", (), "writer"),
+        ("f", (), "model"),
         ("ghi", (3,), "model"),
     ]
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from srbwriter.story import Story
-from srbwriter.story.draft import DraftNode, DraftRun, Generation, Marks, StoryDraft, path_to
+from srbwriter.story.model import DraftNode, Generation, Marks, Span, StoryDraft, path_to
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import FULL, two_at_once
 from tests.terminal.terminal import CTRL_F, CTRL_Q, ENTER, ESC, Terminal
@@ -28,7 +28,7 @@ MARKS = {
     2: Marks(bookmark=True),
     5: Marks(note="too slow"),
     6: Marks(chapter=True, title="Two", rating=1),
-    9: Marks(bookmark=True, tags=["quay"], note="keep"),
+    9: Marks(bookmark=True, tags=("quay",), note="keep"),
 }
 
 
@@ -36,7 +36,7 @@ def generated(number: int, parent: str | None, order: int = 0) -> DraftNode:
     """A node as a model writes one, in tokens of four characters."""
     word = WRONG if number == MENDED else "lamp"
     text = f" Sentence {number} tells of a {word} by the water.".ljust(48, ".")
-    run = DraftRun(text, "model", [number * 100 + n for n in range(len(text) // 4)], "a vocabulary")
+    run = Span(text, "model", tuple(number * 100 + n for n in range(len(text) // 4)), "a vocabulary")
     return DraftNode(
         f"{number}-{order}", parent, order, text, "model", [run], Generation(seed=number, model="m"),
         MARKS.get(number, Marks()) if not order else Marks(),
@@ -72,7 +72,7 @@ def way(file: Path) -> list[Place]:
         Place(
             node.text,
             (m.bookmark, m.chapter, m.title, m.note, m.rating, *m.tags),
-            tuple(token for run in node.runs for token in run.tokens),
+            tuple(token for span in node.spans for token in span.ids),
         )
         for node in path_to(draft, draft.current_id)[1:]
         for m in [node.marks]

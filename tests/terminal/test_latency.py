@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from srbwriter.story import Story
-from srbwriter.story.draft import DraftNode, StoryDraft
+from srbwriter.story.model import DraftNode, StoryDraft
 from tests.terminal.support import FULL, OPENING, steady, words_from
 from tests.terminal.terminal import CTRL_N, CTRL_Q, Terminal
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import Cancelled, EngineStats, ModelInfo, Request, Sampling, Stop
+from srbwriter.engine.types import Cancelled, ModelInfo, Request, Sampling, Stop
 from srbwriter.session.recorder import Recorder
 from srbwriter.session.typing import Draft, Typing
 from srbwriter.story import ROOT, NodeId, Story
@@ -69,7 +69,7 @@ class FakeSession:
         self.n = n
         self.sampling = Sampling()
         self.stop = Stop(max_tokens=64)
-        self.ladder: tuple[str, float, float] | None = None
+        self.sweep: tuple[str, float, float] | None = None
         self.save_state = "saved"
         self.taken_up, self.rescued = 0, None
         file = folder / "story.srbw"
@@ -130,9 +130,6 @@ class FakeSession:
 
     # ---- the engine
 
-    def engine_stats(self) -> EngineStats:
-        return EngineStats(used_cells=len(self.text()) // 4, total_cells=4096)
-
     def load_model(self, path: Path) -> None:
         self.engine_state, self.load_progress, self.model = "LOADING", 0.0, None
         self.loading = path
@@ -169,8 +166,8 @@ class FakeSession:
         assert self.round is not None
         n = n or self.n
         samplings = [self.sampling] * n
-        if self.ladder is not None:
-            name, low, high = self.ladder
+        if self.sweep is not None:
+            name, low, high = self.sweep
             samplings = [
                 replace(self.sampling, **{name: low + (high - low) * i / max(1, n - 1)}) for i in range(n)
             ]

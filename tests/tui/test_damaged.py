@@ -8,7 +8,7 @@ import pytest
 from textual.widgets import Static
 
 from srbwriter import paths
-from srbwriter.story import Story
+from srbwriter.story import Story, backup
 from srbwriter.tui.screens.damaged import DamagedNote
 from srbwriter.tui.screens.sheet import Sheet
 from tests.tui.conftest import Bench, OpenBench
@@ -27,7 +27,7 @@ def make(file: Path, title: str = "The Orchard") -> bytes:
         for number in range(PASSAGES):
             words = f" Passage {number} of the tale. " * 40
             story.visit(story.add(story.current, [words + "\n\n"])[0])
-        story.back_up(paths.backup_dir())
+        backup.daily(story.file, story.backup_folder(paths.backup_dir()))
     return file.read_bytes()
 
 

@@ -68,13 +68,13 @@ async def test_k_clears_a_branch_that_has_ended(open_bench: OpenBench) -> None:
         await bench.write()
         finish(bench)
         await bench.on_panes()
-        branch, cells = session.round.branches[0], session.engine_stats().used_cells
+        branch, cells = session.round.branches[0], session.engine.stats().used_cells
         text = branch.text
         assert branch.finish_reason is FinishReason.LENGTH
         await bench.press("k")
         assert (branch.finish_reason, branch.text) == (FinishReason.KILLED, text)
         assert "killed" in bench.screen.grid.panes[0].head
-        assert session.engine_stats().used_cells < cells - 30
+        assert session.engine.stats().used_cells < cells - 30
         assert session.story.node(session.round.node_of(0)).text == text
         await bench.press("e")
         await bench.tokens(3)
@@ -100,7 +100,7 @@ async def test_the_panel_shows_the_ladder_that_holds_and_drops_it(open_bench: Op
         finish(bench)
         before = [pane.head for pane in bench.screen.grid.panes]
         await bench.press("f2", "l", "ctrl+u", *"0.4", "space", *"1.2", "enter")
-        assert session.ladder == ("temperature", 0.4, 1.2)
+        assert session.sweep == ("temperature", 0.4, 1.2)
         await bench.press("down", "right")  # another knob
         await bench.press("escape", "f2")
         bench.screen.flush_slowly()
@@ -110,16 +110,16 @@ async def test_the_panel_shows_the_ladder_that_holds_and_drops_it(open_bench: Op
         assert isinstance(screen, Knobs)
         line = screen.query_one(".ladder", Static)
         assert line.display
-        assert "temperature 0.4 … 1.2 from the first" in str(line.content)
+        assert "Temperature 0.4 … 1.2 from the first" in str(line.content)
         rows = screen.query_one(OptionList).options
         assert any("0.4 … 1.2 across the branches" in str(row.prompt) for row in rows)
         await bench.press("backspace")
-        assert session.ladder is None
+        assert session.sweep is None
         assert not line.display
         await bench.press("l", "ctrl+u", *"nothing", "enter")
         assert "two values" in said(bench)
         await bench.press("l", "ctrl+u", "enter")
-        assert session.ladder is None
+        assert session.sweep is None
 
 
 async def test_the_line_and_the_context_count_the_same_tokens(open_bench: OpenBench) -> None:

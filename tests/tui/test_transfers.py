@@ -17,7 +17,7 @@ import pytest
 
 from srbwriter import paths
 from srbwriter.engine.types import BranchState
-from srbwriter.story import aside
+from srbwriter.story import transfer
 from srbwriter.tui import status
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.help import Help
@@ -142,7 +142,7 @@ async def test_escape_stops_an_export_and_leaves_branches_alone(
 ) -> None:
     begin = subprocess.Popen
     idle = [sys.executable, "-c", "import time; time.sleep(600)"]  # an export that never ends by itself
-    monkeypatch.setattr(aside.subprocess, "Popen", lambda _, **how: begin(idle, **how))
+    monkeypatch.setattr(transfer.subprocess, "Popen", lambda _, **how: begin(idle, **how))
     async with open_bench() as bench:
         await started(bench)
         await asked(bench, "export", "rain.md")

@@ -138,7 +138,7 @@ class Context:
     # ---- states
 
     def save(self, seq: int, start: int, end: int) -> NDArray[np.uint8]:
-        """A copy of what ``seq`` holds of positions [start, end); of all of it where the memory cannot be cut.
+        """A copy of what ``seq`` holds of positions [start, end); of all where the memory cannot be cut.
 
         Of a sliding layer llama.cpp saves what the last of them sees: a part that keeps between two multiples
         of ``window`` is saved whole. Raises NativeError.

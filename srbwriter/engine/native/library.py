@@ -11,17 +11,48 @@ from __future__ import annotations
 import ctypes as C
 import logging
 import os
+import re
 import sys
 import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from ..types import LibraryError
 from .spin import spin_limits
 
 # Both are read when the library is loaded.
 os.environ.update(spin_limits(os.environ))
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # no debugger is forked when ggml aborts
 
-import llama_cpp.llama_cpp as _bindings
+_DISTRIBUTION = "llama-cpp-python"
+TESTED = ((0, 3, 36), (0, 3, 36))
+"""The first and the last version that the tests run with. Structures and rules of llama.cpp change between
+versions without notice, and what does not fit ends the process."""
+
+
+def _check_version() -> None:
+    """Raises LibraryError for a llama-cpp-python that is missing, or that nobody has tested."""
+    first, last = (".".join(map(str, one)) for one in TESTED)
+    cure = f"pip install 'llama-cpp-python>={first},<={last}'"
+    try:
+        installed = version(_DISTRIBUTION)
+    except PackageNotFoundError:
+        raise LibraryError(f"llama-cpp-python is not installed — {cure}") from None
+    numbers = tuple(int(part) for part in re.findall(r"\d+", installed)[: len(TESTED[0])])
+    if not TESTED[0] <= numbers <= TESTED[1]:
+        known = first if first == last else f"{first} to {last}"
+        raise LibraryError(
+            f"llama-cpp-python {installed} is installed, and srbwriter is tested with {known} — {cure}"
+        )
+
+
+_check_version()
+try:
+    import llama_cpp.llama_cpp as _bindings
+except (ImportError, OSError, RuntimeError) as error:  # its shared library, or what that needs, is not there
+    raise LibraryError(f"llama-cpp-python cannot be loaded: {error} — install it again") from error
 
 L: Any = _bindings
 """llama_cpp's own bindings: structs, defaults and rare calls."""
@@ -32,19 +63,23 @@ LONG = (
     "llama_backend_init llama_numa_init llama_model_load_from_file llama_model_free "
     "llama_init_from_model llama_free llama_decode llama_synchronize llama_tokenize llama_memory_clear "
     "llama_sampler_init_dry llama_state_seq_get_size llama_state_seq_get_data llama_state_seq_set_data "
-    "llama_state_get_size llama_state_get_data llama_state_set_data"
+    "llama_state_get_size llama_state_get_data llama_state_set_data llama_adapter_lora_init "
+    "llama_set_adapters_lora llama_set_adapter_cvec"
 ).split()
 
 SHORT = (
-    "llama_model_get_vocab llama_model_n_ctx_train llama_model_n_embd llama_model_has_encoder "
+    "llama_model_get_vocab llama_model_n_ctx_train llama_model_n_embd llama_model_n_embd_out "
+    "llama_model_n_cls_out llama_model_n_layer llama_model_has_encoder "
     "llama_model_is_recurrent llama_model_is_hybrid llama_model_n_swa llama_model_n_params "
     "llama_model_size llama_model_chat_template llama_model_desc llama_model_meta_count "
     "llama_model_meta_key_by_index llama_model_meta_val_str_by_index llama_vocab_n_tokens "
     "llama_vocab_is_eog llama_vocab_bos llama_vocab_eos llama_vocab_eot llama_vocab_get_add_bos "
+    "llama_vocab_get_add_eos llama_vocab_get_add_sep llama_vocab_sep "
     "llama_vocab_fim_pre llama_vocab_fim_suf llama_vocab_fim_mid llama_token_to_piece "
     "llama_vocab_get_suppress_tokens llama_supports_gpu_offload llama_get_memory llama_memory_seq_rm "
-    "llama_memory_seq_cp llama_memory_seq_pos_max llama_memory_seq_pos_min llama_n_ctx llama_n_batch llama_set_n_threads "
-    "llama_set_abort_callback llama_get_logits_ith llama_sampler_chain_init llama_sampler_chain_add "
+    "llama_memory_seq_cp llama_memory_seq_pos_max llama_memory_seq_pos_min llama_n_ctx llama_n_batch "
+    "llama_set_n_threads llama_set_abort_callback llama_get_logits_ith llama_get_embeddings_ith "
+    "llama_get_embeddings_seq llama_sampler_chain_init llama_sampler_chain_add "
     "llama_sampler_chain_remove llama_sampler_accept llama_sampler_apply llama_sampler_sample "
     "llama_sampler_clone llama_sampler_reset llama_sampler_free llama_sampler_init_greedy "
     "llama_sampler_init_dist llama_sampler_init_top_k llama_sampler_init_top_p "
@@ -56,11 +91,13 @@ SHORT = (
 ).split()
 
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}  # enum ggml_log_level
-_HARMLESS = ("possible training context overflow", "using full-size SWA cache")
+_HARMLESS = ("possible training context overflow", "using full-size SWA cache", "fallback to CPU")
 """Warnings about what is done on purpose: the cache has more cells than any one branch may use, and
-sliding layers keep all of them, so that a branch can go back."""
+sliding layers keep all of them, so that a branch can go back; and a LoRA adapter does not lie in the layout
+that its model's weights are in."""
 _partial = ""
 _last_level = logging.INFO
+_hushed = False
 
 
 @C.CFUNCTYPE(None, C.c_int, C.c_char_p, C.c_void_p)
@@ -72,9 +109,20 @@ def _to_logging(level: int, text: bytes | None, _: Any) -> None:
         _last_level = logging.DEBUG if level == 2 else _LEVELS[level]
     _partial += (text or b"").decode("utf-8", "replace")
     if _partial.endswith("\n"):
-        harmless = any(words in _partial for words in _HARMLESS)
+        harmless = _hushed or any(words in _partial for words in _HARMLESS)
         log.log(logging.DEBUG if harmless else _last_level, "%s", _partial.rstrip("\n"))
         _partial = ""
+
+
+@contextmanager
+def hushed() -> Generator[None]:
+    """What llama.cpp calls trouble meanwhile is none: something is broken off on purpose."""
+    global _hushed
+    _hushed = True
+    try:
+        yield
+    finally:
+        _hushed = False
 
 
 @C.CFUNCTYPE(None, C.c_char_p)
@@ -109,6 +157,13 @@ def _bind(handle: C.CDLL, name: str) -> Any:
     function = handle[name]  # indexing makes a new function object, attribute access would not
     function.argtypes, function.restype = known.argtypes, known.restype
     return function
+
+
+def build() -> str:
+    """Names the llama.cpp in use: the binding's version, its file, and what it was compiled for."""
+    library()
+    file, features = os.stat(L._lib._name), L.llama_print_system_info().decode()
+    return f"{version(_DISTRIBUTION)} {file.st_size} {file.st_mtime_ns} {features}"
 
 
 _lock = threading.Lock()

@@ -1,6 +1,6 @@
 """Context assembly: which tokens a prompt is made of, and why.
 
-:func:`assemble` is pure.  It takes the text runs of a path with their stored ids, the effective
+:func:`assemble` is pure.  It takes the spans of a path with their stored ids, the effective
 settings, a tokenizer as functions and a window, and returns the prompt with an exact account.  What
 must stay put between prompts is a :class:`Layout`, returned and passed back in; keep it on the node.
 It knows nothing of the engine, the store or a screen.
@@ -12,10 +12,9 @@ from srbwriter.story.context.assemble import assemble, cache_break
 from srbwriter.story.context.types import (
     Assembly,
     ContextError,
-    FellOut,
+    Dropped,
     Layout,
     Position,
-    Run,
     Segment,
     Source,
     Tokenizer,
@@ -25,10 +24,9 @@ from srbwriter.story.context.types import (
 __all__ = [
     "Assembly",
     "ContextError",
-    "FellOut",
+    "Dropped",
     "Layout",
     "Position",
-    "Run",
     "Segment",
     "Source",
     "Tokenizer",

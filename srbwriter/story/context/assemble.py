@@ -7,26 +7,25 @@ that most prompts merely continue the one before.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import regex
 
-from srbwriter.story.context.anchors import place
-from srbwriter.story.context.fixed import Fixed, Movable, fit_fixed, is_stable, lore_key
-from srbwriter.story.context.strand import Strand, strand_of
+from srbwriter.story.context.preamble import Movable, fit_preamble, is_stable, lore_key
+from srbwriter.story.context.tail import Placed, StoryTail, tail_of
 from srbwriter.story.context.types import (
     Assembly,
-    FellOut,
+    Dropped,
     Layout,
     Position,
-    Run,
     Segment,
     Source,
     Tokenizer,
     Window,
 )
-from srbwriter.story.draft import LoreEntry, Settings
 from srbwriter.story.lore import LoreScan, reach, scan
+from srbwriter.story.model import LoreEntry, Settings, Span
 
 KEEP_AFTER_CUT = 0.75
 """Share of the story's room that a new cut leaves filled; the rest is what can be written until the next."""
@@ -50,31 +49,53 @@ _WORD_END = regex.compile(r"\s+")
 
 
 def assemble(
-    runs: Sequence[Run],
+    path: Iterable[tuple[str, Sequence[Span]]],
     settings: Settings,
     tokenizer: Tokenizer,
     window: Window,
     layout: Layout | None = None,
     previous: Sequence[int] = (),
 ) -> Assembly:
-    """Lay out the prompt that continues the last of ``runs``.
+    """Lay out the prompt that continues ``path``: the last nodes of a story, each an id and its spans.
 
-    ``settings`` are the effective ones at the end of the path.  ``layout`` is that of the assembly
+    A span's ids are used if they are of the tokenizer's vocabulary, and the text before still ends with its
+    lead. ``settings`` are the effective ones at the end of the path.  ``layout`` is that of the assembly
     this one should resemble, ``previous`` its tokens; neither changes which text is wanted, only where
     it stands.  Never exceeds ``window.available``.  Raises :class:`ContextError` for a window too small.
     """
+    spans = _placed(path)
     old = layout or Layout()
-    found = scan(settings.lore, _tail(runs, settings), scan_depth=settings.scan_depth)
-    fixed = fit_fixed(settings, found.active, _lingering(settings, found, old), tokenizer, window)
-    room = window.available - _size(fixed.head) - _size(fixed.tail)
-    for strand, afresh in _strands(runs, tokenizer, room - _movable_size(fixed), old.cut):
-        places = place(fixed.movable, strand, old.anchors, drift=_drift(strand, room), afresh=afresh)
-        story = _open(strand, fixed.movable, places)
+    found = scan(settings.lore, _end(spans, settings), scan_depth=settings.scan_depth)
+    around = fit_preamble(settings, found.active, _lingering(settings, found, old), tokenizer, window)
+    room = window.available - _size(around.head) - _size(around.tail)
+    left = room - _size(item.segment for item in around.movable)
+    for tail, afresh in _tails(spans, tokenizer, left, old.cut):
+        anchors = dict[str, Position]() if afresh else old.anchors
+        characters = len(tail.text) / max(tail.size, 1)  # for a token
+        drift = int(DRIFT * room * characters)
+        places = _settle(around.movable, tail, anchors, drift)
+        story = _open(tail, around.movable, places)
         if _size(story) <= room:
             break
-    else:  # the last strand is empty, and the movable parts are fitted, so this cannot happen
+    else:  # the last tail is empty, and the movable parts are fitted, so this cannot happen
         raise AssertionError("an empty story did not fit")
-    return _account(runs, fixed, story, strand, places, found, window, previous)
+    segments = (*around.head, *story, *around.tail)
+    tokens = tuple(token for segment in segments for token in segment.tokens)
+    counts: dict[Source, int] = {}
+    for segment in segments:
+        counts[segment.source] = counts.get(segment.source, 0) + len(segment.tokens)
+    start = tail.position(0)
+    lost = _before(spans, start, tail.lead)
+    return Assembly(
+        segments=segments,
+        tokens=tokens,
+        counts=counts,
+        available=window.available,
+        dropped=(*around.dropped, *([Dropped("story", lost, start.node_id)] if lost else [])),
+        layout=Layout(start if lost else None, {key: tail.position(at) for key, at in places.items()}),
+        cache_break=cache_break(previous, tokens),
+        problems=found.problems,
+    )
 
 
 def cache_break(previous: Sequence[int], tokens: Sequence[int]) -> int:
@@ -83,14 +104,24 @@ def cache_break(previous: Sequence[int], tokens: Sequence[int]) -> int:
     return next((index for index in range(shared) if previous[index] != tokens[index]), shared)
 
 
-def _tail(runs: Sequence[Run], settings: Settings) -> str:
+def _placed(path: Iterable[tuple[str, Sequence[Span]]]) -> list[Placed]:
+    found: list[Placed] = []
+    for node, spans in path:
+        start = 0
+        for span in spans:
+            found.append(Placed(node, start, span))
+            start += len(span.text)
+    return found
+
+
+def _end(spans: Sequence[Placed], settings: Settings) -> str:
     """As much of the end of the story as lore can look at."""
     texts: list[str] = []
     wanted = reach(settings.lore, settings.scan_depth)
-    for run in reversed(runs):
+    for _, _, span in reversed(spans):
         if wanted <= 0:
             break
-        texts.append(run.text[-wanted:])
+        texts.append(span.text[-wanted:])
         wanted -= len(texts[-1])
     return "".join(reversed(texts))
 
@@ -109,41 +140,90 @@ def _lingering(settings: Settings, found: LoreScan, old: Layout) -> list[LoreEnt
     ]
 
 
-def _strands(
-    runs: Sequence[Run], tokenizer: Tokenizer, room: int, cut: Position | None
-) -> Iterator[tuple[Strand, bool]]:
-    """Strands to try, longest first, and whether each starts elsewhere than the old one did."""
-    strand = strand_of(runs, tokenizer, cut=cut, enough=room)
-    if strand.begins == "story" or (strand.begins == "cut" and strand.size >= KEEP_OLD_CUT * room):
-        yield strand, False
-    whole = strand
-    if strand.begins == "cut":
-        whole = strand_of(runs, tokenizer, cut=None, enough=room)
+def _tails(
+    spans: Sequence[Placed], tokenizer: Tokenizer, room: int, cut: Position | None
+) -> Iterator[tuple[StoryTail, bool]]:
+    """Tails to try, longest first, and whether each starts elsewhere than the old one did."""
+    tail = tail_of(spans, tokenizer, cut=cut, enough=room)
+    if tail.begins == "story" or (tail.begins == "cut" and tail.size >= KEEP_OLD_CUT * room):
+        yield tail, False
+    whole = tail
+    if tail.begins == "cut":
+        whole = tail_of(spans, tokenizer, cut=None, enough=room)
         if whole.begins == "story":
             yield whole, True
     for share in _SHARES:
         offset = _cut_at(whole, max(int(share * room), 0), int(share * room * KEEP_AT_LEAST / KEEP_AFTER_CUT))
-        yield strand_of(runs, tokenizer, cut=whole.position(offset), enough=room), True
+        yield tail_of(spans, tokenizer, cut=whole.position(offset), enough=room), True
 
 
-def _cut_at(strand: Strand, most: int, least: int) -> int:
+def _cut_at(tail: StoryTail, most: int, least: int) -> int:
     """A place that leaves at most ``most`` and, if it can be helped, ``least`` tokens: best a paragraph."""
-    first, last = strand.offset_from_end(most), strand.offset_from_end(least)
+    first, last = tail.offset_from_end(most), tail.offset_from_end(least)
     for boundary in (_PARAGRAPH_END, _SENTENCE_END, _WORD_END):
-        for match in boundary.finditer(strand.text, max(first - 1, 0), last):
+        for match in boundary.finditer(tail.text, max(first - 1, 0), last):
             for offset in (match.end(), match.start()):
-                if first <= offset <= last and strand.clean(offset):
+                if first <= offset <= last and tail.clean(offset):
                     return offset
     return first
 
 
-def _drift(strand: Strand, room: int) -> int:
-    """The drift in characters, at the strand's own rate of characters per token."""
-    return int(DRIFT * room * len(strand.text) / max(strand.size, 1))
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """An item's old place, the place it should have by its depth, and whether it cannot stay."""
+
+    item: Movable
+    old: int | None
+    ideal: int
+    must_move: bool
+    due: bool
+    """Whether it has drifted so far that it should move with the next one that must."""
+
+    @property
+    def breaks_at(self) -> int:
+        """The offset from which the prompt changes if this item moves, appears or goes."""
+        places = [self.ideal] if self.item.wanted else []
+        return min([*places, *([self.old] if self.old is not None else [])])
 
 
-def _open(strand: Strand, items: Sequence[Movable], places: dict[str, int]) -> list[Segment]:
-    """The strand with each item at its place; at the same place lore comes before the note."""
+def _settle(
+    items: Sequence[Movable], tail: StoryTail, anchors: Mapping[str, Position], drift: int
+) -> dict[str, int]:
+    """The offset in ``tail`` of every item that stands in it, by key.
+
+    What is inserted near the end of a story breaks the cached prefix wherever it moves. So it keeps its place
+    (``anchors``) while the story grows past it, by up to ``drift`` characters. Whatever stands behind a break
+    then moves along, since that costs nothing more, and so does what would soon have to move, since one break
+    is cheaper than two.
+    """
+    places = [_place(item, tail, anchors, drift) for item in items]
+    places = [place for place in places if place.item.wanted or place.old is not None]
+    moving = [place for place in places if place.must_move]
+    if moving:
+        moving += [place for place in places if place.due]
+    break_at = min((place.breaks_at for place in moving), default=len(tail.text) + 1)
+    settled: dict[str, int] = {}
+    for one in places:
+        if one.old is not None and one not in moving and one.old < break_at:
+            settled[one.item.key] = one.old
+        elif one.item.wanted:
+            settled[one.item.key] = one.ideal
+    return settled
+
+
+def _place(item: Movable, tail: StoryTail, anchors: Mapping[str, Position], drift: int) -> _Place:
+    ideal = tail.line_start(max(item.depth, 1))
+    anchor = anchors.get(item.key)
+    old = tail.locate(anchor) if anchor is not None else None
+    if old is None or not tail.clean(old):
+        return _Place(item, None, ideal, must_move=item.wanted, due=False)
+    too_far = ideal - old > drift
+    too_near = old > ideal and old > tail.line_start(1)
+    return _Place(item, old, ideal, must_move=too_far or too_near, due=ideal - old > drift // 2)
+
+
+def _open(tail: StoryTail, items: Sequence[Movable], places: dict[str, int]) -> list[Segment]:
+    """The tail with each item at its place; at the same place lore comes before the note."""
     standing = sorted(
         (item for item in items if item.key in places),
         key=lambda item: (places[item.key], item.segment.source == "note", item.order, item.key),
@@ -153,56 +233,22 @@ def _open(strand: Strand, items: Sequence[Movable], places: dict[str, int]) -> l
     for item in standing:
         offset = places[item.key]
         if offset > start:
-            segments.extend(strand.segments(start, offset))
+            segments.extend(tail.segments(start, offset))
             start = offset
         segments.append(item.segment)
-    segments.extend(strand.segments(start, len(strand.text)))
+    segments.extend(tail.segments(start, len(tail.text)))
     return segments
 
 
-def _account(
-    runs: Sequence[Run],
-    fixed: Fixed,
-    story: Sequence[Segment],
-    strand: Strand,
-    places: dict[str, int],
-    found: LoreScan,
-    window: Window,
-    previous: Sequence[int],
-) -> Assembly:
-    segments = (*fixed.head, *story, *fixed.tail)
-    tokens = tuple(token for segment in segments for token in segment.tokens)
-    counts: dict[Source, int] = {}
-    for segment in segments:
-        counts[segment.source] = counts.get(segment.source, 0) + len(segment.tokens)
-    start = strand.position(0)
-    lost = _before(runs, start, strand.lead)
-    fell_out = [*fixed.fell_out, *([FellOut("story", lost, start.node_id)] if lost else [])]
-    return Assembly(
-        segments=segments,
-        tokens=tokens,
-        counts=counts,
-        available=window.available,
-        fell_out=tuple(fell_out),
-        layout=Layout(start if lost else None, {key: strand.position(at) for key, at in places.items()}),
-        cache_break=cache_break(previous, tokens),
-        problems=found.problems,
-    )
-
-
-def _before(runs: Sequence[Run], start: Position, lead: int) -> str:
+def _before(spans: Sequence[Placed], start: Position, lead: int) -> str:
     """The story's text before ``start``, without the last ``lead`` characters."""
-    for index in range(len(runs) - 1, -1, -1):  # the start is near the end of a long path
-        run, inner = runs[index], start.offset - runs[index].start
-        if run.node_id == start.node_id and 0 <= inner <= len(run.text):
-            text = "".join([earlier.text for earlier in runs[:index]]) + run.text[:inner]
+    for index in range(len(spans) - 1, -1, -1):  # the start is near the end of a long path
+        node, begin, span = spans[index]
+        if node == start.node_id and 0 <= start.offset - begin <= len(span.text):
+            text = "".join([above.span.text for above in spans[:index]]) + span.text[: start.offset - begin]
             return text[: len(text) - lead]
-    return "".join([run.text for run in runs])
+    return "".join([placed.span.text for placed in spans])
 
 
-def _size(segments: Sequence[Segment]) -> int:
+def _size(segments: Iterable[Segment]) -> int:
     return sum(len(segment.tokens) for segment in segments)
-
-
-def _movable_size(fixed: Fixed) -> int:
-    return sum(len(item.segment.tokens) for item in fixed.movable)

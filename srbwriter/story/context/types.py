@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple
 
 from srbwriter.story.lore import LoreProblem
+from srbwriter.story.model import as_object
 
 Source = Literal["bos", "template", "memory", "lore", "note", "story"]
 """What a part of the prompt is there for."""
@@ -37,22 +38,6 @@ class Tokenizer:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """A stretch of text of one origin on the path: a node, or a part of one from offset ``start`` on.
-
-    ``tokens`` are used when ``vocabulary`` is the tokenizer's.  Their text is ``lead + text``, where
-    ``lead`` already ends the text before (a healed token); where it does not, they cannot be used.
-    """
-
-    node_id: str
-    text: str
-    tokens: Sequence[int] = ()
-    vocabulary: str = ""
-    lead: str = ""
-    start: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Window:
     """Room: ``n_ctx`` tokens in all, of which ``reserve`` stay free for what will be generated.
 
@@ -68,8 +53,7 @@ class Window:
         return self.n_ctx - self.reserve
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """A place in the story that survives everything but an edit of its node."""
 
     node_id: str
@@ -89,28 +73,22 @@ class Layout:
     anchors: Mapping[str, Position] = field(default_factory=dict[str, Position])
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "cut": _position_to_json(self.cut) if self.cut else None,
-            "anchors": {key: _position_to_json(place) for key, place in self.anchors.items()},
-        }
+        return {"cut": self.cut, "anchors": dict(self.anchors)}
 
     @classmethod
     def from_json(cls, value: object) -> Layout:
         """Read :meth:`to_json`; anything unreadable is forgotten, which costs one cold prefill, no text."""
-        fields = cast(dict[str, Any], value) if isinstance(value, dict) else {}
-        places = fields.get("anchors")
-        anchors = cast(dict[str, Any], places) if isinstance(places, dict) else {}
-        read = {str(key): _position_from_json(place) for key, place in anchors.items()}
-        return cls(
-            cut=_position_from_json(fields.get("cut")),
-            anchors={key: place for key, place in read.items() if place is not None},
-        )
+        fields = as_object(value)
+        read = {key: _position(place) for key, place in as_object(fields.get("anchors")).items()}
+        anchors = {key: place for key, place in read.items() if place is not None}
+        return cls(_position(fields.get("cut")), anchors)
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A stretch of the prompt.  ``ident`` is the node id for story, the entry id for lore, else empty.
 
+    ``stored``: the tokens are those that the story keeps, and not made of the text just now.
     Neighbouring story runs without stored ids are tokenised together and share a segment, which then
     bears the id of the first.
     """
@@ -119,10 +97,11 @@ class Segment:
     text: str
     tokens: tuple[int, ...]
     ident: str = ""
+    stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class FellOut:
+class Dropped:
     """Text that found no room.  For the story it is everything before the cut."""
 
     source: Source
@@ -143,7 +122,7 @@ class Assembly:
     tokens: tuple[int, ...]
     counts: Mapping[Source, int]
     available: int
-    fell_out: tuple[FellOut, ...]
+    dropped: tuple[Dropped, ...]
     layout: Layout
     cache_break: int
     problems: tuple[LoreProblem, ...] = ()
@@ -153,11 +132,7 @@ class Assembly:
         return "".join(segment.text for segment in self.segments)
 
 
-def _position_to_json(position: Position) -> list[str | int]:
-    return [position.node_id, position.offset]
-
-
-def _position_from_json(value: object) -> Position | None:
+def _position(value: object) -> Position | None:
     match value:
         case [str(node_id), int(offset)] if offset >= 0:
             return Position(node_id, offset)

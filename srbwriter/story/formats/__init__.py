@@ -1,4 +1,4 @@
-"""File formats: bytes to :class:`~srbwriter.story.draft.StoryDraft` and back.
+"""File formats: bytes to :class:`~srbwriter.story.model.StoryDraft` and back.
 
 One small module per format and one table of them, in the order in which files are tried.  A format
 is recognised by what is in a file, never by its name.  Nothing here opens or writes a file, and
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from srbwriter.story.draft import DraftError, StoryDraft, check_draft, without_deleted
 from srbwriter.story.formats import (
     aidungeon,
     basemode,
@@ -39,7 +38,14 @@ from srbwriter.story.formats.build import check_depth, tell_faults
 from srbwriter.story.formats.document import Document, open_document
 from srbwriter.story.formats.encoding import decode
 from srbwriter.story.formats.errors import FormatError
-from srbwriter.story.types import Progress, untold
+from srbwriter.story.model import (
+    DraftError,
+    OnProgress,
+    StoryDraft,
+    check_draft,
+    no_progress,
+    without_deleted,
+)
 
 FORMATS: tuple[Format, ...] = (
     own.FORMAT,
@@ -114,7 +120,7 @@ def detect(data: bytes, name: str = "the file") -> Format:
 
 
 def read(
-    data: bytes, name: str, progress: Progress = untold, *, encoding: str = "", format_name: str = ""
+    data: bytes, name: str, progress: OnProgress = no_progress, *, encoding: str = "", format_name: str = ""
 ) -> StoryDraft:
     """The story in a file; ``name`` is only for messages.
 

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from srbwriter.story.draft import (
+from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.build import Grower, time_of, with_foreign
+from srbwriter.story.formats.cursor import Cursor
+from srbwriter.story.formats.document import Document
+from srbwriter.story.formats.lore import add_lore, each, tell_placeholders
+from srbwriter.story.formats.worldentry import keys_of
+from srbwriter.story.model import (
     Author,
     DraftNode,
     JsonObject,
@@ -19,12 +25,6 @@ from srbwriter.story.draft import (
     as_object,
     keep_foreign,
 )
-from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import Grower, time_of, with_foreign
-from srbwriter.story.formats.cursor import Cursor
-from srbwriter.story.formats.document import Document
-from srbwriter.story.formats.lore import add_lore, each, tell_placeholders
-from srbwriter.story.formats.worldentry import keys_of
 
 NAME = "aidungeon"
 CARDS_NAME = "aidungeon-cards"
@@ -97,7 +97,7 @@ def read_adventure(document: Document) -> StoryDraft:
     if as_list(document.value):
         for adventure in _listed(document, "adventures").good_objects("adventures"):
             top = grower.add(grower.root, DraftNode(""))
-            top.marks.title = _one_line(adventure.text("title"))
+            top.mark(title=_one_line(adventure.text("title")))
             end = _grow(draft, grower, top, adventure)
             with_foreign(top, NAME, adventure.rest())
             draft.current_id = end.id if draft.current_id == grower.root.id else draft.current_id
@@ -106,7 +106,7 @@ def read_adventure(document: Document) -> StoryDraft:
         adventure = Cursor(value, document.name, faults=document.faults)
         draft.title = adventure.text("title")
         draft.created = time_of(adventure, "createdAt")
-        grower.root.marks.note = adventure.text("description")
+        grower.root.mark(note=adventure.text("description"))
         draft.current_id = _grow(draft, grower, grower.root, adventure).id
         keep_foreign(draft.meta, NAME, {**around, **adventure.rest()})
     tell_placeholders(draft)
@@ -121,7 +121,7 @@ def _grow(draft: StoryDraft, grower: Grower, top: DraftNode, adventure: Cursor) 
         here = grower.add(top, DraftNode("", text=prompt, author="writer"))
     for option in adventure.good_objects("options"):
         start = grower.add(top, DraftNode("", text=option.text("prompt"), author="writer"))
-        start.marks.title = _one_line(option.text("title"))
+        start.mark(title=_one_line(option.text("title")))
         _settle(draft, start, option)
         with_foreign(start, NAME, option.rest())
     actions = [node for key in _ACTIONS for node in each(adventure, key, _action)]
@@ -134,7 +134,7 @@ def _grow(draft: StoryDraft, grower: Grower, top: DraftNode, adventure: Cursor) 
             here = node
             way.append(node)
     for node in each(adventure, "undoneWindow", _action):
-        node.marks.tags = [UNDONE_TAG]
+        node.mark(tags=(UNDONE_TAG,))
         grower.add(_before(way, node), node)
     return here
 
@@ -157,8 +157,8 @@ def _action(cursor: Cursor, _: str) -> DraftNode:
     kind = cursor.text("type")
     author: Author = "model" if kind in _FROM_MODEL else "writer"
     node = DraftNode("", text=cursor.need_text("text"), author=author, created=time_of(cursor, "createdAt"))
-    node.marks.deleted = cursor.peek("deletedAt") is not None
-    node.marks.tags = [UNDONE_TAG] if cursor.peek("undoneAt") is not None else []
+    undone = cursor.peek("undoneAt") is not None
+    node.mark(deleted=cursor.peek("deletedAt") is not None, tags=(UNDONE_TAG,) if undone else ())
     return with_foreign(node, NAME, {**cursor.rest(), "type": kind})
 
 

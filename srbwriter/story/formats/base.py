@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from srbwriter.story.draft import StoryDraft
 from srbwriter.story.formats.document import Document
+from srbwriter.story.model import StoryDraft
 
 
 @dataclass(frozen=True, slots=True)

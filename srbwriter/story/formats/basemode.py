@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from srbwriter.story.draft import (
+from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.build import Loose, arrange, time_of, with_foreign
+from srbwriter.story.formats.cursor import Cursor, top
+from srbwriter.story.formats.document import Document
+from srbwriter.story.model import (
     Author,
     DraftNode,
     Generation,
@@ -14,10 +18,6 @@ from srbwriter.story.draft import (
     children_by_parent,
     keep_foreign,
 )
-from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import Loose, arrange, time_of, with_foreign
-from srbwriter.story.formats.cursor import Cursor, top
-from srbwriter.story.formats.document import Document
 
 NAME = "basemode-loom"
 HIDDEN_TAG = "hidden"
@@ -86,7 +86,7 @@ def _node(cursor: Cursor, contexts: dict[str, JsonObject]) -> DraftNode:
         generation=Generation(model=model) if model else None,
         marks=Marks(
             bookmark=about.flag("bookmarked") if about else False,
-            tags=[HIDDEN_TAG] if about and about.flag("hidden") else [],
+            tags=(HIDDEN_TAG,) if about and about.flag("hidden") else (),
             rating=_sign(rating) if isinstance(rating, int | float) else 0,
         ),
         created=time_of(cursor, "created_at"),

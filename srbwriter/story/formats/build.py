@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from srbwriter.story.draft import DraftNode, JsonObject, StoryDraft, as_list, as_object, keep_foreign
 from srbwriter.story.formats.cursor import Cursor
 from srbwriter.story.formats.errors import Fault, FormatError
+from srbwriter.story.model import DraftNode, JsonObject, StoryDraft, as_list, as_object, keep_foreign
 
 ROOT_ID = "root"
 

@@ -12,7 +12,6 @@ import zipfile
 from collections.abc import Callable
 from typing import Any
 
-from srbwriter.story.draft import DraftNode, JsonObject, StoryDraft, as_list, keep_foreign
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import Grower, notice, read_time
 from srbwriter.story.formats.cursor import Cursor, top
@@ -20,6 +19,7 @@ from srbwriter.story.formats.document import Document, parse_json
 from srbwriter.story.formats.errors import FormatError
 from srbwriter.story.formats.pngtext import text_chunks, unwrapped
 from srbwriter.story.formats.worldinfo import read_book
+from srbwriter.story.model import DraftNode, JsonObject, StoryDraft, as_list, keep_foreign
 
 NAME = "card"
 GROUP_TAG = "group"
@@ -82,7 +82,7 @@ def _draft(card: Cursor) -> StoryDraft:
             grower.add(grower.root, DraftNode("", text=named(text)))
     current = grower.nodes[1] if len(grower.nodes) > 1 else None
     for text in filter(None, card.good_texts("group_only_greetings")):
-        grower.add(grower.root, DraftNode("", text=named(text))).marks.tags = [GROUP_TAG]
+        grower.add(grower.root, DraftNode("", text=named(text))).mark(tags=(GROUP_TAG,))
     draft = grower.draft(current, name)
     _describe(draft, card, named)
     _add_book(draft, card, named)
@@ -108,8 +108,8 @@ def _describe(draft: StoryDraft, card: Cursor, named: _Named) -> None:
     draft.modified = read_time(card.peek("modification_date"))
     parts = [named(card.text(field)) for field in _MEMORY_FIELDS]
     root.settings.memory = "\n\n".join(filter(None, parts)) or None
-    root.marks.note = card.text("creator_notes")
-    root.marks.tags = [tag for tag in as_list(card.peek("tags")) if _is_tag(tag)]
+    tags = tuple(tag for tag in as_list(card.peek("tags")) if _is_tag(tag))
+    root.mark(note=card.text("creator_notes"), tags=tags)
     depth_prompt = card.inner("extensions").inner("depth_prompt")
     if prompt := depth_prompt.text("prompt"):
         root.settings.author_note = named(prompt)

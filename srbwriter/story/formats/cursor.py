@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
-from srbwriter.story.draft import JsonObject
 from srbwriter.story.formats.document import Document
 from srbwriter.story.formats.errors import Fault, FormatError
+from srbwriter.story.model import JsonObject
 
 LONGEST_PLACE = 300
 """Characters of a place that are shown; in a deeply nested tree only its end says anything."""

@@ -13,9 +13,9 @@ from typing import Any, Literal, cast
 
 import ijson
 
-from srbwriter.story.draft import as_list, as_object
 from srbwriter.story.formats.encoding import decode
 from srbwriter.story.formats.errors import Fault, FormatError
+from srbwriter.story.model import as_list, as_object
 
 Kind = Literal["png", "zip", "tapestry", "json", "jsonl", "text"]
 

@@ -10,7 +10,6 @@ import time
 import uuid
 import zipfile
 
-from srbwriter.story.draft import StoryDraft
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import write_time
 from srbwriter.story.formats.inline import plain
@@ -25,7 +24,7 @@ from srbwriter.story.formats.prose import (
     xhtml,
     xml_text,
 )
-from srbwriter.story.language import language_tag
+from srbwriter.story.model import StoryDraft, language_tag
 
 NAME = "epub"
 

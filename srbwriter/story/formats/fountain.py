@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from srbwriter.story.draft import StoryDraft
 from srbwriter.story.formats import text
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import notice
 from srbwriter.story.formats.document import Document
+from srbwriter.story.model import StoryDraft
 
 NAME = "fountain"
 

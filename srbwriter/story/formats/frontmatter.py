@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import yaml
 
-from srbwriter.story.draft import JsonObject, JsonValue, as_list, as_object
 from srbwriter.story.formats.document import mend
+from srbwriter.story.model import JsonObject, JsonValue, as_list, as_object
 
 _yaml = cast(Any, yaml)  # its types are half known
 _FENCED = re.compile(r"\A---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL)

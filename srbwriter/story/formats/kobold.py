@@ -5,13 +5,13 @@ Also the old share file, whose keys are shortened.
 
 from __future__ import annotations
 
-from srbwriter.story.draft import JsonObject, LoreEntry, Settings, StoryDraft, as_list, foreign, keep_foreign
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import with_foreign, without_secrets
 from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.document import Document
 from srbwriter.story.formats.kobold_text import NOTE_PLACE, Place, Shown, Tree, note_text, saved_settings
 from srbwriter.story.formats.worldentry import kobold_entry
+from srbwriter.story.model import JsonObject, LoreEntry, Settings, StoryDraft, as_list, foreign, keep_foreign
 
 NAME = "kobold"
 
@@ -130,7 +130,7 @@ def _add_take(tree: Tree, place: Place, take: object) -> bool:
     text = about.text("Text")
     node = tree.first_of(place, text)
     if node is not None:
-        node.marks.bookmark |= about.flag("Pinned")
+        node.mark(bookmark=node.marks.bookmark or about.flag("Pinned"))
         with_foreign(node, NAME, {**foreign(node.meta, NAME), **about.rest()})
     return node is not None
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from srbwriter.story.draft import Author, DraftNode, JsonObject, StoryDraft, as_list, as_object, foreign
 from srbwriter.story.formats.build import Grower, with_foreign
+from srbwriter.story.model import Author, DraftNode, JsonObject, StoryDraft, as_list, as_object, foreign
 
 BETWEEN = "\n\n"
 """What separates turns in prose."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from srbwriter.story.draft import JsonObject, LoreEntry, Settings, StoryDraft, foreign, keep_foreign
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import with_foreign
 from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.document import Document
 from srbwriter.story.formats.kobold_text import NOTE_PLACE, Place, Shown, Tree, note_text
 from srbwriter.story.formats.worldentry import kobold_entry
+from srbwriter.story.model import JsonObject, LoreEntry, Settings, StoryDraft, foreign, keep_foreign
 
 NAME = "kobold-united"
 FILE_VERSION = 2
@@ -57,7 +57,7 @@ def _grow(tree: Tree, place: Place, cursor: Cursor) -> Place:
         if other is None or other is node:
             beside.setdefault("Options", []).append(option.all())
         if other is not None:
-            other.marks.bookmark |= option.peek("Pinned") is True
+            other.mark(bookmark=other.marks.bookmark or option.peek("Pinned") is True)
         if other is not None and other is not node:
             other.author = "model"
             option.skip("Pinned")

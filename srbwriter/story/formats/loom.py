@@ -6,7 +6,20 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from srbwriter.story.draft import (
+from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.build import (
+    PYLOOM_TIME,
+    ROOT_ID,
+    Loose,
+    OwnIds,
+    arrange,
+    time_of,
+    with_foreign,
+    write_time,
+)
+from srbwriter.story.formats.cursor import Cursor, line_cursors, top
+from srbwriter.story.formats.document import Document
+from srbwriter.story.model import (
     Author,
     DraftNode,
     Generation,
@@ -22,19 +35,6 @@ from srbwriter.story.draft import (
     keep_foreign,
     nested_text,
 )
-from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import (
-    PYLOOM_TIME,
-    ROOT_ID,
-    Loose,
-    OwnIds,
-    arrange,
-    time_of,
-    with_foreign,
-    write_time,
-)
-from srbwriter.story.formats.cursor import Cursor, line_cursors, top
-from srbwriter.story.formats.document import Document
 
 NAME = "loom"
 BOOKMARK_TAG = "bookmark"
@@ -146,7 +146,7 @@ def _node(cursor: Cursor, parent_id: str | None, chapters: _Chapters, models: _M
         generation=models.of(cursor.peek("generation")),
         marks=Marks(
             bookmark=old_bookmark or BOOKMARK_TAG in tags,
-            tags=[tag for tag in tags if tag != BOOKMARK_TAG],
+            tags=tuple(tag for tag in tags if tag != BOOKMARK_TAG),
             chapter=chapter is not None,
             title=chapter[1] if chapter else "",
             visited=cursor.flag("visited"),

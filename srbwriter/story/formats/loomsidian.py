@@ -6,7 +6,11 @@ import json
 import re
 from itertools import count
 
-from srbwriter.story.draft import (
+from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.build import Loose, arrange, time_of, with_foreign, without_secrets
+from srbwriter.story.formats.cursor import Cursor, top
+from srbwriter.story.formats.document import Document
+from srbwriter.story.model import (
     Author,
     DraftNode,
     JsonObject,
@@ -18,10 +22,6 @@ from srbwriter.story.draft import (
     keep_foreign,
     reading_order,
 )
-from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import Loose, arrange, time_of, with_foreign, without_secrets
-from srbwriter.story.formats.cursor import Cursor, top
-from srbwriter.story.formats.document import Document
 
 NAME = "loomsidian"
 

@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from srbwriter.story.draft import DraftNode, LoreEntry, StoryDraft, keep_foreign
 from srbwriter.story.formats.build import notice
 from srbwriter.story.formats.cursor import Cursor
 from srbwriter.story.formats.errors import FormatError
+from srbwriter.story.model import DraftNode, LoreEntry, StoryDraft, keep_foreign
 
 MOST_NAMES = 5
 """Names that one notice gives."""

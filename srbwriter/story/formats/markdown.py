@@ -2,15 +2,6 @@
 
 from __future__ import annotations
 
-from srbwriter.story.draft import (
-    DraftNode,
-    JsonObject,
-    JsonValue,
-    Marks,
-    StoryDraft,
-    foreign,
-    keep_foreign,
-)
 from srbwriter.story.formats import frontmatter
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import Grower, notice, read_time, write_time
@@ -19,6 +10,15 @@ from srbwriter.story.formats.frontmatter import FrontMatter, NotYaml, words_of
 from srbwriter.story.formats.inline import plain
 from srbwriter.story.formats.prose import heading_at, heading_starts
 from srbwriter.story.formats.text import path_text, unix_lines
+from srbwriter.story.model import (
+    DraftNode,
+    JsonObject,
+    JsonValue,
+    Marks,
+    StoryDraft,
+    foreign,
+    keep_foreign,
+)
 
 NAME = "markdown"
 

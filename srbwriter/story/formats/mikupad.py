@@ -10,7 +10,12 @@ import math
 from collections.abc import Iterator
 from functools import reduce
 
-from srbwriter.story.draft import (
+from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.build import Grower, with_foreign, without_secrets
+from srbwriter.story.formats.cursor import Cursor, top
+from srbwriter.story.formats.document import Document, parse_json
+from srbwriter.story.formats.errors import Fault, FormatError
+from srbwriter.story.model import (
     DraftNode,
     JsonObject,
     JsonValue,
@@ -24,11 +29,6 @@ from srbwriter.story.draft import (
     keep_foreign,
     path_to,
 )
-from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import Grower, with_foreign, without_secrets
-from srbwriter.story.formats.cursor import Cursor, top
-from srbwriter.story.formats.document import Document, parse_json
-from srbwriter.story.formats.errors import Fault, FormatError
 
 NAME = "mikupad"
 NODE_KEY = "srbwriterNode"

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from srbwriter.story.draft import (
+from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.build import Grower, notice, time_of
+from srbwriter.story.formats.cursor import Cursor, top
+from srbwriter.story.formats.document import Document
+from srbwriter.story.formats.lore import add_lore, each, tell_placeholders
+from srbwriter.story.formats.novelai_text import StoryText, from_blocks, from_document
+from srbwriter.story.formats.packed import PackedError
+from srbwriter.story.model import (
     DraftNode,
     JsonObject,
     LoreEntry,
@@ -16,13 +23,6 @@ from srbwriter.story.draft import (
     as_object,
     keep_foreign,
 )
-from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import Grower, notice, time_of
-from srbwriter.story.formats.cursor import Cursor, top
-from srbwriter.story.formats.document import Document
-from srbwriter.story.formats.lore import add_lore, each, tell_placeholders
-from srbwriter.story.formats.novelai_text import StoryText, from_blocks, from_document
-from srbwriter.story.formats.packed import PackedError
 
 NAME = "novelai"
 SCENARIO_NAME = "novelai-scenario"
@@ -130,10 +130,10 @@ def _object(above: Cursor, key: str) -> Cursor | None:
 
 def _describe(draft: StoryDraft, about: Cursor) -> None:
     """The description as the note of the whole story, and its tags."""
-    draft.root.marks.note = about.text("description")
+    draft.root.mark(note=about.text("description"))
     tags = as_list(about.peek("tags"))
     if all(isinstance(tag, str) and tag.strip() and "\n" not in tag for tag in tags):
-        draft.root.marks.tags = list(map(str, tags))
+        draft.root.mark(tags=tuple(map(str, tags)))
         about.skip(*(["tags"] if tags else []))
 
 

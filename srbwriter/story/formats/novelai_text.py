@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
-from srbwriter.story.draft import Author, JsonObject, as_list, as_object
 from srbwriter.story.formats.build import read_time
 from srbwriter.story.formats.cursor import Cursor
 from srbwriter.story.formats.document import mend
 from srbwriter.story.formats.lore import each
 from srbwriter.story.formats.packed import PackedError, unpack
-from srbwriter.story.formats.takes import Change, Span, TakeTree, cut, joined, lay_in, state_at, text_of
+from srbwriter.story.formats.takes import Change, Stretch, TakeTree, cut, joined, lay_in, state_at, text_of
+from srbwriter.story.model import Author, JsonObject, as_list, as_object
 
 AUTHORS: dict[str, Author] = {"prompt": "writer", "user": "writer", "edit": "edited", "ai": "model"}
 """Who wrote a fragment, by its ``origin``."""
@@ -55,7 +55,7 @@ class StoryText:
 
 def from_blocks(story: Cursor) -> StoryText:
     """The fragments are the story; the data blocks its history."""
-    fragments: list[Span] = each(story, "fragments", lambda fragment, _: _fragment(fragment))
+    fragments: list[Stretch] = each(story, "fragments", lambda fragment, _: _fragment(fragment))
     text = story.peek("text")
     if isinstance(text, str):
         story.skip("text")
@@ -103,7 +103,7 @@ def _end_of_removed(block: JsonObject) -> Any:
 class _Written:
     """A state of a story of blocks, and how long it is in UTF-16 units."""
 
-    spans: list[Span]
+    spans: list[Stretch]
     units: int
 
 
@@ -129,11 +129,11 @@ class _Blocks:
         return "".join(reversed(pieces))[-length:]
 
     @staticmethod
-    def rest(state: _Written, at: int) -> list[Span]:
+    def rest(state: _Written, at: int) -> list[Stretch]:
         return cut(state.spans, at)[1]
 
 
-def _fragment(fragment: Cursor) -> Span:
+def _fragment(fragment: Cursor) -> Stretch:
     author: Author = AUTHORS.get(fragment.text("origin"), "imported")
     return fragment.need_text("data"), author
 
@@ -151,7 +151,7 @@ def _with_block(block: JsonObject, end_of: Callable[[JsonObject], Any], state: _
         raise ValueError("a data block")
     if not 0 <= start <= end <= state.units:
         raise ValueError(f"a stretch of the text before, not {start} to {end}")
-    new: Span = (data, AUTHORS.get(str(fragment.get("origin", block.get("origin"))), "imported"))
+    new: Stretch = (data, AUTHORS.get(str(fragment.get("origin", block.get("origin"))), "imported"))
     units = state.units - (end - start) + len(_units(data)) // 2
     if start == state.units:
         return _Written([*state.spans, new], units)
@@ -170,7 +170,7 @@ class _Section:
 
     text: str
     origins: tuple[_Origin, ...]
-    spans: tuple[Span, ...]
+    spans: tuple[Stretch, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,23 +198,23 @@ class _Sections:
         return PARAGRAPH.join(reversed(pieces))[-length:]
 
     @staticmethod
-    def rest(state: _State, at: int) -> list[Span]:
+    def rest(state: _State, at: int) -> list[Stretch]:
         """What stands between two paragraphs belongs to the one that follows."""
-        spans: list[Span] = []
+        spans: list[Stretch] = []
         for index, here in enumerate(state.order):
             section = state.sections[here]
             length = len(section.text) + (len(PARAGRAPH) if index else 0)
             if at >= length:
                 at -= length
                 continue
-            whole: list[Span] = [(PARAGRAPH, _first_author(section, spans))] if index else []
+            whole: list[Stretch] = [(PARAGRAPH, _first_author(section, spans))] if index else []
             whole.extend(section.spans)
             spans.extend(cut(whole, at)[1] if at else whole)
             at = 0
         return joined(spans)
 
 
-def _first_author(section: _Section, before: Sequence[Span]) -> Author:
+def _first_author(section: _Section, before: Sequence[Stretch]) -> Author:
     for _, author in (*section.spans[:1], *before[-1:]):
         return author
     return "imported"
@@ -367,7 +367,7 @@ def _origin(stretch: JsonObject) -> _Origin:
 
 def _made(text: str, origins: Sequence[_Origin]) -> _Section:
     sound = mend(text)
-    spans: list[Span] = []
+    spans: list[Stretch] = []
     at = 0
     for position, length, data in sorted(origins):
         start, end = max(_characters(sound, position), at), _characters(sound, position + length)

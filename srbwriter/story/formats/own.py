@@ -8,16 +8,17 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import MISSING, astuple, dataclass, field, fields, is_dataclass
 from datetime import date
 from functools import cache
 from typing import Any, cast
 
-from srbwriter.story.draft import DraftError, StoryDraft, check_draft
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.cursor import top
 from srbwriter.story.formats.document import Document
 from srbwriter.story.formats.errors import FormatError
+from srbwriter.story.model import DraftError, DraftNode, Span, StoryDraft, check_draft
 
 NAME = "srbwriter"
 VERSION = 2
@@ -25,6 +26,10 @@ WITHOUT = ("the undo history",)
 """What is not in such a file; the file says so too."""
 
 _MOST = 2**53  # what every reader of JSON can count to
+_NAMES: dict[type, dict[str, str]] = {
+    DraftNode: {"spans": "runs"}, Span: {"ids": "tokens", "vocab": "vocabulary"}
+}  # fmt: skip
+"""Fields that are called otherwise in the file."""
 
 
 @dataclass(slots=True)
@@ -48,16 +53,47 @@ def read(document: Document) -> StoryDraft:
             document.name, "version", f"a number from 1 to {VERSION}; a newer program wrote this"
         )
     try:
-        story = msgspec.json.decode(document.text, type=_File).story
+        story = msgspec.convert(_with_our_names(msgspec.json.decode(document.text)), _File).story
         check_draft(story)
         _check_progress(story, document.name)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         problem, _, place = str(error).partition(" - at ")
+        for ours, theirs in ((o, t) for names in _NAMES.values() for o, t in names.items()):
+            place = re.sub(rf"\b{ours}\b", theirs, place)
         place = re.sub(r"\[(.+?)\]", r".\1", place.replace("...", "…").strip("`$.")) or "the top level"
         raise FormatError(document.name, place, f"what the format says ({problem})") from error
     except DraftError as error:
         raise FormatError(document.name, "story.nodes", f"a tree ({error})") from error
     return story
+
+
+def _with_our_names(file: dict[str, Any]) -> dict[str, Any]:
+    """The file's top level, its nodes and their spans with the names that the records' fields have."""
+
+    def spans_renamed(node: Any) -> Any:
+        node = _renamed(node, DraftNode)
+        return _changed(node, "spans", lambda span: _renamed(span, Span))
+
+    story: Any = file.get("story")
+    return file if story is None else {**file, "story": _changed(story, "nodes", spans_renamed)}
+
+
+def _changed(record: Any, name: str, change: Callable[[Any], Any]) -> Any:
+    """``record`` with each item of its list ``name`` changed; as it is, if it has none."""
+    if not isinstance(record, dict):
+        return record
+    fields = cast("dict[str, Any]", record)
+    items = fields.get(name)
+    if not isinstance(items, list):
+        return fields
+    return {**fields, name: [change(item) for item in cast("list[Any]", items)]}
+
+
+def _renamed(value: Any, record: type) -> Any:
+    if not isinstance(value, dict):
+        return value
+    back = {theirs: ours for ours, theirs in _NAMES[record].items()}
+    return {back.get(key, key): held for key, held in cast("dict[str, Any]", value).items()}
 
 
 def _check_progress(story: StoryDraft, name: str) -> None:
@@ -91,7 +127,8 @@ def _said(value: Any) -> Any:
         return {key: _said(item) for key, item in cast("dict[str, Any]", value).items()}
     if is_dataclass(value):
         given = ((name, getattr(value, name), usual) for name, usual in _defaults(type(value)))
-        return {name: _said(item) for name, item, usual in given if item != usual}
+        names = _NAMES.get(type(value), {})
+        return {names.get(name, name): _said(item) for name, item, usual in given if item != usual}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

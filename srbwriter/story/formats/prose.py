@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from srbwriter.story.draft import DraftNode, StoryDraft, path_to
 from srbwriter.story.formats.inline import Inline, inlines, plain
+from srbwriter.story.model import DraftNode, StoryDraft, path_to
 
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n)+")
 _LINE_END = re.compile(r"\n")

@@ -10,7 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from srbwriter.story.draft import (
+from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.build import Grower, notice, read_time, with_foreign
+from srbwriter.story.formats.cursor import Cursor, line_cursors
+from srbwriter.story.formats.document import Document
+from srbwriter.story.formats.errors import FormatError
+from srbwriter.story.model import (
     Author,
     DraftNode,
     Generation,
@@ -20,11 +25,6 @@ from srbwriter.story.draft import (
     as_object,
     keep_foreign,
 )
-from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import Grower, notice, read_time, with_foreign
-from srbwriter.story.formats.cursor import Cursor, line_cursors
-from srbwriter.story.formats.document import Document
-from srbwriter.story.formats.errors import FormatError
 
 NAME = "sillytavern"
 
@@ -160,7 +160,7 @@ def _node(take: _Take, message: _Message, join: str, tags: list[str]) -> DraftNo
     author: Author = "writer" if message.is_user else "edited" if take.edited else "model"
     node = DraftNode("", text=join + take.text, author=author, created=take.created)
     node.generation = Generation(model=take.model) if take.model else None
-    node.marks.tags = list(tags)
+    node.mark(tags=tuple(tags))
     return node
 
 

@@ -12,10 +12,10 @@ from functools import partial
 from itertools import groupby
 from typing import Generic, Protocol, TypeVar
 
-from srbwriter.story.draft import Author, DraftNode, DraftRun
 from srbwriter.story.formats.build import Grower
+from srbwriter.story.model import Author, DraftNode, Span
 
-Span = tuple[str, Author]
+Stretch = tuple[str, Author]
 """A stretch of text of one author."""
 
 MOST_BRANCH_TEXT = 50_000_000
@@ -35,7 +35,7 @@ _LONGEST_WORD = 100
 class _Piece:
     """Text between two points where takes part, or where the author changes."""
 
-    spans: list[Span]
+    spans: list[Stretch]
     above: _Piece | None
     created: float | None = None
     below: list[_Piece] = field(default_factory=list["_Piece"])
@@ -48,7 +48,7 @@ class _Piece:
 class TakeTree:
     """Grows from one take, the story itself; the others leave it, or one another."""
 
-    def __init__(self, story: Sequence[Span]) -> None:
+    def __init__(self, story: Sequence[Stretch]) -> None:
         self._root = _Piece([], None)
         self._ends = [self._chain(self._root, story, None)]
         self.story = text_of(story)
@@ -58,7 +58,7 @@ class TakeTree:
     def add(
         self,
         text: str,
-        rest: Callable[[int], Sequence[Span]],
+        rest: Callable[[int], Sequence[Stretch]],
         leaves: int,
         at: int,
         created: float | None = None,
@@ -118,7 +118,7 @@ class TakeTree:
             stack.extend(reversed(piece.below))
         return grower, nodes[id(self._ends[0])]
 
-    def _chain(self, here: _Piece, spans: Iterable[Span], created: float | None) -> _Piece:
+    def _chain(self, here: _Piece, spans: Iterable[Stretch], created: float | None) -> _Piece:
         for group in _groups(spans):
             piece = _Piece(group, here, created)
             here.below.append(piece)
@@ -168,7 +168,7 @@ class Reading(Protocol[State_contra]):
         """The last characters of the text, as many as there are."""
         ...
 
-    def rest(self, state: State_contra, at: int, /) -> Sequence[Span]:
+    def rest(self, state: State_contra, at: int, /) -> Sequence[Stretch]:
         """What is behind the first ``at`` characters."""
         ...
 
@@ -274,26 +274,26 @@ def _way(history: Mapping[Key, Change[State, Key]], current: Key) -> set[Key]:
     return way
 
 
-def text_of(spans: Iterable[Span]) -> str:
+def text_of(spans: Iterable[Stretch]) -> str:
     return "".join(text for text, _ in spans)
 
 
-def joined(spans: Iterable[Span]) -> list[Span]:
+def joined(spans: Iterable[Stretch]) -> list[Stretch]:
     """The spans without empty ones, and neighbours of one author as one."""
     filled = (span for span in spans if span[0])
-    found: list[Span] = []
+    found: list[Stretch] = []
     for author, group in groupby(filled, key=_author_of):
         found.append((text_of(group), author))
     return found
 
 
-def _author_of(span: Span) -> Author:
+def _author_of(span: Stretch) -> Author:
     return span[1]
 
 
-def _groups(spans: Iterable[Span]) -> list[list[Span]]:
+def _groups(spans: Iterable[Stretch]) -> list[list[Stretch]]:
     """Nodes: what the writer wrote and what the model wrote apart, words that were edited within either."""
-    groups: list[list[Span]] = []
+    groups: list[list[Stretch]] = []
     last: Author | None = None
     for text, author in joined(spans):
         own = author in ("writer", "model")
@@ -311,14 +311,14 @@ def _node(piece: _Piece) -> DraftNode:
     if len(authors) == 1:
         return DraftNode("", text=piece.text, author=spans[0][1], created=piece.created)
     author: Author = "edited" if "edited" in authors or "model" in authors else "writer"
-    runs = [DraftRun(text, author) for text, author in spans]
-    return DraftNode("", text=piece.text, author=author, runs=runs, created=piece.created)
+    made = [Span(text, author) for text, author in spans]
+    return DraftNode("", text=piece.text, author=author, spans=made, created=piece.created)
 
 
-def cut(spans: Iterable[Span], at: int) -> tuple[list[Span], list[Span]]:
+def cut(spans: Iterable[Stretch], at: int) -> tuple[list[Stretch], list[Stretch]]:
     """The first ``at`` characters, and the rest."""
-    first: list[Span] = []
-    rest: list[Span] = []
+    first: list[Stretch] = []
+    rest: list[Stretch] = []
     for text, author in spans:
         if at >= len(text):
             first.append((text, author))

@@ -16,7 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from srbwriter.story.draft import (
+from srbwriter.story.formats.base import Format
+from srbwriter.story.formats.build import Loose, arrange, time_of, with_foreign
+from srbwriter.story.formats.cursor import Cursor
+from srbwriter.story.formats.document import TAPESTRY_SIGNATURE, Document, mend, parse_json
+from srbwriter.story.formats.errors import Fault, FormatError
+from srbwriter.story.formats.rkyv import OPTION_ALIGNED_16, Archive
+from srbwriter.story.model import (
     DraftNode,
     Generation,
     JsonObject,
@@ -30,12 +36,6 @@ from srbwriter.story.draft import (
     keep_foreign,
     path_to,
 )
-from srbwriter.story.formats.base import Format
-from srbwriter.story.formats.build import Loose, arrange, time_of, with_foreign
-from srbwriter.story.formats.cursor import Cursor
-from srbwriter.story.formats.document import TAPESTRY_SIGNATURE, Document, mend, parse_json
-from srbwriter.story.formats.errors import Fault, FormatError
-from srbwriter.story.formats.rkyv import OPTION_ALIGNED_16, Archive
 
 NAME = "tapestry"
 VERSION = 0
@@ -185,7 +185,7 @@ def _draft(weave: JsonObject, items: list[_Item], document: Document) -> StoryDr
     if (about := whole.object("metadata")) is not None:
         draft.title = about.text("title")
         draft.created = time_of(about, "created")
-        draft.root.marks.note = about.text("notes")
+        draft.root.mark(note=about.text("notes"))
         rest["metadata"] = about.rest()
     keep_foreign(draft.meta, NAME, {key: value for key, value in rest.items() if value})
     return draft

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from srbwriter.story.draft import DraftNode, StoryDraft, path_to
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import Grower
 from srbwriter.story.formats.document import Document
+from srbwriter.story.model import DraftNode, StoryDraft, path_to
 
 NAME = "text"
 

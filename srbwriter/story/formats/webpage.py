@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html.parser import HTMLParser
 
-from srbwriter.story.draft import StoryDraft
 from srbwriter.story.formats.document import Document
 from srbwriter.story.formats.errors import FormatError
 from srbwriter.story.formats.inline import Inline
 from srbwriter.story.formats.manuscript import Manuscript
 from srbwriter.story.formats.prose import heading_starts
+from srbwriter.story.model import StoryDraft
 
 _PAGE = re.compile(
     r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.I | re.S

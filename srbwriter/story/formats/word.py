@@ -13,7 +13,6 @@ import zipfile
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from srbwriter.story.draft import StoryDraft, foreign
 from srbwriter.story.formats import word_reader
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.inline import Inline, inlines
@@ -27,7 +26,7 @@ from srbwriter.story.formats.prose import (
     xml_text,
 )
 from srbwriter.story.formats.word_reader import KEPT, NAME
-from srbwriter.story.language import language_tag
+from srbwriter.story.model import StoryDraft, foreign, language_tag
 
 if TYPE_CHECKING:
     from docx.document import Document as WordDocument

@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from srbwriter.story.draft import StoryDraft, keep_foreign
 from srbwriter.story.formats.document import Document
 from srbwriter.story.formats.errors import NotForUs
 from srbwriter.story.formats.inline import Inline
 from srbwriter.story.formats.manuscript import Manuscript
+from srbwriter.story.model import StoryDraft, keep_foreign
 
 if TYPE_CHECKING:
     from docx.document import Document as WordDocument

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from srbwriter.story.draft import LoreEntry, SecondaryLogic, as_list, keep_foreign
 from srbwriter.story.formats.cursor import Cursor
+from srbwriter.story.model import LoreEntry, SecondaryLogic, as_list, keep_foreign
 
 _LOGIC: dict[int, SecondaryLogic] = {0: "any", 1: "not_all", 2: "not_any", 3: "all"}
 """SillyTavern's selectiveLogic."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from srbwriter.story.draft import JsonObject, StoryDraft, as_list, as_object, keep_foreign
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import Grower
 from srbwriter.story.formats.cursor import Cursor, top
 from srbwriter.story.formats.document import Document
 from srbwriter.story.formats.lore import add_lore, each
 from srbwriter.story.formats.worldentry import card_entry, tavern_entry
+from srbwriter.story.model import JsonObject, StoryDraft, as_list, as_object, keep_foreign
 
 NAME = "worldinfo"
 BOOK_SPEC = "lorebook_v3"

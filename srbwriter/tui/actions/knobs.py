@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from srbwriter.session.sampling import Ladder
+from srbwriter.session.sampling import Sweep
 from srbwriter.story import ROOT
 from srbwriter.tui.actions import verb
 from srbwriter.tui.knobs import Setup
@@ -25,14 +25,14 @@ def knobs(screen: WriteScreen) -> None:
     def changed(setup: Setup) -> None:
         session.sampling, session.stop = setup.sampling, setup.stop
 
-    def spread(ladder: Ladder | None) -> None:
-        session.ladder = ladder
+    def spread(ladder: Sweep | None) -> None:
+        session.sweep = ladder
 
     def closed(_: None) -> None:
         screen.guarded(screen.app.knobs.keep)
 
     now = Setup(session.sampling, session.stop)
-    screen.app.push_screen(Knobs("Knobs for new branches", now, changed, spread, session.ladder), closed)
+    screen.app.push_screen(Knobs("Knobs for new branches", now, changed, spread, session.sweep), closed)
 
 
 @verb

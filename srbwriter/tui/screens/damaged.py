@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from srbwriter.story import Damage
-from srbwriter.story.types import counted
+from srbwriter.story.model import counted
 from srbwriter.tui.dialog import Dialog
 
 RECOVER = "recover"

@@ -13,7 +13,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from srbwriter.story import ROOT, StoryError
-from srbwriter.story.draft import LoreEntry
+from srbwriter.story.model import LoreEntry
 from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.sheet import Sheet

@@ -48,7 +48,9 @@ class Picker(Dialog[Any]):
         at: Any = None,
         looked: Callable[[Any], None] | None = None,
         foot: str = "",
+        aside: bool = False,
     ) -> None:
+        """``aside`` stands at the edge and leaves what is below it in view, in its own colours."""
         super().__init__()
         self.heading = title
         self._choices = list(choices)
@@ -58,6 +60,7 @@ class Picker(Dialog[Any]):
         self.foot = foot or "enter takes it · esc goes back · type to narrow"
         self._previews = any(choice.preview for choice in choices)
         self.set_class(self._previews, "-previews")
+        self.set_class(aside, "-aside")
 
     def content(self) -> ComposeResult:
         yield LineInput(placeholder="narrow …", id="picker-filter", compact=True)

@@ -25,7 +25,7 @@ async def knobs(bench: Bench, _: pytest.MonkeyPatch) -> None:
     assert bench.session.sampling.temperature == pytest.approx(0.8)
     await bench.press("l")
     await answer(bench, "0.5 … 1.1")
-    assert bench.session.ladder == ("temperature", 0.5, 1.1)
+    assert bench.session.sweep == ("temperature", 0.5, 1.1)
     assert screen.knob is not None
 
 

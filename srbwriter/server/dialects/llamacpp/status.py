@@ -7,16 +7,13 @@ from typing import Any
 
 from starlette.responses import Response
 
-from srbwriter.engine.types import Stop
+from srbwriter.server.answers import settings_object
 from srbwriter.server.body import Body
 from srbwriter.server.call import Call, json_response
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.metrics import CONTENT_TYPE, exposition
-from srbwriter.server.params import read_options
-from srbwriter.server.slots import Slot
-
-from .ask import Ask
-from .shape import settings_object
+from srbwriter.server.params import Ask, read_common
+from srbwriter.server.registry import Slot
 
 
 async def health(call: Call) -> Response:
@@ -24,15 +21,15 @@ async def health(call: Call) -> Response:
     if services.loader.error is not None:
         raise ApiError(500, f"the model could not be loaded: {services.loader.error}")
     _ = services.engine  # 503 while it is being loaded
-    idle = services.slots.idle(services.max_n)
+    busy = services.busy()
     answer: dict[str, Any] = {
         "status": "ok",
-        "slots_idle": idle,
-        "slots_processing": services.max_n - idle,
+        "slots_idle": services.max_n - busy,
+        "slots_processing": busy,
     }
     if call.switch("include_slots") and services.settings.slots:
-        answer["slots"] = [_slot(call, slot) for slot in services.slots.all(services.max_n)]
-    if idle == 0 and call.switch("fail_on_no_slot"):
+        answer["slots"] = _slots(call, busy)
+    if busy == services.max_n and call.switch("fail_on_no_slot"):
         return json_response({**answer, "status": "no slot available"}, 503, {"Retry-After": "1"})
     return json_response(answer)
 
@@ -48,7 +45,7 @@ async def props(call: Call) -> Response:
                 "n_ctx": engine.n_ctx,
                 "speculative": False,
                 "is_processing": False,
-                "params": settings_object(_defaults(call)),
+                "params": settings_object(engine, _defaults(call)),
             },
             "total_slots": services.max_n,
             "model_alias": services.model_name,
@@ -76,11 +73,10 @@ async def change_props(call: Call) -> Response:
 async def slots(call: Call) -> Response:
     _need_slots(call)
     _ = call.engine
-    services = call.services
-    idle = services.slots.idle(services.max_n)
-    if idle == 0 and call.switch("fail_on_no_slot"):
+    busy = call.services.busy()
+    if busy == call.services.max_n and call.switch("fail_on_no_slot"):
         raise ApiError(503, "no slot available", headers={"Retry-After": "1"})
-    return json_response([_slot(call, slot) for slot in services.slots.all(services.max_n)])
+    return json_response(_slots(call, busy))
 
 
 async def slot_action(call: Call) -> Response:
@@ -92,6 +88,8 @@ async def slot_action(call: Call) -> Response:
     action = call.query.get("action", "")
     if action == "erase":
         slot = call.services.slots.all(call.services.max_n)[int(number)]
+        if slot.client and not (call.client.admin or slot.client == call.client.name):
+            raise ApiError(403, f"slot {slot.id} holds what another client wrote: it takes an admin key")
         return json_response({"id_slot": slot.id, "n_erased": await call.services.erase_slot(slot)})
     if action not in ("save", "restore"):
         raise bad("action", "Invalid action")
@@ -109,17 +107,9 @@ _BARE_NAME = re.compile(r"(?!\.)[\w.\- ]{1,200}")
 async def metrics(call: Call) -> Response:
     if not call.settings.metrics:
         raise ApiError(501, "This server does not support metrics endpoint. Start it with `--metrics`")
-    text = exposition(call.services)
+    text = exposition(call.services, call.client)
     headers = {"Process-Start-Time-Unix": str(int(call.services.started))}
     return Response(text, 200, headers, CONTENT_TYPE)
-
-
-async def lora_adapters(call: Call) -> Response:
-    return json_response([])
-
-
-async def set_lora_adapters(call: Call) -> Response:
-    raise ApiError(501, "this server applies no LoRA adapters")
 
 
 def _need_slots(call: Call) -> None:
@@ -127,33 +117,40 @@ def _need_slots(call: Call) -> None:
         raise ApiError(501, "This server does not support slots endpoint. Start it without `--no-slots`")
 
 
-def _slot(call: Call, slot: Slot) -> dict[str, Any]:
+def _slots(call: Call, busy: int) -> list[dict[str, Any]]:
+    """Every slot. Where branches are written that have none (the terminal's), idle ones stand for them."""
+    slots = call.services.slots.all(call.services.max_n)
+    others = busy - sum(slot.busy for slot in slots)
+    lent = [slot.id for slot in slots if not slot.busy][: max(others, 0)]
+    settings = settings_object(call.engine, _defaults(call))
+    params = {name: value for name, value in settings.items() if name not in _OF_A_REQUEST}
+    return [_slot(call, slot, params, slot.id in lent) for slot in slots]
+
+
+_OF_A_REQUEST = ("stop", "grammar", "json_schema", "logit_bias", "dry_sequence_breakers")
+
+
+def _slot(call: Call, slot: Slot, params: dict[str, Any], lent: bool) -> dict[str, Any]:
     """Numbers only: no text of anybody's."""
     value: dict[str, Any] = {
         "id": slot.id,
         "n_ctx": call.engine.n_ctx,
         "speculative": False,
-        "is_processing": slot.busy,
+        "is_processing": slot.busy or lent,
     }
-    branch, record = slot.branch, slot.record
-    if branch is None or record is None:
+    branch = slot.branch
+    if branch is None or lent:
         return value
-    limit = branch.stop_rule.max_tokens
-    written = len(branch.ids)
-    defaults = _defaults(call)
+    limit, written = branch.stop_rule.max_tokens, len(branch.buffer.ids)
     return {
         **value,
-        "id_task": record.generation.number,
-        "n_prompt_tokens": len(record.generation.prompt_ids),
-        "params": {
-            name: setting
-            for name, setting in settings_object(defaults).items()
-            if name not in ("stop", "grammar", "json_schema", "logit_bias", "dry_sequence_breakers")
-        },
+        "id_task": branch.generation.number,
+        "n_prompt_tokens": len(branch.generation.prompt_ids),
+        "params": params,
         "next_token": [
             {
                 "has_next_token": slot.busy,
-                "has_new_line": "\n" in branch.text,
+                "has_new_line": any("\n" in piece for piece in branch.buffer.pieces),
                 "n_remain": max(0, limit - written) if slot.busy and limit is not None else -1,
                 "n_decoded": written if slot.busy else 0,
             }
@@ -162,21 +159,8 @@ def _slot(call: Call, slot: Slot) -> dict[str, Any]:
 
 
 def _defaults(call: Call) -> Ask:
-    limit = call.settings.n_predict
-    return Ask(
-        n=1,
-        sampling=call.settings.sampling,
-        stop=Stop(max_tokens=limit if limit >= 0 else None),
-        n_probs=0,
-        post_sampling_probs=False,
-        options=read_options(Body({}), call.settings.context_shift, call.engine),
-        stream=False,
-        return_tokens=False,
-        return_progress=False,
-        timings_per_token=False,
-        response_fields=(),
-        id_slot=-1,
-    )
+    """What a request that says nothing asks for."""
+    return Ask(**read_common(Body({}), call))
 
 
 def _token(call: Call, token: int | None) -> str:

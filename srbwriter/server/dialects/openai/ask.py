@@ -6,92 +6,79 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from srbwriter.engine.types import Prompt, Request, Sampling, Stop
+from srbwriter.engine.types import Prompt, Request, Sampling
 from srbwriter.server.body import Body
 from srbwriter.server.call import Call
 from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.params import (
-    Options,
-    branch_samplings,
-    read_n,
-    read_options,
-    read_sampling,
-    read_stop,
-    schema_text,
-)
+from srbwriter.server.params import Ask, read_common, schema_text
 from srbwriter.server.prompt import wants_bos
+from srbwriter.server.tools import Tools
 
 from .vllm import refuse_unsupported
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenAIAsk(Ask):
     """A request of n choices a prompt; ``branches`` of each are written and the best ``n`` returned."""
 
-    n: int
     branches: int
-    sampling: Sampling
-    stop: Stop
-    logprobs: int | None
-    stream: bool
-    include_usage: bool
-    echo: bool
-    add_bos: bool
-    options: Options
+    include_usage: bool = False
+    echo: bool = False
+    add_bos: bool = True
+    tools: Tools | None = None
 
-    def request(
-        self, prompt: Prompt, call: Call, *, parse_special: bool = False, add_bos: bool | None = None
+    def of_prompt(
+        self, prompt: Prompt, *, parse_special: bool = False, add_bos: bool | None = None
     ) -> Request:
-        logprobs = self.logprobs
-        if self.branches > self.n and logprobs is None:
-            logprobs = 0  # to tell the best
-        return Request(
-            prompt=prompt,
-            n=self.branches,
-            sampling=branch_samplings(self.sampling, self.branches),
-            stop=self.stop,
-            logprobs=logprobs,
-            prompt_logprobs=self.logprobs if self.echo else None,
-            add_bos=self.add_bos and wants_bos(prompt) if add_bos is None else add_bos,
+        best = 0 if self.branches > self.n and self.logprobs is None else None  # to tell the best
+        return self.request(
+            prompt,
+            self.branches,
             parse_special=parse_special,
-            **self.options,
-            label=call.id,
+            add_bos=self.add_bos and wants_bos(prompt) if add_bos is None else add_bos,
+            logprobs=best,
+            prompt_logprobs=self.logprobs if self.echo else None,
         )
 
 
-def read_ask(body: Body, call: Call, logprobs: int | None, stops: Sequence[str] = ()) -> Ask:
+def read_ask(
+    body: Body, call: Call, logprobs: int | None, stops: Sequence[str] = (), tools: Tools | None = None
+) -> OpenAIAsk:
     """Everything but the prompt. ``stops`` end a text beside the request's own. Raises ApiError (400)."""
     refuse_unsupported(body)
-    engine, limit = call.engine, call.services.max_n
-    n = read_n(body, 1, limit)
-    best_of = body.integer("best_of", n, 1, limit, hard=True)
-    stream = body.flag("stream")
+    common = read_common(body, call)
+    n, stream = common["n"], common["stream"]
+    best_of = body.integer("best_of", n, 1, call.services.max_n, hard=True)
     if best_of < n:
         raise bad("best_of", f"Field 'best_of': must be at least n, which is {n}, but got {best_of}")
     if best_of > n and stream:
         raise bad("best_of", "Field 'best_of': the best cannot be streamed before all are written")
-    sampling = read_sampling(body, call.settings.sampling, engine)
     if schema := _response_format(body):
-        sampling = replace(sampling, json_schema=schema)
+        common["sampling"] = replace(common["sampling"], json_schema=schema)
     if choices := body.texts("guided_choice"):
-        sampling = replace(sampling, regex=_any_of(choices))
-    base = call.settings.n_predict
-    stop = read_stop(body, Stop(max_tokens=base if base >= 0 else None))
+        common["sampling"] = replace(common["sampling"], regex=_any_of(choices))
+    if tools is not None:
+        common["sampling"] = _calling(common["sampling"], tools)
     if stops:
-        stop = replace(stop, strings=(*stop.strings, *stops))
+        common["stop"] = replace(common["stop"], strings=(*common["stop"].strings, *stops))
     options = body.mapping("stream_options") or {}
-    return Ask(
-        n,
-        best_of,
-        sampling,
-        stop,
-        logprobs,
-        stream,
-        stream and Body(options).flag("include_usage"),
-        body.flag("echo"),
-        body.flag("add_bos", True),
-        read_options(body, call.settings.context_shift, call.engine),
+    return OpenAIAsk(
+        **common,
+        branches=best_of,
+        logprobs=logprobs,
+        include_usage=stream and Body(options).flag("include_usage"),
+        echo=body.flag("echo"),
+        add_bos=body.flag("add_bos", True),
+        tools=tools,
     )
+
+
+def _calling(sampling: Sampling, tools: Tools) -> Sampling:
+    """With the grammar of the tools. Raises ApiError (400) where another constraint is given."""
+    for name in ("grammar", "json_schema", "regex"):
+        if getattr(sampling, name):
+            raise bad("tools", f"Field 'tools': they constrain the answer, and so does {name}; only one can")
+    return replace(sampling, grammar=tools.grammar)
 
 
 def _response_format(body: Body) -> str | None:

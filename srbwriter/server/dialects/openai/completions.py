@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from starlette.responses import Response
 
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import Prompt, Request
+from srbwriter.server.answers import finish_reason, problem, seconds, timings, usage
 from srbwriter.server.body import Body
-from srbwriter.server.call import Call, json_response
+from srbwriter.server.call import Call
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.follow import Follower
 from srbwriter.server.registry import Record
 from srbwriter.server.stream import frames
 from srbwriter.server.tokens import branch_tokens, prompt_tokens
 
-from .ask import Ask, read_ask
-from .shape import finish_reason, legacy_logprobs, problem, usage
+from .ask import OpenAIAsk, read_ask
+from .shape import legacy_logprobs
 from .streams import CompletionFrames
 
 
 async def completions(call: Call) -> Response:
     call.dialect = "openai"
     body = Body(await call.json())
-    ask = read_ask(body, call, _logprobs(body))
-    prompts = await call.services.read_prompts(body.raw("prompt"))
+    ask = await call.read(lambda: read_ask(body, call, _logprobs(body)))
+    prompts = await call.services.read_prompts(body.raw("prompt"), call.effort)
     requests = [await _request(ask, prompt, body, call) for prompt in prompts]
-    record = await call.services.submit(requests, "openai", call.id)
+    record = await call.submit(requests)
     head = {
         "id": f"cmpl-{call.id}",
         "object": "text_completion",
@@ -39,7 +40,8 @@ async def completions(call: Call) -> Response:
         "system_fingerprint": call.services.fingerprint,
     }
     if ask.stream:
-        writer = CompletionFrames(call, record, head, ask, [_text(call, prompt) for prompt in prompts])
+        texts = await call.read(lambda: [_text(call, prompt) for prompt in prompts] if ask.echo else [])
+        writer = CompletionFrames(call, record, head, ask, texts)
         return await call.stream(record, frames(call, record, writer))
     return await call.collect(record, _whole(call, record, head, ask, prompts))
 
@@ -56,14 +58,14 @@ def _logprobs(body: Body) -> int | None:
     return top.size("logprobs", 0)
 
 
-async def _request(ask: Ask, prompt: Prompt, body: Body, call: Call) -> Request:
+async def _request(ask: OpenAIAsk, prompt: Prompt, body: Body, call: Call) -> Request:
     suffix = body.text("suffix")
     if not suffix:
-        return ask.request(prompt, call)
+        return ask.of_prompt(prompt)
     if ask.echo:
         raise bad("suffix", "Field 'suffix': cannot be combined with echo")
     try:
-        return ask.request(await call.services.infill(prompt, suffix), call, add_bos=ask.add_bos)
+        return ask.of_prompt(await call.services.infill(prompt, suffix), add_bos=ask.add_bos)
     except ApiError as error:  # not 501: clients would try again
         raise bad("suffix", f"Field 'suffix': {error.message}") from None
 
@@ -77,15 +79,31 @@ def _text(call: Call, prompt: Prompt) -> str:
 
 
 async def _whole(
-    call: Call, record: Record, head: dict[str, Any], ask: Ask, prompts: Sequence[Prompt]
+    call: Call, record: Record, head: dict[str, Any], ask: OpenAIAsk, prompts: Sequence[Prompt]
 ) -> Response:
     with Follower(call.services.bridge, record.generations) as follower:
         await follower.finish()
-    choices: list[dict[str, Any]] = []
-    for generation, prompt in zip(record.generations, prompts, strict=True):
-        for branch in _best(generation, ask.n):
-            choices.append(_choice(call, generation, branch, ask, len(choices), _text(call, prompt)))
-    return json_response({**head, "choices": choices, "usage": usage(record.generations)})
+    return await call.answer(seconds(record), lambda: _answer(call, record, head, ask, prompts), record)
+
+
+def _answer(
+    call: Call, record: Record, head: dict[str, Any], ask: OpenAIAsk, prompts: Sequence[Prompt]
+) -> dict[str, Any]:
+    def choices() -> Iterator[dict[str, Any]]:
+        index = 0
+        for generation, prompt in zip(record.generations, prompts, strict=True):
+            text = _text(call, prompt) if ask.echo else ""
+            for branch in _best(generation, ask.n):
+                yield _choice(call, generation, branch, ask, index, text)
+                index += 1
+
+    first = record.generation
+    return {
+        **head,
+        "choices": choices(),
+        "usage": usage(record.generations),
+        "timings": timings(first, first.branches[0]),
+    }
 
 
 def _best(generation: Generation, n: int) -> list[Branch]:
@@ -101,9 +119,8 @@ def _mean_logprob(branch: Branch) -> float:
 
 
 def _choice(
-    call: Call, generation: Generation, branch: Branch, ask: Ask, index: int, prompt: str
+    call: Call, generation: Generation, branch: Branch, ask: OpenAIAsk, index: int, prompt: str
 ) -> dict[str, Any]:
-    echoed = prompt if ask.echo else ""
     logprobs = None
     if ask.logprobs is not None:
         tokens = branch_tokens(call.engine, branch)
@@ -114,7 +131,7 @@ def _choice(
         logprobs = legacy_logprobs(call.engine, tokens)
     return {
         "index": index,
-        "text": echoed + branch.text,
+        "text": prompt + branch.text,
         "logprobs": logprobs,
         "finish_reason": finish_reason(branch.finish_reason),
         "stop_reason": branch.stop_text,

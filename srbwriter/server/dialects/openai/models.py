@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 from srbwriter.server.call import Call, json_response
 from srbwriter.server.errors import ApiError
+from srbwriter.server.services import words
 
 
 async def models(call: Call) -> Response:
@@ -28,8 +29,8 @@ def model_card(call: Call) -> dict[str, Any]:
     engine = services.loader.engine
     card: dict[str, Any] = {
         "id": services.model_name,
-        "aliases": [services.model_name],
-        "tags": [],
+        "aliases": list(services.model_names),
+        "tags": list(words(services.settings.tags)),
         "object": "model",
         "created": int(services.started),
         "owned_by": "llamacpp",

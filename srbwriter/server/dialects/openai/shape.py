@@ -1,49 +1,19 @@
-"""The parts of OpenAI's answers: finish reasons, usage, logprobs in both of their shapes.
+"""Log-probabilities in OpenAI's answers.
 
-Logprobs carry the legacy arrays and the chat list at once, because clients of the same path read either.
+They carry the legacy arrays and the chat list at once, because clients of the same path read either.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import FinishReason, TokenLogprob
+from srbwriter.engine.types import TokenLogprob
 from srbwriter.server.tokens import Written, token_text
 
 LEAST = -9999.0
 """Stands for minus infinity, which JSON cannot write; vLLM's choice."""
-
-_BY_LENGTH = frozenset({FinishReason.LENGTH, FinishReason.CONTEXT})
-
-
-def finish_reason(reason: FinishReason | None) -> str:
-    """``stop``, ``length``, or ``error`` for a choice that could not go on beside others that could."""
-    if reason is FinishReason.ERROR:
-        return "error"
-    return "length" if reason in _BY_LENGTH else "stop"
-
-
-def problem(branch: Branch) -> dict[str, str]:
-    """What is added to a choice that could not go on: why, in words."""
-    return {} if branch.error is None else {"error": str(branch.error)}
-
-
-def usage(generations: Iterable[Generation]) -> dict[str, Any]:
-    """Tokens of all prompts, each once, and of all branches."""
-    prompt = completion = cached = 0
-    for generation in generations:
-        prompt += len(generation.prompt_ids)
-        cached += generation.cached_tokens
-        completion += sum(len(branch.ids) for branch in generation.branches)
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": cached},
-    }
 
 
 def legacy_logprobs(engine: Backend, tokens: Sequence[Written], offset: int = 0) -> dict[str, Any]:

@@ -6,15 +6,18 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from srbwriter.engine.types import Finished, Text
-from srbwriter.server.call import Call, encode
+from srbwriter.engine.types import Finished, PromptProgress, Text
+from srbwriter.server.answers import final_object, finish_reason, progress, prompt_text, timings, usage
+from srbwriter.server.call import Call
 from srbwriter.server.errors import ApiError
 from srbwriter.server.registry import Record
-from srbwriter.server.stream import PING, News, error_frame
+from srbwriter.server.stream import PING, News, error_frame, waiting_comment
 from srbwriter.server.tokens import Tokens, Written, prompt_tokens
+from srbwriter.server.tools import Argued, Called, Said, ToolReader
+from srbwriter.server.work import encode
 
-from .ask import Ask
-from .shape import content_logprobs, finish_reason, legacy_logprobs, usage
+from .ask import OpenAIAsk
+from .shape import content_logprobs, legacy_logprobs
 
 _QUOTED = json.encoder.encode_basestring
 DONE = b"data: [DONE]\n\n"
@@ -25,7 +28,7 @@ class _Frames:
 
     ping = PING
 
-    def __init__(self, call: Call, record: Record, head: Mapping[str, Any], ask: Ask) -> None:
+    def __init__(self, call: Call, record: Record, head: Mapping[str, Any], ask: OpenAIAsk) -> None:
         self._call, self._record, self._ask = call, record, ask
         self._head = (
             "data: " + json.dumps(head, ensure_ascii=False, separators=(",", ":"))[:-1] + ',"choices":['
@@ -37,15 +40,46 @@ class _Frames:
     def batch(self, news: News) -> bytes:
         texts: dict[int, list[Text]] = {}
         ends: dict[int, Finished] = {}
+        out: list[str] = []
         for number, event in news:
             if isinstance(event, Text):
                 texts.setdefault(number * self._ask.n + event.branch, []).append(event)
             elif isinstance(event, Finished):
                 ends[number * self._ask.n + event.branch] = event
-        out: list[str] = []
+            elif isinstance(event, PromptProgress) and self._ask.return_progress:
+                out.append(self._progress(number, event))
         for index in dict.fromkeys((*texts, *ends)):
             self._write(out, index, texts.get(index, ()), ends.get(index))
         return "".join(out).encode()
+
+    def waiting(self, place: int) -> bytes:
+        if not self._ask.return_progress:
+            return waiting_comment(place)
+        event = PromptProgress(0, len(self._record.generation.prompt_ids), 0)
+        return self._progress(0, event, place).encode()
+
+    def _progress(self, number: int, event: PromptProgress, place: int | None = None) -> str:
+        """A chunk without choices that tells how far a prompt has been read."""
+        told = progress(self._record.generations[number], event, self._call.now())
+        if place is not None:
+            told["prompt_progress"]["queue"] = place
+        return f"{self._head}],{encode(told).decode()[1:]}\n\n"
+
+    def _tail_of(self, index: int, *, last: bool) -> str:
+        """How a chunk ends: with timings at a choice's end, or with each where they are asked for."""
+        if not (last or self._ask.timings_per_token):
+            return self._tail
+        number, branch = divmod(index, self._ask.n)
+        generation = self._record.generations[number]
+        more: dict[str, Any] = {"timings": timings(generation, generation.branches[branch])}
+        if last and self._ask.verbose:
+            engine = self._call.engine
+            more["__verbose"] = final_object(
+                engine, generation, generation.branches[branch], self._ask, index=index,
+                slot=self._record.slot(index), model=self._call.services.model_name,
+                prompt=prompt_text(engine, generation), stream=True,
+            )  # fmt: skip
+        return f"{self._tail[:-3]},{encode(more).decode()[1:]}\n\n"
 
     def end(self) -> bytes:
         if not self._ask.include_usage:
@@ -93,7 +127,7 @@ class CompletionFrames(_Frames):
     """``text_completion`` chunks."""
 
     def __init__(
-        self, call: Call, record: Record, head: Mapping[str, Any], ask: Ask, prompts: Sequence[str]
+        self, call: Call, record: Record, head: Mapping[str, Any], ask: OpenAIAsk, prompts: Sequence[str]
     ) -> None:
         super().__init__(call, record, head, ask)
         self._prompts = prompts
@@ -113,39 +147,83 @@ class CompletionFrames(_Frames):
         if tokens:
             known = encode(legacy_logprobs(self._call.engine, tokens)).decode()
         out.append(
-            f'{self._head}{{"index":{index},"text":{_QUOTED(text)},"logprobs":{known},"finish_reason":null}}{self._tail}'
+            f'{self._head}{{"index":{index},"text":{_QUOTED(text)},"logprobs":{known},"finish_reason":null}}'
+            + self._tail_of(index, last=False)
         )
 
     def _finish(self, out: list[str], index: int, last: Finished) -> None:
         stop = "null" if last.stop_text is None else _QUOTED(last.stop_text)
         out.append(
             f'{self._head}{{"index":{index},"text":"","logprobs":null,'
-            f'"finish_reason":"{finish_reason(last.reason)}","stop_reason":{stop}{_problem(last)}}}{self._tail}'
+            f'"finish_reason":"{finish_reason(last.reason)}","stop_reason":{stop}{_problem(last)}}}'
+            + self._tail_of(index, last=True)
         )
 
 
 class ChatFrames(_Frames):
-    """``chat.completion.chunk`` chunks: the role once, then content, then the reason."""
+    """``chat.completion.chunk`` chunks: the role once, then content and calls of tools, then the reason."""
+
+    def __init__(self, call: Call, record: Record, head: Mapping[str, Any], ask: OpenAIAsk) -> None:
+        super().__init__(call, record, head, ask)
+        self._readers: dict[int, ToolReader] = {}
 
     def _begin(self, out: list[str], index: int) -> None:
-        self._delta(out, index, '{"role":"assistant","content":null}', "null", "null")
+        self._delta(out, index, '{"role":"assistant","content":null}', "null")
 
     def _piece(self, out: list[str], index: int, text: str, tokens: Sequence[Written]) -> None:
-        if not text and not tokens:
-            return
         known = "null"
         if tokens:
             known = encode({"content": content_logprobs(self._call.engine, tokens)}).decode()
-        self._delta(out, index, f'{{"content":{_QUOTED(text)}}}', known, "null")
+        if self._ask.tools is None:
+            self._delta(out, index, f'{{"content":{_QUOTED(text)}}}', known)
+            return
+        deltas = self._called(index, text)
+        for delta in deltas or (["{}"] if tokens else []):
+            self._delta(out, index, delta, known)
+            known = "null"
+
+    def _called(self, index: int, text: str, last: bool = False) -> list[str]:
+        """What is certain of an answer that may call tools."""
+        assert self._ask.tools is not None
+        reader = self._readers.setdefault(index, ToolReader(self._ask.tools))
+        return [_tool_delta(part) for part in reader.feed(text, last)]
 
     def _finish(self, out: list[str], index: int, last: Finished) -> None:
-        self._delta(out, index, "{}", "null", f'"{finish_reason(last.reason)}"{_problem(last)}')
+        reason = finish_reason(last.reason)
+        if self._ask.tools is not None:
+            for delta in self._called(index, "", last=True):
+                self._delta(out, index, delta, "null")
+            if self._readers[index].calls and reason == "stop":
+                reason = "tool_calls"
+        self._delta(out, index, "{}", "null", f'"{reason}"{_problem(last)}', last=True)
 
-    def _delta(self, out: list[str], index: int, delta: str, logprobs: str, reason: str) -> None:
+    def _delta(
+        self,
+        out: list[str],
+        index: int,
+        delta: str,
+        logprobs: str,
+        reason: str = "null",
+        *,
+        last: bool = False,
+    ) -> None:
         out.append(
-            f'{self._head}{{"index":{index},"delta":{delta},"logprobs":{logprobs},'
-            f'"finish_reason":{reason}}}{self._tail}'
+            f'{self._head}{{"index":{index},"delta":{delta},"logprobs":{logprobs},"finish_reason":{reason}}}'
+            + self._tail_of(index, last=last)
         )
+
+
+def _tool_delta(part: Said | Called | Argued) -> str:
+    """A part of an answer that may call tools, as the ``delta`` of a chunk."""
+    match part:
+        case Said(text):
+            delta: dict[str, Any] = {"content": text}
+        case Called(number, id, name):
+            function = {"name": name, "arguments": ""}
+            delta = {"tool_calls": [{"index": number, "id": id, "type": "function", "function": function}]}
+        case Argued(number, text):
+            delta = {"tool_calls": [{"index": number, "function": {"arguments": text}}]}
+    return encode(delta).decode()
 
 
 def _problem(last: Finished) -> str:

@@ -21,6 +21,9 @@ HONOURED = (
     "guided_regex",
     "guided_choice",
     "guided_grammar",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
 )
 """Mean here what they mean there."""
 
@@ -36,7 +39,6 @@ IGNORED = (
     "service_tier",
     "store",
     "metadata",
-    "parallel_tool_calls",
 )
 """Change nothing about the text, or only what this server decides for itself."""
 
@@ -46,11 +48,8 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "allowed_token_ids": ([],),
     "truncate_prompt_tokens": (),
     "prompt_logprobs": (),
-    "tool_choice": ("auto", "none"),
 }
 """Refused with a 400 unless null or one of these values: leaving them out would change what is meant."""
-
-_WHY = {"tool_choice": "this server makes no model call a tool; auto and none are possible"}
 
 _GUIDES = ("json_schema", "regex", "guided_choice", "grammar")
 
@@ -60,7 +59,7 @@ def refuse_unsupported(body: Body) -> None:
     for name, neutral in NEUTRAL.items():
         value = body.values.get(name)
         if value is not None and value not in neutral:
-            raise bad(name, f"Field '{name}': {_WHY.get(name, 'not supported by this server')}")
+            raise bad(name, f"Field '{name}': not supported by this server")
     found = (body.found(name) for name in _GUIDES)
     given = [spelling for spelling, value in found if value not in (None, "", [])]
     if len(given) > 1:

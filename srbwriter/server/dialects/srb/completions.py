@@ -11,9 +11,11 @@ from srbwriter.engine.types import Prompt, Request, Stop, TokenRun
 from srbwriter.server.body import Body
 from srbwriter.server.call import EVENTS, Call
 from srbwriter.server.errors import bad
-from srbwriter.server.params import branch_samplings, read_n, read_options, read_sampling, read_stop
+from srbwriter.server.lora import for_each_branch
+from srbwriter.server.params import read_branches, read_n, read_options, split_branches
 from srbwriter.server.prompt import read_prompts, wants_bos
 from srbwriter.server.stream import frames
+from srbwriter.server.work import PER_ENTRY, off_loop
 
 from .events import EventLines
 
@@ -38,8 +40,8 @@ def is_srb(values: Mapping[str, Any]) -> bool:
 async def completions(call: Call) -> Response:
     call.dialect = "srb"
     body = Body(await call.json())
-    request = read_request(body, call)
-    record = await call.services.submit([request], "srb", call.id)
+    requests = for_each_branch(await read_request(body, call), body, call.engine)
+    record = await call.submit(requests)
     sse = call.switch("sse")
     rich = call.switch("rich") or body.flag("rich")
     headers = {"content-type": EVENTS} if sse else _HEADERS
@@ -48,48 +50,52 @@ async def completions(call: Call) -> Response:
     )
 
 
-def read_request(body: Body, call: Call) -> Request:
+async def read_request(body: Body, call: Call) -> Request:
     """The one prompt of an SRB request and how its branches are to be written. Raises ApiError (400)."""
-    n = read_n(body, min(call.settings.n, call.services.max_n), call.services.max_n)
-    base = (
-        Stop(max_tokens=DEFAULT_STOP.max_tokens) if body.has("stop") or body.has("boundary") else DEFAULT_STOP
-    )
-    prompt = read_prompt(body, call)
+    parent = body.mapping("parent")
+    before = await branch_runs(parent, call) if parent is not None else None
+    return await call.read(lambda: _read(body, call, before))
+
+
+def _read(body: Body, call: Call, before: tuple[TokenRun, ...] | None) -> Request:
+    common, _ = split_branches(body)
+    n = read_n(common, min(call.settings.n, call.services.max_n), call.services.max_n)
+    ended = body.has("stop") or body.has("boundary")
+    base = Stop(max_tokens=DEFAULT_STOP.max_tokens) if ended else DEFAULT_STOP
+    common, sampling, stop = read_branches(body, call, n, call.settings.sampling, base)
+    prompt = _prompt(body, call, before)
     return Request(
         prompt=prompt,
-        add_bos=wants_bos(prompt) and not body.has("parent"),  # a parent begins as it was evaluated
+        add_bos=wants_bos(prompt) and before is None,  # a parent begins as it was evaluated
         n=n,
-        sampling=branch_samplings(read_sampling(body, call.settings.sampling, call.engine), n),
-        stop=read_stop(body, base),
+        sampling=sampling,
+        stop=stop,
         logprobs=body.size("logprobs", 0) if body.has("logprobs") else None,
-        **read_options(body, call.settings.context_shift, call.engine),
-        label=call.id,
+        **read_options(common, call.settings.context_shift, call.engine),
     )
 
 
-def read_prompt(body: Body, call: Call) -> Prompt:
-    """``prompt``, or the text of a ``parent`` branch with ``prompt`` after it, continued token by token."""
-    parent = body.mapping("parent")
-    if parent is None:
+def _prompt(body: Body, call: Call, before: tuple[TokenRun, ...] | None) -> Prompt:
+    """``prompt``, or the text of a parent branch with ``prompt`` after it, continued token by token."""
+    if before is None:
         prompts = read_prompts(body.raw("prompt"), call.engine)
         if len(prompts) != 1:
             raise bad("prompt", "Field 'prompt': one prompt only")
         return prompts[0]
-    before = parent_runs(parent, call)
     typed = body.text("prompt")
     return (*before, TokenRun(typed)) if typed else before
 
 
-def parent_runs(parent: Mapping[str, Any], call: Call) -> tuple[TokenRun, ...]:
+async def branch_runs(parent: Mapping[str, Any], call: Call) -> tuple[TokenRun, ...]:
     """The prompt and text of the branch that ``{"request": id, "branch": i}`` names.
 
     Before its first token, a branch of a healed prompt has yet to spell the prompt's last word.
     """
-    fields = Body(parent)
-    record = call.services.registry.get(fields.text("request"))
-    branch = record.branch(fields.integer("branch", 0))
+    fields, engine = Body(parent), call.engine
+    branch = call.record(fields.text("request")).branch(fields.integer("branch", 0))
     generation = branch.generation
     ids = (*generation.prompt_ids, *branch.ids)
-    runs = (TokenRun(call.engine.detokenize(ids), ids, call.engine.info.vocab),)
+    text = await off_loop(len(ids) * PER_ENTRY, lambda: engine.detokenize(ids))
+    runs = (TokenRun(text, ids, engine.info.vocab),)
     tail = branch.buffer.tail if branch.ids else generation.healed + branch.text
     return (*runs, TokenRun(tail)) if tail else runs

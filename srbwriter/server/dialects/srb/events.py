@@ -57,6 +57,10 @@ class EventLines:
                 out.append(self._line(value))
         return "".join(out).encode()
 
+    def waiting(self, place: int) -> bytes:
+        """Only the richer form says it; the original knew no such line."""
+        return self._line({"event": "queue", "place": place}).encode() if self._rich else self.ping
+
     def end(self) -> bytes:
         done: dict[str, Any] = {"event": "done", "count": self._count}
         if self._rich:

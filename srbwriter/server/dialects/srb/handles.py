@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from starlette.responses import Response
 
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import Request
+from srbwriter.server.answers import seconds
 from srbwriter.server.body import Body
 from srbwriter.server.call import Call, cancel, json_response
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.follow import Follower
-from srbwriter.server.params import branch_samplings, read_n, read_options, read_sampling, read_stop
+from srbwriter.server.lora import for_each_branch
+from srbwriter.server.params import (
+    read_branches,
+    read_n,
+    read_options,
+    read_sampling,
+    read_stop,
+    split_branches,
+)
 from srbwriter.server.registry import Record, new_id
 from srbwriter.server.stream import frames
+from srbwriter.server.work import PER_ENTRY
 
-from .completions import parent_runs, read_request
+from .completions import branch_runs, read_request
 from .events import EventLines
 from .shape import branch_object, request_object
 
@@ -25,18 +36,28 @@ _RUNNING = 202
 
 
 async def requests(call: Call) -> Response:
-    listing = [request_object(record, texts=False) for record in call.services.registry]
-    return json_response({"object": "list", "data": listing})
+    """The requests of whoever asks; an admin's key sees those of all."""
+    records = call.services.registry.of(call.client)
+    places = {record.id: call.services.registry.place(record) for record in records}
+    branches = sum(len(record.branches) for record in records)
+
+    def make() -> dict[str, Any]:
+        listing = [request_object(record, places[record.id]) for record in records]
+        return {"object": "list", "data": listing}
+
+    return await call.answer(branches * PER_ENTRY, make)
 
 
 async def create(call: Call) -> Response:
     """Start a request that nobody's connection holds; it is read and steered by its id."""
     body = Body(await call.json())
-    return await _start(call, read_request(body, call))
+    return await _start(call, await read_request(body, call))
 
 
 async def read(call: Call) -> Response:
-    return json_response(request_object(_record(call), texts=True))
+    record = _record(call)
+    place = call.services.registry.place(record)
+    return await call.answer(seconds(record), lambda: request_object(record, place, texts=True))
 
 
 async def forget(call: Call) -> Response:
@@ -80,19 +101,22 @@ async def add_branches(call: Call) -> Response:
     body = Body(await call.json())
     generation = record.generation
     live = sum(branch.live for branch in generation.branches)
-    n = read_n(body, 1, call.services.max_n - live)
+    n = read_n(split_branches(body)[0], 1, call.services.max_n - live)
     like = generation.branches[0]
-    sampling = read_sampling(body, replace(like.sampling, seed=None), call.engine)
-    stop = read_stop(body, like.stop_rule)
-    for one in branch_samplings(sampling, n):
-        generation.add_branch(1, one, stop)
+    base = replace(like.sampling, seed=None)
+    _, samplings, stops = await call.read(lambda: read_branches(body, call, n, base, like.stop_rule))
+    for k, one in enumerate(samplings):
+        generation.add_branch(1, one, stops[k] if isinstance(stops, tuple) else stops)
     return json_response({"id": record.id, "verb": "add", "n": n}, _RUNNING)
 
 
 async def read_branch(call: Call) -> Response:
     record = _record(call)
     branch = _branch(call, record)
-    return json_response({**branch_object(branch, ids=True), "index": record.index(branch)})
+    index = record.index(branch)
+    return await call.answer(
+        len(branch.buffer.ids) * PER_ENTRY, lambda: {**branch_object(branch, ids=True), "index": index}
+    )
 
 
 async def patch_branch(call: Call) -> Response:
@@ -100,7 +124,8 @@ async def patch_branch(call: Call) -> Response:
     record = _record(call)
     branch = _branch(call, record)
     body = Body(await call.json())
-    branch.set_sampling(read_sampling(body, branch.sampling, call.engine))
+    sampling = await call.read(lambda: read_sampling(body, branch.sampling, call.engine))
+    branch.set_sampling(sampling)
     branch.set_stop(read_stop(body, branch.stop_rule))
     return _done(record, branch, "patch")
 
@@ -118,7 +143,7 @@ async def steer(call: Call) -> Response:
     verb = VERBS.get(name)
     if verb is None:
         raise ApiError(404, f"there is no verb {name}; there are {', '.join((*VERBS, 'fork', 'pick'))}")
-    verb(branch, body, call)
+    await call.read(lambda: verb(branch, body, call))
     return _done(record, branch, name)
 
 
@@ -164,16 +189,19 @@ VERBS: dict[str, Callable[[Branch, Body, Call], None]] = {
 
 async def _fork(call: Call, record: Record, branch: Branch, body: Body) -> Response:
     """A new request that goes on from where this branch is now; the branch itself is not touched."""
-    n = read_n(body, 1, call.services.max_n)
-    sampling = read_sampling(body, replace(branch.sampling, seed=None), call.engine)
+    n = read_n(split_branches(body)[0], 1, call.services.max_n)
+    base = replace(branch.sampling, seed=None)
+    _, sampling, stop = await call.read(lambda: read_branches(body, call, n, base, branch.stop_rule))
     request = Request(
-        prompt=parent_runs({"request": record.id, "branch": record.index(branch)}, call),
+        prompt=await branch_runs({"request": record.id, "branch": record.index(branch)}, call),
         n=n,
-        sampling=branch_samplings(sampling, n),
-        stop=read_stop(body, branch.stop_rule),
+        sampling=sampling,
+        stop=stop,
         add_bos=False,
         **read_options(body, call.settings.context_shift, call.engine),
     )
+    if request.lora is None:
+        request = replace(request, lora=branch.generation.request.lora)
     return await _start(call, request)
 
 
@@ -193,9 +221,7 @@ async def _pick(call: Call, record: Record, branch: Branch) -> Response:
                 break
     record.picked = record.index(branch)
     parent = {"request": record.id, "branch": record.picked}
-    return json_response(
-        {**branch_object(branch), "index": record.picked, "verb": "pick", "parent": parent}
-    )
+    return json_response({**branch_object(branch), "index": record.picked, "verb": "pick", "parent": parent})
 
 
 async def _start(call: Call, request: Request) -> Response:
@@ -205,14 +231,14 @@ async def _start(call: Call, request: Request) -> Response:
             "max_tokens",
             "Field 'max_tokens': needed here, or max_seconds: nobody's connection would ever end this text",
         )
-    record = await call.services.submit([request], "srb", new_id())
-    return json_response(
-        request_object(record, texts=False), _RUNNING, {"Location": f"/srb/v1/requests/{record.id}"}
-    )
+    requests = for_each_branch(request, Body(await call.json()), call.engine)
+    record = await call.submit(requests, new_id())
+    headers = {"Location": f"/srb/v1/requests/{record.id}", **call.queue(record)}
+    return json_response(request_object(record, int(headers["X-Queue"])), _RUNNING, headers)
 
 
 def _record(call: Call) -> Record:
-    return call.services.registry.get(call.path["id"])
+    return call.record(call.path["id"])
 
 
 def _branch(call: Call, record: Record) -> Branch:

@@ -17,7 +17,7 @@ def branch_object(branch: Branch, ids: bool = False) -> dict[str, Any]:
         "stop_text": branch.stop_text,
         "error": None if branch.error is None else str(branch.error),
         "text": branch.text,
-        "tokens": len(branch.ids),
+        "tokens": len(branch.buffer.ids),
         "seed": branch.seed,
         "tokens_per_second": round(branch.tokens_per_second, 2),
     }
@@ -27,19 +27,20 @@ def branch_object(branch: Branch, ids: bool = False) -> dict[str, Any]:
     return value
 
 
-def request_object(record: Record, *, texts: bool) -> dict[str, Any]:
-    """What a request is now; ``texts`` adds its branches."""
+def request_object(record: Record, place: int, *, texts: bool = False) -> dict[str, Any]:
+    """What a request is now, with ``place`` others that wait before it; ``texts`` adds its branches."""
     error = next((g.error for g in record.generations if g.error is not None), None)
     value: dict[str, Any] = {
         "id": record.id,
         "created": int(record.created),
         "state": "running" if record.live else "failed" if error is not None else "done",
         "error": None if error is None else str(error),
+        "queue": place,
         "count": len(record.branches),
         "picked": record.picked,
         "prompt_tokens": sum(len(g.prompt_ids) for g in record.generations),
         "cached_tokens": sum(g.cached_tokens for g in record.generations),
-        "completion_tokens": sum(len(branch.ids) for branch in record.branches),
+        "completion_tokens": record.written,
         "events": record.size,
     }
     if texts:

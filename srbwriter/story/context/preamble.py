@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import regex
 
-from srbwriter.story.context.types import ContextError, FellOut, Segment, Source, Tokenizer, Window
-from srbwriter.story.draft import LoreEntry, Settings
+from srbwriter.story.context.types import ContextError, Dropped, Segment, Source, Tokenizer, Window
+from srbwriter.story.model import LoreEntry, Settings
 
 STORY_SHARE = 4
 """The story keeps at least one part in this many of the window; notes and lore give way first."""
@@ -44,13 +44,13 @@ class Movable:
 
 
 @dataclass(slots=True)
-class Fixed:
+class Preamble:
     """Everything but the story, fitted into the window."""
 
     head: list[Segment] = field(default_factory=list[Segment])
     tail: list[Segment] = field(default_factory=list[Segment])
     movable: list[Movable] = field(default_factory=list[Movable])
-    fell_out: list[FellOut] = field(default_factory=list[FellOut])
+    dropped: list[Dropped] = field(default_factory=list[Dropped])
 
 
 def lore_key(entry: LoreEntry) -> str:
@@ -62,13 +62,13 @@ def is_stable(entry: LoreEntry) -> bool:
     return entry.constant and entry.depth is None
 
 
-def fit_fixed(
+def fit_preamble(
     settings: Settings,
     active: Sequence[LoreEntry],
     lingering: Sequence[LoreEntry],
     tokenizer: Tokenizer,
     window: Window,
-) -> Fixed:
+) -> Preamble:
     """Give each part its room, the most wanted first: template, note, memory, active lore, lingering lore.
 
     Raises :class:`ContextError` when the window cannot even hold the template and a little story.
@@ -87,15 +87,15 @@ def fit_fixed(
     moving = fitter.lore(entry for entry in active if not is_stable(entry))
     staying = fitter.lore(lingering, complain=False)
 
-    fixed = Fixed(fell_out=fitter.fell_out)
+    found = Preamble(dropped=fitter.dropped)
     bos = [Segment("bos", "", tuple(window.bos))] if window.bos else []
-    fixed.head = [*bos, *before, *memory, *(segment for _, segment in stable), *between]
-    fixed.tail = after
-    fixed.movable = [_movable(entry, segment, True) for entry, segment in moving]
-    fixed.movable += [_movable(entry, segment, False) for entry, segment in staying]
+    found.head = [*bos, *before, *memory, *(segment for _, segment in stable), *between]
+    found.tail = after
+    found.movable = [_movable(entry, segment, True) for entry, segment in moving]
+    found.movable += [_movable(entry, segment, False) for entry, segment in staying]
     depth = DEFAULT_NOTE_DEPTH if settings.author_note_depth is None else settings.author_note_depth
-    fixed.movable += [Movable("note", segment, depth, 0) for segment in note]
-    return fixed
+    found.movable += [Movable("note", segment, depth, 0) for segment in note]
+    return found
 
 
 def _movable(entry: LoreEntry, segment: Segment, wanted: bool) -> Movable:
@@ -107,7 +107,7 @@ class _Fitter:
     """Hands out the room; remembers what got none."""
 
     def __init__(self, tokenizer: Tokenizer, window: Window) -> None:
-        self.fell_out: list[FellOut] = []
+        self.dropped: list[Dropped] = []
         self._tokenizer = tokenizer
         self._window = window
         self._room = window.available - len(window.bos)
@@ -140,7 +140,7 @@ class _Fitter:
         segments = self._prefix(source, _line(text), max(self._room, 0))
         kept = "".join(segment.text for segment in segments)
         if rest := _line(text)[len(kept) :]:
-            self.fell_out.append(FellOut(source, rest))
+            self.dropped.append(Dropped(source, rest))
         self._room -= sum(len(segment.tokens) for segment in segments)
         return segments
 
@@ -154,7 +154,7 @@ class _Fitter:
                 self._lore_room -= size
                 chosen.append((entry, segments[0]))
             elif complain:
-                self.fell_out.append(FellOut("lore", entry.text, entry.id))
+                self.dropped.append(Dropped("lore", entry.text, entry.id))
         return sorted(chosen, key=lambda pair: pair[0].order)
 
     def _entry(self, entry: LoreEntry) -> list[Segment]:
@@ -163,7 +163,7 @@ class _Fitter:
         segments = self._prefix("lore", _line(entry.text), entry.token_budget, entry.id)
         kept = len(segments[0].text) if segments else 0
         if rest := _line(entry.text)[kept:]:
-            self.fell_out.append(FellOut("lore", rest, entry.id))
+            self.dropped.append(Dropped("lore", rest, entry.id))
         return segments
 
     def _segment(self, source: Source, text: str, ident: str = "") -> list[Segment]:

@@ -13,18 +13,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story import ROOT, Properties, Refused, Settings, State, Story, formats
-from srbwriter.story.draft import (
-    DraftDay,
+from srbwriter.story.model import (
     DraftError,
     DraftNode,
-    DraftRun,
-    DraftSitting,
     Generation,
     LoreEntry,
     Marks,
+    Progress,
+    Sitting,
+    Span,
     StoryDraft,
+    language_tag,
 )
-from srbwriter.story.language import language_tag
 from tests.story.branches import generated
 
 TEXT = st.text("ab \n", max_size=8)
@@ -34,21 +34,21 @@ TEXT = st.text("ab \n", max_size=8)
 def draft_nodes(draw: st.DrawFn, number: int, names: list[str]) -> DraftNode:
     author = draw(st.sampled_from(["writer", "model", "edited", "imported"]))
     text = draw(TEXT) if number else ""
-    runs = []
+    spans = []
     if text and draw(st.booleans()):
         tokens = draw(st.lists(st.integers(0, 9), min_size=1, max_size=3))
-        runs = [DraftRun(text, author, tokens, "v", [-1.5] * len(tokens))]
+        spans = [Span(text, author, tuple(tokens), "v", (-1.5,) * len(tokens))]
     return DraftNode(
         id=names[number],
         parent_id=None if not number else names[draw(st.integers(0, number - 1))],
         order=number,
         text=text,
         author=author,
-        runs=runs,
+        spans=spans,
         generation=draw(st.none() | st.just(Generation(3, {"top_k": 5}, "m", "eog"))),
         marks=Marks(
             bookmark=draw(st.booleans()),
-            tags=draw(st.lists(st.sampled_from(["x", "y z"]), unique=True)),
+            tags=tuple(draw(st.lists(st.sampled_from(["x", "y z"]), unique=True))),
             rating=draw(st.integers(-1, 1)),
             note=draw(TEXT),
             visited=draw(st.booleans()),
@@ -68,12 +68,12 @@ def drafts(draw: st.DrawFn) -> StoryDraft:
     )
     nodes = [draw(draft_nodes(number, names)) for number in range(count)]
     if draw(st.booleans()) and len(nodes) > 1:
-        nodes[0] = replace(nodes[0], text="A root with text.", runs=[])
+        nodes[0] = replace(nodes[0], text="A root with text.", spans=[])
     story = StoryDraft(nodes, nodes[0].id, "Title", "By", "fr", 1.0, 2.0, {"kept": True}, UUID)
     story.values = draw(st.just({}) | st.just({"knobs": {"sampling": {"top_k": 5}}, "x-y": [1, None]}))
-    story.days = {"2024-05-06": DraftDay(*draw(st.tuples(*[st.integers(-5, 500)] * 3)), 1.5)}
+    story.days = {"2024-05-06": Progress(*draw(st.tuples(*[st.integers(-5, 500)] * 3)), 1.5)}
     story.sittings = draw(
-        st.just([]) | st.just([DraftSitting(1.0, 2.5, 3, 4, 5, 6.5), DraftSitting(7.0, 8.0)])
+        st.just([]) | st.just([Sitting(3, 4, 5, 6.5, began=1.0, ended=2.5), Sitting(began=7.0, ended=8.0)])
     )
     living = [node.id for node in nodes[1:] if not node.marks.deleted and node.parent_id == nodes[0].id]
     story.hoisted = draw(st.sampled_from(["", *living]))
@@ -146,15 +146,15 @@ def test_a_story_with_text_in_its_root_can_be_written(tmp_path: Path) -> None:
 
 def test_half_a_character_in_a_draft_does_not_stop_it(tmp_path: Path) -> None:
     bad = "\ud83d"
-    run = DraftRun(f"a{bad}", "model", [1], "v", lead=bad)
+    run = Span(f"a{bad}", "model", (1,), "v", lead=bad)
     nodes = [
         DraftNode("1", settings=Settings(memory=bad), meta={bad: bad}),
-        DraftNode(bad, "1", text=f"a{bad}", runs=[run]),
+        DraftNode(bad, "1", text=f"a{bad}", spans=[run]),
         DraftNode("3", "1", text=bad),
     ]
     with Story.from_draft(tmp_path / "t.srbw", StoryDraft(nodes, "1", title=bad)) as story:
         assert story.text(2) == "a\ufffd"
-        assert story.node(2).runs[0].ids == (1,)
+        assert story.node(2).spans[0].ids == (1,)
         assert story.settings(3).memory == bad
 
 
@@ -202,6 +202,23 @@ def test_json_of_the_first_version_is_read(tmp_path: Path) -> None:
     with Story.from_draft(tmp_path / "b.srbw", formats.read(json.dumps(old).encode(), "o.json")) as story:
         assert (story.properties.author, story.properties.language) == ("Ada", "de")
         assert story.days() == {}
+
+
+def test_json_keeps_its_names() -> None:
+    run = {"text": "x", "author": "model", "tokens": [1], "vocabulary": "v", "logprobs": [-1.5], "lead": "w"}
+    marks = {"tags": ["t"], "visited": False, "deleted": True}
+    nodes = [{"id": "1"}, {"id": "2", "parent_id": "1", "text": "x", "runs": [run], "marks": marks}]
+    day = {"typed": 1, "seconds": 2.5}
+    told = {
+        "nodes": nodes,
+        "current_id": "1",
+        "days": {"2024-05-06": day},
+        "sittings": [{**day, "began": 1.0, "ended": 2.0}],
+    }
+    file = {"format": "srbwriter", "version": 2, "without": ["the undo history"], "story": told}
+    draft = formats.read(json.dumps(file).encode(), "o.json")
+    assert draft.nodes[1].spans == [Span("x", "model", (1,), "v", (-1.5,), "w")]
+    assert json.loads(formats.write(draft, "srbwriter")) == file
 
 
 @pytest.mark.parametrize(

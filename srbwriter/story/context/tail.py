@@ -1,40 +1,49 @@
 """The end of the story as text and tokens together, so that it can be cut and opened anywhere.
 
-A strand is cut from the runs of a path.  Stored token ids are only ever sliced; text is tokenised
-only where no ids are known.  It knows nothing of notes, lore or budgets.
+It is taken from the spans of a path. Stored token ids are only ever sliced; text is tokenised only where no
+ids are known. It knows nothing of notes, lore or budgets.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from srbwriter.story.context.types import Position, Run, Segment, Tokenizer
+from srbwriter.story.context.types import Position, Segment, Tokenizer
+from srbwriter.story.model import Span
 
 Begin = Literal["story", "cut", "anywhere"]
-"""Where a strand begins: with the story, at the cut asked for, or just where it was long enough."""
+"""Where a tail begins: with the story, at the cut asked for, or just where it was long enough."""
+
+
+class Placed(NamedTuple):
+    """A span on a path: the node it is of, and where in the node's text it begins."""
+
+    node_id: str
+    start: int
+    span: Span
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A run, or a part of one: ``start`` is where it begins in the node's text.
+    """A span, or a part of one, with the ids it can be read with; ``start`` is its place in the node's text.
 
-    The first ``lead`` characters belong to the run before and are here because of the tokens.
+    The first ``lead`` characters belong to the span before and are here because of the tokens.
     """
 
     node_id: str
     start: int
     text: str
-    ids: tuple[int, ...] | None
+    ids: tuple[int, ...] = ()
     lead: int = 0
 
 
-class Strand:
-    """The last part of a path.  Offsets are characters from the strand's start."""
+class StoryTail:
+    """The last part of a path. Offsets are characters from its start."""
 
     def __init__(self, pieces: Sequence[_Piece], tokenizer: Tokenizer, begins: Begin) -> None:
         self._pieces = pieces
@@ -46,7 +55,7 @@ class Strand:
 
     @cached_property
     def size(self) -> int:
-        """Tokens in the whole strand."""
+        """Tokens in the whole tail."""
         return sum(len(segment.tokens) for segment in self.segments(0, len(self.text)))
 
     def segments(self, start: int, end: int) -> list[Segment]:
@@ -56,25 +65,25 @@ class Strand:
         first_id = ""
         for index, low, high in self._overlapping(start, end):
             piece = self._pieces[index]
-            if piece.ids is None:
+            if not piece.ids:
                 first_id = first_id if untokenised else piece.node_id
                 untokenised.append(piece.text[low:high])
                 continue
             segments.extend(self._tokenise(untokenised, first_id))
             untokenised = []
             ids = self._slice(index, low, high)
-            segments.append(Segment("story", piece.text[low:high], ids, piece.node_id))
+            segments.append(Segment("story", piece.text[low:high], ids, piece.node_id, True))
         segments.extend(self._tokenise(untokenised, first_id))
         return segments
 
     def clean(self, offset: int) -> bool:
-        """Whether the strand can be opened at ``offset`` without breaking a stored token.
+        """Whether the tail can be opened at ``offset`` without breaking a stored token.
 
         Never inside a lead or at its end: as a position that is the start of the whole piece.
         """
         index, inner = self._at(offset)
         piece = self._pieces[index] if index < len(self._pieces) else None
-        if piece is None or piece.ids is None or inner == 0:
+        if piece is None or not piece.ids or inner == 0:
             return True
         if inner <= piece.lead:
             return False
@@ -86,7 +95,7 @@ class Strand:
         """The first token start that leaves at most ``tokens`` tokens up to the end."""
         left = tokens
         for low, high in self._groups():
-            if self._pieces[low].ids is not None:
+            if self._pieces[low].ids:
                 offsets, _ = self._token_offsets(low)
             else:
                 text = self.text[self._starts[low] : self._starts[high]]
@@ -98,7 +107,7 @@ class Strand:
         return 0
 
     def position(self, offset: int) -> Position:
-        """``offset`` as a place that can be found again in a later strand."""
+        """``offset`` as a place that can be found again in a later tail."""
         index, inner = self._at(offset)
         if not self._pieces:
             return Position("", 0)
@@ -108,7 +117,7 @@ class Strand:
         return Position(piece.node_id, piece.start + max(inner, piece.lead))
 
     def locate(self, position: Position) -> int | None:
-        """Where ``position`` is in this strand, ``None`` if it lies outside."""
+        """Where ``position`` is in this tail, ``None`` if it lies outside."""
         for index in range(len(self._pieces) - 1, -1, -1):
             piece = self._pieces[index]
             inner = position.offset - piece.start
@@ -118,7 +127,7 @@ class Strand:
 
     @property
     def lead(self) -> int:
-        """Characters at the start of the strand that belong to the text before :meth:`position` 0."""
+        """Characters at the start of the tail that belong to the text before :meth:`position` 0."""
         return self._pieces[0].lead if self._pieces else 0
 
     def line_start(self, lines: int) -> int:
@@ -149,7 +158,7 @@ class Strand:
         high = len(self._pieces)
         while high > 0:
             low = high - 1
-            while self._pieces[low].ids is None and low > 0 and self._pieces[low - 1].ids is None:
+            while low > 0 and not self._pieces[low].ids and not self._pieces[low - 1].ids:
                 low -= 1
             yield low, high
             high = low
@@ -162,7 +171,6 @@ class Strand:
 
     def _slice(self, index: int, low: int, high: int) -> tuple[int, ...]:
         piece = self._pieces[index]
-        assert piece.ids is not None
         if low == 0 and high == len(piece.text):
             return piece.ids
         offsets, _ = self._token_offsets(index)
@@ -172,7 +180,7 @@ class Strand:
     def _token_offsets(self, index: int) -> tuple[list[int], bool]:
         if index not in self._offsets:
             piece = self._pieces[index]
-            self._offsets[index] = token_offsets(piece.text, piece.ids or (), self._tokenizer)
+            self._offsets[index] = token_offsets(piece.text, piece.ids, self._tokenizer)
         return self._offsets[index]
 
 
@@ -199,104 +207,102 @@ def _continues(byte: int) -> bool:
     return byte & 0xC0 == 0x80
 
 
-def strand_of(runs: Sequence[Run], tokenizer: Tokenizer, *, cut: Position | None, enough: int) -> Strand:
-    """The strand from ``cut`` on, or a shorter one that is sure to have more than ``enough`` tokens.
+def tail_of(spans: Sequence[Placed], tokenizer: Tokenizer, *, cut: Position | None, enough: int) -> StoryTail:
+    """The tail from ``cut`` on, or a shorter one that is sure to have more than ``enough`` tokens.
 
     A cut that is not on the path counts as the beginning of the story.
     """
-    characters_per_token = 8  # a first guess on the high side; doubled until the strand is long enough
+    characters_per_token = 8  # a first guess on the high side; doubled until the tail is long enough
     while True:
-        strand = _collect(runs, tokenizer, cut, enough + 1, characters_per_token)
-        if strand.begins != "anywhere" or strand.size > enough:
-            return strand
+        tail = _collect(spans, tokenizer, cut, enough + 1, characters_per_token)
+        if tail.begins != "anywhere" or tail.size > enough:
+            return tail
         characters_per_token *= 2
 
 
 def _collect(
-    runs: Sequence[Run], tokenizer: Tokenizer, cut: Position | None, enough: int, characters_per_token: int
-) -> Strand:
+    spans: Sequence[Placed],
+    tokenizer: Tokenizer,
+    cut: Position | None,
+    enough: int,
+    characters_per_token: int,
+) -> StoryTail:
     pieces: list[_Piece] = []
     tokens = 0.0
     trim = 0
-    for run, ids in _from_the_end(runs, tokenizer):
+    for whole in _from_the_end(spans, tokenizer):
         if tokens >= enough:
-            return Strand(pieces[::-1], tokenizer, "anywhere")
-        piece, here = _piece(run, ids, trim, tokenizer, cut)
+            return StoryTail(pieces[::-1], tokenizer, "anywhere")
+        piece, here = _shortened(whole, trim, tokenizer, cut)
         trim = piece.lead
         room = int((enough - tokens) * characters_per_token) + 1
-        if piece.ids is None and len(piece.text) > room:
+        if not piece.ids and len(piece.text) > room:
             start = len(piece.text) - room
-            pieces.append(_Piece(piece.node_id, piece.start + start, piece.text[start:], None))
-            return Strand(pieces[::-1], tokenizer, "anywhere")
+            pieces.append(_Piece(piece.node_id, piece.start + start, piece.text[start:]))
+            return StoryTail(pieces[::-1], tokenizer, "anywhere")
         if piece.text:
             pieces.append(piece)
         if here:
-            return Strand(pieces[::-1], tokenizer, "cut")
-        tokens += len(piece.text) / characters_per_token if piece.ids is None else len(piece.ids)
-    return Strand(pieces[::-1], tokenizer, "story")
+            return StoryTail(pieces[::-1], tokenizer, "cut")
+        tokens += len(piece.ids) or len(piece.text) / characters_per_token
+    return StoryTail(pieces[::-1], tokenizer, "story")
 
 
-def _from_the_end(
-    runs: Sequence[Run], tokenizer: Tokenizer
-) -> Iterator[tuple[Run, tuple[int, ...] | None]]:
-    """The runs, last first, each with the ids it can be read with.
+def _from_the_end(spans: Sequence[Placed], tokenizer: Tokenizer) -> Iterator[_Piece]:
+    """The spans, last first, each with the ids it can be read with.
 
-    Where the text before cannot give up a run's lead any more, the tokens that reach into it become text; the
-    others stay.
+    Where the text before cannot give up a span's lead any more, the tokens that reach into it become text;
+    the others stay.
     """
-    for index in range(len(runs) - 1, -1, -1):
-        run = runs[index]
-        if not run.text or not run.tokens or run.vocabulary != tokenizer.vocabulary or not run.vocabulary:
-            yield run, None
-        elif not run.lead or _gives_up(runs, index, tokenizer):
-            yield run, tuple(run.tokens)
+    for index in range(len(spans) - 1, -1, -1):
+        node, start, span = spans[index]
+        lead = len(span.lead)
+        if not (span.text and _known(span, tokenizer)):
+            yield _Piece(node, start, span.text)
+        elif not lead or _gives_up(spans, index, tokenizer):
+            yield _Piece(node, start - lead, span.lead + span.text, span.ids, lead)
         else:
-            offsets, exact = token_offsets(run.lead + run.text, run.tokens, tokenizer)
-            first = bisect_left(offsets, len(run.lead)) if exact else len(offsets)
-            size = offsets[first] - len(run.lead) if first < len(offsets) else len(run.text)
-            rest, ids = run.text[size:], tuple(run.tokens[first:])
-            if rest:
-                yield replace(run, text=rest, tokens=ids, lead="", start=run.start + size), ids
-            yield replace(run, text=run.text[:size], tokens=(), lead=""), None
+            offsets, exact = token_offsets(span.lead + span.text, span.ids, tokenizer)
+            first = bisect_left(offsets, lead) if exact else len(offsets)
+            size = offsets[first] - lead if first < len(offsets) else len(span.text)
+            if rest := span.text[size:]:
+                yield _Piece(node, start + size, rest, span.ids[first:])
+            yield _Piece(node, start, span.text[:size])
 
 
-def _gives_up(runs: Sequence[Run], index: int, tokenizer: Tokenizer) -> bool:
-    """Whether the text before run ``index`` ends with its lead, and no stored token is broken there."""
-    lead = runs[index].lead
-    before = next((runs[place] for place in range(index - 1, -1, -1) if runs[place].text), None)
+def _known(span: Span, tokenizer: Tokenizer) -> bool:
+    return bool(span.ids and span.vocab) and span.vocab == tokenizer.vocabulary
+
+
+def _gives_up(spans: Sequence[Placed], index: int, tokenizer: Tokenizer) -> bool:
+    """Whether the text before span ``index`` ends with its lead, and no stored token is broken there."""
+    lead = spans[index].span.lead
+    before = next((spans[place].span for place in range(index - 1, -1, -1) if spans[place].span.text), None)
     if before is None or not before.text.endswith(lead):
         return False
-    if not before.tokens or before.vocabulary != tokenizer.vocabulary:
+    if not _known(before, tokenizer):
         return True
-    offsets, exact = token_offsets(before.lead + before.text, before.tokens, tokenizer)
+    offsets, exact = token_offsets(before.lead + before.text, before.ids, tokenizer)
     edge = len(before.lead) + len(before.text) - len(lead)
     return exact and (edge == 0 or edge in offsets)
 
 
-def _piece(
-    run: Run, ids: tuple[int, ...] | None, trim: int, tokenizer: Tokenizer, cut: Position | None
-) -> tuple[_Piece, bool]:
-    """The run as a piece, and whether the cut is in it; then it begins there.
+def _shortened(piece: _Piece, trim: int, tokenizer: Tokenizer, cut: Position | None) -> tuple[_Piece, bool]:
+    """The piece without its last ``trim`` characters, which are the lead of the span after it.
 
-    The last ``trim`` characters are left to the run after, whose lead they are.
+    And whether the cut is in it; then it begins there.
     """
-    lead = run.lead if ids is not None else ""
-    text = lead + run.text
-    start = run.start - len(lead)
-    end = len(text) - trim
-    here = (
-        cut is not None
-        and run.node_id == cut.node_id
-        and run.start <= cut.offset <= run.start + len(run.text)
-    )
-    low = cut.offset - start if here and cut is not None and cut.offset > run.start else 0
-    if ids is None:
-        return _Piece(run.node_id, start + low, text[low:end], None), here
+    text, own, end = piece.text, piece.start + piece.lead, len(piece.text) - trim
+    at = cut.offset if cut is not None and cut.node_id == piece.node_id else -1
+    here = own <= at <= piece.start + len(text)
+    low = at - piece.start if here and at > own else 0
+    if not piece.ids:
+        return _Piece(piece.node_id, piece.start + low, text[low:end]), here
     if low == 0 and trim == 0:
-        return _Piece(run.node_id, start, text, ids, len(lead)), here
-    offsets, _ = token_offsets(text, ids, tokenizer)
+        return piece, here
+    offsets, _ = token_offsets(text, piece.ids, tokenizer)
     first = bisect_left(offsets, low) if low else 0
-    last = bisect_left(offsets, end) if trim else len(ids)
+    last = bisect_left(offsets, end) if trim else len(piece.ids)
     low = low if first == 0 else offsets[first] if first < len(offsets) else end
-    kept = len(lead) if low == 0 else 0
-    return _Piece(run.node_id, start + low, text[low:end], ids[first:last], kept), here
+    kept = 0 if low else piece.lead
+    return _Piece(piece.node_id, piece.start + low, text[low:end], piece.ids[first:last], kept), here

@@ -1,0 +1,407 @@
+"""Vectors of texts, and how well texts answer a question: a context and a thread of their own.
+
+The context is made when the first text comes, so that nobody who only writes pays for it; no step of the
+engine waits for it. Knows the model and its tokens; knows no branches.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, InvalidStateError
+from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import limits
+from .adapters import Adapters, control_vector, layer_range
+from .ending import close_at_exit
+from .model import Model
+from .native.adapters import set_adapters, set_control_vector
+from .native.context import default_threads
+from .native.embedding import EmbeddingContext
+from .types import (
+    ContextOverflow,
+    EngineClosed,
+    EngineError,
+    EngineOptions,
+    InvalidRequest,
+    NotANumber,
+    NotSupported,
+)
+
+log = logging.getLogger(__name__)
+
+Pooling = Literal["none", "mean", "cls", "last"]
+Vector: TypeAlias = "NDArray[np.float32]"
+
+_POOLED = ("mean", "cls", "last")
+_NAMES: tuple[str, ...] = ("none", "mean", "cls", "last", "rank")  # enum llama_pooling_type
+_LEAST_CELLS = 512
+_OUTPUT_BYTES = 64 << 20  # of the probabilities that llama.cpp computes beside the vectors of one decode
+_MOST_ROWS = 512
+_WHOLE = 2048  # tokens of a text that has to be computed in one piece
+WAITING = 64  # jobs; more are refused
+
+
+class Embedding(NamedTuple):
+    """``values`` is one vector, or one for each token where nothing was pooled; ``tokens`` were evaluated."""
+
+    values: Vector
+    tokens: int
+
+
+class Score(NamedTuple):
+    """How well a text answers: more is better, by a scale of the model's own."""
+
+    score: float
+    tokens: int
+
+
+class _Job(NamedTuple):
+    texts: Sequence[list[int]]
+    rank: bool
+    finish: Callable[[Vector], Vector]  # from a vector for each token to what is kept
+    done: Future[list[Vector]]
+
+
+class Embedder:
+    """The lane of one engine. All methods may be called from any thread.
+
+    ``busy`` says whether the engine writes meanwhile: it keeps its cores then.
+    """
+
+    def __init__(
+        self, model: Model, options: EngineOptions, window: int, busy: Callable[[], bool], adapters: Adapters
+    ) -> None:
+        self._adapters = adapters
+        self._model, self._options, self._window, self._busy = model, options, window, busy
+        self._threads = options.threads_batch or options.threads or default_threads()
+        self._jobs: queue.Queue[_Job | None] = queue.Queue()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._context: EmbeddingContext | None = None
+        self._closed = False
+
+    # ---- what callers ask for
+
+    @property
+    def pooling(self) -> Pooling:
+        """How the model wants its vectors made one; the mean where it does not say."""
+        own = self._options.pooling or own_pooling(self._model)
+        return cast("Pooling", own) if own in _POOLED or self._options.pooling == "none" else "mean"
+
+    @property
+    def ranks(self) -> bool:
+        """Whether the model has a head that says how well a text answers a question."""
+        return own_pooling(self._model) == "rank"
+
+    @property
+    def longest(self) -> int:
+        """Tokens that one text may have."""
+        return self._window if self._causal else min(self._window, _WHOLE)
+
+    def embed(
+        self, texts: Sequence[str | Sequence[int]], pooling: Pooling | None, normalize: int
+    ) -> Future[list[Embedding]]:
+        """Vectors of texts, or of token ids.
+
+        Raises InvalidRequest, ContextOverflow for a text that is too long, and EngineClosed.
+        """
+        way = pooling or self.pooling
+        if way not in get_args(Pooling):
+            raise InvalidRequest("pooling", f"{way!r} is not one of {', '.join(get_args(Pooling))}")
+        if not -1 <= normalize <= 100:
+            raise InvalidRequest("embd_normalize", f"{normalize} is not in -1 … 100")
+        ids = self._read("input", texts)
+        vectors = sum(map(len, ids)) if way == "none" else len(ids)
+        if vectors * self._model.n_embd > limits.VALUES:
+            raise InvalidRequest(
+                "input", f"{vectors} vectors are more than {limits.VALUES} numbers"
+            )
+
+        def finish(vectors: Vector) -> Vector:
+            pooled = _pool(vectors, way)
+            return pooled if way == "none" else normalized(pooled, normalize)
+
+        return self._submit(ids, False, finish, Embedding)
+
+    def rank(self, query: str, documents: Sequence[str]) -> Future[list[Score]]:
+        """How well each document answers the query.
+
+        Raises NotSupported for a model without a head for it, InvalidRequest, ContextOverflow, EngineClosed.
+        """
+        if not self.ranks:
+            raise NotSupported(
+                "this model has no head for ranking texts; load a reranker, for example one of Qwen3-Reranker"
+            )
+        self._check_texts("documents", [query, *documents])
+        if not documents:
+            raise InvalidRequest("documents", "there are none")
+        ids = [self._question(query, document) for document in documents]
+        self._check_lengths("documents", ids)
+        return self._submit(ids, True, lambda marks: marks[-1], lambda m, n: Score(float(m[0]), n))
+
+    def close(self, timeout: float = 5.0) -> None:
+        """End what is under way, and free the context. May be called twice."""
+        with self._lock:
+            self._closed, thread = True, self._thread
+        self._jobs.put(None)
+        context = self._context
+        if context is not None:
+            context.abort()
+        if thread is not None:
+            thread.join(timeout)
+
+    # ---- looking at texts
+
+    def _read(self, field: str, texts: Sequence[str | Sequence[int]]) -> list[list[int]]:
+        if not texts:
+            raise InvalidRequest(field, "there is none")
+        self._check_texts(field, texts)
+        ids = [self._ids(text) for text in texts]
+        self._check_lengths(field, ids)
+        return ids
+
+    def _check_texts(self, field: str, texts: Sequence[str | Sequence[int]]) -> None:
+        if len(texts) > limits.TEXTS:
+            raise InvalidRequest(field, f"{len(texts)} texts, {limits.TEXTS} are possible")
+        limits.check_prompt(field, sum(len(text) for text in texts))
+
+    def _check_lengths(self, field: str, ids: Iterable[list[int]]) -> None:
+        for one in ids:
+            if not one:
+                raise InvalidRequest(field, "a text is empty")
+            if len(one) > self.longest:
+                raise ContextOverflow(len(one), self.longest)
+
+    def _ids(self, text: str | Sequence[int]) -> list[int]:
+        if isinstance(text, str):
+            return self._ended(self._model.tokenize(text, add_bos=True, parse_special=True))
+        ids = list(text)
+        self._model.check_ids(ids)
+        return ids
+
+    def _ended(self, ids: list[int]) -> list[int]:
+        """With the end that the vocabulary asks for: some models were trained to gather everything there."""
+        model = self._model
+        end = model.eos
+        return [*ids, end] if model.add_eos and end is not None and ids[-1:] != [end] else ids
+
+    def _question(self, query: str, document: str) -> list[int]:
+        """A question and a text as the model was trained to read them."""
+        model = self._model
+        template = model.rerank_template
+        if template is not None:
+            parts = template.replace("{query}", query).replace("{document}", document)
+            return model.tokenize(parts, parse_special=True)
+        begin = [model.bos] if model.add_bos and model.bos is not None else []
+        end = [model.eos] if model.add_eos and model.eos is not None else []
+        between = [model.sep] if model.add_sep and model.sep is not None else []
+        return [*begin, *model.tokenize(query), *end, *between, *model.tokenize(document), *end]
+
+    @property
+    def _causal(self) -> bool:
+        return self._model.metadata.get(f"{self._model.architecture}.attention.causal", "true") != "false"
+
+    # ---- the lane
+
+    def _submit(
+        self, ids: list[list[int]], rank: bool, finish: Callable[[Vector], Vector],
+        result: Callable[[Vector, int], Any],
+    ) -> Future[Any]:
+        """Queue a job; what comes of it is told in the words of ``result``."""
+        raw, told = Future[list[Vector]](), Future[list[Any]]()
+        with self._lock:
+            if self._closed:
+                raise EngineClosed("the engine was closed")
+            if self._jobs.qsize() >= WAITING:
+                raise EngineError(f"{WAITING} requests wait for embeddings; try again later")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._loop, name="srbwriter-embed", daemon=True)
+                self._thread.start()
+                close_at_exit(self)
+            self._jobs.put(_Job(ids, rank, finish, raw))
+
+        def tell(done: Future[list[Vector]]) -> None:
+            if told.cancelled():
+                return
+            error = done.exception()
+            try:
+                if error is not None:
+                    told.set_exception(error)
+                else:
+                    told.set_result([result(v, len(i)) for v, i in zip(done.result(), ids, strict=True)])
+            except InvalidStateError:
+                log.debug("nobody waits for an embedding any more")
+
+        raw.add_done_callback(tell)
+        told.add_done_callback(lambda one: raw.cancel() if one.cancelled() else None)
+        return told
+
+    def _loop(self) -> None:
+        with self._model.in_use:  # which keeps its weights
+            self._work()
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            if self._closed or job.done.cancelled():
+                self._give_up(job)
+                continue
+            try:
+                result = self._run(job)
+            except Exception as error:  # whoever asked gets it
+                log.debug("no embedding: %s", error)
+                self._answer(job, error)
+            else:
+                self._answer(job, result)
+        while not self._jobs.empty():
+            left = self._jobs.get()
+            if left is not None:
+                self._give_up(left)
+        if self._context is not None:
+            self._context.close()
+            self._context = None
+
+    def _give_up(self, job: _Job) -> None:
+        self._answer(job, EngineClosed("the engine was closed"))
+
+    def _answer(self, job: _Job, result: list[Vector] | Exception) -> None:
+        try:
+            if isinstance(result, Exception):
+                job.done.set_exception(result)
+            else:
+                job.done.set_result(result)
+        except InvalidStateError:
+            log.debug("an embedding was cancelled")
+
+    def _run(self, job: _Job) -> list[Vector]:
+        found: list[Vector] = []
+        context = self._ready(job)
+        for group in _groups(job.texts, context):
+            vectors = self._evaluate(context, group, job)
+            for vector in vectors:
+                if not np.isfinite(vector).all():
+                    raise NotANumber()
+                found.append(job.finish(vector))
+        return found
+
+    def _ready(self, job: _Job) -> EmbeddingContext:
+        """The context, large enough for the longest text of the job."""
+        longest = max(map(len, job.texts))
+        context = self._context
+        if context is None or context.rank is not job.rank or context.cells < longest:
+            if context is not None:
+                context.close()
+                self._context = None
+            cells = _LEAST_CELLS
+            while cells < longest:
+                cells *= 2
+            self._context = context = EmbeddingContext(
+                self._model.pointer, cells=cells, rows=self._rows(cells), rank=job.rank,
+                threads=self._threads, options=self._options, path=str(self._model.path),
+            )  # fmt: skip
+            self._steer(context)
+        if self._adapters:
+            set_adapters(context.pointer, self._adapters.pointers(self._adapters.defaults))
+        return context
+
+    def _steer(self, context: EmbeddingContext) -> None:
+        """Let the control vector act that acts on what is written."""
+        model, options = self._model, self._options
+        layers = control_vector(options.control_vectors, model.n_embd, model.n_layer)
+        if layers is not None:
+            set_control_vector(context.pointer, layers, *layer_range(options, model.n_layer))
+
+    def _rows(self, cells: int) -> int:
+        """Tokens of one decode: all of a text where each of them sees those after it."""
+        if not self._causal:
+            return cells
+        return max(8, min(_MOST_ROWS, cells, _OUTPUT_BYTES // (4 * self._model.n_vocab)))
+
+    def _evaluate(self, context: EmbeddingContext, group: Sequence[list[int]], job: _Job) -> list[Vector]:
+        """Vectors of each token of some texts, which fit the context together; the head's marks of a rank."""
+        found: list[list[Vector]] = [[] for _ in group]
+        context.clear()
+        for pieces in _pieces(group, context.rows, whole=not self._causal):
+            if self._closed or job.done.cancelled():
+                raise EngineClosed("the engine was closed")
+            context.set_threads(1 if self._busy() else self._threads)
+            rows = [context.add(group[seq][start:end], start, seq) for seq, start, end in pieces]
+            if not context.decode():
+                raise EngineClosed("the engine was closed")
+            for (seq, start, end), row in zip(pieces, rows, strict=True):
+                if job.rank:
+                    found[seq] = [context.marks(seq)[None, :].copy()]
+                else:
+                    found[seq].append(context.vectors(row, end - start).copy())
+        return [np.concatenate(parts) for parts in found]
+
+
+def own_pooling(model: Model) -> str:
+    """What a model says of its vectors; ``none`` where it does not, as llama.cpp has it."""
+    told = model.metadata.get(f"{model.architecture}.pooling_type", "0")
+    return _NAMES[int(told)] if told.isdecimal() and int(told) < len(_NAMES) else "none"
+
+
+def _groups(texts: Sequence[list[int]], context: EmbeddingContext) -> Iterator[list[list[int]]]:
+    """Texts in order, as many at a time as the context holds."""
+    group: list[list[int]] = []
+    held = 0
+    for text in texts:
+        if group and (held + len(text) > context.cells or len(group) == context.sequences):
+            yield group
+            group, held = [], 0
+        group.append(text)
+        held += len(text)
+    yield group
+
+
+def _pieces(
+    group: Sequence[list[int]], rows: int, whole: bool
+) -> Iterator[list[tuple[int, int, int]]]:
+    """What goes into each decode: (sequence, start, end), ``rows`` tokens at the most."""
+    batch: list[tuple[int, int, int]] = []
+    room = rows
+    for seq, text in enumerate(group):
+        if whole and batch and len(text) > room:
+            yield batch
+            batch, room = [], rows
+        start = 0
+        while start < len(text):
+            if not room:
+                yield batch
+                batch, room = [], rows
+            end = min(start + room, len(text))
+            batch.append((seq, start, end))
+            room -= end - start
+            start = end
+    if batch:
+        yield batch
+
+
+def _pool(vectors: Vector, way: Pooling) -> Vector:
+    match way:
+        case "none":
+            return vectors
+        case "mean":
+            return vectors.mean(axis=0, dtype=np.float64).astype(np.float32)
+        case "cls":
+            return vectors[0]
+        case "last":
+            return vectors[-1]
+
+
+def normalized(vector: Vector, how: int) -> Vector:
+    """``vector`` scaled as llama.cpp counts: -1 not at all, 0 to 16 bits, p to length 1 in the p-norm."""
+    if how < 0:
+        return vector
+    exact = np.abs(vector.astype(np.float64))
+    most = float(exact.max(initial=0.0))
+    if most == 0.0:
+        return vector
+    length = most / 32760.0 if how == 0 else most * float(((exact / most) ** how).sum()) ** (1 / how)
+    return (vector / length).astype(np.float32)

@@ -1,0 +1,196 @@
+"""What answers of every dialect say alike: why a text ended, how many tokens there were, how long it took.
+
+And llama.cpp's whole account of a branch, which other dialects add when they are asked to be verbose.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from srbwriter.engine.backend import Backend
+from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.types import FinishReason, PromptProgress
+
+from .params import Ask, default_order
+from .registry import Record
+from .work import PER_BYTE, PER_ENTRY
+
+_BY_LIMIT = frozenset({FinishReason.LENGTH, FinishReason.CONTEXT})
+_BY_ITSELF = frozenset(
+    {FinishReason.EOG, FinishReason.STOP, FinishReason.LINE, FinishReason.SENTENCE, FinishReason.PARAGRAPH}
+)
+
+
+def finish_reason(reason: FinishReason | None) -> str:
+    """``stop``, ``length``, or ``error`` for a choice that could not go on beside others that could."""
+    if reason is FinishReason.ERROR:
+        return "error"
+    return "length" if reason in _BY_LIMIT else "stop"
+
+
+def stop_type(reason: FinishReason | None, stop_text: str | None) -> str:
+    """llama.cpp's word: ``word`` only where there is one, ``eos`` for every other end that a text has itself.
+
+    Such are a grammar that is fulfilled, a stop token, and the end of a line, sentence or paragraph.
+    """
+    if reason in _BY_LIMIT:
+        return "limit"
+    if reason in _BY_ITSELF:
+        return "word" if stop_text else "eos"
+    return "none"
+
+
+def problem(branch: Branch) -> dict[str, str]:
+    """What is added to a choice that could not go on: why, in words."""
+    return {} if branch.error is None else {"error": str(branch.error)}
+
+
+def usage(generations: Iterable[Generation]) -> dict[str, Any]:
+    """Tokens of all prompts, each once, and of all branches, in OpenAI's names."""
+    prompt = completion = cached = 0
+    for generation in generations:
+        prompt += len(generation.prompt_ids)
+        cached += generation.cached_tokens
+        completion += sum(len(branch.buffer.ids) for branch in generation.branches)
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": cached},
+    }
+
+
+def timings(generation: Generation, branch: Branch, now: float = 0.0) -> dict[str, Any]:
+    """Milliseconds and rates; the rate of writing leaves out the first token, whose time is the prompt's.
+
+    ``now`` (of time.monotonic) stands in for the first token where the prompt is still being read.
+    """
+    reading = not branch.started_at and now
+    prompt = (generation.prompt_done if reading else len(generation.prompt_ids)) - generation.cached_tokens
+    begun = branch.started_at or now or generation.submitted_at
+    prompt_ms = max(0.0, (begun - generation.submitted_at) * 1000)
+    written = len(branch.buffer.ids)
+    predicted_ms = max(0.0, (branch.changed_at - begun) * 1000) if written > 1 else 0.0
+    return {
+        "cache_n": generation.cached_tokens,
+        "prompt_n": max(prompt, 0),
+        "prompt_ms": prompt_ms,
+        "prompt_per_token_ms": _ratio(prompt_ms, prompt),
+        "prompt_per_second": _ratio(prompt * 1000, prompt_ms),
+        "predicted_n": written,
+        "predicted_ms": predicted_ms,
+        "predicted_per_token_ms": _ratio(predicted_ms, written - 1),
+        "predicted_per_second": _ratio((written - 1) * 1000, predicted_ms),
+    }
+
+
+def progress(generation: Generation, event: PromptProgress, now: float) -> dict[str, Any]:
+    """``prompt_progress`` and ``timings`` of a frame that tells how far the prompt has been read."""
+    return {
+        "prompt_progress": {
+            "total": event.total,
+            "cache": event.cached,
+            "processed": event.done,
+            "time_ms": (now - generation.submitted_at) * 1000,
+        },
+        "timings": timings(generation, generation.branches[0], now),
+    }
+
+
+def _ratio(a: float, b: float) -> float:
+    return a / b if a > 0 and b > 0 else 0.0
+
+
+def seconds(record: Record) -> float:
+    """How long it takes to write a whole answer, about."""
+    entries, tokens = 0, 0
+    for generation in record.generations:
+        known = generation.request.logprobs
+        each = 1 if known is None else 3 + 3 * known
+        entries += each * sum(len(branch.buffer.ids) for branch in generation.branches)
+        tokens += len(generation.prompt_ids) * len(generation.branches)
+        if (before := generation.request.prompt_logprobs) is not None:
+            entries += (3 + 3 * before) * len(generation.prompt_ids) * len(generation.branches)
+    return entries * PER_ENTRY + tokens * PER_BYTE
+
+
+def settings_object(
+    engine: Backend, ask: Ask, seed: int | None = None, stream: bool = False
+) -> dict[str, Any]:
+    """``generation_settings`` in the names that llama.cpp gives them; every number finite.
+
+    Sent back as a request, it asks for the same text.
+    """
+    sampling, stop = ask.sampling, ask.stop
+    n_predict = -1 if stop.max_tokens is None else stop.max_tokens
+    order = default_order(sampling.infill) if sampling.samplers is None else sampling.samplers
+    biases = {token: None if math.isinf(bias) else bias for token, bias in sampling.logit_bias}
+    if stop.ignore_eog:
+        biases |= dict.fromkeys(sorted(engine.eog))
+    return {
+        **{name: getattr(sampling, name) for name in _NUMBERS},
+        "seed": seed if seed is not None else (sampling.seed if sampling.seed is not None else 2**32 - 1),
+        "dry_sequence_breakers": list(sampling.dry_sequence_breakers),
+        "samplers": list(order),
+        "logit_bias": [{"bias": bias, "token": token} for token, bias in biases.items()],
+        "grammar": sampling.grammar or "",
+        "json_schema": sampling.json_schema or "",
+        "stop": list(stop.strings),
+        "max_tokens": n_predict,
+        "n_predict": n_predict,
+        "min_tokens": stop.min_tokens,
+        "n_keep": ask.options["n_keep"],
+        "n_discard": 0,
+        "ignore_eos": stop.ignore_eog,
+        "stream": stream,
+        "n_probs": ask.logprobs or 0,
+        "post_sampling_probs": ask.post_sampling_probs,
+        "timings_per_token": ask.timings_per_token,
+        "lora": [{"id": id, "scale": scale} for id, scale in ask.options["lora"] or ()],
+    }
+
+
+_NUMBERS = (
+    "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "top_n_sigma",
+    "typical_p", "xtc_probability", "xtc_threshold", "repeat_last_n", "repeat_penalty", "presence_penalty",
+    "frequency_penalty", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "mirostat",
+    "mirostat_tau", "mirostat_eta", "adaptive_target", "adaptive_decay", "min_keep",
+)  # fmt: skip
+
+
+def prompt_text(engine: Backend, generation: Generation) -> str:
+    """The prompt as it was evaluated, control tokens written out."""
+    return b"".join(map(engine.token_bytes, generation.prompt_ids)).decode("utf-8", "replace")
+
+
+def final_object(
+    engine: Backend, generation: Generation, branch: Branch, ask: Ask, *, index: int, slot: int, model: str,
+    prompt: str, tokens: bool = False, stream: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """llama.cpp's last object of a branch; in a stream it has no content. ``tokens``: with their ids."""
+    kind = stop_type(branch.finish_reason, branch.stop_text)
+    written = len(branch.buffer.ids)
+    return {
+        "index": index,
+        "content": "" if stream else branch.text,
+        "tokens": list(branch.ids) if tokens and not stream else [],
+        "id_slot": slot,
+        "stop": True,
+        "model": model,
+        "tokens_predicted": written,
+        "tokens_evaluated": len(generation.prompt_ids),
+        "generation_settings": settings_object(engine, ask, branch.seed, stream),
+        "prompt": prompt,
+        "has_new_line": any("\n" in piece for piece in branch.buffer.pieces),
+        "truncated": generation.truncated,
+        "stop_type": kind,
+        "stopping_word": branch.stop_text or "",
+        **problem(branch),
+        "stopped_eos": kind == "eos",
+        "stopped_limit": kind == "limit",
+        "stopped_word": kind == "word",
+        "tokens_cached": len(generation.prompt_ids) + written,
+        "timings": timings(generation, branch),
+    }

@@ -1,0 +1,606 @@
+"""A story as plain values: nodes, spans, marks, settings and reports; the form in which a story travels.
+
+Formats turn file bytes into a :class:`StoryDraft` and back; the tree turns a draft into a living story and
+back. Nothing here knows a file, SQL, the engine or a screen, and nothing here keeps invariants beyond
+:func:`check_draft`: a draft is data. Conventions shared by everyone who fills or reads a draft:
+
+* There is exactly one root (``parent_id is None``) and it is ``nodes[0]``; parents come before
+  their children. An importer that finds several top-level nodes hangs them below an empty root.
+* The text of a node is exact: concatenating root → node gives the story, nothing is trimmed.
+* Story-wide settings sit on the root node and are inherited down the tree like any others.
+* Fields of a foreign file that mean nothing here are kept under ``meta["foreign"][format name]``,
+  so that writing the same format again can put them back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import IntEnum, StrEnum
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, cast, get_args
+
+JsonValue = Any
+"""Anything JSON can say."""
+
+JsonObject = dict[str, JsonValue]
+
+Author = Literal["writer", "model", "edited", "imported"]
+"""Who is responsible for a text; ``edited`` is model text that a person changed."""
+
+AUTHORS: tuple[str, ...] = get_args(Author)
+
+SecondaryLogic = Literal["any", "all", "not_any", "not_all"]
+"""How secondary keys narrow an entry whose primary key matched."""
+
+NodeId: TypeAlias = int
+"""Nodes are numbered in order of creation; a number is never used twice in one story."""
+
+ROOT: NodeId = 1
+"""The root holds no text, has no siblings and cannot be deleted."""
+
+TokenSizes: TypeAlias = "Callable[[str, Sequence[int]], Sequence[int] | None]"
+"""(vocabulary fingerprint, token ids) → how many characters each token adds to the text.
+
+Bytes of an unfinished character count for the token that finishes it. ``None``: not that vocabulary.
+"""
+
+OnProgress: TypeAlias = "Callable[[float], object]"
+"""Called with the share of a long work that is done, from 0 to 1; breaks the work off by raising."""
+
+
+def no_progress(share: float) -> None:
+    """Nobody follows the progress."""
+
+
+def within(progress: OnProgress, start: float, end: float) -> OnProgress:
+    """The progress of a part of the work, which goes from ``start`` to ``end`` of the whole."""
+    return lambda share: progress(start + (end - start) * share)
+
+
+class State(IntEnum):
+    """Where a node is."""
+
+    LIVING = 0
+    BINNED = 1  # deleted or undone by the writer; restorable
+    ABSORBED = 2  # its text is part of another node now; only undo and redo bring it back
+
+
+# -- what a node holds -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of text of one origin.
+
+    ``ids`` are the tokens the model wrote, in the vocabulary whose fingerprint is ``vocab``; empty for text
+    that was typed. Their text is ``lead + text``, where ``lead`` already stands at the end of the text before
+    (token healing, or a cut inside a token). ``logprobs`` (natural logarithm, None where unknown) are as many
+    as ``ids``, or none.
+    """
+
+    text: str
+    author: Author
+    ids: tuple[int, ...] = ()
+    vocab: str = ""
+    logprobs: tuple[float | None, ...] = ()
+    lead: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What the writer hung on a node; ``title`` names the node, and the chapter if ``chapter`` is set.
+
+    ``rating`` is -1, 0 or +1. What is ``deleted`` is in the bin: kept, but not part of the readable tree, nor
+    is anything below.
+    """
+
+    bookmark: bool = False
+    tags: tuple[str, ...] = ()
+    rating: int = 0
+    note: str = ""
+    chapter: bool = False
+    title: str = ""
+    visited: bool = True
+    deleted: bool = False
+
+
+@dataclass(slots=True)
+class LoreEntry:
+    """One lorebook (world info) entry.
+
+    A key written ``/pattern/flags`` is a regular expression, any other key is plain text.
+    ``depth`` counts newline-ended lines back from the end of the story; ``None`` puts the entry
+    into the stable block beside the memory.  ``scan_depth`` is in characters back from the end,
+    ``None`` means the story's default; ``token_budget`` cuts the entry's own text.
+    """
+
+    id: str
+    name: str = ""
+    text: str = ""
+    keys: list[str] = field(default_factory=list[str])
+    secondary: list[str] = field(default_factory=list[str])
+    logic: SecondaryLogic = "any"
+    enabled: bool = True
+    constant: bool = False
+    case_sensitive: bool = False
+    whole_words: bool = False
+    depth: int | None = None
+    scan_depth: int | None = None
+    token_budget: int | None = None
+    order: int = 0
+    """Entries of a higher order come later in the text and are kept first when the budget is short."""
+    meta: JsonObject = field(default_factory=dict[str, JsonValue])
+
+
+@dataclass(slots=True)
+class Template:
+    """Text an instruction-tuned model needs around the parts of a prompt.
+
+    Layout: ``before`` memory ``between`` story ``after``.
+    """
+
+    name: str = ""
+    before: str = ""
+    between: str = ""
+    after: str = ""
+
+
+@dataclass(slots=True)
+class Settings:
+    """What a node says about its subtree; ``None`` (or an empty list or mapping) says nothing.
+
+    ``sampling`` holds sampling parameters by their own names; nearer nodes win key by key.
+    Lore entries merge by id, so a nearer entry replaces an inherited one.
+    """
+
+    memory: str | None = None
+    author_note: str | None = None
+    author_note_depth: int | None = None
+    lore: list[LoreEntry] = field(default_factory=list[LoreEntry])
+    lore_budget: int | None = None
+    scan_depth: int | None = None
+    template: Template | None = None
+    sampling: JsonObject = field(default_factory=dict[str, JsonValue])
+
+    def inherit(self, above: Settings) -> Settings:
+        """These settings, with everything unsaid filled in from ``above`` (the parent's effective ones)."""
+        own_ids = {entry.id for entry in self.lore}
+        return Settings(
+            memory=above.memory if self.memory is None else self.memory,
+            author_note=above.author_note if self.author_note is None else self.author_note,
+            author_note_depth=(
+                above.author_note_depth if self.author_note_depth is None else self.author_note_depth
+            ),
+            lore=[*(entry for entry in above.lore if entry.id not in own_ids), *self.lore],
+            lore_budget=above.lore_budget if self.lore_budget is None else self.lore_budget,
+            scan_depth=above.scan_depth if self.scan_depth is None else self.scan_depth,
+            template=above.template if self.template is None else self.template,
+            sampling={**above.sampling, **self.sampling},
+        )
+
+
+def settings_text(settings: Settings) -> str | None:
+    """JSON of what ``settings`` say; None if they say nothing."""
+    if settings == Settings():
+        return None
+    said = {key: value for key, value in asdict(settings).items() if value not in (None, [], {})}
+    return json.dumps(said) if said else None
+
+
+def settings_from(text: str | None) -> Settings:
+    """The inverse of :func:`settings_text`."""
+    fields = cast(dict[str, Any], json.loads(text) if text else {})
+    fields["lore"] = [LoreEntry(**entry) for entry in cast(list[dict[str, Any]], fields.get("lore", []))]
+    if fields.get("template"):
+        fields["template"] = Template(**fields["template"])
+    return Settings(**fields)
+
+
+@dataclass(slots=True)
+class Generation:
+    """How model text came to be.  ``sampling`` holds the parameters by their own names."""
+
+    seed: int | None = None
+    sampling: JsonObject = field(default_factory=dict[str, JsonValue])
+    model: str = ""
+    finish_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node as it was when asked for. Times are Unix seconds, UTC."""
+
+    id: NodeId
+    parent: NodeId | None
+    state: State
+    author: Author
+    spans: tuple[Span, ...]
+    marks: Marks
+    created: float
+    model: str = ""
+    seed: int | None = None
+    sampling: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    finish_reason: str = ""
+    streaming: bool = False
+    meta: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+
+    @property
+    def text(self) -> str:
+        return "".join(span.text for span in self.spans)
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """What a story is called, who writes it, and the tag (BCP 47) of the language it is written in."""
+
+    title: str = ""
+    author: str = ""
+    language: str = ""
+
+
+_TAG = re.compile(
+    r"(?:[a-z]{2,3}(?:-[a-z]{3}){0,3}|[a-z]{4,8})"  # a language, with what extends it
+    r"(?:-[a-z]{4})?"  # script
+    r"(?:-(?:[a-z]{2}|[0-9]{3}))?"  # region
+    r"(?:-(?:[a-z0-9]{5,8}|[0-9][a-z0-9]{3}))*"  # variants
+    r"(?:-[a-wyz0-9](?:-[a-z0-9]{2,8})+)*"  # extensions
+    r"(?:-x(?:-[a-z0-9]{1,8})+)?",  # private use
+    re.IGNORECASE,
+)
+_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set counts, as for every program
+
+
+def language_tag(words: str) -> str | None:
+    """The tag that ``words`` are, also in the spelling of a locale (``pt_BR.UTF-8``); None for no tag."""
+    tag = re.sub(r"[.@].*", "", words.strip()).replace("_", "-")
+    if not _TAG.fullmatch(tag):
+        return None
+    first, *rest = tag.split("-")
+    return "-".join([first.lower(), *map(_subtag, rest)])
+
+
+def _subtag(part: str) -> str:
+    """Regions in capitals, scripts with one, as is usual."""
+    if len(part) == 2 and part.isalpha():
+        return part.upper()
+    return part.title() if len(part) == 4 and part.isalpha() else part.lower()
+
+
+def default_language(environment: Mapping[str, str] = os.environ) -> str:
+    """The language of the writer's surroundings; English where they say nothing of use."""
+    said = next((environment[name] for name in _VARIABLES if environment.get(name)), "")
+    tag = language_tag(said)
+    return "en" if tag is None or said.upper().startswith(("C.", "POSIX")) else tag
+
+
+# -- a story on its way ------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class DraftNode:
+    """A node on its way: ``id`` is its name in the file, and every field may still be changed.
+
+    ``order`` is its place among its siblings (ascending); ``created`` is in Unix seconds, UTC. ``spans`` say
+    who wrote which part of the text, and in which tokens; their texts join to ``text``. No spans means one,
+    by ``author``, without tokens.
+    """
+
+    id: str
+    parent_id: str | None = None
+    order: int = 0
+    text: str = ""
+    author: Author = "imported"
+    spans: list[Span] = field(default_factory=list[Span])
+    generation: Generation | None = None
+    marks: Marks = field(default_factory=Marks)
+    settings: Settings = field(default_factory=Settings)
+    created: float | None = None
+    meta: JsonObject = field(default_factory=dict[str, JsonValue])
+    number: int | None = None
+    """Its number in the story it came from, where ``id`` does not say it; values of faces go by numbers."""
+
+    def mark(self, **marks: Any) -> None:
+        """Change some of its marks, by the names of :class:`Marks`."""
+        self.marks = replace(self.marks, **marks)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Words typed and picked, less those cut (so below 0 after much cutting); words the model wrote; seconds
+    spent writing."""
+
+    typed: int = 0
+    picked: int = 0
+    generated: int = 0
+    seconds: float = 0.0
+
+    @property
+    def words(self) -> int:
+        """Words the story grew by, at least 0."""
+        return max(0, self.typed + self.picked)
+
+    def __add__(self, other: Progress) -> Progress:
+        return Progress(
+            self.typed + other.typed,
+            self.picked + other.picked,
+            self.generated + other.generated,
+            self.seconds + other.seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sitting(Progress):
+    """From opening a story to closing it (Unix seconds, UTC), and what came of it."""
+
+    began: float
+    ended: float
+
+
+@dataclass(slots=True)
+class StoryDraft:
+    """A story: its nodes, where the writer is, what it is called, and what was done on it when."""
+
+    nodes: list[DraftNode]
+    current_id: str
+    title: str = ""
+    byline: str = ""
+    language: str = ""
+    """A language tag (BCP 47) such as ``en`` or ``pt-BR``; empty where nothing is known."""
+    created: float | None = None
+    modified: float | None = None
+    meta: JsonObject = field(default_factory=dict[str, JsonValue])
+    id: str = ""
+    """A UUID that stays the same however often the story is written out; empty where there is none."""
+    hoisted: str = ""
+    """The node whose subtree is looked at; empty for the whole."""
+    values: JsonObject = field(default_factory=dict[str, JsonValue])
+    """What faces keep with a story, such as knobs and words on open sheets."""
+    days: dict[str, Progress] = field(default_factory=dict[str, Progress])
+    """By calendar day (ISO 8601)."""
+    sittings: list[Sitting] = field(default_factory=list[Sitting])
+
+    @property
+    def root(self) -> DraftNode:
+        return self.nodes[0]
+
+
+class DraftError(ValueError):
+    """The nodes of a draft do not form a tree; the message names the node."""
+
+
+def check_draft(draft: StoryDraft) -> None:
+    """Check what the draft promises.
+
+    Raises :class:`DraftError` unless the nodes form one tree, parents first, with a known current
+    node, and every node's spans join to its text.
+    """
+    if not draft.nodes:
+        raise DraftError("a story needs at least a root node")
+    seen: set[str] = set()
+    for index, node in enumerate(draft.nodes):
+        if node.id in seen:
+            raise DraftError(f"node id {node.id!r} occurs twice")
+        if (node.parent_id is None) != (index == 0):
+            raise DraftError(f"node {node.id!r}: the first node, and only the first, has no parent")
+        if node.spans and "".join(span.text for span in node.spans) != node.text:
+            raise DraftError(f"node {node.id!r}: its runs do not join to its text")
+        if node.parent_id is not None and node.parent_id not in seen:
+            raise DraftError(f"node {node.id!r}: its parent {node.parent_id!r} does not come before it")
+        seen.add(node.id)
+    if draft.current_id not in seen:
+        raise DraftError(f"the current node {draft.current_id!r} is not in the story")
+
+
+def children_by_parent(draft: StoryDraft) -> dict[str, list[DraftNode]]:
+    """Every node's children in sibling order; each node has an entry, leaves an empty one."""
+    children: dict[str, list[DraftNode]] = {node.id: [] for node in draft.nodes}
+    for node in draft.nodes:
+        if node.parent_id is not None:
+            children[node.parent_id].append(node)
+    for siblings in children.values():
+        siblings.sort(key=lambda node: node.order)
+    return children
+
+
+def path_to(draft: StoryDraft, node_id: str) -> list[DraftNode]:
+    """The nodes root → ``node_id``.  Raises :class:`KeyError` for an unknown id."""
+    by_id = {node.id: node for node in draft.nodes}
+    path = [by_id[node_id]]
+    while (parent_id := path[-1].parent_id) is not None:
+        path.append(by_id[parent_id])
+    return path[::-1]
+
+
+def reading_order(draft: StoryDraft, *, with_deleted: bool = True) -> Iterator[DraftNode]:
+    """Depth-first, siblings in order, without recursion (a novel is deeper than the call stack)."""
+    children = children_by_parent(draft)
+    stack = [draft.root]
+    while stack:
+        node = stack.pop()
+        if node.marks.deleted and not with_deleted:
+            continue
+        yield node
+        stack.extend(reversed(children[node.id]))
+
+
+def nested_text(root: DraftNode, parts: Callable[[DraftNode], Iterable[str | DraftNode]]) -> str:
+    """A text whose nodes stand inside one another, made without recursion.
+
+    ``parts`` gives what a node becomes, in order; each child among them becomes its own parts there.
+    """
+    texts: list[str] = []
+    stack: list[str | DraftNode] = [root]
+    while stack:
+        here = stack.pop()
+        if isinstance(here, str):
+            texts.append(here)
+        else:
+            stack.extend(reversed(list(parts(here))))
+    return "".join(texts)
+
+
+def without_deleted(draft: StoryDraft) -> StoryDraft:
+    """The readable tree: no binned nodes; a binned current node gives way to its nearest living ancestor."""
+    nodes = list(reading_order(draft, with_deleted=False)) or [DraftNode(id=draft.root.id)]
+    kept = {node.id for node in nodes}
+    living = [node.id for node in path_to(draft, draft.current_id) if node.id in kept]
+    return replace(draft, nodes=nodes, current_id=living[-1] if living else nodes[0].id)
+
+
+def foreign(meta: JsonObject, format_name: str) -> JsonObject:
+    """The fields of ``format_name`` kept under ``meta["foreign"]``; empty when there are none."""
+    fields: JsonValue = as_object(meta.get("foreign")).get(format_name)
+    return as_object(fields)
+
+
+def keep_foreign(meta: JsonObject, format_name: str, fields: JsonObject) -> None:
+    """Store ``fields`` under ``meta["foreign"][format_name]``; nothing is stored for no fields."""
+    if fields:
+        meta["foreign"] = {**as_object(meta.get("foreign")), format_name: fields}
+
+
+def as_object(value: JsonValue) -> JsonObject:
+    """The value if it is a JSON object, else an empty one."""
+    return cast(JsonObject, value) if isinstance(value, dict) else {}
+
+
+def as_list(value: JsonValue) -> list[JsonValue]:
+    """The value if it is a JSON list, else an empty one."""
+    return cast(list[JsonValue], value) if isinstance(value, list) else []
+
+
+# -- what is said of a story -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A search result: best first; the snippet has matches between ``\\x02`` and ``\\x03``."""
+
+    node: NodeId
+    snippet: str
+    score: float
+    binned: bool = False
+
+
+class Blocked(StrEnum):
+    """Why a story cannot be written to."""
+
+    ASKED = "asked"  # the caller wanted a read-only view
+    IN_USE = "in_use"
+    NO_PERMISSION = "no_permission"
+    DAMAGED = "damaged"
+    NO_COPY = "no_copy"  # it is of an older version, and would be brought up to date only after a copy
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnly:
+    """Why this view is read-only, in a word and in a sentence."""
+
+    reason: Blocked
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """What could not be read from a damaged file. Nodes whose place was lost hang below the root.
+
+    ``doubtful`` are nodes that were read, but may not be as they were written: in text, marks or settings.
+    """
+
+    problem: str
+    read: int
+    missing_nodes: tuple[NodeId, ...] = ()
+    missing_text: tuple[NodeId, ...] = ()
+    missing_characters: int = 0
+    displaced: tuple[NodeId, ...] = ()
+    doubtful: tuple[NodeId, ...] = ()
+    other: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [f"{self.problem}; {counted(self.read, 'node')} read"]
+        if self.missing_nodes:
+            parts.append(f"nodes lost: {numbers(self.missing_nodes)}")
+        if self.missing_text:
+            characters = counted(self.missing_characters, "character")
+            parts.append(f"text of nodes {numbers(self.missing_text)} lost ({characters})")
+        if self.displaced:
+            parts.append(f"nodes {numbers(self.displaced)} lost their place and hang below the root")
+        if self.doubtful:
+            parts.append(f"nodes {numbers(self.doubtful)} may not be as they were written — read them over")
+        return "; ".join([*parts, *self.other])
+
+
+def counted(number: int, noun: str) -> str:
+    """``number`` of a thing whose plural ends in s: ``1 word``, ``2 words``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def numbers(ids: Sequence[NodeId], most: int = 20) -> str:
+    """``ids`` in words, at most ``most`` of them."""
+    shown = ", ".join(map(str, ids[:most]))
+    return shown if len(ids) <= most else f"{shown} and {len(ids) - most} more"
+
+
+class StoryError(Exception):
+    """Base of everything the story raises on purpose; ``str()`` is fit for a person."""
+
+
+class NotAStory(StoryError):
+    """The file is something else, missing, or already there."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{path}: {problem}")
+
+
+class TooNew(NotAStory):
+    """The story was written by a later version; it is left untouched."""
+
+    def __init__(self, path: Path, version: int, known: int) -> None:
+        self.version, self.known = version, known
+        super().__init__(
+            path,
+            f"is of story version {version}, {known} is the newest known here — install a newer srbwriter",
+        )
+
+
+class DamagedStory(StoryError):
+    """Part of the file cannot be read. Open it again to get everything that can."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        self.path, self.problem = path, problem
+        super().__init__(f"{path}: the file is damaged ({problem}) — open it again to read what is left")
+
+
+class NoSuchNode(StoryError):
+    """There is no node of that number, or it is not part of the readable tree."""
+
+    def __init__(self, node: NodeId, problem: str = "is not in this story") -> None:
+        self.node = node
+        super().__init__(f"node {node} {problem}")
+
+
+class Refused(StoryError):
+    """The verb cannot apply to this node; the message says why."""
+
+
+class ReadOnlyStory(StoryError):
+    """A verb that writes was called on a read-only view."""
+
+    def __init__(self, why: ReadOnly) -> None:
+        self.why = why
+        super().__init__(why.message)
+
+
+class NotSaved(StoryError):
+    """The disk did not take the words; nothing of the verb has happened."""
+
+    def __init__(self, path: Path, problem: str, full: bool) -> None:
+        self.path, self.full = path, full
+        self.short = "the disk is full" if full else problem
+        cure = "free some space and try again" if full else "check the folder, or save a copy elsewhere"
+        super().__init__(f"{path}: not saved, {problem} — {cure}; nothing is lost while the program runs")

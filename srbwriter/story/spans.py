@@ -1,0 +1,214 @@
+"""Spans of text and the tokens they came from: cutting, joining and changing without losing ids.
+
+Pure values. A node's spans are kept *tidy* (:func:`tidy`), so that a cut followed by a join gives back
+exactly what was there. Knows no vocabulary: the sizes of tokens come from a callback.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import NamedTuple, cast
+
+from srbwriter.story.diff import hunks
+from srbwriter.story.model import Author, Span, TokenSizes
+
+Spans = tuple[Span, ...]
+
+
+def text_of(spans: Iterable[Span]) -> str:
+    """The characters of ``spans``."""
+    return "".join(span.text for span in spans)
+
+
+def plain(text: str, author: Author) -> Spans:
+    """One span without tokens; nothing for no text."""
+    return (Span(text, author),) if text else ()
+
+
+def tidy(spans: Iterable[Span]) -> Spans:
+    """The same text in its one shortest form: neighbours of one origin are one span."""
+    out: list[Span] = []
+    for span in spans:
+        if not (span.text or span.ids):
+            continue
+        if span.logprobs and all(p is None for p in span.logprobs):
+            span = replace(span, logprobs=())
+        if not (out and _fuse(out, span)):
+            out.append(span)
+    return tuple(out)
+
+
+def _fuse(out: list[Span], span: Span) -> bool:
+    """Add ``span`` to the last of ``out`` if they are one; takes back a lead that a cut left behind."""
+    last = out[-1]
+    if last.author != span.author:
+        return False
+    if span.lead and not last.ids and last.text.endswith(span.lead):
+        out.pop()
+        whole = replace(span, text=span.lead + span.text, lead="")
+        if rest := last.text[: len(last.text) - len(span.lead)]:
+            out.append(replace(last, text=rest))
+        if not (out and _fuse(out, whole)):
+            out.append(whole)
+        return True
+    if bool(last.ids) != bool(span.ids) or (span.ids and (span.lead or last.vocab != span.vocab)):
+        return False
+    logprobs = last.logprobs or span.logprobs and (None,) * len(last.ids)
+    if logprobs:
+        logprobs += span.logprobs or (None,) * len(span.ids)
+    out[-1] = replace(last, text=last.text + span.text, ids=last.ids + span.ids, logprobs=logprobs)
+    return True
+
+
+def cut(spans: Spans, at: int, sizes: TokenSizes | None = None) -> tuple[Spans, Spans]:
+    """(the first ``at`` characters, the rest). Joined again they give back the same tokens."""
+    return cut_at(spans, at, seam(spans, at, sizes))
+
+
+class Seam(NamedTuple):
+    """Where spans part: in front of span ``place``, or through it.
+
+    Through it means after ``tokens`` whole tokens and ``broken`` characters beyond them.
+    """
+
+    place: int
+    tokens: int = 0
+    broken: int = 0
+
+
+def seam(spans: Spans, at: int, sizes: TokenSizes | None) -> Seam:
+    """Where ``spans`` part if they are cut at character ``at``."""
+    index, inside = _find(spans, at)
+    if not inside or not spans[index].ids:
+        return Seam(index, 0, inside)
+    span = spans[index]
+    ends = _ends(span, sizes)
+    target = len(span.lead) + inside
+    whole = max((n for n, end in enumerate(ends) if end <= target), default=0)
+    while whole and ends[whole - 1] == ends[whole]:  # bytes of an unfinished character go with the rest
+        whole -= 1
+    broken = target - ends[whole]
+    return Seam(index, whole, broken) if broken < inside else Seam(index, 0, inside)
+
+
+def seam_of(head: Spans, joined: Spans) -> Seam:
+    """The seam at which ``joined`` has to be cut to give back ``head``."""
+    if joined[: len(head)] == head:
+        return Seam(len(head))
+    index = next(i for i, span in enumerate(head) if joined[i] != span)
+    part = head[index:]
+    tokens = sum(len(span.ids) for span in part)
+    if not tokens:
+        return Seam(index, 0, len(text_of(part)))
+    return Seam(index, tokens, 0 if part[-1].ids else len(part[-1].text))
+
+
+def cut_at(spans: Spans, at: int, where: Seam) -> tuple[Spans, Spans]:
+    """As :func:`cut`, at a seam found before."""
+    inside = at - sum(len(span.text) for span in spans[: where.place])
+    if where.place < len(spans) and 0 <= inside <= len(spans[where.place].text) and (inside or where.tokens):
+        left, right = _cut_span(spans[where.place], inside, where)
+        return tidy([*spans[: where.place], *left]), tidy([*right, *spans[where.place + 1 :]])
+    if inside:  # the seam is of other spans than these
+        return cut_at(spans, at, seam(spans, at, None))
+    return spans[: where.place], spans[where.place :]
+
+
+def _find(spans: Spans, at: int) -> tuple[int, int]:
+    """(the span that holds character ``at``, how far inside it); inside is 0 between spans."""
+    for index, span in enumerate(spans):
+        if at < len(span.text) or (at == 0 and span.ids):
+            return index, at
+        at -= len(span.text)
+    return len(spans), 0
+
+
+def _cut_span(span: Span, at: int, where: Seam) -> tuple[Spans, Spans]:
+    left, right = span.text[:at], span.text[at:]
+    if not span.ids:
+        return (replace(span, text=left),), (replace(span, text=right),)
+    if where.tokens == 0:
+        return (Span(left, span.author),), (replace(span, text=right, lead=span.lead + left),)
+    whole = at - where.broken
+    first = _part(span, 0, where.tokens, span.text[:whole], span.lead)
+    broken = span.text[whole:at]
+    return (first, *plain(broken, span.author)), (_part(span, where.tokens, len(span.ids), right, broken),)
+
+
+def _ends(span: Span, sizes: TokenSizes | None) -> list[int]:
+    """Where tokens end, in characters of ``lead + text``; [0] if that is not known."""
+    known = sizes(span.vocab, span.ids) if sizes is not None and span.ids else None
+    ends = list(accumulate(known, initial=0)) if known is not None else [0]
+    return ends if ends[-1] == len(span.lead) + len(span.text) else [0]
+
+
+def _part(span: Span, start: int, stop: int, text: str, lead: str) -> Span:
+    return replace(span, text=text, ids=span.ids[start:stop], logprobs=span.logprobs[start:stop], lead=lead)
+
+
+def change(spans: Spans, text: str, author: Author, sizes: TokenSizes | None = None) -> Spans:
+    """``spans`` with their text made ``text``; whatever did not change keeps its tokens."""
+    for start, stop, words in reversed(hunks(text_of(spans), text)):
+        before, after = cut(spans, start, sizes)[0], cut(spans, stop, sizes)[1]
+        spans = tidy([*before, *plain(words, author), *_whole_tokens(after, sizes)])
+    return spans
+
+
+def _whole_tokens(spans: Spans, sizes: TokenSizes | None) -> Spans:
+    """``spans`` without a lead: a token that lost its beginning becomes plain text."""
+    if not spans or not spans[0].lead:
+        return spans
+    span = spans[0]
+    ends = _ends(span, sizes)
+    skip = next((n for n, end in enumerate(ends[:-1]) if end >= len(span.lead)), None)
+    if skip is None:
+        return tidy([Span(span.text, span.author), *spans[1:]])
+    size = ends[skip] - len(span.lead)
+    rest = _part(span, skip, len(span.ids), span.text[size:], "")
+    return tidy([*plain(span.text[:size], span.author), rest, *spans[1:]])
+
+
+def encode(spans: Spans, author: Author) -> bytes | None:
+    """Everything about ``spans`` except their text; None for plain text of ``author``."""
+    if not spans or (len(spans) == 1 and not spans[0].ids and spans[0].author == author):
+        return None
+    head = [
+        [len(s.text), s.author, len(s.ids) or None, s.vocab, bool(s.logprobs), s.lead] for s in spans
+    ]  # fmt: skip
+    parts = [json.dumps(head, separators=(",", ":")).encode(), b"\0"]
+    for span in spans:
+        parts.append(array("i", span.ids).tobytes())
+        parts.append(array("d", [math.nan if p is None else p for p in span.logprobs]).tobytes())
+    return b"".join(parts)
+
+
+def decode(data: bytes | None, text: str, author: Author) -> Spans:
+    """The spans of ``text``; ids that cannot be understood are left out, the text never is."""
+    if data is None:
+        return plain(text, author)
+    try:
+        spans = _decode(data, text)
+    except (ValueError, TypeError):
+        return plain(text, author)
+    return spans if text_of(spans) == text else plain(text, author)
+
+
+def _decode(data: bytes, text: str) -> Spans:
+    end = data.index(b"\0")
+    head = cast(Sequence[tuple[int, Author, int | None, str, bool, str]], json.loads(data[:end]))
+    place, start, spans = end + 1, 0, list[Span]()
+    for length, author, count, vocab, scored, lead in head:
+        count = count or 0
+        ids = array("i", data[place : place + 4 * count])
+        place += 4 * count
+        scores = array("d", data[place : place + 8 * count] if scored else b"")
+        place += 8 * len(scores)
+        logprobs = tuple(None if math.isnan(p) else p for p in scores)
+        spans.append(Span(text[start : start + length], author, tuple(ids), vocab, logprobs, lead))
+        start += length
+    return tuple(spans)

@@ -1,0 +1,434 @@
+"""LoRA adapters and control vectors: equal to changed weights, kept apart in the cache, refused in words."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine.adapters import MOST_SETS, QUANTUM, Adapters, AdapterSet, Turns, check_adapter
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError, Request, Stop
+
+from .support import GREEDY, Reference, assert_same_logits, drive, finish, forcing
+from .toy_models import FEED, WIDTH, make_control_vector, make_lora, make_merged, make_qwen
+
+OPTIONS = EngineOptions(
+    n_ctx=1024, gpu_layers=0, seed=1, threads=1, max_branches=8, cache_type_k="f32", cache_type_v="f32"
+)
+TEXT = "the little king said no to the old bird in the rain of his door"
+STOP = Stop(max_tokens=6, ignore_eog=True)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("adapters")
+    make_qwen(folder / "base.gguf")
+    make_lora(folder / "one.gguf", seed=1)
+    make_lora(folder / "two.gguf", seed=2)
+    return folder
+
+
+def loaded(files: Path, *lora: tuple[str, float], model: str = "base.gguf", **options: Any) -> Engine:
+    adapters = tuple((str(files / name), scale) for name, scale in lora)
+    return Engine.load(files / model, replace(OPTIONS, lora=adapters, **options), thread=False)
+
+
+def logits_of(engine: Engine, lora: Any = None, n: int = 1, **more: Any) -> list[Any]:
+    """Logits that each branch saw, writing the same words whatever the model thinks of them."""
+    seen: dict[int, list[Any]] = {}
+    script = engine.tokenize(" so it was not rain")
+    request = Request(TEXT, n=n, sampling=GREEDY, stop=STOP, lora=lora,
+                      logits_callback=forcing([script], seen), **more)  # fmt: skip
+    finish(engine, engine.submit(request))
+    return [row for index in sorted(seen) for row in seen[index]]
+
+
+def reference(files: Path, tmp_path: Path, *adapters: tuple[int, float]) -> list[Any]:
+    """The same of a model of which the adapters are a part."""
+    make_merged(tmp_path / "merged.gguf", *adapters)
+    with Engine.load(tmp_path / "merged.gguf", OPTIONS, thread=False) as engine:
+        return logits_of(engine)
+
+
+def assert_all_same(found: Sequence[Any], wanted: Sequence[Any]) -> None:
+    assert len(found) == len(wanted) > 0
+    for one, other in zip(found, wanted, strict=True):
+        assert_same_logits(one, other, 2e-3)
+
+
+@pytest.mark.parametrize("lora", [((0, 1.0),), ((0, 0.5), (1, -1.5)), ((1, 2.0),), ()])
+def test_an_adapter_is_the_model_with_other_weights(files: Path, tmp_path: Path, lora: AdapterSet) -> None:
+    with loaded(files, ("one.gguf", 0.0), ("two.gguf", 0.0)) as engine:
+        found = logits_of(engine, lora)
+    assert_all_same(found, reference(files, tmp_path, *((k + 1, scale) for k, scale in lora)))
+
+
+def test_a_request_that_names_none_gets_those_of_the_start(files: Path, tmp_path: Path) -> None:
+    with loaded(files, ("one.gguf", 0.7)) as engine:
+        assert_all_same(logits_of(engine), reference(files, tmp_path, (1, 0.7)))
+        assert [tuple(a) for a in engine.adapters.list()] == [(0, str(files / "one.gguf"), 0.7)]
+
+
+def test_what_was_evaluated_with_one_set_is_not_found_under_another(files: Path, tmp_path: Path) -> None:
+    wanted = {lora: reference(files, tmp_path, *((k + 1, s) for k, s in lora)) for lora in SETS}
+    assert all(np.abs(wanted[SETS[k]][0] - wanted[SETS[k - 1]][0]).max() > 0.1 for k in range(3))
+    with loaded(files, ("one.gguf", 1.0), ("two.gguf", 0.0)) as engine:
+        for lora in (*SETS, *reversed(SETS)):
+            assert_all_same(logits_of(engine, lora), wanted[lora])
+        before = engine.stats().reused_tokens
+        logits_of(engine, SETS[0])
+        assert engine.stats().reused_tokens - before > 10, "the same set again finds its own"
+
+
+SETS: tuple[AdapterSet, ...] = (((0, 1.0),), ((0, 0.5), (1, 1.0)), ())
+
+
+def test_requests_with_different_sets_run_side_by_side(files: Path, tmp_path: Path) -> None:
+    wanted = {lora: reference(files, tmp_path, *((k + 1, s) for k, s in lora)) for lora in SETS}
+    with loaded(files, ("one.gguf", 1.0), ("two.gguf", 0.0)) as engine:
+        engine._scheduler.turns._clock = iter(range(10**9)).__next__  # type: ignore[union-attr]
+        script, running = engine.tokenize(" so it was not rain"), []
+        for lora in SETS:
+            seen: dict[int, list[Any]] = {}
+            request = Request(
+                TEXT, n=3, sampling=GREEDY, stop=STOP, lora=lora, logits_callback=forcing([script], seen)
+            )
+            running.append((engine.submit(request), seen, lora))
+        drive(engine, lambda: all(g.branches[0].ids for g, _, _ in running))
+        assert not any(g.done for g, _, _ in running), "none waits for the end of another"
+        finish(engine, *(g for g, _, _ in running))
+        for _, seen, lora in running:
+            for index in range(3):
+                assert_all_same(seen[index], wanted[lora])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sets_stay_apart_whatever_leaves_the_cells(
+    files: Path, merged: dict[AdapterSet, Reference], seed: int
+) -> None:
+    """Few cells, many prompts with common beginnings, requests that end, go on, and come again."""
+    rng = random.Random(seed)
+    lora = (("one.gguf", 1.0), ("two.gguf", 0.0))
+    with loaded(files, *lora, n_ctx=256, max_branches=4, max_sequences=5) as engine:
+        words = TEXT.split()
+        running: list[tuple[Any, dict[int, list[Any]], AdapterSet]] = []
+        for _ in range(30):
+            chosen = rng.choice(SETS)
+            seen: dict[int, list[Any]] = {}
+            script = engine.tokenize(" " + " ".join(rng.choices(words, k=6)))
+            prompt = " ".join(words[: rng.randint(1, 8)] + rng.choices(words, k=rng.randint(0, 6)))
+            request = Request(
+                prompt, n=rng.randint(1, 3), sampling=GREEDY, stop=STOP, lora=chosen,
+                logits_callback=forcing([script], seen), cache_prompt=rng.random() < 0.9,
+            )  # fmt: skip
+            running.append((engine.submit(request), seen, chosen))
+            for _ in range(rng.randint(0, 12)):
+                engine.process()
+        finish(engine, *(g for g, _, _ in running))
+        for generation, seen, chosen in running:
+            for branch in generation.branches:
+                ids = [*generation.prompt_ids, *branch.ids[:-1]]
+                wanted = merged[chosen].logits(ids, len(branch.ids))
+                assert_all_same(seen[branch.index][: len(wanted)], wanted)
+
+
+@pytest.fixture(scope="module")
+def merged(files: Path) -> Iterator[dict[AdapterSet, Reference]]:
+    """Models of which the sets are a part, each to be evaluated afresh."""
+    with contextlib.ExitStack() as stack:
+        found: dict[AdapterSet, Reference] = {}
+        for chosen in SETS:
+            path = make_merged(files / f"merged{len(found)}.gguf", *((k + 1, s) for k, s in chosen))
+            found[chosen] = Reference(stack.enter_context(Engine.load(path, OPTIONS, thread=False)))
+            stack.callback(found[chosen].close)
+        yield found
+
+
+def test_going_on_from_a_branch_uses_its_own_adapters(files: Path, tmp_path: Path) -> None:
+    with loaded(files, ("one.gguf", 1.0), ("two.gguf", 0.0)) as engine:
+        seen: dict[int, list[Any]] = {}
+        script = engine.tokenize(" so it was not rain and so he was old")
+        request = Request(TEXT, sampling=GREEDY, stop=Stop(max_tokens=3, ignore_eog=True), lora=((1, 1.0),),
+                          logits_callback=forcing([script], seen))  # fmt: skip
+        first = engine.submit(request)
+        finish(engine, first)
+        logits_of(engine, ((0, 1.0),))
+        first.branches[0].extend(3)
+        finish(engine, first)
+    make_merged(tmp_path / "merged.gguf", (2, 1.0))
+    with Engine.load(tmp_path / "merged.gguf", OPTIONS, thread=False) as merged:
+        ids = [*first.prompt_ids, *first.branches[0].ids[:-1]]
+        alone = Reference(merged)
+        assert_all_same(seen[0], alone.logits(ids, 6))
+        alone.close()
+
+
+def test_the_default_set_can_be_changed(files: Path, tmp_path: Path) -> None:
+    with loaded(files, ("one.gguf", 1.0), ("two.gguf", 0.0)) as engine:
+        logits_of(engine)
+        engine.adapters.defaults = ((1, 0.5),)
+        assert [a.scale for a in engine.adapters.list()] == [0.0, 0.5]
+        assert_all_same(logits_of(engine), reference(files, tmp_path, (2, 0.5)))
+
+
+def test_a_request_that_shares_nothing_has_its_adapters_too(files: Path, tmp_path: Path) -> None:
+    with loaded(files, ("one.gguf", 0.0)) as engine:
+        wanted = reference(files, tmp_path, (1, 1.0))
+        assert_all_same(logits_of(engine, ((0, 1.0),), cache_prompt=False), wanted)
+
+
+def test_more_sets_than_are_remembered_share_nothing(files: Path, tmp_path: Path) -> None:
+    with loaded(files, ("one.gguf", 0.0)) as engine:
+        for k in range(MOST_SETS):
+            engine.adapters.space(((0, 1.0 + k),))
+        assert not engine.adapters.shared(((0, 0.25),))
+        assert_all_same(logits_of(engine, ((0, 0.25),)), reference(files, tmp_path, (1, 0.25)))
+
+
+def test_vectors_are_those_of_the_model_with_its_adapters(files: Path, tmp_path: Path) -> None:
+    make_merged(tmp_path / "merged.gguf", (1, 1.0))
+    with loaded(files, ("one.gguf", 1.0)) as engine, Engine.load(tmp_path / "merged.gguf", OPTIONS) as merged:
+        (found,), (wanted,) = engine.embed([TEXT]), merged.embed([TEXT])
+    np.testing.assert_allclose(found.values, wanted.values, atol=1e-4)
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("lora", "words"),
+    [
+        (((2, 1.0),), "there are 0 … 0"),
+        (((-1, 1.0),), "no adapter -1"),
+        (((True, 1.0),), "no adapter True"),
+        (((0, float("nan")),), "scale"),
+        (((0, 1e9),), "scale"),
+        (((0, "x"),), "scale"),
+        ((0,), "pairs"),
+    ],
+)
+def test_a_set_that_cannot_be_is_refused(files: Path, lora: Any, words: str) -> None:
+    with loaded(files, ("one.gguf", 1.0)) as engine, pytest.raises(InvalidRequest, match=words):
+        engine.submit(Request(TEXT, lora=lora))
+
+
+def test_without_adapters_the_cure_is_named(files: Path) -> None:
+    with loaded(files) as engine, pytest.raises(InvalidRequest, match="--lora"):
+        engine.submit(Request(TEXT, lora=((0, 1.0),)))
+
+
+S, F, I = 8, 6, 5  # enum gguf_type  # noqa: E741
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({"general.type": (S, "model")}, "no LoRA adapter"),
+        ({"general.type": None}, "no LoRA adapter"),
+        ({"general.type": (I, 5)}, "no LoRA adapter"),
+        ({"adapter.type": (S, "ia3")}, "no LoRA adapter"),
+        ({"adapter.type": (I, 5)}, "no LoRA adapter"),
+        ({"general.architecture": (S, "llama")}, "made for llama models"),
+        ({"general.architecture": (I, 5)}, "made for unknown"),
+        ({"adapter.lora.alpha": (I, 5)}, "no number"),
+        ({"adapter.lora.alpha": (S, "5")}, "no number"),
+        ({"adapter.alora.invocation_tokens": (I, 5)}, "certain words"),
+    ],
+)
+def test_a_foreign_file_is_refused_in_words(files: Path, tmp_path: Path, metadata: Any, words: str) -> None:
+    """llama.cpp ends the process over a value of another type than it expects."""
+    make_lora(tmp_path / "bad.gguf", metadata=metadata)
+    with pytest.raises(ModelError, match=words):
+        loaded(files, (str(tmp_path / "bad.gguf"), 1.0))
+
+
+def ones(*shape: int) -> Any:
+    return np.ones(shape, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "words"),
+    [
+        ({"blk.0.attn_q.weight.lora_a": ones(2, WIDTH)}, "no other half"),
+        ({"blk.0.attn_q.weight": ones(2, WIDTH)}, "neither half"),
+        ({"blk.9.attn_q.weight.lora_a": ones(2, WIDTH), "blk.9.attn_q.weight.lora_b": ones(WIDTH, 2)},
+         "no tensor blk.9"),
+        ({"blk.0.attn_q.weight.lora_a": ones(2, WIDTH + 1), "blk.0.attn_q.weight.lora_b": ones(WIDTH, 2)},
+         "shape"),
+        ({"blk.0.attn_q.weight.lora_a": ones(2, WIDTH), "blk.0.attn_q.weight.lora_b": ones(WIDTH, 3)},
+         "shape"),
+        ({"blk.0.attn_q.weight.lora_a": ones(WIDTH), "blk.0.attn_q.weight.lora_b": ones(WIDTH)}, "shape"),
+        ({"blk.0.attn_q.weight.lora_a": ones(3, 2, WIDTH), "blk.0.attn_q.weight.lora_b": ones(3, WIDTH, 2)},
+         "shape"),
+        ({"blk.0.ffn_up.weight.lora_a": ones(2, FEED), "blk.0.ffn_up.weight.lora_b": ones(WIDTH, 2)},
+         "shape"),
+    ],
+)  # fmt: skip
+def test_an_adapter_for_another_base_model_is_refused(
+    files: Path, tmp_path: Path, tensors: Any, words: str
+) -> None:
+    make_lora(tmp_path / "bad.gguf", tensors=tensors)
+    with pytest.raises(ModelError, match=words):
+        loaded(files, (str(tmp_path / "bad.gguf"), 1.0))
+
+
+def test_a_model_is_no_adapter_and_no_file_none_at_all(files: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no LoRA adapter"):
+        loaded(files, (str(bundled_model()), 1.0))
+    with pytest.raises(ModelError, match="check the path"):
+        loaded(files, (str(tmp_path / "none.gguf"), 1.0))
+    with pytest.raises(InvalidRequest, match="64 are possible"):
+        loaded(files, *[("one.gguf", 1.0)] * 65)
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_an_adapter_cut_or_damaged_anywhere_ends_no_process(files: Path, data: st.DataObject) -> None:
+    """Every damage is refused in words, or is one of numbers only."""
+    whole = (files / "one.gguf").read_bytes()
+    path = files / "damaged.gguf"
+    if data.draw(st.booleans()):
+        path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    else:
+        place = data.draw(st.integers(0, min(len(whole) - 1, 1200)))
+        path.write_bytes(whole[:place] + data.draw(st.binary(min_size=1, max_size=9)) + whole[place + 9 :])
+    model = _base(files)
+    try:
+        Adapters(model, ((str(path), 1.0),))
+    except ModelError as error:
+        assert str(path) in str(error)
+
+
+_models: dict[Path, Any] = {}
+
+
+def _base(files: Path) -> Any:
+    from srbwriter.engine.model import Model
+
+    if files not in _models:
+        _models[files] = Model(files / "base.gguf", OPTIONS)
+    return _models[files]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def freed() -> Iterator[None]:
+    yield
+    for model in _models.values():
+        model.close()
+    _models.clear()
+
+
+def test_of_a_model_in_parts_only_what_is_known_is_checked(files: Path, tmp_path: Path) -> None:
+    check_adapter(files / "one.gguf", "qwen3", {})
+    make_lora(tmp_path / "bad.gguf", tensors={
+        "blk.0.attn_q.weight.lora_a": ones(3, 2, WIDTH), "blk.0.attn_q.weight.lora_b": ones(3, WIDTH, 2)
+    })  # fmt: skip
+    with pytest.raises(ModelError, match="shape"):
+        check_adapter(tmp_path / "bad.gguf", "qwen3", {})
+
+
+# ---- turns
+
+
+def test_a_set_keeps_its_turn_for_a_while_and_then_the_next_has_its(files: Path) -> None:
+    adapters = Adapters(_base(files), ((str(files / "one.gguf"), 0.0),))
+    one, two = ((0, 1.0),), ((0, 2.0),)
+    spaces = {adapters.space(one), adapters.space(two)}
+    clock, used = [0.0], []
+    turns = Turns(adapters, lambda chosen: used.append([scale for _, scale in chosen]), lambda: clock[0])
+    order = []
+    for _ in range(8):
+        order.append(turns.pick(spaces))
+        clock[0] += QUANTUM * 0.6
+    assert order == [one, one, two, two, one, one, two, two]
+    assert used == [[1.0], [2.0], [1.0], [2.0]], "handed over only where it changes"
+    assert turns.pick({adapters.space(one)}) == one
+    assert turns.pick(set()) == ()
+
+
+# ---- control vectors
+
+
+def directions(seed: int, *layers: int, width: int = WIDTH) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    return {f"direction.{n}": rng.normal(0, 1, width).astype(np.float32) for n in layers}
+
+
+def steered(files: Path, *vectors: tuple[Path, float], layers: tuple[int, int] | None = None) -> Engine:
+    given = tuple((str(path), scale) for path, scale in vectors)
+    return loaded(files, control_vectors=given, control_vector_layers=layers)
+
+
+def test_a_control_vector_changes_what_is_written_and_scales_add_up(files: Path, tmp_path: Path) -> None:
+    one = make_control_vector(tmp_path / "one.gguf", directions(1, 1))
+    double = make_control_vector(tmp_path / "double.gguf", {k: 2 * v for k, v in directions(1, 1).items()})
+    found = []
+    for vectors in ([], [(one, 1.0), (one, 1.0)], [(double, 1.0)], [(one, 0.0)]):
+        with steered(files, *vectors) as engine:
+            found.append(logits_of(engine))
+    plain, twice, once, none = found
+    assert np.abs(twice[0] - plain[0]).max() > 0.1
+    assert_all_same(twice, once)
+    assert_all_same(none, plain)
+
+
+def test_a_control_vector_is_added_after_its_layer(files: Path, tmp_path: Path) -> None:
+    """Of two layers the last alone takes one; its sum goes through the last norm to the output."""
+    vector = directions(3, 1)
+    path = make_control_vector(tmp_path / "one.gguf", vector)
+    with steered(files, (path, 0.5)) as engine, loaded(files) as plain:
+        (bent,), (straight,) = engine.embed([TEXT], "none", -1), plain.embed([TEXT], "none", -1)
+    ratio = bent.values[-1] - straight.values[-1]
+    assert float(np.dot(ratio, vector["direction.1"])) > 0, "along the direction"
+
+
+@pytest.mark.parametrize(
+    ("tensors", "words"),
+    [
+        ({}, "empty"),
+        ({"direction.0": ones(WIDTH)}, "does not fit"),
+        ({"direction.2": ones(WIDTH)}, "does not fit"),
+        ({"direction.1": ones(WIDTH + 1)}, "does not fit"),
+        ({"direction.1": ones(2, WIDTH)}, "does not fit"),
+        ({"direction.x": ones(WIDTH)}, "no control vector"),
+        ({"output.weight": ones(WIDTH)}, "no control vector"),
+        ({"direction.1": ones(WIDTH) * np.float32("nan")}, "no number"),
+    ],
+)
+def test_a_file_that_is_no_control_vector_for_the_model_is_refused(
+    files: Path, tmp_path: Path, tensors: Any, words: str
+) -> None:
+    path = make_control_vector(tmp_path / "bad.gguf", tensors)
+    with pytest.raises(ModelError, match=words):
+        steered(files, (path, 1.0))
+
+
+def test_a_control_vector_cut_anywhere_is_refused(files: Path, tmp_path: Path) -> None:
+    whole = make_control_vector(tmp_path / "one.gguf", directions(1, 1)).read_bytes()
+    for end in range(0, len(whole) - 1, 7):
+        (tmp_path / "cut.gguf").write_bytes(whole[:end])
+        with pytest.raises(ModelError):
+            steered(files, (tmp_path / "cut.gguf", 1.0))
+
+
+@pytest.mark.parametrize("layers", [(0, 1), (2, 1), (1, 3)])
+def test_layers_that_the_model_does_not_have_are_refused(files: Path, layers: tuple[int, int]) -> None:
+    with pytest.raises(InvalidRequest, match="which has 2"):
+        steered(files, layers=layers)
+
+
+def test_a_control_vector_of_no_layer_changes_nothing(files: Path, tmp_path: Path) -> None:
+    path = make_control_vector(tmp_path / "one.gguf", directions(1, 1))
+    with steered(files, (path, 1.0), layers=(2, 2)) as engine, loaded(files) as plain:
+        assert_all_same(logits_of(engine), logits_of(plain))
+

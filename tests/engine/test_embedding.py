@@ -1,0 +1,313 @@
+"""Vectors of texts and ranks: what they are equal to, what is refused, and that nobody waits for them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine import embedding, limits
+from srbwriter.engine.embedding import normalized
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.native.embedding import EmbeddingContext
+from srbwriter.engine.types import (
+    ContextOverflow,
+    EngineClosed,
+    EngineError,
+    EngineOptions,
+    InvalidRequest,
+    NotANumber,
+    NotSupported,
+    Request,
+    Stop,
+)
+
+from .support import GREEDY, PROMPT, WAIT, exact_model, finish, toy_model
+from .toy_models import make_gemma, make_jamba, make_mamba, make_qwen, make_without_numbers
+
+EXACT = EngineOptions(
+    n_ctx=2048, gpu_layers=0, seed=1, threads=1, cache_type_k="f32", cache_type_v="f32", max_branches=8
+)
+TEXTS = ["The fox ran home.", "Snow fell all night on the old mill.", PROMPT * 40, "A"]
+
+
+def loaded(path: Path) -> Engine:
+    return Engine.load(path, EXACT, thread=False)
+
+
+@pytest.fixture(scope="module")
+def exact() -> Iterator[Engine]:
+    with loaded(exact_model()) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def ranker() -> Iterator[Engine]:
+    with loaded(toy_model(make_qwen)) as engine:
+        yield engine
+
+
+def directly(engine: Engine, ids: list[int]) -> np.ndarray:
+    """The vector of each token, from one decode in a context of its own."""
+    context = EmbeddingContext(
+        engine.model.pointer, cells=2048, rows=2048, rank=False, threads=1, options=EXACT, path="reference"
+    )
+    try:
+        context.clear()
+        row = context.add(ids, 0, 0)
+        assert context.decode()
+        return context.vectors(row, len(ids)).copy()
+    finally:
+        context.close()
+
+
+def test_each_way_of_pooling_is_what_it_says(exact: Engine) -> None:
+    for text in TEXTS[:3]:
+        rows = directly(exact, exact.tokenize(text, add_bos=True, parse_special=True))
+        wanted = {"none": rows, "mean": rows.mean(axis=0), "cls": rows[0], "last": rows[-1]}
+        for pooling, values in wanted.items():
+            (found,) = exact.embed([text], pooling, normalize=-1)  # type: ignore[arg-type]
+            assert found.tokens == len(rows)
+            np.testing.assert_allclose(found.values, values, atol=2e-4)
+
+
+@pytest.mark.parametrize("make", [make_gemma, make_jamba, make_mamba])
+def test_every_kind_of_memory_gives_vectors(make: Callable[[Path], Path]) -> None:
+    with loaded(toy_model(make)) as engine:
+        texts = [text[:60] for text in TEXTS]
+        together = engine.embed(texts, "mean")
+        for text, found in zip(texts, together, strict=True):
+            rows = directly(engine, engine.tokenize(text, add_bos=True, parse_special=True))
+            np.testing.assert_allclose(found.values, normalized(rows.mean(axis=0), 2), atol=1e-4)
+
+
+def test_a_vector_does_not_depend_on_its_company_nor_on_where_it_is_cut(
+    exact: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = [exact.embed([text])[0].values for text in TEXTS]
+    together = exact.embed(TEXTS * 3)
+    monkeypatch.setattr(embedding, "_MOST_ROWS", 8)
+    with loaded(exact_model()) as other:
+        cut = other.embed(TEXTS)
+    for k, values in enumerate(alone):
+        np.testing.assert_allclose(together[k].values, values, atol=1e-4)
+        np.testing.assert_allclose(together[k + 4].values, values, atol=1e-4)
+        np.testing.assert_allclose(cut[k].values, values, atol=1e-4)
+
+
+def test_texts_and_their_tokens_have_the_same_vector(exact: Engine) -> None:
+    ids = exact.tokenize(TEXTS[0], add_bos=True)
+    by_text, by_ids = exact.embed([TEXTS[0], ids])
+    np.testing.assert_allclose(by_text.values, by_ids.values, atol=1e-5)
+    assert np.linalg.norm(by_ids.values) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_a_text_longer_than_the_context_is_refused_in_words(exact: Engine) -> None:
+    with pytest.raises(ContextOverflow, match="2048 tokens"):
+        exact.embed(["short", "word " * 3000])
+
+
+@pytest.mark.parametrize(
+    ("texts", "settings", "words"),
+    [
+        ([], {}, "there is none"),
+        ([[]], {}, "empty"),
+        ([[10**9]], {}, "token id"),
+        (["a"], {"pooling": "median"}, "not one of"),
+        (["a"], {"normalize": 1000}, "not in"),
+        (["a"] * (limits.TEXTS + 1), {}, "are possible"),
+        (["a" * (limits.PROMPT_CHARS // 2 + 1)] * 2, {}, "characters"),
+    ],
+)
+def test_what_means_nothing_is_refused(exact: Engine, texts: list[str], settings: dict, words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        exact.embed(texts, **settings)
+
+
+def test_an_empty_text_is_its_beginning(exact: Engine) -> None:
+    assert exact.model.add_bos
+    assert exact.embed([""])[0].tokens == 1
+
+
+def test_a_damaged_model_gives_no_vector() -> None:
+    with loaded(toy_model(make_without_numbers)) as engine, pytest.raises(NotANumber):
+        engine.embed(["the fox"])
+
+
+def test_writing_takes_the_same_steps_and_writes_the_same_beside_embeddings(exact: Engine) -> None:
+    """The engine is stepped here and embeds there: a step that waited for a vector would never end."""
+    request = Request(PROMPT, n=2, sampling=GREEDY, stop=Stop(max_tokens=24, ignore_eog=True))
+    alone = exact.submit(request)
+    finish(exact, alone)
+    exact.reset()
+    beside = exact.submit(request)
+    vectors = exact.embedder.embed([PROMPT * 20] * 4, None, 2)
+    finish(exact, beside)
+    assert [b.ids for b in beside.branches] == [b.ids for b in alone.branches]
+    assert len(vectors.result(WAIT)) == 4
+
+
+def test_the_context_is_made_when_the_first_text_comes() -> None:
+    with loaded(bundled_model()) as engine:
+        assert engine.embedder._thread is None
+        engine.embed(["a"])
+        assert engine.embedder._thread is not None
+        assert engine.embedder._context is not None and engine.embedder._context.cells == 512
+        engine.embed(["fox " * 600])
+        assert engine.embedder._context.cells == 1024
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Engine, threading.Event, threading.Event]]:
+    """An engine whose lane has begun a decode and waits for leave to do it."""
+    begun, leave = threading.Event(), threading.Event()
+    decode = EmbeddingContext.decode
+
+    def waiting(context: EmbeddingContext) -> bool:
+        begun.set()
+        assert leave.wait(WAIT)
+        return decode(context)
+
+    monkeypatch.setattr(EmbeddingContext, "decode", waiting)
+    with loaded(bundled_model()) as engine:
+        yield engine, begun, leave
+        leave.set()
+
+
+def test_what_nobody_waits_for_any_more_is_not_computed(
+    held: tuple[Engine, threading.Event, threading.Event],
+) -> None:
+    engine, begun, leave = held
+    first = engine.embedder.embed(["a"], None, 2)
+    assert begun.wait(WAIT)
+    second = engine.embedder.embed(["b"], None, 2)
+    assert second.cancel()
+    leave.set()
+    assert len(first.result(WAIT)) == 1
+    with pytest.raises(CancelledError):
+        second.result(WAIT)
+    assert len(engine.embed(["c"])) == 1
+
+
+def test_only_so_many_requests_wait(held: tuple[Engine, threading.Event, threading.Event]) -> None:
+    engine, begun, _ = held
+    engine.embedder.embed(["a"], None, 2)
+    assert begun.wait(WAIT)
+    waiting = [engine.embedder.embed(["b"], None, 2) for _ in range(embedding.WAITING)]
+    with pytest.raises(EngineError, match="try again later"):
+        engine.embedder.embed(["c"], None, 2)
+    assert all(one.cancel() for one in waiting)
+
+
+def test_writing_goes_on_while_a_vector_is_computed(
+    held: tuple[Engine, threading.Event, threading.Event],
+) -> None:
+    """The lane is in a decode that does not end: no step waits for it."""
+    engine, begun, leave = held
+    vector = engine.embedder.embed(["a"], None, 2)
+    assert begun.wait(WAIT)
+    writing = engine.submit(Request(PROMPT, n=4, stop=Stop(max_tokens=16, ignore_eog=True)))
+    finish(engine, writing)
+    assert [len(branch.ids) for branch in writing.branches] == [16] * 4
+    assert not vector.done()
+    leave.set()
+    assert len(vector.result(WAIT)) == 1
+
+
+def test_closing_ends_what_is_under_way(held: tuple[Engine, threading.Event, threading.Event]) -> None:
+    engine, begun, leave = held
+    first = engine.embedder.embed(["a " * 900], None, 2)
+    assert begun.wait(WAIT)
+    second = engine.embedder.embed(["b"], None, 2)
+    closing = threading.Thread(target=engine.close)
+    closing.start()
+    while not engine.embedder._closed:
+        threading.Event().wait(0.001)
+    leave.set()
+    closing.join(WAIT)
+    assert not closing.is_alive()
+    for future in (first, second):
+        with pytest.raises(EngineClosed):
+            future.result(WAIT)
+    with pytest.raises(EngineClosed):
+        engine.embed(["c"])
+
+
+# ---- ranks
+
+
+def test_a_reranker_tells_how_well_texts_answer(ranker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    documents = ["the door", "a little fox on an old bird", "rain", "king " * 100]
+    found = ranker.rank("the fox?", documents)
+    assert all(0.0 < score.score < 1.0 for score in found), "the share of yes"
+    assert len({round(score.score, 5) for score in found}) == 4
+    alone = [ranker.rank("the fox?", [document])[0] for document in documents]
+    np.testing.assert_allclose([s.score for s in found], [s.score for s in alone], atol=1e-5)
+    assert [s.tokens for s in found] == [s.tokens for s in alone]
+    monkeypatch.setattr(embedding, "_MOST_ROWS", 8)
+    with loaded(toy_model(make_qwen)) as other:
+        cut = other.rank("the fox?", documents)
+    np.testing.assert_allclose([s.score for s in found], [s.score for s in cut], atol=1e-5)
+
+
+def test_a_reranker_gives_vectors_too(ranker: Engine) -> None:
+    before = ranker.rank("a", ["b"])
+    assert ranker.embed(["the fox"])[0].values.shape == (ranker.info.n_embd,)
+    assert ranker.rank("a", ["b"]) == before
+
+
+def test_ranks_of_a_model_without_a_head_are_refused_with_the_cure(exact: Engine) -> None:
+    with pytest.raises(NotSupported, match="load a reranker"):
+        exact.rank("a", ["b"])
+
+
+def test_ranks_of_nothing_and_of_too_much_are_refused(ranker: Engine) -> None:
+    with pytest.raises(InvalidRequest, match="there are none"):
+        ranker.rank("a", [])
+    with pytest.raises(ContextOverflow):
+        ranker.rank("a", ["king " * 3000])
+
+
+def test_a_model_says_how_it_wants_to_be_asked(ranker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranker.model, "rerank_template", "Q: {query} D: {document}")
+    assert ranker.embedder._question("one", "two") == ranker.tokenize("Q: one D: two")
+
+
+# ---- arithmetic
+
+
+@given(st.lists(st.floats(-(2.0**90), 2.0**90, width=32), min_size=1, max_size=20), st.integers(-1, 20))
+def test_a_normalised_vector_points_the_same_way(values: list[float], how: int) -> None:
+    vector = np.array(values, np.float32)
+    scaled = normalized(vector, how).astype(np.float64)
+    assert np.isfinite(scaled).all()
+    if how < 0 or not vector.any():
+        assert np.array_equal(scaled, vector)
+        return
+    length = np.abs(scaled).max() / 32760 if how == 0 else (np.abs(scaled) ** how).sum() ** (1 / how)
+    assert length == pytest.approx(1.0, rel=1e-4)
+    most = int(np.abs(vector).argmax())
+    np.testing.assert_allclose(
+        scaled / scaled[most], vector.astype(np.float64) / float(vector[most]), rtol=1e-4, atol=1e-6
+    )
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=12), st.integers(1, 40), st.booleans())
+def test_every_token_is_evaluated_once_and_in_order(lengths: list[int], rows: int, whole: bool) -> None:
+    rows = max(rows, max(lengths)) if whole else rows
+    batches = list(embedding._pieces([[0] * n for n in lengths], rows, whole))
+    done = [0] * len(lengths)
+    for batch in batches:
+        assert 0 < sum(end - start for _, start, end in batch) <= rows
+        for seq, start, end in batch:
+            assert start == done[seq] and (not whole or (start, end) == (0, lengths[seq]))
+            done[seq] = end
+    assert done == lengths
+

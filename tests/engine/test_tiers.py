@@ -1,0 +1,348 @@
+"""Cells, host memory and disk: what leaves the cells comes back by a copy, and is what it was."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine.cache import IDLE_CELLS, Cache
+from srbwriter.engine.disk import DiskCache
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.types import EngineOptions, Priority, Request, Stop
+
+from .support import GREEDY, Reference, assert_same_logits, decoded_rows, drive, finish, forcing, seeded
+from .test_memories import HYBRID, SLIDING, assert_right, evict_all, load, path_of, write
+
+ONE = Stop(max_tokens=1, ignore_eog=True)
+
+
+def small(**options: Any) -> Engine:
+    chosen = {"n_ctx": 1024, "gpu_layers": 0, "seed": 1, "threads": 1, **options}
+    return Engine.load(bundled_model(), EngineOptions(**chosen), thread=False)
+
+
+def rest(engine: Engine) -> None:
+    """Let the engine do what it does while nobody asks for anything."""
+    while engine.process():
+        pass
+
+
+def words(engine: Engine, count: int, seed: int = 0) -> list[int]:
+    return np.random.default_rng(seed).integers(100, engine.info.n_vocab - 10, count).tolist()
+
+
+def panes(engine: Engine, prompt: list[int], n: int, tokens: int, **more: Any) -> Generation:
+    request = Request(
+        prompt,
+        n=n,
+        stop=Stop(max_tokens=tokens, ignore_eog=True),
+        priority=Priority.FOREGROUND,
+        sampling=seeded(n),
+        add_bos=False,
+        **more,
+    )
+    generation = engine.submit(request)
+    finish(engine, generation)
+    return generation
+
+
+def whole(engine: Engine, branch: Branch) -> bool:
+    path = path_of(branch)
+    return engine.resident(path) == len(path)
+
+
+# ---- what is on the screen stays
+
+
+@pytest.mark.parametrize(("n", "tokens"), [(16, 64), (12, 100), (32, 32), (32, 128)])
+def test_every_pane_stays_whole_and_a_pick_evaluates_one_row(n: int, tokens: int) -> None:
+    with small(n_ctx=1536) as engine:
+        generation = panes(engine, words(engine, 40), n, tokens)
+        rest(engine)
+        assert all(whole(engine, branch) for branch in generation.branches)
+        for branch in generation.branches:
+            with decoded_rows(engine) as rows:
+                panes(engine, path_of(branch), 4, 1)
+            assert sum(rows) <= 1 + 4  # its last token, and the first ones of the new branches
+            rest(engine)
+        assert all(whole(engine, branch) for branch in generation.branches)
+
+
+def test_rounds_that_lie_back_are_whole() -> None:
+    with small(n_ctx=768) as engine:
+        rounds = [panes(engine, words(engine, 60), 8, 48)]
+        for _ in range(5):
+            rounds.append(panes(engine, path_of(rounds[-1].branches[3]), 8, 48))
+            rest(engine)
+        assert all(whole(engine, branch) for generation in rounds for branch in generation.branches)
+        for generation in (rounds[0], rounds[1], rounds[5]):
+            with decoded_rows(engine) as rows:
+                panes(engine, path_of(generation.branches[6]), 8, 1)
+            assert sum(rows) <= 1 + 8
+            rest(engine)
+
+
+def test_branches_that_gave_way_read_nothing_again() -> None:
+    """More panes than there are cells: they take turns, by copies."""
+    with small(n_ctx=256) as engine, decoded_rows(engine) as rows:
+        generation = engine.submit(
+            Request(
+                words(engine, 100),
+                n=12,
+                stop=Stop(max_tokens=60, ignore_eog=True),
+                sampling=seeded(2),
+                add_bos=False,
+            )
+        )
+        finish(engine, generation)
+        assert {len(b.ids) for b in generation.branches} == {60}
+        again = engine.stats().evaluated_again
+        assert set(again) <= {"logits"}
+        assert sum(rows) <= 100 + 12 * 59 + again.get("logits", 0)
+        assert engine.stats().restored_tokens > 0
+
+
+# ---- what nobody runs costs nothing
+
+
+def test_only_what_runs_is_in_cells_while_it_runs() -> None:
+    with small(n_ctx=4096) as engine:
+        for k in range(10):
+            finish(
+                engine,
+                engine.submit(Request(words(engine, 300, k), stop=ONE, sampling=GREEDY, add_bos=False)),
+            )
+        generation = engine.submit(
+            Request(words(engine, 100, 99), n=2, stop=Stop(max_tokens=20, ignore_eog=True))
+        )
+        drive(engine, lambda: len(generation.branches[0].ids) > 5)
+        assert engine.stats().used_cells <= 100 + 2 * 20 + IDLE_CELLS
+        finish(engine, generation)
+        assert [engine.resident(words(engine, 300, k)) for k in range(10)] == [300] * 10
+
+
+@pytest.mark.parametrize("kind", ["attention", SLIDING])
+def test_cells_that_lie_scattered_are_moved_together(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with small(n_ctx=2048) if kind == "attention" else load(kind, n_ctx=2048) as engine:
+        reference = Reference(engine, cells=1024)
+        moved: list[int] = []
+        compact = engine._context.compact
+        monkeypatch.setattr(engine._context, "compact", lambda: moved.append(1) or compact())
+        for k in range(2):
+            finish(
+                engine,
+                engine.submit(Request(words(engine, 700, k), stop=ONE, sampling=GREEDY, add_bos=False)),
+            )
+        seen: dict[int, list[Any]] = {}
+        script = words(engine, 30, 7)
+        generation = engine.submit(
+            Request(
+                words(engine, 50, 9),
+                n=2,
+                stop=Stop(max_tokens=30, ignore_eog=True),
+                logits_callback=forcing([script, script[::-1]], seen),
+                add_bos=False,
+            )
+        )
+        drive(engine, lambda: len(generation.branches[1].ids) > 10)
+        other = engine.submit(Request(words(engine, 200, 3), stop=ONE, sampling=GREEDY, add_bos=False))
+        finish(engine, generation, other)
+        assert moved
+        for index, ids in enumerate((script, script[::-1])):
+            fresh = reference.logits([*generation.prompt_ids, *ids[:-1]], last=30)
+            for found, alone in zip(seen[index], fresh, strict=True):
+                assert_same_logits(found, alone, most=5e-2)
+        reference.close()
+
+
+@pytest.mark.parametrize("kind", [SLIDING, HYBRID])
+def test_what_comes_back_is_what_left(kind: str) -> None:
+    with load(kind) as engine:
+        generation = write(engine)
+        longer = write(engine, path_of(generation.branches[1]))
+        evict_all(engine)
+        reference = Reference(engine, cells=512)
+        held = [path_of(b) for g in (generation, longer) for b in g.branches]
+        with decoded_rows(engine) as rows:
+            for path in held:
+                write(engine, path, n=1, stop=ONE)
+        assert sum(rows) <= len(held)  # the last tokens
+        evict_all(engine)
+        assert_right(engine, reference, *held)
+        if kind == SLIDING:  # it can be resumed anywhere, also within the part that one state holds
+            assert_right(engine, reference, *(path[: len(path) - 5] for path in held))
+        reference.close()
+
+
+# ---- budgets
+
+
+def test_memory_keeps_to_its_budget_and_what_is_on_the_screen_longest() -> None:
+    with small(host_bytes=1) as probe:
+        panes(probe, words(probe, 100), 1, 1)
+        rest(probe)
+        assert probe.stats().host_bytes <= 1
+    with small() as probe:
+        panes(probe, words(probe, 100), 1, 1)
+        rest(probe)
+        of_100 = probe.stats().host_bytes
+    with small(host_bytes=4 * of_100) as engine:
+        shown = panes(engine, words(engine, 100), 1, 1)
+        for k in range(1, 20):
+            finish(
+                engine,
+                engine.submit(Request(words(engine, 100, k), stop=ONE, sampling=GREEDY, add_bos=False)),
+            )
+            rest(engine)
+            assert engine.stats().host_bytes <= 4 * of_100
+        while engine.call(engine._cache.evict):
+            pass
+        assert engine.resident(shown.prompt_ids) == 100
+        assert engine.resident(words(engine, 100, 19)) == 100
+        assert engine.resident(words(engine, 100, 2)) < 100
+
+
+def test_without_memory_what_gives_way_is_read_again() -> None:
+    with small(host_bytes=0) as engine:
+        first = panes(engine, words(engine, 100), 2, 4)
+        while engine.call(engine._cache.evict):
+            pass
+        assert engine.resident(path_of(first.branches[0])) == 0
+        panes(engine, path_of(first.branches[0]), 2, 4)
+
+
+def test_a_killed_branch_leaves_every_tier() -> None:
+    with small() as engine:
+        callback = forcing([[10], [11], [12]], {})  # nothing in common
+        generation = panes(engine, words(engine, 50), 3, 40, logits_callback=callback)
+        rest(engine)
+        while engine.call(engine._cache.evict):
+            pass
+        killed, *others = generation.branches
+        killed.kill()
+        engine.process()
+        assert engine.resident(path_of(killed)) == 50
+        assert all(whole(engine, branch) for branch in others)
+
+
+# ---- the disk
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "states"
+
+
+def told(engine: Engine, prompt: list[int]) -> tuple[int, ...]:
+    generation = engine.submit(
+        Request(prompt, stop=Stop(max_tokens=6, ignore_eog=True), sampling=GREEDY, add_bos=False)
+    )
+    finish(engine, generation)
+    return generation.branches[0].ids
+
+
+@pytest.mark.parametrize("kind", ["attention", SLIDING, HYBRID])
+def test_a_story_that_is_opened_again_is_not_read_again(kind: str, folder: Path) -> None:
+    def opened() -> Engine:
+        return small(disk_dir=str(folder)) if kind == "attention" else load(kind, disk_dir=str(folder))
+
+    with opened() as engine:
+        prompt = words(engine, 300)
+        generation = panes(engine, prompt, 3, 20)
+        deeper = panes(engine, path_of(generation.branches[1])[:-8], 2, 12)  # cuts what was stored
+        paths = [path_of(b) for g in (generation, deeper) for b in g.branches]
+        rest(engine)
+        expected = [told(engine, path) for path in paths]
+    with opened() as engine:
+        assert [engine.resident(path) for path in paths[:3]] >= [len(path) - 1 for path in paths[:3]]
+        with decoded_rows(engine) as rows:
+            assert told(engine, paths[0]) == expected[0]
+        assert sum(rows) <= 1 + 6
+        assert [told(engine, path) for path in paths] == expected
+        engine.reset()
+        engine.process()
+        assert engine.stats().disk_bytes == 0
+        assert engine.resident(paths[0]) == 0
+
+
+@pytest.fixture(scope="module")
+def written(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[Engine, Path, list[int], tuple[int, ...]]]:
+    """An engine, the folder it has filled, a prompt, and what follows it."""
+    folder = tmp_path_factory.mktemp("states")
+    with small(disk_dir=str(folder)) as engine:
+        prompt = words(engine, 400)
+        panes(engine, prompt, 2, 30)
+        rest(engine)
+        expected = told(engine, prompt)
+        disk = engine._cache.storage.disk
+        assert disk is not None
+        disk.flush()
+        assert len(list(disk.folder.iterdir())) >= 3
+        yield engine, disk.folder, prompt, expected
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_a_damaged_file_is_read_again_by_the_model(
+    written: tuple[Engine, Path, list[int], tuple[int, ...]], tmp_path: Path, seed: int
+) -> None:
+    engine, pristine, prompt, expected = written
+    folder = tmp_path / pristine.name
+    shutil.copytree(pristine, folder)
+    rng = np.random.default_rng(seed)
+    for file in rng.choice(sorted(folder.iterdir()), size=1 + seed % 2, replace=False):
+        data = bytearray(file.read_bytes())
+        if seed % 3 == 0:
+            del data[int(rng.integers(0, len(data))) :]
+        else:
+            # half of them in the head, where lengths and tokens stand
+            place = int(rng.integers(0, len(data) if seed % 2 else min(len(data), 300)))
+            data[place] ^= 1 << int(rng.integers(0, 8))
+        file.write_bytes(data)
+    cache: Cache = engine._cache
+    cache.storage.disk = DiskCache(tmp_path, pristine.name)
+    engine.call(cache.clear)
+    assert told(engine, prompt) == expected
+
+
+def test_files_of_another_model_or_build_are_not_looked_at(
+    written: tuple[Engine, Path, list[int], tuple[int, ...]], tmp_path: Path
+) -> None:
+    engine, pristine, prompt, expected = written
+    shutil.copytree(pristine, tmp_path / "another")
+    cache: Cache = engine._cache
+    cache.storage.disk = DiskCache(tmp_path, "another")
+    engine.call(cache.clear)
+    assert engine.resident(prompt) == 0
+    assert told(engine, prompt) == expected
+
+
+def test_the_folder_keeps_to_its_budget(folder: Path) -> None:
+    with small(disk_dir=str(folder), disk_bytes=1 << 20) as engine:
+        for k in range(6):
+            panes(engine, words(engine, 100, k), 1, 1)
+            rest(engine)
+            disk = engine._cache.storage.disk
+            assert disk is not None
+            disk.flush()
+            assert sum(file.stat().st_size for file in folder.rglob("*.kv")) <= 1 << 20
+        assert engine.stats().disk_bytes > 0
+
+
+def test_a_folder_that_cannot_be_written_costs_nothing_but_the_cache(tmp_path: Path) -> None:
+    (tmp_path / "states").write_text("not a folder")
+    with small(disk_dir=str(tmp_path / "states")) as engine:
+        panes(engine, words(engine, 100), 2, 4)
+        rest(engine)
+        assert engine._cache.storage.disk is not None
+        engine._cache.storage.disk.flush()
+        assert engine.stats().disk_bytes == 0
+        assert told(engine, words(engine, 50, 3))

@@ -1,0 +1,156 @@
+"""Embeddings and ranks over HTTP, with the real engine: every form that clients send and read."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import numpy as np
+import openai
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine import Engine
+from srbwriter.engine.types import EngineOptions
+from srbwriter.server import Loaded, ServerSettings, start_in_thread
+from tests.engine.support import toy_model
+from tests.engine.toy_models import make_qwen
+
+OPTIONS = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=4)
+
+
+def serving(engine: Engine) -> Iterator[httpx.Client]:
+    with engine:
+        handle = start_in_thread(Loaded(engine), ServerSettings(port=0, access_log=False))
+        with httpx.Client(base_url=handle.url, timeout=60) as client:
+            yield client
+        handle.stop(20)
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[httpx.Client]:
+    yield from serving(Engine.load(bundled_model(), OPTIONS))
+
+
+@pytest.fixture(scope="module")
+def ranking() -> Iterator[httpx.Client]:
+    yield from serving(Engine.load(toy_model(make_qwen), OPTIONS))
+
+
+def vector(http: httpx.Client, text: str) -> Any:
+    (entry,) = http.post("/v1/embeddings", json={"input": text}).json()["data"]
+    return entry["embedding"]
+
+
+def test_the_official_client_gets_vectors(http: httpx.Client) -> None:
+    """It asks for base64 unless told otherwise."""
+    with openai.OpenAI(base_url=f"{http.base_url}/v1", api_key="none") as client:
+        answer = client.embeddings.create(model="m", input=["The fox ran.", "It snowed."])
+        floats = client.embeddings.create(model="m", input="The fox ran.", encoding_format="float")
+    assert [entry.index for entry in answer.data] == [0, 1]
+    np.testing.assert_allclose(answer.data[0].embedding, floats.data[0].embedding, atol=1e-5)
+    assert np.linalg.norm(answer.data[1].embedding) == pytest.approx(1.0, abs=1e-5)
+    assert answer.usage.prompt_tokens == answer.usage.total_tokens > 4
+    assert answer.model == "m"
+
+
+def test_base64_is_little_endian_floats(http: httpx.Client) -> None:
+    body = {"input": "a", "encoding_format": "base64"}
+    (entry,) = http.post("/v1/embeddings", json=body).json()["data"]
+    found = np.frombuffer(base64.b64decode(entry["embedding"]), "<f4")
+    np.testing.assert_allclose(found, vector(http, "a"), atol=1e-6)
+
+
+def test_token_ids_stand_for_their_text(http: httpx.Client) -> None:
+    ids = http.post("/tokenize", json={"content": "The fox", "add_special": True}).json()["tokens"]
+    one = http.post("/v1/embeddings", json={"input": ids}).json()["data"]
+    two = http.post("/v1/embeddings", json={"input": [ids, ids]}).json()["data"]
+    assert len(one) == 1 and len(two) == 2
+    np.testing.assert_allclose(one[0]["embedding"], vector(http, "The fox"), atol=1e-5)
+
+
+@pytest.mark.parametrize("path", ["/embedding", "/embeddings"])
+def test_llamacpps_form(http: httpx.Client, path: str) -> None:
+    (entry,) = http.post(path, json={"content": "The fox"}).json()
+    assert entry["index"] == 0
+    np.testing.assert_allclose(entry["embedding"][0], vector(http, "The fox"), atol=1e-5)
+    raw = {"content": ["The fox", "a"], "pooling": "none"}
+    tokens = [len(entry["embedding"]) for entry in http.post(path, json=raw).json()]
+    assert tokens[0] > tokens[1] >= 1
+    unscaled = http.post(path, json={"input": "a", "embd_normalize": -1}).json()[0]["embedding"][0]
+    assert np.linalg.norm(unscaled) != pytest.approx(1.0, abs=1e-3)
+    (same,) = http.post("/v1/embeddings", json={"content": "The fox"}).json()
+    assert same["embedding"] == entry["embedding"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "input"),
+        ({"input": []}, "input"),
+        ({"input": [[]]}, "input"),
+        ({"input": [1.5]}, "input"),
+        ({"input": {"a": 1}}, "input"),
+        ({"input": [10**9]}, "prompt"),
+        ({"input": "a", "encoding_format": "hex"}, "encoding_format"),
+        ({"input": "a", "dimensions": 3}, "dimensions"),
+        ({"input": "a", "pooling": "median"}, "pooling"),
+        ({"input": "a", "pooling": "none"}, "pooling"),
+        ({"input": ["a"] * 3000}, "input"),
+    ],
+)
+def test_what_means_nothing_is_a_400_that_names_the_field(http: httpx.Client, body: Any, field: str) -> None:
+    answer = http.post("/v1/embeddings", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == field
+
+
+def test_a_text_longer_than_the_context_is_a_400_in_words(http: httpx.Client) -> None:
+    answer = http.post("/v1/embeddings", json={"input": "word " * 900})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "context_length_exceeded"
+
+
+def test_many_numbers_are_answered_whole(http: httpx.Client) -> None:
+    (entry,) = http.post("/embedding", json={"content": "fox " * 300, "pooling": "none"}).json()
+    assert len(entry["embedding"]) * len(entry["embedding"][0]) > 50_000
+
+
+# ---- ranks
+
+
+@pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/reranking", "/v1/reranking"])
+def test_ranks_best_first(ranking: httpx.Client, path: str) -> None:
+    documents = ["the door", "a little fox", "rain on the old bird"]
+    answer = ranking.post(path, json={"query": "fox?", "documents": documents}).json()
+    scores = [entry["relevance_score"] for entry in answer["results"]]
+    assert sorted(entry["index"] for entry in answer["results"]) == [0, 1, 2]
+    assert scores == sorted(scores, reverse=True)
+    assert answer["usage"]["total_tokens"] > 6 and answer["object"] == "list"
+
+
+def test_ranks_in_other_forms(ranking: httpx.Client) -> None:
+    body = {"query": "fox?", "documents": [{"text": "the door"}, "a little fox"], "top_n": 1}
+    (best,) = ranking.post("/rerank", json={**body, "return_documents": True}).json()["results"]
+    assert best["document"]["text"] in ("the door", "a little fox")
+    tei = {"query": "fox?", "texts": ["the door", "a little fox"], "return_text": True}
+    entries = ranking.post("/rerank", json=tei).json()
+    assert [entry["text"] for entry in entries][0] == best["document"]["text"]
+    assert entries[0]["score"] == best["relevance_score"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{}, {"query": 5, "documents": ["a"]}, {"query": "a"}, {"query": "a", "documents": []},
+     {"query": "a", "documents": [5]}, {"query": "a", "documents": "b"}],
+)  # fmt: skip
+def test_ranks_of_nothing_are_a_400(ranking: httpx.Client, body: Any) -> None:
+    assert ranking.post("/v1/rerank", json=body).status_code == 400
+
+
+def test_ranks_of_a_model_without_a_head_are_a_501_with_the_cure(http: httpx.Client) -> None:
+    answer = http.post("/v1/rerank", json={"query": "a", "documents": ["b"]})
+    assert answer.status_code == 501
+    assert "reranker" in answer.json()["error"]["message"]
