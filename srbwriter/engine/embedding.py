@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 
 from . import limits
 from .adapters import Adapters, control_vector, layer_range
+from .ending import close_at_exit
 from .model import Model
 from .native.adapters import set_adapters, set_control_vector
 from .native.context import default_threads
-from .native.embedding import RANK, EmbeddingContext
+from .native.embedding import EmbeddingContext
 from .types import (
     ContextOverflow,
     EngineClosed,
@@ -90,13 +91,13 @@ class Embedder:
     @property
     def pooling(self) -> Pooling:
         """How the model wants its vectors made one; the mean where it does not say."""
-        own = self._options.pooling or self._own_pooling
+        own = self._options.pooling or own_pooling(self._model)
         return cast("Pooling", own) if own in _POOLED or self._options.pooling == "none" else "mean"
 
     @property
     def ranks(self) -> bool:
         """Whether the model has a head that says how well a text answers a question."""
-        return self._own_pooling == "rank"
+        return own_pooling(self._model) == "rank"
 
     @property
     def longest(self) -> int:
@@ -203,11 +204,6 @@ class Embedder:
         return [*begin, *model.tokenize(query), *end, *between, *model.tokenize(document), *end]
 
     @property
-    def _own_pooling(self) -> str:
-        told = self._model.metadata.get(f"{self._model.architecture}.pooling_type", "0")
-        return _NAMES[int(told)] if told.isdecimal() and int(told) <= RANK else "none"
-
-    @property
     def _causal(self) -> bool:
         return self._model.metadata.get(f"{self._model.architecture}.attention.causal", "true") != "false"
 
@@ -227,6 +223,7 @@ class Embedder:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._loop, name="srbwriter-embed", daemon=True)
                 self._thread.start()
+                close_at_exit(self)
             self._jobs.put(_Job(ids, rank, finish, raw))
 
         def tell(done: Future[list[Vector]]) -> None:
@@ -342,6 +339,12 @@ class Embedder:
                 else:
                     found[seq].append(context.vectors(row, end - start).copy())
         return [np.concatenate(parts) for parts in found]
+
+
+def own_pooling(model: Model) -> str:
+    """What a model says of its vectors; ``none`` where it does not, as llama.cpp has it."""
+    told = model.metadata.get(f"{model.architecture}.pooling_type", "0")
+    return _NAMES[int(told)] if told.isdecimal() and int(told) < len(_NAMES) else "none"
 
 
 def _groups(texts: Sequence[list[int]], context: EmbeddingContext) -> Iterator[list[list[int]]]:

@@ -25,6 +25,7 @@ from .disk import DiskCache, state_key
 from .embedding import Embedder, Embedding, Pooling, Score
 from .ending import close_at_exit
 from .generation import INTERRUPTING, Command, Generation
+from .load_mark import marked
 from .memory import host_budget
 from .model import Model
 from .namespaces import AdapterScheduler
@@ -116,14 +117,15 @@ class Engine:
         options = options or EngineOptions()
         check_options(options)
         file = Path(path).expanduser()
-        refuse_unsafe_tensors(file)
-        model = Model(file, options, on_progress)
-        try:
-            adapters = Adapters(model, options.lora)
-            context, window = open_context(model, options)
-        except EngineError:
-            model.close()
-            raise
+        with marked(file, options.load_anyway):
+            refuse_unsafe_tensors(file)
+            model = Model(file, options, on_progress)
+            try:
+                adapters = Adapters(model, options.lora)
+                context, window = open_context(model, options)
+            except EngineError:
+                model.close()
+                raise
         engine = cls(model, context, options, window, adapters)
         if thread:
             engine._start()

@@ -15,7 +15,6 @@ from .runner import Run, Runner, Track, waiting
 from .types import BranchState, EngineError, FinishReason
 from .writing import Writer
 
-
 QUANTUM = 8
 """Tokens that a branch may write before somebody who has nothing running takes its place."""
 
@@ -142,7 +141,7 @@ class Lanes:
         return False
 
     def preempt(self, run: Run) -> bool:
-        """Take a sequence from a request of lower priority than ``run``, or from whoever has more than a share."""
+        """Take a sequence from what is less urgent than ``run``, or from whoever has more than a share."""
         priority = run.request.priority
         lesser = [t for t in (*self.writing, *self.feeding) if t.urgency > priority]
         if lesser:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from srbwriter.story.document import Written
 from srbwriter.story.edits import Edits
 from srbwriter.story.model import Author, JsonObject, NodeId, Refused, Span, State
-from srbwriter.story.spans import change, cut, plain, text_of, tidy
+from srbwriter.story.spans import change, cut, plain, tidy
 from srbwriter.story.store import Body
 from srbwriter.story.tree import VISITED
 from srbwriter.story.words import count, well_formed
@@ -65,12 +65,12 @@ class Branches(Edits):
         branch: NodeId,
         text: str,
         ids: Sequence[int] = (),
-        logprobs: Sequence[float | None] | None = None,
+        logprobs: Sequence[float | None] = (),
         *,
         lead: str = "",
     ) -> None:
         """More of a branch. ``lead`` is what the first ids say that already stood before (token healing)."""
-        if logprobs is not None and len(logprobs) != len(ids):
+        if logprobs and len(logprobs) != len(ids):
             raise ValueError(f"{len(ids)} ids and {len(logprobs)} logprobs")
         if not text and not ids:
             return
@@ -80,26 +80,17 @@ class Branches(Edits):
             more = _span(text, ids, logprobs, written.vocab, lead)
             document.write(written.node, tidy([*document.spans(written.node), more]))
 
-    def replace_stream(
-        self,
-        branch: NodeId,
-        text: str = "",
-        ids: Sequence[int] = (),
-        logprobs: Sequence[float | None] | None = None,
-        *,
-        keep: bool = True,
-    ) -> NodeId:
+    def replace_stream(self, branch: NodeId, text: str = "", ids: Sequence[int] = ()) -> NodeId:
         """The branch begins again, with ``text``; returns its name from now on.
 
-        What it had written stays as a node of its own, with the old number; with ``keep=False`` it is
-        dropped, unless the writer has already taken some of it.
+        What it had written stays as a node of its own, with the old number.
         """
         document = self._document
         with document.change():
             written = self._written(branch)
             first = document.tree[branch]
-            spans = tidy([_span(text, ids, logprobs, written.vocab)])
-            if written.node == branch and (not keep or not text_of(document.spans(branch))):
+            spans = tidy([_span(text, ids, (), written.vocab)])
+            if written.node == branch and not document.body(branch).text:
                 document.write(branch, spans)
                 return branch
             if first.parent is None:
@@ -181,9 +172,7 @@ class Branches(Edits):
 
 
 def _span(
-    text: str, ids: Sequence[int], logprobs: Sequence[float | None] | None, vocab: str, lead: str = ""
+    text: str, ids: Sequence[int], logprobs: Sequence[float | None], vocab: str, lead: str = ""
 ) -> Span:
     text = well_formed(text)
-    if not ids:
-        return Span(text, "model")
-    return Span(text, "model", tuple(ids), vocab, tuple(logprobs or ()), lead)
+    return Span(text, "model", tuple(ids), vocab, tuple(logprobs), lead) if ids else Span(text, "model")

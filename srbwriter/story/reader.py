@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import cast
 
 from srbwriter.story.document import Document
-from srbwriter.story.language import default_language
 from srbwriter.story.model import (
     ROOT,
     Author,
@@ -26,6 +25,7 @@ from srbwriter.story.model import (
     Sitting,
     State,
     as_object,
+    default_language,
     settings_from,
 )
 from srbwriter.story.progress import by_author, day_of, days, sittings
@@ -149,11 +149,6 @@ class Reader:
             texts = self._document.texts(path)
             return "".join(texts.get(part, "") for part in reversed(path))
 
-    def length(self, node: NodeId) -> int:
-        """Characters of the full text."""
-        with self._lock:
-            return self._document.tree.chars(node)
-
     def words(self, node: NodeId) -> int:
         """Words of the full text, counted exactly without reading it."""
         with self._lock:
@@ -187,11 +182,6 @@ class Reader:
         """Living children in order."""
         with self._lock:
             return self._document.tree.children(node)
-
-    def siblings(self, node: NodeId) -> list[NodeId]:
-        """Living children of the parent, ``node`` among them."""
-        with self._lock:
-            return self._document.tree.siblings(node)
 
     def path(self, node: NodeId) -> list[NodeId]:
         """Root → ``node``."""

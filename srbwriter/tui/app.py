@@ -26,6 +26,7 @@ from srbwriter.story import StoryError, library
 from srbwriter.tui import colours, options, spelling, themes
 from srbwriter.tui.commands import COMMANDS, Command, anywhere_of, keys_of
 from srbwriter.tui.keyboard import Keyboard
+from srbwriter.tui.messages import Messages, Shows
 from srbwriter.tui.palette import CommandProvider
 from srbwriter.tui.preferences import Preferences
 from srbwriter.tui.screens import crash
@@ -49,13 +50,13 @@ class App(TextualApp[None]):
     OptionList > .option-list--option-highlighted, OptionList:focus > .option-list--option-highlighted {
         background: $primary 30%; color: $foreground; text-style: bold;
     }
-    ToastRack { margin-bottom: 3; }
     VerticalScroll, TextArea { scrollbar-size-vertical: 1; }
     """
 
     def __init__(self, session: Session, settings: Settings) -> None:
         super().__init__()
         self.session = session
+        self.messages = Messages()
         self.keyboard = Keyboard(self, super().on_event)
         self.next_story: Path | None = None
         self.next_notes: list[str] = []
@@ -181,8 +182,20 @@ class App(TextualApp[None]):
         self, message: str, *, title: str = "", severity: SeverityLevel = "information",
         timeout: float | None = None, markup: bool = False,
     ) -> None:  # fmt: skip
-        """Tell the writer something. Never read as markup: most of it holds words of a file or a person."""
-        super().notify(message, title=title, severity=severity, timeout=timeout)
+        """Tell the writer something, in a line of the screen on top.
+
+        Never read as markup: most of it holds words of a file or a person.
+        """
+        seconds = self.messages.add(message, severity == "error")
+        self.show_messages()
+        self.set_timer(seconds, self.show_messages)
+        if not isinstance(self.screen, Shows):  # one of Textual's
+            super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
+
+    def show_messages(self) -> None:
+        """Let the screen on top show what is to be read now."""
+        if isinstance(self.screen, Shows):
+            self.screen.show_messages(self.messages.current)
 
     # ---- life
 

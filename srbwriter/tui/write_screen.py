@@ -42,6 +42,7 @@ from srbwriter.tui.words import sampling_words, state_sign
 if TYPE_CHECKING:
     from srbwriter.session import Round, Session
     from srbwriter.tui.app import App
+    from srbwriter.tui.messages import Message
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +183,23 @@ class WriteScreen(Screen[None]):
 
         self.app.push_screen(LeaderMenu(), done)
 
+    def show_messages(self, messages: list[Message]) -> None:
+        """Show what is to be read now in the line at the foot."""
+        self.status_line.error = any(message.error for message in messages)
+        self.status_line.message = "\n".join(message.words for message in messages)
+
+    def _show_mode(self) -> None:
+        """Say where keys go."""
+        pane = self.focused
+        if self.app.screen is not self:
+            self.status_line.mode = "PROMPT"
+        elif isinstance(pane, BranchPane):
+            self.status_line.mode = f"BRANCH {pane.number}"
+        else:
+            self.status_line.mode = "STORY" if pane is self.editor else "—"
+
     def _show_keys(self) -> None:
+        self._show_mode()
         if self.app.screen is not self:  # what takes the keys says itself what they do
             self.key_line.show([])
             return
@@ -213,6 +230,18 @@ class WriteScreen(Screen[None]):
     @on(events.ScreenResume)
     def _keys_changed(self) -> None:
         self._show_keys()
+        self.app.show_messages()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """A paste that no editor takes: among the branches it has no place."""
+        self.notify("Nothing was pasted: the branches have the keys. tab leads into the story.")
+
+    def go_to_story(self) -> None:
+        """Give the story the keys; it is shown first, where one branch alone has hidden it."""
+        if self.large:
+            self.large = False
+            self.apply_layout()
+        self.editor.focus()
 
     # ---- the story
 

@@ -186,6 +186,16 @@ def test_measuring_finds_times_of_steps_of_prompts_and_of_copies(
     assert found.whole is not model.partial_removal
 
 
+def test_a_cache_that_needs_flash_attention_is_measured_with_it_only() -> None:
+    options = replace(ONE, cache_type_v="q8_0")
+    model = Model(bundled_model(), options)
+    try:
+        found = measure(model, options, seconds=0.5)
+    finally:
+        model.close()
+    assert found.usual.flash and {point.setting.flash for point in found.points} == {True}
+
+
 def test_measuring_ends_when_its_time_is_over() -> None:
     model = Model(bundled_model(), ONE)
     try:

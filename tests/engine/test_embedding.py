@@ -206,6 +206,21 @@ def test_only_so_many_requests_wait(held: tuple[Engine, threading.Event, threadi
     assert all(one.cancel() for one in waiting)
 
 
+def test_writing_goes_on_while_a_vector_is_computed(
+    held: tuple[Engine, threading.Event, threading.Event],
+) -> None:
+    """The lane is in a decode that does not end: no step waits for it."""
+    engine, begun, leave = held
+    vector = engine.embedder.embed(["a"], None, 2)
+    assert begun.wait(WAIT)
+    writing = engine.submit(Request(PROMPT, n=4, stop=Stop(max_tokens=16, ignore_eog=True)))
+    finish(engine, writing)
+    assert [len(branch.ids) for branch in writing.branches] == [16] * 4
+    assert not vector.done()
+    leave.set()
+    assert len(vector.result(WAIT)) == 1
+
+
 def test_closing_ends_what_is_under_way(held: tuple[Engine, threading.Event, threading.Event]) -> None:
     engine, begun, leave = held
     first = engine.embedder.embed(["a " * 900], None, 2)

@@ -1,4 +1,4 @@
-"""The batch is shared between clients, then between their requests: nobody waits for long because others ask much."""
+"""The batch is shared between clients, then between their requests: nobody waits long for others."""
 
 from __future__ import annotations
 

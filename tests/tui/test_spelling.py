@@ -50,7 +50,7 @@ async def test_without_a_word_list_the_writer_is_told(
         await bench.app.workers.wait_for_complete()
         await bench.pilot.pause()
         assert not bench.screen.editor.spelling
-        assert any("cannot be looked up" in note.message for note in bench.app._notifications)
+        assert any("cannot be looked up" in note.words for note in bench.app.messages.all)
 
 
 def test_own_words_count_whatever_ends_their_file() -> None:

@@ -35,6 +35,8 @@ def find(screen: WriteScreen) -> None:
     def looked(words: str) -> None:
         screen.found = words
 
+    screen.large = False
+    screen.apply_layout()
     screen.app.push_screen(FindBar(screen.editor, screen.found, looked))
 
 

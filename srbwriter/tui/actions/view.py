@@ -17,7 +17,7 @@ def switch(screen: WriteScreen) -> None:
     if screen.editor.has_focus and screen.grid.pane is not None:
         screen.grid.go(screen.grid.current)
     else:
-        screen.editor.focus()
+        screen.go_to_story()
 
 
 @verb

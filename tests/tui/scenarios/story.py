@@ -77,7 +77,7 @@ async def save(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press(*" Hard", "ctrl+s")
     await bench.pilot.pause()
     assert bench.session.text() == "It rained. Hard"
-    assert any("Saved in" in str(note.message) for note in bench.app._notifications)
+    assert any("Saved in" in note.words for note in bench.app.messages.all)
 
 
 @scenario

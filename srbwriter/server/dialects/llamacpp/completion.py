@@ -237,15 +237,6 @@ def _frame(value: dict[str, Any]) -> bytes:
 def _refuse(body: Body) -> None:
     if body.raw("image_data") or body.raw("multimodal_data"):
         raise ApiError(501, "this model reads text only; no images or other media")
-    adapters: Any = body.raw("lora") or []
-    if not isinstance(adapters, list):
-        raise bad("lora", "Field 'lora': expected a list of adapters")
-    if any(_scale(entry) for entry in cast("list[Any]", adapters)):
-        raise ApiError(501, "this server applies no LoRA adapters")
-
-
-def _scale(entry: Any) -> bool:
-    return not isinstance(entry, dict) or bool(cast("dict[str, Any]", entry).get("scale", 1.0))
 
 
 def _read_system_prompt(body: Body, call: Call) -> None:
