@@ -113,6 +113,7 @@ class App(TextualApp[None]):
         if self.write_screen.is_mounted:
             self.write_screen.layout_name = self.preferences[options.LAYOUT]
             self.write_screen.apply_layout()
+            self.write_screen.show_authors()
 
     def _apply_spelling(self) -> None:
         """On a thread of its own: the word list takes a moment to read."""

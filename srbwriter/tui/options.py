@@ -48,6 +48,10 @@ SPELLING = Key(
     "interface.spelling", SWITCH, False,
     "underline words of the story that are in no English list and not in words.txt beside config.toml",
 )
+PROVENANCE = Key(
+    "interface.provenance", SWITCH, False,
+    "tint words of the story that the model wrote, that were edited, and that were imported",
+)
 GOAL = Key("interface.goal", INTEGER, 0, "words to write in a day; 0 is no goal", minimum=0)
 
 OWN_KEYS: tuple[Key[str], ...] = tuple(
@@ -56,7 +60,7 @@ OWN_KEYS: tuple[Key[str], ...] = tuple(
 """The section ``[keys]``: comma-separated key names by command; empty are the keymap's."""
 
 OPTIONS: tuple[Key[Any], ...] = (
-    THEME, COLOURS, LAYOUT, SPLIT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING, GOAL,
-    *OWN_KEYS,
+    THEME, COLOURS, LAYOUT, SPLIT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING,
+    PROVENANCE, GOAL, *OWN_KEYS,
 )  # fmt: skip
 """Every row above, in order."""

@@ -19,11 +19,12 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
-from srbwriter.story import NodeId, StoryError
+from srbwriter.story import Author, NodeId, StoryError
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui import layouts, options, status
 from srbwriter.tui.actions import HANDLERS
 from srbwriter.tui.commands import COMMANDS, by_id
+from srbwriter.tui.provenance import Provenance
 from srbwriter.tui.pump import Pump
 from srbwriter.tui.screens.confirm import Confirm
 from srbwriter.tui.screens.crash import CrashNote
@@ -258,6 +259,18 @@ class WriteScreen(Screen[None]):
             place = len(text) - same_end(before, text, room - same_start(before, text))
         self.editor.show(text, place)
         self.session.typing.shown(text)
+        self.show_authors()
+
+    def show_authors(self) -> None:
+        """Tint the story by who wrote what, if the writer wants that."""
+        if not self.app.preferences[options.PROVENANCE]:
+            if self.editor.provenance is not None:
+                self.editor.provenance = None
+            return
+        story = self.session.story
+        nodes = story.nodes(story.path(story.current))
+        parts: list[tuple[int, Author]] = [(len(s.text), s.author) for node in nodes for s in node.spans]
+        self.editor.provenance = Provenance(parts)
 
     def rewrite(self, text: str) -> None:
         """Make ``text`` the story's, as one edit of the writer's. Raises StoryError if it is not saved."""

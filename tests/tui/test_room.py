@@ -47,9 +47,17 @@ def cursor_row(bench: Bench) -> int:
     return bench.screen.editor.cursor_screen_offset.y
 
 
+def read(bench: Bench) -> None:
+    """The messages have been read."""
+    bench.app.messages.all.clear()
+    bench.screen.show_messages([])
+
+
 async def test_in_quiet_the_line_of_the_cursor_stays_in_the_middle(open_bench: OpenBench) -> None:
     async with open_bench(STORY, fake=True, size=(80, 24)) as bench:
         await bench.press("ctrl+t")
+        assert "esc shows everything again" in visible(bench)
+        read(bench)
         await bench.pilot.pause()
         seen = visible(bench)
         assert "Line 199" in seen and "saved" not in seen and "^q" not in seen
@@ -80,9 +88,13 @@ async def test_in_quiet_the_writer_still_sees_that_words_are_not_saved(
 
     async with open_bench(fake=True) as bench:
         await bench.press("ctrl+t")
+        read(bench)
+        await bench.pilot.pause()
         assert not bench.screen.status_line.size
         bench.session.typing.refused(NotSaved(bench.session.story.file, "the disk is gone", full=False))
         bench.screen.flush_slowly()
+        await bench.pilot.pause()
+        read(bench)
         await bench.pilot.pause()
         assert bench.screen.status_line.size.height == 1
 

@@ -70,6 +70,16 @@ def layout(screen: WriteScreen) -> None:
 
 
 @verb
+def provenance(screen: WriteScreen) -> None:
+    on = not screen.app.preferences[options.PROVENANCE]
+    screen.app.preferences.put(options.PROVENANCE, on)
+    screen.session.keep()  # what was typed is the writer's in the story too
+    screen.show_authors()
+    if on:
+        screen.notify("Slanted: the model's. Slanted and bold: edited. Pale: imported. Plain: yours.")
+
+
+@verb
 def quiet(screen: WriteScreen) -> None:
     screen.be_quiet(not screen.quiet)
     if screen.quiet:
