@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from .cache import Cache
+from .costs import CostTable
 from .native.context import Context
 from .prefix import Node
 from .runner import Runner, Track, Trunk
@@ -71,6 +72,7 @@ class Batcher:
     def __init__(self, context: Context, cache: Cache, share: bool) -> None:
         self.context, self.cache = context, cache
         self.share = share  # whether the memory takes rows of several sequences
+        self.costs: CostTable | None = None
 
     def plan(self, writing: Sequence[Runner], feeding: Sequence[Track], chunk: int) -> Plan:
         """At most ``chunk`` tokens of ``feeding``, first come first; all of ``writing``."""
@@ -99,6 +101,18 @@ class Batcher:
             room -= count
             outputs -= count if scored else int(last)
         return Plan(rows, shared, fed)
+
+    def pad(self, plan: Plan) -> int:
+        """Add rows of nothing where the step takes less time with them; how many."""
+        rows = len(plan.rows)
+        if self.costs is None or plan.fed or not rows or not self.cache.partial:
+            return 0
+        more = self.costs.padded(rows) - rows
+        free = self.context.cells - self.cache.used_cells - rows
+        if more <= 0 or more > free or rows + more > self.context.max_outputs:
+            return 0
+        self.context.pad(more)
+        return more
 
     def _branch_rows(
         self, writing: Sequence[Runner]

@@ -155,7 +155,7 @@ class Cache:
             if node.seqs:
                 self.memory.copy(next(iter(node.seqs)), seq, node.start, node.end)
                 self.tree.enter(seq, node)
-            elif self._enter(seq, node):
+            elif seq in self._excuses or self._enter(seq, node):
                 break
             done += length
         return done
@@ -189,10 +189,9 @@ class Cache:
         last = 1 if answered and known > excused else 0
         if not reason and not self.partial:
             reason = "rollback"
-        again = self.storage.traffic.evaluated_again
         for why, tokens in ((excuse, excused), ("logits", last), (reason, known - excused - last)):
             if tokens:
-                again[why] = again.get(why, 0) + tokens
+                self.storage.traffic.count(why, tokens)
 
     def store_logits(self, seq: int, row: NDArray[np.float32]) -> None:
         """Keep a copy of ``row`` as what follows the tip of ``seq``."""
