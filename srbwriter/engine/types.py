@@ -150,6 +150,18 @@ LogitsCallback: TypeAlias = "Callable[[NDArray[np.float32], BranchView], None]"
 
 
 @dataclass(frozen=True, slots=True)
+class Take:
+    """What a branch has written already, in a request that is gone. It has ended, and can be steered on.
+
+    ``ids`` are its tokens where this model wrote them; where they do not spell ``text`` it is tokenised.
+    """
+
+    text: str
+    ids: tuple[int, ...] = ()
+    finish_reason: FinishReason = FinishReason.STOPPED
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """n branches of one prompt."""
 
@@ -170,6 +182,7 @@ class Request:
     lora: tuple[tuple[int, float], ...] | None = None  # (adapter, scale); None is the engine's, () is none
     penalty_prompt: Prompt | None = None  # what penalties and DRY look back at instead of the prompt
     logits_callback: LogitsCallback | None = None
+    takes: tuple[Take, ...] = ()  # one a branch: nothing is written until a branch is steered
     label: str = ""
     client: str = ""  # who asks, by any name: rows of the batch are shared between clients first
 
@@ -345,6 +358,10 @@ class ModelError(EngineError):
     def __init__(self, path: str, problem: str, cure: str = "") -> None:
         self.path, self.problem, self.cure = path, problem, cure
         super().__init__(f"{path}: {problem}" + (f" — {cure}" if cure else ""))
+
+
+class NoModel(EngineError):
+    """There is no model, or none yet, that could write."""
 
 
 class InvalidRequest(EngineError):

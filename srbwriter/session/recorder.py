@@ -320,13 +320,21 @@ class Recorder:
         track.pieces, track.chars = min(1, len(buffer.pieces)), len(text)
         track.typed = sum(1 for begin, _ in buffer.typed if begin < len(text))
         track.ids = bisect_right(buffer.ends, len(text))
-        ids = buffer.ids[: track.ids]
+        ids, old = buffer.ids[: track.ids], track.nodes[0][0]
         if track.finished:
             self._begin(current, track, self._standing(current.parent))
             self._story.stream(track.name, text, ids)
         else:
             track.name = self._story.replace_stream(track.name, text, ids)
         track.nodes = [(track.name, 0)]
+        if text:
+            self._keep_marks(old, track.name)
+
+    def _keep_marks(self, old: NodeId, new: NodeId) -> None:
+        """A branch that was rewound is the same to the writer: its bookmark and rating go with it."""
+        marks = self._story.marks(old)
+        if marks.bookmark or marks.rating:
+            self._story.mark(new, bookmark=marks.bookmark, rating=marks.rating)
 
     def _begin(self, current: Round, track: Track, parent: int) -> None:
         """A branch that was finished writes again, in a node below ``parent``."""
