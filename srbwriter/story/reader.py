@@ -149,6 +149,11 @@ class Reader:
             texts = self._document.texts(path)
             return "".join(texts.get(part, "") for part in reversed(path))
 
+    def length(self, node: NodeId) -> int:
+        """Characters of the full text."""
+        with self._lock:
+            return self._document.tree.chars(node)
+
     def words(self, node: NodeId) -> int:
         """Words of the full text, counted exactly without reading it."""
         with self._lock:
@@ -182,6 +187,11 @@ class Reader:
         """Living children in order."""
         with self._lock:
             return self._document.tree.children(node)
+
+    def siblings(self, node: NodeId) -> list[NodeId]:
+        """Living children of the parent, ``node`` among them."""
+        with self._lock:
+            return self._document.tree.siblings(node)
 
     def path(self, node: NodeId) -> list[NodeId]:
         """Root → ``node``."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from srbwriter import paths
 from srbwriter.story import files, library
 from srbwriter.story.backup import Backup, backups
-from srbwriter.story.types import counted
+from srbwriter.story.model import counted
 from srbwriter.tui.actions import verb
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.picker import Choice, Picker
