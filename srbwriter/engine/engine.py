@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from .adapters import Adapters, AdapterSet, Turns, key_of
 from .cache import Cache
 from .checks import check_command, check_options, check_request
 from .costs import CostTable
-from .disk import DiskCache, state_key
+from .disk import DiskCache, read_session, state_key, write_session
 from .embedding import Embedder, Embedding, Pooling, Score
 from .ending import close_at_exit
 from .generation import INTERRUPTING, Command, Generation
@@ -45,6 +46,7 @@ from .types import (
     EngineError,
     EngineOptions,
     EngineStats,
+    InvalidRequest,
     ModelInfo,
     NativeError,
     Priority,
@@ -78,9 +80,7 @@ class Engine:
         self._known = threading.Lock()  # of the generations, while they are looked through
         disk = None
         if options.disk_dir is not None and not adapters:  # a file does not tell which it was made with
-            kind = (options.cache_type_k, options.cache_type_v, flash_attention(options), *key_of(options))
-            key = state_key(model.path, *kind)
-            disk = DiskCache(Path(options.disk_dir), key, options.disk_bytes)
+            disk = DiskCache(Path(options.disk_dir), self._state_key, options.disk_bytes)
         self._cache = Cache(
             context, logits_rows=options.logits_rows or max(64, LOGITS_BYTES // (4 * model.n_vocab)),
             host_bytes=host_budget(options.host_bytes), disk=disk,
@@ -368,6 +368,29 @@ class Engine:
         """How many tokens of ``ids`` need not be evaluated now: they are in cells, in memory or on disk."""
         return int(self.call(lambda: self._cache.held(ids)))
 
+    def save_session(self, path: str | os.PathLike[str], ids: Sequence[int]) -> tuple[int, int]:
+        """Write what the cache holds of ``ids`` to a file; tokens and bytes written.
+
+        Raises OSError, or InvalidRequest when nothing is held of them.
+        """
+        self.model.check_ids(ids)
+        held, parts = self.call(lambda: self._cache.states_of(ids), timeout=None)
+        if not parts:
+            raise InvalidRequest("session", "nothing of this text is in the cache")
+        return len(held), write_session(Path(path), self._state_key, held, parts)
+
+    def load_session(self, path: str | os.PathLike[str]) -> list[int]:
+        """Take back what :meth:`save_session` wrote; its token ids, which need not be evaluated now.
+
+        Raises OSError, or InvalidRequest for a file that is damaged or another model's.
+        """
+        try:
+            ids, parts = read_session(Path(path), self._state_key)
+        except ValueError as error:
+            raise InvalidRequest("session", f"{os.fspath(path)} is {error}") from error
+        self.call(lambda: self._cache.storage.adopt(ids, parts))
+        return ids
+
     def stats(self) -> EngineStats:
         """The counters now. Read without waiting for the engine, so a step may be half counted."""
         scheduler, cache = self._scheduler, self._cache
@@ -390,6 +413,13 @@ class Engine:
         )
 
     # ---- inside
+
+    @cached_property
+    def _state_key(self) -> str:
+        """Names the states that this engine makes."""
+        options = self.options
+        kind = (options.cache_type_k, options.cache_type_v, flash_attention(options), *key_of(options))
+        return state_key(self.model.path, *kind)
 
     def _on_screen(self) -> Iterator[tuple[Sequence[int], int]]:
         """Paths that a writer's face still knows, the newest first."""
