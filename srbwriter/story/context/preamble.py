@@ -75,10 +75,8 @@ def fit_preamble(
     """
     fitter = _Fitter(tokenizer, window)
     template = settings.template
-    before, between, after = (
-        fitter.template(text)
-        for text in ((template.before, template.between, template.after) if template else ("", "", ""))
-    )
+    texts = (template.before, template.between, template.after) if template else ("", "", "")
+    before, between, after = map(fitter.template, texts)
     fitter.begin_optional()
     note = fitter.cut_to_fit("note", settings.author_note or "")
     memory = fitter.cut_to_fit("memory", settings.memory or "")
