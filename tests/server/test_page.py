@@ -186,7 +186,8 @@ def test_whatever_is_pressed_is_large_enough_for_a_finger(sized: Page) -> None:
     shown = [control for control in controls if control.is_displayed()]
     assert len(shown) > 20
     for control in shown:
-        assert control.rect["height"] >= 44 and control.rect["width"] >= 44, control.get_attribute("outerHTML")
+        size = control.rect
+        assert size["height"] >= 44 and size["width"] >= 44, control.get_attribute("outerHTML")
 
 
 def test_after_a_pick_the_story_is_in_view(sized: Page, engine: FakeEngine) -> None:

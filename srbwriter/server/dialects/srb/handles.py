@@ -219,7 +219,8 @@ async def _pick(call: Call, record: Record, branch: Branch, body: Body) -> Respo
                 break
     record.picked = record.index(branch)
     parent: dict[str, Any] = {"request": record.id, "branch": record.picked}
-    value: dict[str, Any] = {**branch_object(branch), "index": record.picked, "verb": "pick", "parent": parent}
+    value: dict[str, Any] = {**branch_object(branch), "index": record.picked, "verb": "pick"}
+    value["parent"] = parent
     if body.has("chars"):
         parent["chars"] = body.integer("chars", 0, 0, len(value["text"]))
         value["text"] = value["text"][: parent["chars"]]
