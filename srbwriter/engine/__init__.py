@@ -22,9 +22,11 @@ if TYPE_CHECKING:
         EngineStats,
         FinishReason,
         InvalidRequest,
+        LibraryError,
         LimitExceeded,
         ModelError,
         ModelInfo,
+        NotSupported,
         Priority,
         Request,
         Sampling,
@@ -37,14 +39,16 @@ _HOMES = {
     **dict.fromkeys(("Branch", "Cursor", "Delta", "Generation"), "generation"),
     **dict.fromkeys(
         ("BranchState", "ContextOverflow", "EngineClosed", "EngineError", "EngineOptions", "EngineStats",
-         "FinishReason", "InvalidRequest", "LimitExceeded", "ModelError", "ModelInfo", "Priority", "Request",
+         "FinishReason", "InvalidRequest", "LibraryError", "LimitExceeded", "ModelError", "ModelInfo",
+         "NotSupported", "Priority", "Request",
          "Sampling", "Stop", "TokenRun"), "types"),
 }  # fmt: skip
 
 __all__ = [
     "Branch", "BranchState", "ContextOverflow", "Cursor", "Delta", "Engine", "EngineClosed", "EngineError",
     "EngineLoader", "EngineOptions", "EngineStats", "FinishReason", "Generation", "InvalidRequest",
-    "LimitExceeded", "ModelError", "ModelInfo", "Priority", "Request", "Sampling", "Stop", "TokenRun",
+    "LibraryError", "LimitExceeded", "ModelError", "ModelInfo", "NotSupported", "Priority", "Request",
+    "Sampling", "Stop", "TokenRun",
 ]  # fmt: skip
 
 

@@ -148,7 +148,7 @@ def settings_object(
         "n_probs": ask.logprobs or 0,
         "post_sampling_probs": ask.post_sampling_probs,
         "timings_per_token": ask.timings_per_token,
-        "lora": [],
+        "lora": [{"id": id, "scale": scale} for id, scale in ask.options["lora"] or ()],
     }
 
 

@@ -29,6 +29,7 @@ from srbwriter.engine.types import InvalidRequest, Overflow, Prompt, Request, Sa
 from .body import ALIASES, SEED_LIMIT, Body, is_integer
 from .call import Call
 from .errors import bad
+from .lora import Scales, read_lora
 from .prompt import read_penalty_prompt, wants_bos
 
 log = logging.getLogger(__name__)
@@ -124,6 +125,7 @@ class Options(TypedDict):
     cache_prompt: bool
     context: int | None
     penalty_prompt: Prompt | None
+    lora: Scales | None
 
 
 def read_options(body: Body, context_shift: bool, engine: Backend) -> Options:
@@ -139,6 +141,7 @@ def read_options(body: Body, context_shift: bool, engine: Backend) -> Options:
         cache_prompt=body.flag("cache_prompt", True),
         context=body.size("context", 0, 2) or None if body.has("context") else None,
         penalty_prompt=read_penalty_prompt(body, engine),
+        lora=read_lora(body, engine),
     )
 
 

@@ -47,7 +47,15 @@ def _field(parameter: Parameter) -> dict[str, Any]:
 
 
 _HIDDEN = frozenset({"logprobs", "prompt_logprobs", "priority", "parse_special"})
-FIELDS: dict[str, Any] = {p.name: _field(p) for p in PARAMETERS if p.name not in _HIDDEN}
+LORA: dict[str, Any] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["id"],
+        "properties": {"id": {"type": "integer", "minimum": 0}, "scale": {"type": "number"}},
+    },
+}
+FIELDS: dict[str, Any] = {p.name: _field(p) for p in PARAMETERS if p.name not in _HIDDEN} | {"lora": LORA}
 """Every generation parameter that requests may carry."""
 
 _SWITCHES = {"stream": {"type": "boolean"}, "stream_options": {"type": "object"}}

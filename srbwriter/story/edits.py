@@ -18,17 +18,15 @@ from dataclasses import asdict, dataclass, replace
 
 from srbwriter.story.diff import (
     Piece,
+    changed,
     difference,
     lettered,
     new_texts,
-    same_end,
-    same_start,
     touched,
     whole_words,
 )
 from srbwriter.story.document import Document
 from srbwriter.story.history import Action, History, Respell, SetEntry, SetSettings, SetValue, Split
-from srbwriter.story.language import default_language, language_tag
 from srbwriter.story.model import (
     ROOT,
     Author,
@@ -41,6 +39,8 @@ from srbwriter.story.model import (
     Refused,
     Settings,
     State,
+    default_language,
+    language_tag,
     settings_from,
     settings_text,
 )
@@ -280,10 +280,8 @@ class Edits(Reader):
         if any(child >= unit.later for child in self._document.tree.all_children(node)):
             return False  # what was begun below it since needs the words as they are now
         now = self._document.body(node).text
-        start = same_start(now, text)
-        end = len(now) - same_end(now, text, min(len(now), len(text)) - start)
-        first = same_start(unit.before, now)
-        last = len(now) - same_end(unit.before, now, min(len(unit.before), len(now)) - first)
+        start, end, _ = changed(now, text)
+        first, _, last = changed(unit.before, now)
         if end < first or start > last:
             return False  # somewhere else
         typed = now[first:last]

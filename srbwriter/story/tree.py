@@ -145,11 +145,6 @@ class Tree:
         """Living children in order."""
         return [c for c in self._children.get(self[node].id, ()) if self._entries[c].state == State.LIVING]
 
-    def siblings(self, node: NodeId) -> list[NodeId]:
-        """Living children of the parent, ``node`` among them; only itself for the root."""
-        parent = self[node].parent
-        return [node] if parent is None else self.children(parent)
-
     def path(self, node: NodeId) -> list[NodeId]:
         """Root → ``node``."""
         return list(self.upward(node))[::-1]
@@ -229,11 +224,7 @@ class Tree:
         entries = map(self._entries.__getitem__, self.path(node))
         return Count.total((entry.words, entry.edges) for entry in entries)
 
-    def chars(self, node: NodeId) -> int:
-        """Characters on the path root → ``node``."""
-        return sum(self._entries[above].chars for above in self.upward(node))
-
-    def last_place(self, parent: NodeId) -> int:
+    def last_place(self, parent: NodeId | None) -> int:
         """A place behind every child of ``parent``."""
-        children = self._children.get(parent)
+        children = self._children.get(parent or 0)
         return self._entries[children[-1]].place + 1 if children else 0

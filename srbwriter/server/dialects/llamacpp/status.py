@@ -112,14 +112,6 @@ async def metrics(call: Call) -> Response:
     return Response(text, 200, headers, CONTENT_TYPE)
 
 
-async def lora_adapters(call: Call) -> Response:
-    return json_response([])
-
-
-async def set_lora_adapters(call: Call) -> Response:
-    raise ApiError(501, "this server applies no LoRA adapters")
-
-
 def _need_slots(call: Call) -> None:
     if not call.settings.slots:
         raise ApiError(501, "This server does not support slots endpoint. Start it without `--no-slots`")

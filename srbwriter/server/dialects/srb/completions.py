@@ -12,6 +12,7 @@ from srbwriter.engine.types import Prompt, Request, Stop, TokenRun
 from srbwriter.server.body import Body
 from srbwriter.server.call import EVENTS, Call
 from srbwriter.server.errors import bad
+from srbwriter.server.lora import for_each_branch
 from srbwriter.server.params import read_branches, read_n, read_options, split_branches
 from srbwriter.server.prompt import read_prompts, wants_bos
 from srbwriter.server.stream import frames
@@ -40,7 +41,8 @@ def is_srb(values: Mapping[str, Any]) -> bool:
 async def completions(call: Call) -> Response:
     call.dialect = "srb"
     body = Body(await call.json())
-    record = await call.submit([await read_request(body, call)])
+    requests = for_each_branch(await read_request(body, call), body, call.engine)
+    record = await call.submit(requests)
     sse = call.switch("sse")
     rich = call.switch("rich") or body.flag("rich")
     headers = {"content-type": EVENTS} if sse else _HEADERS

@@ -15,6 +15,7 @@ from srbwriter.server.body import Body
 from srbwriter.server.call import Call, cancel, json_response
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.follow import Follower
+from srbwriter.server.lora import for_each_branch
 from srbwriter.server.params import (
     read_branches,
     read_n,
@@ -199,6 +200,8 @@ async def _fork(call: Call, record: Record, branch: Branch, body: Body) -> Respo
         add_bos=False,
         **read_options(body, call.settings.context_shift, call.engine),
     )
+    if request.lora is None:
+        request = replace(request, lora=branch.generation.request.lora)
     return await _start(call, request)
 
 
@@ -234,7 +237,8 @@ async def _start(call: Call, request: Request) -> Response:
             "max_tokens",
             "Field 'max_tokens': needed here, or max_seconds: nobody's connection would ever end this text",
         )
-    record = await call.submit([request], new_id())
+    requests = for_each_branch(request, Body(await call.json()), call.engine)
+    record = await call.submit(requests, new_id())
     headers = {"Location": f"/srb/v1/requests/{record.id}", **call.queue(record)}
     return json_response(request_object(record, int(headers["X-Queue"])), _RUNNING, headers)
 
