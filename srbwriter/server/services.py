@@ -20,7 +20,7 @@ from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.infill import infill_ids
 from srbwriter.engine.limits import check_prompt
-from srbwriter.engine.types import EngineError, Prompt, Request, TokenRun
+from srbwriter.engine.types import ContextOverflow, EngineError, Prompt, Request, TokenRun
 
 from .auth import ServerError, read_text
 from .errors import ApiError, Dialect, bad, from_engine, unavailable
@@ -131,6 +131,7 @@ class Services:
 
         def work() -> None:
             for request in requests:
+                _check_length(request, engine.n_ctx)
                 generations.append(engine.submit(replace(request, client=client, label=id)))
 
         try:
@@ -225,6 +226,14 @@ class Services:
             f"{running} requests are being answered, the limit is {self.settings.max_requests}",
             headers={"Retry-After": "1"},
         )
+
+
+def _check_length(request: Request, window: int) -> None:
+    """Refuse a hopelessly long list of ids before anybody copies it. Raises ContextOverflow."""
+    prompt = request.prompt
+    ids = not isinstance(prompt, str) and bool(prompt) and isinstance(prompt[0], int)
+    if ids and len(prompt) > window and request.overflow == "error" and request.context is None:
+        raise ContextOverflow(len(prompt), window)
 
 
 def words(text: str | None) -> tuple[str, ...]:
