@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -38,9 +38,8 @@ async def openai_embeddings(call: Call) -> Response:
     _check_dimensions(body, call)
     found = await _embed(call, lane, body, "input")
     tokens = sum(one.tokens for one in found)
-    return await _answer(
-        call,
-        found,
+    return await call.answer(
+        _effort(found),
         lambda: {
             "object": "list",
             "model": body.text("model") or call.services.model_name,
@@ -60,9 +59,8 @@ async def native_embeddings(call: Call) -> Response:
 async def _native(call: Call, lane: Embedder, body: Body) -> Response:
     """A list of vectors for each text, even where it is a single one."""
     found = await _embed(call, lane, body, "content" if body.has("content") else "input")
-    return await _answer(
-        call,
-        found,
+    return await call.answer(
+        _effort(found),
         lambda: [
             {"index": index, "embedding": np.atleast_2d(one.values).tolist()}
             for index, one in enumerate(found)
@@ -126,10 +124,10 @@ def _lane(call: Call) -> Embedder:
 
 async def _embed(call: Call, lane: Embedder, body: Body, field: str) -> list[Embedding]:
     """Vectors of the texts in ``field``. Raises ApiError."""
-    texts = _texts(field, body.raw(field))
+    texts = await call.read(lambda: _texts(field, body.raw(field)))
     normalize = body.integer("embd_normalize", 2, -1, 100)
-    seconds = sum(map(len, texts)) * PER_BYTE
-    work = await off_loop(seconds, lambda: lane.embed(texts, _pooling(body), normalize))
+    size = sum(map(len, texts))
+    work = await off_loop(size * PER_BYTE, lambda: lane.embed(texts, _pooling(body), normalize))
     return await call.until_gone(_wait(asyncio.wrap_future(work)))
 
 
@@ -197,6 +195,6 @@ def _written(one: Embedding, style: str) -> Any:
     return one.values.tolist()
 
 
-async def _answer(call: Call, found: Sequence[Embedding], make: Callable[[], Any]) -> Response:
-    """``make()`` as JSON; many numbers are written on a thread, so that streams go on meanwhile."""
-    return await call.answer(sum(one.values.size for one in found) * PER_ENTRY, make)
+def _effort(found: Sequence[Embedding]) -> float:
+    """Seconds to write so many numbers, about."""
+    return sum(one.values.size for one in found) * PER_ENTRY
