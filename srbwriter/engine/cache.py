@@ -17,9 +17,9 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .disk import DiskCache
+from .disk import DiskCache, Part
 from .holdings import Holdings
-from .memory import Share, Storage
+from .memory import Share, Storage, ids_through
 from .prefix import SHARED, Match, Node, PrefixTree, common_prefix
 
 log = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ class Cache:
     def follow(self, seq: int, tokens: Sequence[int]) -> int:
         """Let ``seq`` go on over what is held of ``tokens`` by now; how many of them need no evaluating."""
         if not self.partial:
-            return 0
+            return self._overtake(seq, tokens)
         node, done = self.tree.tip[seq], 0
         while done < len(tokens):
             child = node.children.get(tokens[done])
@@ -160,7 +160,7 @@ class Cache:
             if node.seqs:
                 self.memory.copy(next(iter(node.seqs)), seq, node.start, node.end)
                 self.tree.enter(seq, node)
-            elif self._enter(seq, node):
+            elif seq in self._excuses or self._enter(seq, node):
                 break
             done += length
         return done
@@ -194,10 +194,9 @@ class Cache:
         last = 1 if answered and known > excused else 0
         if not reason and not self.partial:
             reason = "rollback"
-        again = self.storage.traffic.evaluated_again
         for why, tokens in ((excuse, excused), ("logits", last), (reason, known - excused - last)):
             if tokens:
-                again[why] = again.get(why, 0) + tokens
+                self.storage.traffic.count(why, tokens)
 
     def store_logits(self, seq: int, row: NDArray[np.float32]) -> None:
         """Keep a copy of ``row`` as what follows the tip of ``seq``."""
@@ -337,6 +336,20 @@ class Cache:
                     self.storage.to_disk(node)
                     node = node.parent
 
+    # ---- whole paths
+
+    def states_of(self, ids: Sequence[int]) -> tuple[list[int], list[Part]]:
+        """What is held of the beginning of ``ids``, or a little more of its path, and the states of that."""
+        found = self._find(ids, None)
+        node = self.tree.split(found.node, found.offset)
+        above: Node | None = node
+        while above is not None and above.parent is not None:
+            parent = above.parent
+            self._store(above)
+            above = parent if self.partial else None
+        parts = self.storage.parts(node)
+        return (ids_through(node, node.piece) if parts and node.piece else []), parts
+
     # ---- inside
 
     def _bring_back(self, found: Match) -> Lease:
@@ -415,6 +428,18 @@ class Cache:
     def _find(self, ids: Sequence[int], limit: int | None, space: int = SHARED) -> Match:
         find = self.tree.match if self.partial else self.tree.anchored
         return find(ids, limit, space)
+
+    def _overtake(self, seq: int, tokens: Sequence[int]) -> int:
+        """:meth:`follow` where states are whole: take that of the sequence which got furthest on this way."""
+        before, found = self.tree.tip[seq], self.tree.furthest(seq, tokens)
+        if found is before:
+            return 0
+        start = before.end
+        self.memory.remove(seq)
+        self.tree.release(seq)
+        self._holdings.release(seq)
+        self._fork(seq, Match(found, len(found.tokens), found.end, found.end))
+        return found.end - start
 
     def _fork(self, seq: int, found: Match) -> None:
         """Make ``seq`` a new sequence that ends at a resident match."""

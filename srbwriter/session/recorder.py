@@ -320,13 +320,15 @@ class Recorder:
         track.pieces, track.chars = min(1, len(buffer.pieces)), len(text)
         track.typed = sum(1 for begin, _ in buffer.typed if begin < len(text))
         track.ids = bisect_right(buffer.ends, len(text))
-        ids = buffer.ids[: track.ids]
+        ids, old = buffer.ids[: track.ids], track.nodes[0][0]
         if track.finished:
             self._begin(current, track, self._standing(current.parent))
             self._story.stream(track.name, text, ids)
         else:
             track.name = self._story.replace_stream(track.name, text, ids)
         track.nodes = [(track.name, 0)]
+        if text:
+            self._story.carry_marks(old, track.name)
 
     def _begin(self, current: Round, track: Track, parent: int) -> None:
         """A branch that was finished writes again, in a node below ``parent``."""
