@@ -27,8 +27,8 @@ from srbwriter.engine import Engine
 def report(played: dict[str, list[Played]]) -> str:
     """A row for each side; the opening, which both sides evaluate, counts in the total only."""
     head = [
-        "", "tokens typed", "evaluated after a pick", "while nobody waited", "text in every branch, ms",
-        "slowest, ms", "written in, s", "and while nobody waited, s",
+        "", "tokens typed", "evaluated after a pick", "and while nobody waited", "text in every branch, ms",
+        "slowest, ms", "written in, s", "processor time, s", "while nobody waited, s",
     ]  # fmt: skip
     rows: list[list[str]] = []
     for name, rounds in played.items():
@@ -37,7 +37,8 @@ def report(played: dict[str, list[Played]]) -> str:
         rows.append([
             name, str(sum(p.typed for p in after)), str(sum(p.round.evaluated for p in after)),
             str(sum(p.later for p in after)), f"{1e3 * median(waits):.0f}", f"{1e3 * max(waits):.0f}",
-            f"{_total(rounds):.2f}", f"{sum(p.resting for p in rounds):.2f}",
+            f"{_total(rounds):.2f}", f"{sum(p.round.busy for p in rounds):.2f}",
+            f"{sum(p.resting for p in rounds):.2f}",
         ])  # fmt: skip
     return table(head, rows)
 
