@@ -83,6 +83,8 @@ class Scheduler:
             self.steering.handle(self.commands.popleft())
         self.writer.now = time.monotonic()
         written = self.writer.generated
+        if self.lanes.runs and not self.lanes.busy:
+            self.cache.gather()
         self.admission.admit()
         if self.writer.generated > written:
             self.publish()  # first tokens, from stored logits, do not wait for the decode
