@@ -313,8 +313,7 @@ class Cache:
         """
         if not self.partial:
             return
-        for seq in list(self.parked):
-            runs = self._since_parting(seq)
+        for seq, runs in [(seq, self._since_parting(seq)) for seq in self.parked]:
             if all(node.piece is not None and len(node.seqs) == 1 for node in runs):
                 for _ in runs:
                     self._evict_last(seq)
