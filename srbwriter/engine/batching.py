@@ -105,7 +105,7 @@ class Batcher:
         return Plan(rows, shared, fed)
 
     def _alike(self, track: Track, feeding: Sequence[Track]) -> int:
-        """Tokens of ``track`` up to where others that are to follow it turn off: a state to be forked there."""
+        """Tokens of ``track`` up to where others that follow it turn off, and fork its state."""
         tip, todo = self.cache.tree.tip, track.todo
         lengths = (
             common_prefix(todo, other.todo, 0, len(other.todo) - 1)

@@ -81,17 +81,17 @@ class Engine:
             screen=self._on_screen,
         )  # fmt: skip
         abortable = context.cuttable and not uses_gpu(options) and context.enable_abort()
+        self._wake = threading.Event()
         kind = AdapterScheduler if adapters else Scheduler
         self._scheduler = kind(
             model, context, self._cache, options, window=window, abortable=abortable,
-            threads=threads_of(options),
+            threads=threads_of(options), wake=self._wake.set,
         )  # fmt: skip
         if isinstance(self._scheduler, AdapterScheduler):
             self._scheduler.turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen))
         self._numbers = itertools.count(1)
         self._seeds = itertools.count()
         self._seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
-        self._wake = threading.Event()
         self._closing = False
         self._dead: Exception | None = None
         self._failures = 0
@@ -207,6 +207,10 @@ class Engine:
         self._wake.clear()  # before the step, so that what comes in while it runs is not slept over
         if self._step():
             return True
+        if self._scheduler.lanes.pending:  # nothing to do until a slow grammar has been asked
+            timeout = None
+            self._wake.wait()
+            return self._step() or True
         return bool(timeout) and self._wake.wait(timeout) and self._step()
 
     def call(self, function: Callable[[], Any], timeout: float | None = 30.0) -> Any:
@@ -477,6 +481,7 @@ class Engine:
             generation.engine_state.close()
         if self._cache.storage.disk is not None:
             self._cache.storage.disk.close()
+        self._scheduler.grammars.close()
         self._context.close()
         self.model.close()
 

@@ -85,7 +85,9 @@ class Preparer:
         compiled = self._compiled(runner.run, runner)
         constraint = None if compiled is None else compiled.fork()
         if constraint is not None:
-            for token in self._seen(runner):
+            for token in self.seen(runner):
+                if constraint.slow:
+                    break  # whoever follows it reads the text, too
                 if not constraint.allows(token):
                     problem = constraint.trouble() if constraint.exhausted else "the text does not follow it"
                     raise InvalidRequest(notation(runner.sampling) or "grammar", problem)
@@ -98,7 +100,7 @@ class Preparer:
             run.constraints[key] = compile_constraint(runner.sampling, self.model)
         return run.constraints[key]
 
-    def _seen(self, runner: Runner) -> Sequence[int]:
+    def seen(self, runner: Runner) -> Sequence[int]:
         """The branch's tokens as a constraint sees them: of one that completes the prompt, what is new."""
         buffer = runner.buffer
         if not runner.branch.overlap:

@@ -263,7 +263,9 @@ class Steering:
 
     def _prepare(self, runner: Runner) -> None:
         """Let a branch that writes go on by other rules, or end in the attempt."""
-        if runner.seq >= 0 and not self.writer.prepare(runner):
+        if runner.pending is not None:
+            self.lanes.park(runner)  # it chooses anew when it is let in
+        elif runner.seq >= 0 and not self.writer.prepare(runner):
             self.lanes.retire()
 
     def _take_off(self, runner: Runner) -> None:
