@@ -36,7 +36,7 @@ from .prompt import assemble, fit
 from .runner import Run
 from .scheduler import Scheduler
 from .sizing import open_context, threads_of, uses_gpu
-from .steering import compile_for, make_run
+from .steering import make_run, prepared
 from .types import (
     EngineClosed,
     EngineError,
@@ -46,7 +46,6 @@ from .types import (
     NativeError,
     Priority,
     Request,
-    Sampling,
 )
 
 log = logging.getLogger(__name__)
@@ -175,6 +174,8 @@ class Engine:
         check_request(request, self.model, self.max_branches)
         chosen = self.adapters.resolve(request.lora)
         ids, heal_prefix = assemble(self.model, request)
+        if heal_prefix:
+            _ = self.model.piece_index  # made here, if this is the first
         fitted = fit(ids, request, self.n_ctx)
         generation = Generation(next(self._numbers), request, self._post)
         generation.truncated = len(fitted) != len(ids)
@@ -406,9 +407,7 @@ class Engine:
         generation = command.generation
         if generation is not _NOBODY:
             check_command(command, self.model, self.max_branches)
-            for value in command.args:
-                if isinstance(value, Sampling):
-                    compile_for(generation.engine_state, value, self.model)
+            command = prepared(command, self.model)
             if not self.alive:
                 generation.abandon(EngineClosed("the engine is closed"))
                 return

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Logits: TypeAlias = "NDArray[np.float32]"
 ConstraintKey: TypeAlias = "tuple[str | None, str | None, str | None]"
 NO_LIMIT = 1 << 60
+_BLOCK = 256  # logits of which the highest is found in one go
 WAITING_STATES = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING})
 
 
@@ -261,8 +262,18 @@ def score(row: object, token: int, best: int) -> TokenLogprob:
     total = peak + float(np.log(np.exp(logits - peak).sum()))
     top: tuple[tuple[int, float], ...] = ()
     if best > 0:
-        best = min(best, len(logits))
-        order = np.argpartition(logits, -best)[-best:]
-        order = order[np.argsort(-logits[order], kind="stable")]
+        likely = _likely(logits, min(best, len(logits)))
+        order = likely[np.argsort(-logits[likely], kind="stable")][:best]
         top = tuple((int(t), float(logits[t]) - total) for t in order)
     return TokenLogprob(token, float(logits[token]) - total, top)
+
+
+def _likely(logits: Logits, best: int) -> NDArray[np.intp]:
+    """Places of the ``best`` highest, and of some more: those above the peaks of as many blocks."""
+    import numpy as np
+
+    blocks = len(logits) // _BLOCK
+    if blocks < 2 * best:
+        return np.arange(len(logits))
+    peaks = logits[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)
+    return np.flatnonzero(logits >= np.partition(peaks, -best)[-best])
