@@ -328,13 +328,7 @@ class Recorder:
             track.name = self._story.replace_stream(track.name, text, ids)
         track.nodes = [(track.name, 0)]
         if text:
-            self._keep_marks(old, track.name)
-
-    def _keep_marks(self, old: NodeId, new: NodeId) -> None:
-        """A branch that was rewound is the same to the writer: its bookmark and rating go with it."""
-        marks = self._story.marks(old)
-        if marks.bookmark or marks.rating:
-            self._story.mark(new, bookmark=marks.bookmark, rating=marks.rating)
+            self._story.carry_marks(old, track.name)
 
     def _begin(self, current: Round, track: Track, parent: int) -> None:
         """A branch that was finished writes again, in a node below ``parent``."""

@@ -153,6 +153,7 @@ def adopted(old: Round, generation: Generation) -> Round:
         fresh = Track(branch, track.name, branch.buffer, list(track.nodes), finished=True)
         fresh.pieces, fresh.chars, fresh.ids = len(branch.buffer.pieces), track.chars, len(branch.buffer.ids)
         found.tracks.append(fresh)
+    found.hear()
     return found
 
 

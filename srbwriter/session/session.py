@@ -466,12 +466,20 @@ class Session:
         story, here = self.story, self.story.current
         return here == node or (story.is_living(node) and story.text(here) == story.text(node))
 
-    def undo(self) -> bool:
-        """Take back the last pick, edit or verb; False when there is nothing to take back."""
-        return self._moved(self.story.undo, stop=True) is not None
+    def undo(self) -> str:
+        """Take back the last pick, edit or verb; returns which verb, empty when there is none."""
+        with self._lock:
+            self.stop_all()
+            action = self.together(self.story.undo)
+            self._recall()
+            return action.verb if action is not None else ""
 
-    def redo(self) -> bool:
-        return self._moved(self.story.redo) is not None
+    def redo(self) -> str:
+        """Do again what was taken back last; returns which verb, empty when there is none."""
+        with self._lock:
+            action = self.together(self.story.redo)
+            self._recall()
+            return action.verb if action is not None else ""
 
     def revisit(self, node: NodeId) -> None:
         """Stand at another node; what is resident of its path will not be evaluated again."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from srbwriter.story.document import Written
 from srbwriter.story.edits import Edits
@@ -101,6 +102,18 @@ class Branches(Edits):
             del document.live[branch]
             document.live[new] = Written(new, written.vocab)
             return new
+
+    def carry_marks(self, old: NodeId, new: NodeId) -> None:
+        """``new`` is another take of the branch ``old``, and has its bookmark and its rating too.
+
+        No action that could be undone: it is a part of what the model writes.
+        """
+        with self._document.change():
+            tree = self._document.tree
+            before, marks = tree[new], tree[old].marks
+            marks = replace(before.marks, bookmark=marks.bookmark, rating=marks.rating)
+            after = before.with_marks(marks)._asdict()
+            tree.set(new, **{name: value for name, value in after.items() if value != getattr(before, name)})
 
     def interject(self, branch: NodeId, text: str) -> NodeId:
         """Words of the writer at the end of a branch that goes on being written; returns their node."""

@@ -60,6 +60,7 @@ class App(TextualApp[None]):
         self.keyboard = Keyboard(self, super().on_event)
         self.next_story: Path | None = None
         self.next_notes: list[str] = []
+        self.next_begins = self.begins = False  # whether branches are written as soon as a story is open
         self.address = ""  # where a server beside the app listens
         self.notes: list[str] = []  # what the writer is told once the screen is up
         self.preferences = Preferences(settings)
@@ -169,14 +170,14 @@ class App(TextualApp[None]):
         known = library.RecentStories(paths.recent_file()).all()
         return [(entry.path, entry.title or entry.path.stem) for entry in known if entry.path.exists()]
 
-    def open_story(self, file: Path, notes: Iterable[str] = ()) -> None:
+    def open_story(self, file: Path, notes: Iterable[str] = (), begins: bool = False) -> None:
         """Leave this story and open another: the screen begins again with it, and the model stays.
 
-        ``notes`` is what the writer is told then.
+        ``notes`` is what the writer is told then; with ``begins`` branches are written at once.
         """
         if not self.write_screen.transfers.may_leave():
             return
-        self.next_story, self.next_notes = file, list(notes)
+        self.next_story, self.next_notes, self.next_begins = file, list(notes), begins
         self.write_screen.leave()
 
     def notify(

@@ -104,7 +104,7 @@ class WriteScreen(Screen[None]):
         )
         self.session.typing.on_unsaved = self._show_saved
         self.show_story()
-        self.grid.show([None] * self.session.n)
+        self.flush()
         self.apply_layout()
         self.pump.start()
         self.flush_slowly()
@@ -113,6 +113,8 @@ class WriteScreen(Screen[None]):
     def _begin(self) -> None:
         try:
             receive(self)
+            if self.app.begins and self.guarded(self.write):
+                self.grid.go(0)
         finally:
             self.app.keyboard.open()
 
@@ -364,6 +366,8 @@ class WriteScreen(Screen[None]):
 
     def flush(self) -> None:
         current = self.session.round
+        if current is not None and current.generation is None and self._shown > 0:
+            return  # it waits for the model: what was written before is shown until then
         count = len(current.branches) if current is not None else 0
         if current is not self._round or count != self._shown:
             if current is not self._round:

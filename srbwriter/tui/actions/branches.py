@@ -55,6 +55,12 @@ def pause(screen: WriteScreen) -> None:
 
 @verb
 def extend(screen: WriteScreen) -> None:
+    pane = screen.grid.pane
+    if pane is not None and pane.branch is not None and pane.branch.live:
+        paused = pane.branch.state is BranchState.PAUSED
+        words = "is paused: space lets it go on" if paused else "is still writing"
+        screen.notify(f"Branch {pane.number} {words}.")
+        return
     screen.on_branch(screen.session.extend)
 
 

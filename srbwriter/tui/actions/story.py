@@ -18,16 +18,25 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 
+_DID = {
+    "type": "Typing", "add": "Passage", "pick": "Pick", "edit": "Edit", "delete": "Deletion", "mark": "Mark",
+    "settings": "Setting", "restore": "Return",
+}
+"""The verbs of the story, as what they did is called; others by their own names."""
+
+
 @verb
 def undo(screen: WriteScreen) -> None:
-    screen.session.undo()
+    verb = screen.session.undo()
     screen.show_story(where_changed=True)
+    screen.notify(f"{_DID.get(verb, verb.capitalize())} taken back." if verb else "Nothing to undo.")
 
 
 @verb
 def redo(screen: WriteScreen) -> None:
-    screen.session.redo()
+    verb = screen.session.redo()
     screen.show_story(where_changed=True)
+    screen.notify(f"{_DID.get(verb, verb.capitalize())} done again." if verb else "Nothing to redo.")
 
 
 @verb
