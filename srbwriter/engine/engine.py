@@ -273,6 +273,11 @@ class Engine:
         return self.model.fim
 
     @property
+    def fim_files(self) -> tuple[int | None, int | None]:
+        """Ids of the tokens before a collection of files, and before each of them, if the model has them."""
+        return self.model.fim_files
+
+    @property
     def alive(self) -> bool:
         return not self._closing and self._dead is None
 

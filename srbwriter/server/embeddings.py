@@ -79,7 +79,7 @@ async def rerank(call: Call) -> Response:
     name = "texts" if tei else "documents"
     texts = _documents(name, body.raw(name))
     most = body.integer("top_n", len(texts), 1)
-    size = len(query) + sum(map(len, texts))
+    size = len(query) * len(texts) + sum(map(len, texts))
     work = await off_loop(size * PER_BYTE, lambda: lane.rank(query, texts))
     scores = await call.until_gone(_wait(asyncio.wrap_future(work)))
     best = sorted(range(len(texts)), key=lambda index: -scores[index].score)[:most]
