@@ -144,7 +144,8 @@ class ReplaceBar(FindBar):
 
     def content(self) -> ComposeResult:
         yield from super().content()
-        yield LineInput(id="by", placeholder="by …", compact=True)
+        with Horizontal():
+            yield LineInput(id="by", placeholder="by …", compact=True)
         yield Static(id="preview")
 
     @on(LineInput.Submitted, "#words")
