@@ -217,6 +217,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         host_bytes=None if cache_ram is None else cache_ram << 20,
         disk_dir=str(paths.states_dir()) if settings[keys.CACHE_DISK] else None,
         disk_bytes=settings[keys.CACHE_DISK] << 20,
+        measure=True,
         seed=settings[keys.SEED],
         max_branches=settings[keys.MAX_N],
         lora=_unless(settings[keys.LORA_INIT_WITHOUT_APPLY], scaled_files(settings[keys.LORA])),

@@ -24,7 +24,7 @@ def settings(**flags: Any) -> Settings:
 def test_without_settings_the_engines_own_defaults_hold() -> None:
     options = launch.engine_options(settings())
     assert options.disk_dir == str(paths.states_dir())
-    assert replace(options, disk_dir=None) == EngineOptions()
+    assert replace(options, disk_dir=None, measure=False) == EngineOptions()
     assert launch.sampling(settings()) == Sampling()
     assert launch.stop(settings()) == Stop(max_tokens=keys.MAX_TOKENS.default)
 

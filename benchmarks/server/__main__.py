@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.engine import peers
-from benchmarks.engine.__main__ import model_path
-from benchmarks.engine.setting import Setting, machine, resident_bytes, story_ids
+from benchmarks.engine.setting import Setting, machine, model_path, resident_bytes, story_ids
 from srbwriter.engine import Engine
 from srbwriter.engine.types import Request, Stop
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
@@ -82,7 +81,7 @@ def stream(setting: Setting, args: argparse.Namespace) -> None:
     direct: list[float] = []
     outcomes: list[crowd.Outcome] = []
     theirs: list[crowd.Outcome] = []
-    with engine, served(engine) as url, _peer(setting, args, engine) as peer:
+    with engine, served(engine) as url, _peer(setting, args) as peer:
         directly(engine, setting, asked)  # warm
         for _ in range(args.rounds):
             engine.reset()
@@ -114,12 +113,12 @@ def _quantiles(seconds: Sequence[float]) -> str:
 
 
 @contextmanager
-def _peer(setting: Setting, args: argparse.Namespace, engine: Engine) -> Iterator[str | None]:
-    program = peers.find(args.peers, "llama-server")
-    if program is None:
+def _peer(setting: Setting, args: argparse.Namespace) -> Iterator[str | None]:
+    """llama.cpp's own server with as many slots, where it is to be had."""
+    if args.peers is None:
         yield None
         return
-    server = peers.Server(setting, engine, program, args.clients)
+    server = peers.Server(setting, peers.program(args.peers, "llama-server"), args.clients)
     try:
         yield server.address
     finally:

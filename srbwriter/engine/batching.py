@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from .cache import Cache
+from .costs import CostTable
 from .native.context import Context
-from .prefix import Node
+from .prefix import Node, common_prefix
 from .runner import Runner, Track, Trunk
 
 
@@ -71,6 +72,7 @@ class Batcher:
     def __init__(self, context: Context, cache: Cache, share: bool) -> None:
         self.context, self.cache = context, cache
         self.share = share  # whether the memory takes rows of several sequences
+        self.costs: CostTable | None = None
 
     def plan(self, writing: Sequence[Runner], feeding: Sequence[Track], chunk: int) -> Plan:
         """At most ``chunk`` tokens of ``feeding``, first come first; all of ``writing``."""
@@ -81,16 +83,20 @@ class Batcher:
         outputs = self.context.max_outputs - len(rows)
         room = min(chunk, self.context.max_rows - len(rows))
         for track in feeding:
+            if not _scored(track):
+                track.todo = track.todo[self.cache.follow(track.seq, track.todo[:-1]) :]
+        for track in feeding:
             if room <= 0 or outputs <= 0:
                 break
-            scored = isinstance(track, Trunk) and track.run.scoring
+            scored = _scored(track)
             if not scored:
-                track.todo = track.todo[self.cache.follow(track.seq, track.todo[:-1]) :]
                 begins = self.cache.tree.tip[track.seq], track.todo[0]
-                if begins in under_way and self.share:
+                if begins in under_way:
                     continue  # another evaluates it in this very step, and it is there in the next
                 under_way.add(begins)
             count = min(len(track.todo), room, outputs if scored else room)
+            if not self.cache.partial and not scored:
+                count = min(count, self._alike(track, feeding))
             tokens = track.todo[:count]
             last = count == len(track.todo)
             start = self.cache.tree.tip[track.seq].end
@@ -99,6 +105,28 @@ class Batcher:
             room -= count
             outputs -= count if scored else int(last)
         return Plan(rows, shared, fed)
+
+    def pad(self, plan: Plan) -> int:
+        """Add rows of nothing where the step takes less time with them; how many."""
+        rows = len(plan.rows)
+        if self.costs is None or plan.fed or not rows or not self.cache.partial:
+            return 0
+        more = self.costs.padded(rows) - rows
+        free = self.context.cells - self.cache.used_cells - rows
+        if more <= 0 or more > free or rows + more > self.context.max_outputs:
+            return 0
+        self.context.pad(more)
+        return more
+
+    def _alike(self, track: Track, feeding: Sequence[Track]) -> int:
+        """Tokens of ``track`` up to where others that are to follow it turn off: a state to be forked there."""
+        tip, todo = self.cache.tree.tip, track.todo
+        lengths = (
+            common_prefix(todo, other.todo, 0, len(other.todo) - 1)
+            for other in feeding
+            if other is not track and tip[other.seq] is tip[track.seq]
+        )
+        return min((length for length in lengths if length), default=len(todo))
 
     def _branch_rows(
         self, writing: Sequence[Runner]
@@ -148,6 +176,11 @@ class Batcher:
         """The decode was aborted: drop whatever it left behind, as if it had not begun."""
         for track in plan.tracks():
             self.context.remove(track.seq, self.cache.tree.tip[track.seq].end)
+
+
+def _scored(track: Track) -> bool:
+    """Whether every token of it needs logits, whatever is held of them."""
+    return isinstance(track, Trunk) and track.run.scoring
 
 
 def _mean(old: float, new: float) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
@@ -27,6 +28,10 @@ IDLE_CELLS = 256
 """Cells that nobody runs and that may stay while something runs: llama.cpp reads them in such portions."""
 SCATTERED_CELLS = 512
 """Free cells below the highest in use, at most, before the others are moved together."""
+
+COPYING_SECONDS = 0.004
+"""What leaves the cells is copied for no longer than this before a step; the rest leaves before later ones.
+Cells of branches that were written together lie in turns, and copying those takes longer than a step."""
 
 WRITTEN_DOWN = 64
 """Paths that are written to disk when nothing runs, the newest first."""
@@ -144,7 +149,7 @@ class Cache:
     def follow(self, seq: int, tokens: Sequence[int]) -> int:
         """Let ``seq`` go on over what is held of ``tokens`` by now; how many of them need no evaluating."""
         if not self.partial:
-            return 0
+            return self._overtake(seq, tokens)
         node, done = self.tree.tip[seq], 0
         while done < len(tokens):
             child = node.children.get(tokens[done])
@@ -155,7 +160,7 @@ class Cache:
             if node.seqs:
                 self.memory.copy(next(iter(node.seqs)), seq, node.start, node.end)
                 self.tree.enter(seq, node)
-            elif self._enter(seq, node):
+            elif seq in self._excuses or self._enter(seq, node):
                 break
             done += length
         return done
@@ -189,10 +194,9 @@ class Cache:
         last = 1 if answered and known > excused else 0
         if not reason and not self.partial:
             reason = "rollback"
-        again = self.storage.traffic.evaluated_again
         for why, tokens in ((excuse, excused), ("logits", last), (reason, known - excused - last)):
             if tokens:
-                again[why] = again.get(why, 0) + tokens
+                self.storage.traffic.count(why, tokens)
 
     def store_logits(self, seq: int, row: NDArray[np.float32]) -> None:
         """Keep a copy of ``row`` as what follows the tip of ``seq``."""
@@ -297,13 +301,16 @@ class Cache:
         return True
 
     def make_way(self) -> None:
-        """Something is about to run: what nobody runs leaves the cells, so that it costs no step."""
+        """Something is about to run: what nobody runs leaves the cells, so that it costs few steps."""
         if self._settled or not self.partial or not self.storage.budget:
             return
+        until = time.perf_counter() + COPYING_SECONDS
         while self._idle_cells() > IDLE_CELLS:
             beside_live = {s for s in self.parked if not self.tree.tip[s].seqs <= self.parked}
             if not self.evict(beside_live):
                 break
+            if time.perf_counter() >= until:
+                return
         if self._peak - self.used_cells > SCATTERED_CELLS + self.used_cells // 8:
             self.memory.compact()
             self._peak = self.used_cells
@@ -407,6 +414,18 @@ class Cache:
     def _find(self, ids: Sequence[int], limit: int | None, space: int = SHARED) -> Match:
         find = self.tree.match if self.partial else self.tree.anchored
         return find(ids, limit, space)
+
+    def _overtake(self, seq: int, tokens: Sequence[int]) -> int:
+        """:meth:`follow` where states are whole: take that of the sequence which got furthest on this way."""
+        before, found = self.tree.tip[seq], self.tree.furthest(seq, tokens)
+        if found is before:
+            return 0
+        start = before.end
+        self.memory.remove(seq)
+        self.tree.release(seq)
+        self._holdings.release(seq)
+        self._fork(seq, Match(found, len(found.tokens), found.end, found.end))
+        return found.end - start
 
     def _fork(self, seq: int, found: Match) -> None:
         """Make ``seq`` a new sequence that ends at a resident match."""

@@ -21,11 +21,13 @@ from typing import Any
 from .adapters import Adapters, AdapterSet, Turns, key_of
 from .cache import Cache
 from .checks import check_command, check_options, check_request
+from .costs import CostTable
 from .disk import DiskCache, state_key
 from .embedding import Embedder, Embedding, Pooling, Score
 from .ending import close_at_exit
 from .generation import INTERRUPTING, Command, Generation
 from .load_mark import marked
+from .measuring import table_for
 from .memory import host_budget
 from .model import Model
 from .namespaces import AdapterScheduler
@@ -58,14 +60,17 @@ SWITCH_INTERVAL = 5e-4
 
 
 LOGITS_BYTES = 64 << 20
+MEASURED_SIZE = 64 << 20
+"""Bytes of a model from which on it is worth two seconds to know how it runs fastest."""
 
 
 class Engine:
     """A loaded model and the batch that runs on it. Make one with :meth:`load`."""
 
     def __init__(
-        self, model: Model, context: Context, options: EngineOptions, window: int, adapters: Adapters
-    ) -> None:
+        self, model: Model, context: Context, options: EngineOptions, window: int, adapters: Adapters,
+        costs: CostTable | None = None,
+    ) -> None:  # fmt: skip
         self.model, self.options, self.adapters = model, options, adapters
         self.n_ctx = window
         self._context = context
@@ -85,7 +90,7 @@ class Engine:
         kind = AdapterScheduler if adapters else Scheduler
         self._scheduler = kind(
             model, context, self._cache, options, window=window, abortable=abortable,
-            threads=threads_of(options),
+            threads=threads_of(options), costs=costs,
         )  # fmt: skip
         if isinstance(self._scheduler, AdapterScheduler):
             self._scheduler.turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen))
@@ -122,11 +127,15 @@ class Engine:
             model = Model(file, options, on_progress)
             try:
                 adapters = Adapters(model, options.lora)
+                measured = options.measure and model.size >= MEASURED_SIZE
+                costs = table_for(model, options) if measured else None
+                if costs is not None and options.flash_attn == "auto":
+                    options = replace(options, flash_attn="on" if costs.flash else "off")
                 context, window = open_context(model, options)
             except EngineError:
                 model.close()
                 raise
-        engine = cls(model, context, options, window, adapters)
+        engine = cls(model, context, options, window, adapters, costs)
         if thread:
             engine._start()
         log.info("%s is ready: %d cells, %d tokens a branch", model.name, context.cells, window)
@@ -262,6 +271,11 @@ class Engine:
     def fim(self) -> tuple[int, int, int] | None:
         """Ids of the fill-in-the-middle tokens (prefix, suffix, middle), if the model has them."""
         return self.model.fim
+
+    @property
+    def fim_files(self) -> tuple[int | None, int | None]:
+        """Ids of the tokens before a collection of files, and before each of them, if the model has them."""
+        return self.model.fim_files
 
     @property
     def alive(self) -> bool:

@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .costs import CostTable
 from .disk import DiskCache
 from .prefix import Node, Piece, PrefixTree
 
@@ -51,6 +52,10 @@ class Traffic:
     damaged: int = 0  # states that could not be read back
     evaluated_again: dict[str, int] = field(default_factory=dict[str, int])  # tokens, by reason
 
+    def count(self, reason: str, tokens: int) -> None:
+        """``tokens`` were evaluated that some tier holds."""
+        self.evaluated_again[reason] = self.evaluated_again.get(reason, 0) + tokens
+
 
 class Storage:
     """Host memory and disk beneath the cells.
@@ -67,6 +72,7 @@ class Storage:
         self.states, self.tree, self.budget, self.disk = states, tree, budget, disk
         self.protected = protected
         self.traffic = Traffic()
+        self.costs: CostTable | None = None  # as measured at the load; otherwise rates are learnt
         self.token_seconds = 0.0  # that evaluating a token takes; 0 while that is unknown
 
     # ---- out of the cells
@@ -115,13 +121,16 @@ class Storage:
 
     def cheaper_to_evaluate(self, nodes: Sequence[Node]) -> bool:
         """Whether evaluating what ``nodes`` hold takes less time than bringing it back would."""
+        tokens = sum(len(n.tokens) for n in nodes)
+        if self.costs is not None:
+            return not self.costs.copying_is_cheaper(tokens)
         known = self.traffic.restored_seconds and self.token_seconds
         if not known:
             return False
         a_byte = self.traffic.restored_seconds / self.traffic.restored_bytes
         pieces = {id(n.piece): n.piece for n in nodes if n.piece is not None}
         size = sum(piece.size for piece in pieces.values())
-        return sum(len(n.tokens) for n in nodes) * self.token_seconds < size * a_byte
+        return tokens * self.token_seconds < size * a_byte
 
     def restore(self, seq: int, node: Node) -> bool:
         """Bring the state of one stored node back into cells, for ``seq``.

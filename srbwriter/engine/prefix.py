@@ -153,6 +153,18 @@ class PrefixTree:
             node = node.parent
         return Match(node, len(node.tokens), node.end, node.end if node.tips else 0)
 
+    def furthest(self, seq: int, tokens: Sequence[int]) -> Node:
+        """The last node on the way of ``tokens`` from the tip of ``seq`` at which a sequence stops."""
+        node = found = self.tip[seq]
+        done = 0
+        while done < len(tokens):
+            child = node.children.get(tokens[done])
+            if child is None or common_prefix(child.tokens, tokens, done, len(tokens)) < len(child.tokens):
+                break
+            node, done = child, done + len(child.tokens)
+            found = node if node.tips else found
+        return found
+
     def logits_after(self, ids: Sequence[int], space: int = SHARED) -> Any:
         """Stored logits after exactly ``ids``, or None."""
         found = self.match(ids, None, space)

@@ -12,6 +12,8 @@ from .parameters import notation
 from .types import ContextOverflow, InvalidRequest, Prompt, Request, TokenRun
 from .writing import last_token_prefix
 
+_END = 4  # tokens of a prompt's end that remain at least, as in llama.cpp's server
+
 
 def assemble(model: Model, request: Request) -> tuple[list[int], bytes]:
     """Token ids of the prompt, and the bytes that token healing took off its end.
@@ -112,7 +114,7 @@ def fit(ids: list[int], request: Request, window: int) -> list[int]:
         return ids
     if request.overflow == "error":
         raise ContextOverflow(len(ids), window)
-    keep = min(request.n_keep, window // 2) if request.n_keep >= 0 else window // 2
+    keep = _head(request, window)
     block = max((window - keep) // 2, 1)
     gone = ((len(ids) - keep - block) // block) * block
     shorter = ids[:keep] + ids[keep + gone :]
@@ -127,5 +129,13 @@ def _shorten(ids: list[int], request: Request) -> list[int]:
     room = max(context - most, context // 2, 1)
     if len(ids) <= room:
         return ids
-    keep = min(request.n_keep, room // 2) if request.n_keep >= 0 else room // 2
+    keep = _head(request, room)
     return ids[:keep] + ids[len(ids) - room + keep :]
+
+
+def _head(request: Request, room: int) -> int:
+    """Tokens at the start that are kept of a prompt too long for ``room``: as many as asked for, if they fit.
+
+    Some of the end stays in any case; of a prompt of which all is to be kept, as much as of the beginning.
+    """
+    return room // 2 if request.n_keep < 0 else min(request.n_keep, max(room - _END, room // 2))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from .admission import SHORT, Admission
 from .batching import Batcher, ChunkBudget, Fed, Plan
 from .cache import Cache
+from .costs import CostTable
 from .generation import INTERRUPTING, Command, Generation
 from .lanes import Lanes
 from .model import Model
@@ -50,7 +51,7 @@ class Scheduler:
 
     def __init__(
         self, model: Model, context: Context, cache: Cache, options: EngineOptions, *, window: int,
-        abortable: bool, threads: Threads | None,
+        abortable: bool, threads: Threads | None, costs: CostTable | None = None,
     ) -> None:  # fmt: skip
         self.context, self.cache, self.window = context, cache, window
         self.tails = Tails(context, cache, window, options.max_branches)
@@ -62,6 +63,9 @@ class Scheduler:
             max_branches=options.max_branches,
         )  # fmt: skip
         self.batcher = Batcher(context, cache, share=not model.recurrent)
+        self.costs = self.batcher.costs = cache.storage.costs = costs
+        self._first = 0  # whose turn it is, where branches are not computed all at once
+        self._threads_now = 0
         self.budget = ChunkBudget(options.step_seconds, context.max_rows)
         self.abortable = abortable
         self.threads, self._prompt_threads = threads, options.threads_batch
@@ -110,6 +114,8 @@ class Scheduler:
         lanes = self.lanes
         writing, feeding = self._in_turn()
         writing = self._inside_window(writing)
+        if not feeding:
+            writing = self._soonest(writing)
         chunk = self.budget.size(bool(writing), self.abortable)
         while True:
             plan = self.batcher.plan(writing, feeding, chunk)
@@ -142,6 +148,18 @@ class Scheduler:
         urgent = [t for t in feeding if _priority(t) is not Priority.BACKGROUND]
         return (writing, urgent) if writing or urgent else (lanes.writing, feeding)
 
+    def _soonest(self, writing: Sequence[Runner]) -> Sequence[Runner]:
+        """As many branches as are best computed at once, by turns; mostly all of them."""
+        count = len(writing)
+        if self.costs is None or count < 2:
+            return writing
+        size = max(self.costs.split(count))
+        if size >= count:
+            return writing
+        first = self._first % count
+        self._first = first + size
+        return [*writing[first:], *writing[:first]][:size]
+
     def _inside_window(self, writing: Sequence[Runner]) -> Sequence[Runner]:
         """Branches whose next position lies inside the window; the others end or shift here."""
         tip, window = self.cache.tree.tip, self.window
@@ -164,13 +182,19 @@ class Scheduler:
             if self._unwanted():  # the command came before the mark was up, when it could not interrupt
                 self._in_flight = frozenset()
                 return
+        rows = len(plan.rows) + plan.prompt_rows
+        padded = self.batcher.pad(plan)
+        threads = self._use_threads(rows, bool(plan.fed))
         started = time.perf_counter()
         code = self.context.decode()
         seconds = time.perf_counter() - started
         self._in_flight = frozenset()
         if code == OK:
             self._count(plan, seconds)
-            self._pace(plan, seconds)
+            if padded:
+                self.cache.storage.traffic.count("padding", padded)
+            if self.threads is not None and threads == self.threads.now:
+                self.threads.learn(shape(rows, self.cache.used_cells), seconds)
             self._settle(plan)
         elif code == ABORTED:
             self.batcher.roll_back(plan)
@@ -200,14 +224,19 @@ class Scheduler:
         else:
             counters.decode_seconds += seconds
 
-    def _pace(self, plan: Plan, seconds: float) -> None:
-        """Fewer threads for the next step while another program wants cores; more when it is gone."""
-        threads = self.threads
-        if threads is not None:
-            before = threads.now
-            now = threads.learn(shape(len(plan.rows) + plan.prompt_rows, self.cache.used_cells), seconds)
-            if now != before:
-                self.context.set_threads(now, self._prompt_threads or now)
+    def _use_threads(self, rows: int, prompt: bool) -> int:
+        """Let the next step have the threads it is fastest with; fewer while another program wants cores."""
+        if self.threads is None:
+            return 0
+        now = self.threads.now
+        if prompt:
+            now = self._prompt_threads or now
+        elif self.costs is not None:
+            now = min(now, self.costs.threads(rows, self.cache.used_cells // 256 * 256))
+        if now != self._threads_now:
+            self.context.set_threads(now, now)
+            self._threads_now = now
+        return now
 
     def _settle(self, plan: Plan) -> None:
         self.batcher.settle(plan)

@@ -292,6 +292,7 @@ class EngineOptions:
     host_bytes: int | None = None  # of memory for what leaves the cells; None: a quarter of what is free
     disk_dir: str | None = None  # folder for what is to outlive the program; None: nothing does
     disk_bytes: int = 4 << 30  # that the folder may take
+    measure: bool = False  # take two seconds at the first load of a file here to find how it runs fastest
     lora: tuple[tuple[str, float], ...] = ()  # files of LoRA adapters, and how much of each
     control_vectors: tuple[tuple[str, float], ...] = ()  # files that are added up, and how much of each
     control_vector_layers: tuple[int, int] | None = None  # the first and the last they act on; None: all

@@ -106,10 +106,11 @@ class Call:
             return _Whole(encode_large(make()), 200, headers, JSON)
 
         return await off_loop(seconds, work)
+
     async def value(self) -> Any:
         """The body as JSON of whatever kind; no body is null."""
         raw = await self._body()
-        return parse(raw) if raw.strip() else None
+        return await off_loop(len(raw) * PER_BYTE, lambda: parse(raw)) if raw.strip() else None
 
     async def _body(self) -> bytes:
         limit = self.settings.max_body

@@ -32,6 +32,11 @@ def _field(parameter: Parameter) -> dict[str, Any]:
         schema = {"type": "object", "description": parameter.help}
     if parameter.name == "logit_bias":
         schema = {"type": "object", "description": parameter.help}
+    schema["x-record"] = parameter.record
+    if parameter.step is not None:
+        schema["x-step"] = parameter.step
+    if isinstance(parameter.default, bool | int | float | str):
+        schema["default"] = parameter.default
     if parameter.choices:
         schema["enum"] = list(parameter.choices)
     for bound in ("minimum", "maximum"):
@@ -76,7 +81,11 @@ BRANCHES: dict[str, Any] = {
         "parent": {
             "type": "object",
             "description": "A branch to continue token by token.",
-            "properties": {"request": {"type": "string"}, "branch": {"type": "integer", "minimum": 0}},
+            "properties": {
+                "request": {"type": "string"},
+                "branch": {"type": "integer", "minimum": 0},
+                "chars": {"type": "integer", "minimum": 0, "description": "Only so much of its text."},
+            },
         },
         "logprobs": {"type": "integer", "minimum": 0},
         "rich": {"type": "boolean"},

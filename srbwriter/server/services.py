@@ -17,13 +17,14 @@ from typing import Any, Protocol, cast
 from srbwriter import __version__
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Generation
+from srbwriter.engine.infill import infill_ids
 from srbwriter.engine.limits import check_prompt
 from srbwriter.engine.types import EngineError, Prompt, Request, TokenRun
 
 from .auth import ServerError, read_text
 from .errors import ApiError, Dialect, from_engine, unavailable
 from .follow import Bridge
-from .prompt import infill_ids, read_prompts
+from .prompt import read_prompts
 from .registry import Record, Registry, Slot, Slots
 from .settings import ServerSettings
 from .work import PER_BYTE, off_loop
@@ -162,13 +163,14 @@ class Services:
         engine = self.engine
         return await off_loop(seconds, lambda: read_prompts(value, engine))
 
-    async def infill(self, prefix: Prompt, suffix: str, extra: str = "") -> list[int]:
-        """Token ids that ask for what stands between two texts. Raises ApiError (501)."""
+    async def infill(
+        self, prefix: Prompt, suffix: str, files: Sequence[tuple[str, str]] = ()
+    ) -> list[int]:
+        """Token ids that ask for what stands between two texts, with others to know. Raises NotSupported."""
         engine = self.engine
-        before = await self.tokenize(extra) if extra else []
-        size = len(prefix) + len(suffix)
+        size = len(prefix) + len(suffix) + sum(len(text) for _, text in files)
         check_prompt("prompt", size)
-        return await off_loop(size * PER_BYTE, lambda: infill_ids(engine, prefix, suffix, before))
+        return await off_loop(size * PER_BYTE, lambda: infill_ids(engine, prefix, suffix, files))
 
     async def pin_slot(self, slot: Slot) -> None:
         """Keep what the slot's branch left in the cache, if the engine can pin."""

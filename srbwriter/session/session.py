@@ -6,6 +6,7 @@ import logging
 import threading
 from bisect import bisect_left
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -518,12 +519,14 @@ class Session:
         """The node that ends at ``place``, and what was cut off it; None if it ended there before."""
         story = self.story
         story.end_typing()
-        path = story.path(story.current)
-        node = path[bisect_left(path, place, key=story.length)]
-        at = place - (story.length(node) - len(story.node(node).text))
-        if node == ROOT:
+        nodes = story.nodes(story.path(story.current))
+        ends = list(accumulate(len(node.text) for node in nodes))
+        index = bisect_left(ends, place)
+        node = nodes[min(index, len(nodes) - 1)]
+        at = place - (ends[index - 1] if index else 0)
+        if node.id == ROOT:
             raise Refused("this is the beginning of the story; there is nothing before it")
-        return node, story.split(node, at) if at < len(story.node(node).text) else None
+        return node.id, story.split(node.id, at) if at < len(node.text) else None
 
     def context(self) -> Context:
         """Where the model's window goes at the current node. Empty before a model is loaded."""

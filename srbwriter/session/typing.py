@@ -20,7 +20,7 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from srbwriter import paths
-from srbwriter.story import ROOT, NodeId, Story, StoryError
+from srbwriter.story import ROOT, NodeId, Story, StoryError, backup
 from srbwriter.story.diff import changed
 from srbwriter.story.model import JsonValue, as_list, as_object
 
@@ -216,6 +216,7 @@ class Typing:
         try:
             for name, words in changed.items():
                 paths.write_atomic(_rescued_file(self.folder, name), words.encode("utf-8", "replace"))
+            backup.claim(self.folder.parent, self._story.file)
         except OSError as error:
             log.error("the words that the disk refuses cannot be put elsewhere: %s", error)
             return None

@@ -49,6 +49,14 @@ class StoryInfo:
     problem: str = ""
 
 
+def is_story(path: Path) -> bool:
+    """Whether the file is a story, sound or not."""
+    try:
+        return info(path).size > 0
+    except NotAStory:
+        return False
+
+
 def info(path: Path) -> StoryInfo:
     """A look into a story file. Raises NotAStory; a damaged one is described by ``problem``."""
     try:

@@ -178,4 +178,4 @@ class Story(Branches):
 
     def backup_folder(self, folder: Path) -> Path:
         """Where below ``folder`` the copies of this story lie; it stays the same if the file moves."""
-        return backup.own_folder(self._document.value("uuid"), self.file.stem, folder)
+        return backup.own_folder(self._document.value("uuid"), self.file, folder)

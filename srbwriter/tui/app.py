@@ -114,15 +114,17 @@ class App(TextualApp[None]):
         if self.write_screen.is_mounted:
             self.write_screen.layout_name = self.preferences[options.LAYOUT]
             self.write_screen.apply_layout()
+            self.write_screen.show_authors()
 
     def _apply_spelling(self) -> None:
         """On a thread of its own: the word list takes a moment to read."""
         wanted = self.preferences[options.SPELLING]
         try:
-            spelling.word_list()
-        except ModuleNotFoundError:
-            words = "Spelling needs a word list: pip install 'srbwriter[spelling]'"
-            self.call_from_thread(self.notify, words, severity="warning", markup=False)
+            if wanted:
+                spelling.word_list()
+                spelling.read_again()
+        except (ImportError, OSError) as error:
+            self.call_from_thread(self.notify, f"Words cannot be looked up: {error}", severity="warning")
             return
         self.call_from_thread(setattr, self.write_screen.editor, "spelling", wanted)
 

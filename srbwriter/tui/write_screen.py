@@ -19,11 +19,12 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
-from srbwriter.story import NodeId, StoryError
+from srbwriter.story import Author, NodeId, StoryError
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui import layouts, options, status
 from srbwriter.tui.actions import HANDLERS
 from srbwriter.tui.commands import COMMANDS, by_id
+from srbwriter.tui.provenance import Provenance
 from srbwriter.tui.pump import Pump
 from srbwriter.tui.screens.confirm import Confirm
 from srbwriter.tui.screens.crash import CrashNote
@@ -63,12 +64,14 @@ class WriteScreen(Screen[None]):
         self.status_line = StatusLine()
         self.key_line = KeyLine()
         self.strip = TabStrip()
+        self.right = Vertical(id="right")
         self.pump = Pump(self, app.preferences[options.FPS])
         self.layout_name = app.preferences[options.LAYOUT]
         self._told: Exception | None = None  # the model's trouble, once it has been said
         self._disk_told: StoryError | None = None  # the disk's
         self._today = status.WordsToday(session)
         self.large = False  # one branch alone
+        self.quiet = False  # the story alone
         self.focused_before: Widget | None = None  # what had the focus before the window became too small
         self.transfers = Transfers(self)
         self._load_watch = status.Watch()
@@ -90,7 +93,7 @@ class WriteScreen(Screen[None]):
         yield Static(layouts.TOO_SMALL, id="too-small")
         with Container(id="panes"):
             yield self.editor
-            with Vertical(id="right"):
+            with self.right:
                 yield self.strip
                 yield self.grid
         yield self.status_line
@@ -222,6 +225,11 @@ class WriteScreen(Screen[None]):
         self.key_line.show(entries)
 
     @on(events.DescendantFocus)
+    def _focus_moved(self) -> None:
+        if self.focused is not self.editor:
+            self.be_quiet(False)  # nothing that is hidden takes keys
+
+    @on(events.DescendantFocus)
     @on(events.ScreenSuspend)
     @on(events.ScreenResume)
     def _keys_changed(self) -> None:
@@ -258,6 +266,18 @@ class WriteScreen(Screen[None]):
             place = len(text) - same_end(before, text, room - same_start(before, text))
         self.editor.show(text, place)
         self.session.typing.shown(text)
+        self.show_authors()
+
+    def show_authors(self) -> None:
+        """Tint the story by who wrote what, if the writer wants that."""
+        if not self.app.preferences[options.PROVENANCE]:
+            if self.editor.provenance is not None:
+                self.editor.provenance = None
+            return
+        story = self.session.story
+        nodes = story.nodes(story.path(story.current))
+        parts: list[tuple[int, Author]] = [(len(s.text), s.author) for node in nodes for s in node.spans]
+        self.editor.provenance = Provenance(parts)
 
     def rewrite(self, text: str) -> None:
         """Make ``text`` the story's, as one edit of the writer's. Raises StoryError if it is not saved."""
@@ -284,6 +304,7 @@ class WriteScreen(Screen[None]):
 
     def write(self) -> None:
         """Write new branches from where the story stands."""
+        self.be_quiet(False)
         self.session.generate()
         self.flush()
 
@@ -363,7 +384,8 @@ class WriteScreen(Screen[None]):
 
     def flush_slowly(self) -> None:
         self.transfers.watch()
-        self.status_line.left = status.left(self.session, self._load_watch, self.transfers.line())
+        said = status.left(self.session, self._load_watch, self.transfers.line())
+        self.status_line.left = said if len(said) == 1 else (status.title(self.session), *said)
         self._show_saved()
         self._show_marks()
         self._show_keys()
@@ -373,6 +395,7 @@ class WriteScreen(Screen[None]):
 
     def _show_saved(self) -> None:
         """Whether all words are saved, and how many there are. Shown at once when a key is not saved yet."""
+        self.status_line.set_class(self.session.typing.state.trouble is not None, "-trouble")
         self.status_line.right = status.right(
             self.session, self._today.count(), self.app.preferences[options.GOAL], self.app.address
         )
@@ -414,9 +437,18 @@ class WriteScreen(Screen[None]):
     # ---- layout
 
     def next_layout(self) -> None:
-        self.layout_name = layouts.after(self.layout_name)
+        self.layout_name = layouts.after(self.layout_name, self.size.width)
         self.apply_layout()
         self.app.preferences.put(options.LAYOUT, self.layout_name)
+
+    def be_quiet(self, quiet: bool) -> None:
+        """Show the story alone, its cursor's line always in the middle; or everything again."""
+        if quiet != self.quiet:
+            self.quiet = self.editor.typewriter = quiet
+            if quiet:
+                self.large = False
+                self.editor.focus()
+            self.apply_layout()
 
     def apply_layout(self) -> None:
         """Arrange story and panes for the layout and the room there is."""

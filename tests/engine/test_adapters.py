@@ -270,6 +270,8 @@ def ones(*shape: int) -> Any:
         ({"blk.0.attn_q.weight.lora_a": ones(WIDTH), "blk.0.attn_q.weight.lora_b": ones(WIDTH)}, "shape"),
         ({"blk.0.attn_q.weight.lora_a": ones(3, 2, WIDTH), "blk.0.attn_q.weight.lora_b": ones(3, WIDTH, 2)},
          "shape"),
+        ({"blk.0.attn_q.weight.lora_a": ones(0, WIDTH), "blk.0.attn_q.weight.lora_b": ones(WIDTH, 0)},
+         "shape"),
         ({"blk.0.ffn_up.weight.lora_a": ones(2, FEED), "blk.0.ffn_up.weight.lora_b": ones(WIDTH, 2)},
          "shape"),
     ],

@@ -159,9 +159,9 @@ def test_the_context_is_made_when_the_first_text_comes() -> None:
         assert engine.embedder._thread is None
         engine.embed(["a"])
         assert engine.embedder._thread is not None
-        assert engine.embedder._context is not None and engine.embedder._context.cells == 512
+        assert engine.embedder._contexts[False].cells == 512
         engine.embed(["fox " * 600])
-        assert engine.embedder._context.cells == 1024
+        assert engine.embedder._contexts[False].cells == 1024
 
 
 @pytest.fixture
@@ -194,6 +194,21 @@ def test_what_nobody_waits_for_any_more_is_not_computed(
     with pytest.raises(CancelledError):
         second.result(WAIT)
     assert len(engine.embed(["c"])) == 1
+
+
+def test_a_long_request_keeps_nobody_waiting_for_all_of_it(
+    held: tuple[Engine, threading.Event, threading.Event],
+) -> None:
+    engine, begun, leave = held
+    ended: list[str] = []
+    long = engine.embedder.embed(["the fox " * 20] * 500, None, 2)
+    assert begun.wait(WAIT)
+    short = engine.embedder.embed(["rain"], None, 2)
+    long.add_done_callback(lambda _: ended.append("long"))
+    short.add_done_callback(lambda _: ended.append("short"))
+    leave.set()
+    assert len(long.result(WAIT)) == 500
+    assert ended[0] == "short"
 
 
 def test_only_so_many_requests_wait(held: tuple[Engine, threading.Event, threading.Event]) -> None:
@@ -273,6 +288,8 @@ def test_ranks_of_nothing_and_of_too_much_are_refused(ranker: Engine) -> None:
         ranker.rank("a", [])
     with pytest.raises(ContextOverflow):
         ranker.rank("a", ["king " * 3000])
+    with pytest.raises(InvalidRequest, match="query"):
+        ranker.rank("a" * 10_000, ["king"] * 1000)
 
 
 def test_a_model_says_how_it_wants_to_be_asked(ranker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

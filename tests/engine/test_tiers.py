@@ -128,6 +128,23 @@ def test_only_what_runs_is_in_cells_while_it_runs() -> None:
         assert [engine.resident(words(engine, 300, k)) for k in range(10)] == [300] * 10
 
 
+def test_no_step_waits_until_all_that_gives_way_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("srbwriter.engine.cache.COPYING_SECONDS", 0.0)
+    with small() as engine:
+        prompt = words(engine, 60)
+        first = panes(engine, prompt, 8, 64)
+        saved = [engine.stats().saved_tokens]
+        pick = path_of(first.branches[3])
+        picked = engine.submit(Request(pick, n=2, stop=Stop(max_tokens=16, ignore_eog=True)))
+        while not picked.done:
+            engine.process()
+            saved.append(engine.stats().saved_tokens)
+        steps = np.diff(saved)
+        assert 0 < max(steps) <= 64  # no more than one branch
+        assert sum(steps) >= 7 * 64 - IDLE_CELLS
+        assert engine.stats().used_cells <= 60 + 64 + 2 * 16 + IDLE_CELLS
+
+
 @pytest.mark.parametrize("kind", ["attention", SLIDING])
 def test_cells_that_lie_scattered_are_moved_together(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with small(n_ctx=2048) if kind == "attention" else load(kind, n_ctx=2048) as engine:

@@ -104,10 +104,13 @@ def make_qwen(path: Path, seed: int = 1, deltas: Tensors | None = None) -> Path:
         ("qwen3.pooling_type", _U32, 4),
         ("qwen3.classifier.output_labels", _ARRAY, (_STRING, ["yes", "no"])),
     ]
+    for offset, mark in enumerate(("pre", "suf", "mid", "rep", "sep")):
+        metadata.append((f"tokenizer.ggml.fim_{mark}_token_id", _U32, FIRST_MARK + offset))
     head = {"cls.output.weight": _random(np.random.default_rng(seed), 2, WIDTH)}
     return _make(path, metadata, [_qwen_layer] * 2, seed, more=head, deltas=deltas)
 
 
+FIRST_MARK = 1  # control characters stand for the marks around a gap
 RANK_OF_LORA, ALPHA = 2, 3.0
 _LORA_SHAPES = {
     "blk.0.attn_q.weight": (HEADS * HEAD, WIDTH), "blk.1.ffn_down.weight": (WIDTH, FEED),

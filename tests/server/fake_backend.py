@@ -377,11 +377,12 @@ class FakeEngine:
         buffer = branch.buffer
         buffer.pieces.append(text)
         buffer.ids.append(token)
+        buffer.ends.append(self._texts[key].decoded)
         buffer.logprobs.extend(known)
         events: list[Event] = [Text(branch.index, text, (token,), known)]
         if hit is not None:
             kept = self._kept(buffer.ids, hit.keep)
-            del buffer.ids[kept:], buffer.logprobs[kept:]
+            del buffer.ids[kept:], buffer.ends[kept:], buffer.logprobs[kept:]
             buffer.tail = branch.text[len(self.detokenize(buffer.ids)) :]
             if not kept or buffer.tail or text == "":
                 events = [Text(branch.index, text)] if text else []

@@ -210,7 +210,7 @@ def test_infill(serve: Serve, engine: FakeEngine) -> None:
         ids = list(engine.submitted[-1].prompt)
         once, upon, end = engine.tokenize("Once upon end")
         assert ids[ids.index(FIM_PRE) :] == [FIM_PRE, once, upon, FIM_SUF, end, FIM_MID]
-        assert engine.detokenize(ids[: ids.index(FIM_PRE)]) == "a\ncat\n"
+        assert engine.detokenize(ids[: ids.index(FIM_PRE)]) == "\n\n--- snippet ---\n\ncat"
         for wrong in ({"input_extra": "x"}, {"input_extra": [{"filename": "a"}]}, {"input_suffix": None}):
             assert http.post("/infill", json={**body, **wrong}).status_code == 400
         answer = http.post("/v1/completions", json={"model": "m", "prompt": "Once", "suffix": " end"})

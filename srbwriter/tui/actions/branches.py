@@ -91,7 +91,9 @@ def stop_all(screen: WriteScreen) -> None:
 @verb
 def back(screen: WriteScreen) -> None:
     """Never into the story: the keys pressed after it would be written there."""
-    if screen.editor.has_focus and screen.grid.pane is not None:
+    if screen.quiet:
+        screen.be_quiet(False)
+    elif screen.editor.has_focus and screen.grid.pane is not None:
         if not _gave_up(screen):
             screen.grid.go(screen.grid.current)
     else:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from srbwriter.story import Properties
 from srbwriter.story.model import counted
-from srbwriter.tui import clipboard, external
+from srbwriter.tui import clipboard, external, options
+from srbwriter.tui import spelling as spell
 from srbwriter.tui.actions import verb
 from srbwriter.tui.screens.find import FindBar, ReplaceBar
 from srbwriter.tui.screens.openings import offer_openings
@@ -96,3 +97,30 @@ def properties(screen: WriteScreen) -> None:
 @writes
 def openings(screen: WriteScreen) -> None:
     offer_openings(screen)
+
+
+@verb
+def spelling(screen: WriteScreen) -> None:
+    app = screen.app
+    on = not app.preferences[options.SPELLING]
+    app.preferences.put(options.SPELLING, on)
+    app.apply_preferences()
+    language = screen.session.story.properties.language
+    if not on:
+        screen.notify("Spelling is off.")
+    elif language.partition("-")[0] not in ("", "en"):
+        screen.notify(f"The word list is English, and this story is in {language}: A changes that.")
+    else:
+        screen.notify(f"Words in no English list are underlined; your own belong in {spell.own_file()}.")
+
+
+@verb
+def own_word(screen: WriteScreen) -> None:
+    row, column = screen.editor.cursor_location
+    word = spell.word_at(screen.editor.document[row], column)
+    if not word:
+        screen.notify("The cursor is at no word.")
+        return
+    spell.learn(word)
+    screen.editor.spelling = screen.editor.spelling  # paints the lines again
+    screen.notify(f"{word} is one of your words now.")

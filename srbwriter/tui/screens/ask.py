@@ -56,8 +56,7 @@ class AskWords(Ask):
 
     @on(LineInput.Changed)
     def _typed(self, event: LineInput.Changed) -> None:
-        # It hears of its last keys when it has been left.
-        if event.value != self._said and not self._answered:
+        if event.value != self._said and not self._answered:  # it hears of its last keys late
             self._said = event.value
             self._draft.typed(event.value)
 

@@ -240,7 +240,7 @@ class TreeScreen(Page[Way]):
     def _move(self, places: int) -> None:
         """Put the node before the sibling above it, or behind the one below."""
         if (node := self._own_node()) is not None:
-            siblings = self.story.siblings(node)
+            siblings = self.story.children(self.story.parent(node) or ROOT)
             place = siblings.index(node) + places
             if 0 <= place < len(siblings):
                 self._change(lambda: self._reordered(node, place))

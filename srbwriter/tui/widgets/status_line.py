@@ -84,6 +84,7 @@ class StatusLine(Widget):
         return [f"{self._badge} {first}", *(f"{' ' * indent}{row}" for row in others)]
 
     def watch_message(self) -> None:
+        self.set_class(bool(self.message), "-speaking")
         self._fit()
 
     def on_resize(self) -> None:

@@ -17,6 +17,7 @@ from textual.widget import Widget
 from textual.widgets.text_area import Edit, EditResult, Selection
 
 from srbwriter.story.diff import same_end, same_start
+from srbwriter.tui.provenance import Provenance
 from srbwriter.tui.spelling import unknown
 from srbwriter.tui.widgets.prose_area import ProseArea
 
@@ -48,8 +49,14 @@ class StoryEditor(ProseArea):
         &:focus { border: none; }
         & .text-area--cursor-line { background: $background; }
         &:focus .text-area--cursor-line { background: $surface 60%; }
+        & .story--model { color: $secondary; text-style: italic; }
+        & .story--edited { color: $accent; text-style: bold italic; }
+        & .story--imported { color: $text-muted; text-style: dim; }
     }
     """
+    COMPONENT_CLASSES = {"story--model", "story--edited", "story--imported"}
+
+    _typewriter = False  # asked for while the text area is being made
 
     class Undo(Message):
         """The writer wants the last change back; ``forward`` to do it again."""
@@ -65,6 +72,7 @@ class StoryEditor(ProseArea):
         self._before = ""
         self._after = ""
         self._spelling = False
+        self._provenance: Provenance | None = None
         self._why_shut, self._said_at = "", -_SAY_AGAIN_SECONDS
         self._quiet = False  # True while the program, not the writer, changes the text
         self._room = Size(0, 0)  # what the lines are wrapped for
@@ -144,6 +152,36 @@ class StoryEditor(ProseArea):
         self._spelling = on
         self.notify_style_update()  # forgets the lines painted before
 
+    @property
+    def provenance(self) -> Provenance | None:
+        """Who wrote which part of :attr:`whole`; None where words are not tinted by that."""
+        return self._provenance
+
+    @provenance.setter
+    def provenance(self, found: Provenance | None) -> None:
+        self._provenance = found
+        self.notify_style_update()
+
+    @property
+    def typewriter(self) -> bool:
+        """Whether the line of the cursor stays in the middle, also at the end of the text."""
+        return self._typewriter
+
+    @typewriter.setter
+    def typewriter(self, on: bool) -> None:
+        self._typewriter = on
+        self._refresh_size()
+        self.call_after_refresh(self.scroll_cursor_visible)
+
+    def _refresh_size(self) -> None:
+        super()._refresh_size()
+        if self._typewriter:  # room below the last line, so that it can stand in the middle
+            below = self.scrollable_content_region.height // 2 + 1
+            self.virtual_size = Size(self.virtual_size.width, self.wrapped_document.height + below)
+
+    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
+        return super().scroll_cursor_visible(center or self._typewriter, animate)
+
     def on_resize(self) -> None:
         self.fit()
 
@@ -171,6 +209,12 @@ class StoryEditor(ProseArea):
     def get_line(self, line_index: int) -> Text:
         """A line as it is painted; only lines in view are asked for."""
         line = super().get_line(line_index)
+        if self._provenance is not None:
+            first = len(self._before) + self._lines.get_index_from_location((line_index, 0))
+            for start, end, author in self._provenance.between(first, first + len(line.plain)):
+                if author != "writer":
+                    style = self.get_component_rich_style(f"story--{author}", partial=True)
+                    line.stylize(style, start - first, end - first)
         if self._spelling:
             row, column = self.cursor_location
             for start, end in unknown(line.plain):
@@ -201,8 +245,13 @@ class StoryEditor(ProseArea):
             self.notify(self._why_shut, severity="error")
 
     def edit(self, edit: Edit) -> EditResult:
+        index, length = self._lines.get_index_from_location, len(self.text)
+        start, end = (len(self._before) + index(place) for place in (edit.top, edit.bottom))
         result = super().edit(edit)
         if not self._quiet:
+            if self._provenance is not None:
+                self._provenance.typed(start, end, end - start + len(self.text) - length)
+                self.notify_style_update()  # also where the letters that are painted stay the same
             self._typed(self.whole)
         return result
 

@@ -10,7 +10,8 @@ from typing import Any, cast
 from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.types import Finished, Prompt, PromptProgress, Text, TokenRun
+from srbwriter.engine.infill import NO_MARKS
+from srbwriter.engine.types import Finished, NotSupported, Prompt, PromptProgress, Text, TokenRun
 from srbwriter.server.answers import final_object, progress, prompt_text, seconds, timings
 from srbwriter.server.body import Body
 from srbwriter.server.call import Call
@@ -60,27 +61,26 @@ async def completion(call: Call) -> Response:
 async def infill(call: Call) -> Response:
     body = Body(await call.json())
     if call.engine.fim is None:
-        raise ApiError(501, "this model has no tokens for filling a gap in a text")
+        raise NotSupported(NO_MARKS)
     ask = await call.read(lambda: read_ask(body, call))
     for name in ("input_prefix", "input_suffix"):
         if not isinstance(body.raw(name), str):
             raise bad(name, f"Field '{name}': expected text")
     prefix = body.text("input_prefix") + body.text("prompt")
-    extra = _extra(body.raw("input_extra")) if body.has("input_extra") else ""
-    ids = await call.services.infill(prefix, body.text("input_suffix"), extra)
+    files = _files(body.raw("input_extra")) if body.has("input_extra") else []
+    ids = await call.services.infill(prefix, body.text("input_suffix"), files)
     return await _answer(call, ask, [ids], add_bos=True)
 
 
-def _extra(value: Any) -> str:
-    """Other files of the project, to be read before the gap. Raises ApiError (400)."""
-    parts: list[str] = []
+def _files(value: Any) -> list[tuple[str, str]]:
+    """Names and texts of other files, to be read before the gap. Raises ApiError (400)."""
+    files: list[tuple[str, str]] = []
     for item in cast("list[Any]", value) if isinstance(value, list) else [None]:
         entry = Body(cast("dict[str, Any]", item) if isinstance(item, dict) else {})
         if not isinstance(entry.raw("text"), str):
             raise bad("input_extra", "Field 'input_extra': expected objects with text and perhaps filename")
-        name = entry.text("filename")
-        parts.append((f"{name}\n" if name else "") + entry.text("text") + "\n")
-    return "".join(parts)
+        files.append((entry.text("filename"), entry.text("text")))
+    return files
 
 
 async def _answer(

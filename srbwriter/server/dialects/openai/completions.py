@@ -10,11 +10,11 @@ from typing import Any
 from starlette.responses import Response
 
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import Prompt, Request
+from srbwriter.engine.types import NotSupported, Prompt, Request
 from srbwriter.server.answers import finish_reason, problem, seconds, timings, usage
 from srbwriter.server.body import Body
 from srbwriter.server.call import Call
-from srbwriter.server.errors import ApiError, bad
+from srbwriter.server.errors import bad
 from srbwriter.server.follow import Follower
 from srbwriter.server.registry import Record
 from srbwriter.server.stream import frames
@@ -66,8 +66,8 @@ async def _request(ask: OpenAIAsk, prompt: Prompt, body: Body, call: Call) -> Re
         raise bad("suffix", "Field 'suffix': cannot be combined with echo")
     try:
         return ask.of_prompt(await call.services.infill(prompt, suffix), add_bos=ask.add_bos)
-    except ApiError as error:  # not 501: clients would try again
-        raise bad("suffix", f"Field 'suffix': {error.message}") from None
+    except NotSupported as error:  # not 501: clients would try again
+        raise bad("suffix", f"Field 'suffix': {error}") from None
 
 
 def _text(call: Call, prompt: Prompt) -> str:

@@ -139,7 +139,7 @@ async def steer(call: Call) -> Response:
     if name == "fork":
         return await _fork(call, record, branch, body)
     if name == "pick":
-        return await _pick(call, record, branch)
+        return await _pick(call, record, branch, body)
     verb = VERBS.get(name)
     if verb is None:
         raise ApiError(404, f"there is no verb {name}; there are {', '.join((*VERBS, 'fork', 'pick'))}")
@@ -205,10 +205,10 @@ async def _fork(call: Call, record: Record, branch: Branch, body: Body) -> Respo
     return await _start(call, request)
 
 
-async def _pick(call: Call, record: Record, branch: Branch) -> Response:
+async def _pick(call: Call, record: Record, branch: Branch, body: Body) -> Response:
     """Keep what this branch has written and let the others go; a new request may name it as parent.
 
-    Answers when the branch has ended: until then it may write another token.
+    ``chars`` keeps only the beginning of its text. Answers when the branch has ended: until then it may write another token.
     """
     for other in record.branches:
         if other is branch:
@@ -220,8 +220,12 @@ async def _pick(call: Call, record: Record, branch: Branch) -> Response:
             if not branch.live or not news:
                 break
     record.picked = record.index(branch)
-    parent = {"request": record.id, "branch": record.picked}
-    return json_response({**branch_object(branch), "index": record.picked, "verb": "pick", "parent": parent})
+    parent: dict[str, Any] = {"request": record.id, "branch": record.picked}
+    value = {**branch_object(branch), "index": record.picked, "verb": "pick", "parent": parent}
+    if body.has("chars"):
+        parent["chars"] = body.integer("chars", 0, 0, len(value["text"]))
+        value["text"] = value["text"][: parent["chars"]]
+    return json_response(value)
 
 
 async def _start(call: Call, request: Request) -> Response:
