@@ -85,7 +85,9 @@ def test_both_ways_round_meet_every_place(text: str, words: str) -> None:
         assert back == found[::-1]
 
 
-@given(st.text("aAbİß .", max_size=60), st.text("aAbß.", min_size=1, max_size=2), st.booleans(), st.booleans())
+@given(
+    st.text("aAbİß .", max_size=60), st.text("aAbß.", min_size=1, max_size=2), st.booleans(), st.booleans()
+)
 def test_what_is_counted_is_what_is_replaced(text: str, words: str, case: bool, whole: bool) -> None:
     finder = Finder(text)
     count = finder.look(words, case, whole)
