@@ -17,9 +17,9 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .disk import DiskCache
+from .disk import DiskCache, Part
 from .holdings import Holdings
-from .memory import Share, Storage
+from .memory import Share, Storage, ids_through
 from .prefix import SHARED, Match, Node, PrefixTree, common_prefix
 
 log = logging.getLogger(__name__)
@@ -335,6 +335,20 @@ class Cache:
                 while node.parent is not None:
                     self.storage.to_disk(node)
                     node = node.parent
+
+    # ---- whole paths
+
+    def states_of(self, ids: Sequence[int]) -> tuple[list[int], list[Part]]:
+        """What is held of the beginning of ``ids``, or a little more of its path, and the states of that."""
+        found = self._find(ids, None)
+        node = self.tree.split(found.node, found.offset)
+        above: Node | None = node
+        while above is not None and above.parent is not None:
+            parent = above.parent
+            self._store(above)
+            above = parent if self.partial else None
+        parts = self.storage.parts(node)
+        return (ids_through(node, node.piece) if parts and node.piece else []), parts
 
     # ---- inside
 
