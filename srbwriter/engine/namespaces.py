@@ -20,9 +20,12 @@ class AdapterScheduler(Scheduler):
         chosen = self.turns.pick({track.run.space for track in (*writing, *feeding)})
         return self.turns.of_set(writing, _space, chosen), self.turns.of_set(feeding, _space, chosen)
 
+    def make_ready(self, space: int) -> None:
+        self.turns.pick({space})
+
     def _tidy(self) -> bool:
         if self.tails and not self.lanes.busy:
-            self.turns.pick({SHARED})  # the only space whose tails are kept
+            self.make_ready(SHARED)  # the only space whose tails are kept
         return super()._tidy()
 
 

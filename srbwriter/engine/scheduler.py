@@ -175,7 +175,7 @@ class Scheduler:
         seconds = time.perf_counter() - started
         self._in_flight = frozenset()
         if code == OK:
-            self._count(plan, seconds)
+            self.count(plan, seconds)
             self._pace(plan, seconds)
             self._settle(plan)
         elif code == ABORTED:
@@ -193,7 +193,11 @@ class Scheduler:
                 live -= {command.branch} if command.branch >= 0 else live.copy()
         return all(number in left and not left[number] for number in self._in_flight)
 
-    def _count(self, plan: Plan, seconds: float) -> None:
+    def make_ready(self, space: int) -> None:
+        """The next decode is of this space of the prefix tree, and of no request."""
+
+    def count(self, plan: Plan, seconds: float) -> None:
+        """A decode went well."""
         prompt, branches = plan.prompt_rows, len(plan.rows)
         self.budget.learn(seconds, prompt, branches)
         self.cache.storage.token_seconds = self.budget.per_token
