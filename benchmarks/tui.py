@@ -1,16 +1,17 @@
 """What the terminal app costs, measured in a real terminal: processor time, delay of keys, first paint.
 
-    python -m benchmarks.tui [--seconds 8]
+    python -m benchmarks.tui [--model 135m-q4_0] [--only stream keys …]
 
 Each figure comes from a process of its own in a pseudo-terminal whose output is read and thrown away, as a
-terminal would read it. The branches of the first figures are written by a stand-in at a fixed rate, so that
-only the app is measured; the throughput figures use the bundled model.
+terminal would read it. The branches of ``stream`` are written by a stand-in at a fixed rate, so that only the
+app is measured; ``writing`` and ``speed`` have a model.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import datetime
 import fcntl
 import json
 import os
@@ -24,14 +25,14 @@ import tempfile
 import termios
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+
+from benchmarks.engine.setting import load_average, machine, model_path
 
 COLUMNS, ROWS = 180, 50
 PANES, RATE = 16, 30.0  # branches, and tokens a second of each
-KEYS = 150
-TURNS = 3
 RARE = "ΩΨΞ"  # letters that no branch writes
 BOOK = 2_000_000  # characters of the long story
 
@@ -127,37 +128,59 @@ def stand_in(report: Path, panes: int) -> None:
         App(session, settings).run()  # type: ignore[arg-type]
 
 
-def model(report: Path, threads: int, tokens: int, shown: bool) -> None:
-    """One round of the bundled model, with the app around it or without; leaves tokens a second."""
-    from dataclasses import replace
+@dataclass(frozen=True)
+class Work:
+    """What a model writes in as many panes. ``threads`` 0 leaves them to the engine."""
 
+    model: str
+    panes: int
+    tokens: int
+    threads: int
+
+
+def model(report: Path, work: Work, shown: bool, endless: bool) -> None:
+    """Rounds of a model, with the app around it or without; leaves the median of their tokens a second.
+
+    Endless ones go on until the app is closed.
+    """
     from srbwriter.cli import table
     from srbwriter.config import Settings
     from srbwriter.config.settings import Setting
     from srbwriter.session import Session
 
-    wanted = {
-        "generation.n": 8,
-        "model.threads": threads,
-        "generation.max_tokens": tokens,
+    wanted: dict[str, object] = {
+        "model.path": Path(work.model),
+        "generation.n": work.panes,
+        "generation.max_tokens": work.tokens,
         "generation.seed": 1,
     }
+    if work.threads:
+        wanted["model.threads"] = work.threads
     settings = Settings(table.every_key(), {name: Setting(value, "flag") for name, value in wanted.items()})
     session = Session.open(settings, report.parent / f"{report.stem}.srbw")
     session.set_text("Once upon a time there was a girl who lived by a deep, dark wood.")
     session.loader.wait()
     session.stop = replace(session.stop, ignore_eog=True)
 
+    def write() -> float:
+        current = session.generate()
+        while current.generation is None:  # the model is loaded, the session notices soon
+            time.sleep(0.001)
+        began = time.perf_counter()
+        current.generation.wait(600)
+        return work.panes * work.tokens / (time.perf_counter() - began)
+
     def measure() -> None:
-        speeds: list[float] = []
-        for _ in range(5):
-            current = session.generate()
-            while current.generation is None:  # the model is loaded, the session notices soon
-                time.sleep(0.001)
-            began = time.perf_counter()
-            current.generation.wait(120)
-            speeds.append(8 * tokens / (time.perf_counter() - began))
-        report.write_text(json.dumps(statistics.median(speeds)))
+        write()  # the first pays for pages and graphs
+        report.write_text(json.dumps(statistics.median(write() for _ in range(3))))
+
+    def later() -> None:
+        time.sleep(1.0)
+        if not endless:
+            measure()
+        while endless:
+            report.write_text("")
+            write()
 
     if not shown:
         measure()
@@ -165,10 +188,6 @@ def model(report: Path, threads: int, tokens: int, shown: bool) -> None:
         return
     from srbwriter.tui import terminal
     from srbwriter.tui.app import App
-
-    def later() -> None:
-        time.sleep(1.0)
-        measure()
 
     threading.Thread(target=later, daemon=True).start()
     with terminal.restored(), terminal.guarded():
@@ -182,7 +201,7 @@ def child(*arguments: object) -> list[str]:
     return ["-m", "benchmarks.tui", "--child", *map(str, arguments)]
 
 
-def streaming(seconds: float, folder: Path) -> dict[str, float]:
+def streaming(seconds: float, keys: int, folder: Path) -> dict[str, float]:
     """Share of a core, and the delay of keys, while all panes stream."""
     report = folder / "stream.json"
     program = Child.start(child("stand-in", report, PANES), folder)
@@ -194,16 +213,16 @@ def streaming(seconds: float, folder: Path) -> dict[str, float]:
     program.drain(seconds)
     after = json.loads(report.read_text())
     wall, process, engine = (b - a for a, b in zip(before, after, strict=True))
-    delays = key_delays(program)
+    delays = key_delays(program, keys)
     program.close()
     return {"core share": (process - engine) / wall, **delays}
 
 
-def key_delays(program: Child) -> dict[str, float]:
+def key_delays(program: Child, keys: int) -> dict[str, float]:
     """Milliseconds from a key's byte to the byte that shows it, while everything goes on."""
     delays: list[float] = []
     lost = 0
-    for number in range(KEYS):
+    for number in range(keys):
         letter = RARE[number % len(RARE)]
         program.drain(0.03)
         program.send(letter if number % 5 else f" {letter}")  # words: lines wrap as in prose
@@ -220,7 +239,7 @@ def key_delays(program: Child) -> dict[str, float]:
     }
 
 
-def long_story(folder: Path) -> dict[str, float]:
+def long_story(keys: int, folder: Path) -> dict[str, float]:
     """The delay of keys in a story of two million characters: the whole program, nothing stands in."""
     from srbwriter.story import Story
 
@@ -231,7 +250,7 @@ def long_story(folder: Path) -> dict[str, float]:
     program = Child.start(["-m", "srbwriter", str(story.file)], folder)
     assert program.until(b"write", 60) is not None, "the app did not start"
     program.drain(6.0)
-    delays = key_delays(program)
+    delays = key_delays(program, keys)
     program.close()
     return delays
 
@@ -260,51 +279,86 @@ def help_text() -> dict[str, float]:
     return {"--help s": statistics.median(times)}
 
 
-def throughput(folder: Path, threads: int, tokens: int) -> dict[str, float]:
-    """Tokens a second with the app, over without it: the best of each, taken in turn."""
+def _until(report: Path, program: Child) -> None:
+    """Read what the program paints until it has left a report."""
+    end = time.perf_counter() + 600
+    while not report.exists() and time.perf_counter() < end:
+        program.read(0.2)
+
+
+def writing(folder: Path, work: Work, keys: int) -> dict[str, float]:
+    """The delay of keys while a model writes in every pane, on the same cores."""
+    report = folder / "writing.json"
+    program = Child.start(child("model", report, json.dumps(asdict(work)), 1, 1), folder)
+    _until(report, program)
+    program.drain(2.0)
+    delays = key_delays(program, keys)
+    program.close()
+    return delays
+
+
+def speed(folder: Path, work: Work, turns: int) -> dict[str, float]:
+    """Tokens a second with the app, and the median of the turns' ratios to those without it."""
     speeds: dict[bool, list[float]] = {False: [], True: []}
-    for turn in range(TURNS):
-        for shown in (False, True):
+    for turn in range(turns):
+        for shown in (False, True)[:: -1 if turn % 2 else 1]:
             report = folder / f"model-{turn}-{shown}.json"
-            program = Child.start(child("model", report, threads, tokens, int(shown)), folder)
-            end = time.perf_counter() + 300
-            while not report.exists() and time.perf_counter() < end:
-                program.read(0.2)
+            program = Child.start(child("model", report, json.dumps(asdict(work)), int(shown), 0), folder)
+            _until(report, program)
+            program.drain(0.2)
             speeds[shown].append(json.loads(report.read_text()))
             program.close()
-    headless, shown_best = max(speeds[False]), max(speeds[True])
+    ratios = [with_app / alone for alone, with_app in zip(speeds[False], speeds[True], strict=True)]
     return {
-        "headless tok/s": headless,
-        "with the app tok/s": shown_best,
-        "ratio": shown_best / headless,
+        "headless tok/s": statistics.median(speeds[False]),
+        "with the app tok/s": statistics.median(speeds[True]),
+        "ratio": statistics.median(ratios),
     }
 
 
-def main() -> None:
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=("stream", "long", "start", "help", "writing", "speed"))
     parser.add_argument("--seconds", type=float, default=8.0, help="how long processor time is measured")
-    parser.add_argument("--threads", type=int, default=max(1, (os.cpu_count() or 2) - 1))
-    parser.add_argument("--tokens", type=int, default=200, help="tokens of each branch of the bundled model")
+    parser.add_argument("--keys", type=int, default=150, help="keys whose delay is measured")
+    parser.add_argument("--model", default="bundled", help="a file, bundled, or a shape such as 135m-q4_0")
+    parser.add_argument("--models", type=Path, help="folder of made models")
+    parser.add_argument("--panes", type=int, default=PANES, help="branches that the model writes")
+    parser.add_argument("--tokens", type=int, default=100, help="tokens of each")
+    parser.add_argument("--threads", type=int, default=0, help="of the engine (0: its own choice)")
+    parser.add_argument("--turns", type=int, default=3, help="times the speed is measured")
     parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    arguments = parse(argv)
     if arguments.child:
-        kind, report, *numbers = arguments.child
+        kind, report, *rest = arguments.child
         if kind == "stand-in":
-            stand_in(Path(report), *map(int, numbers))
+            stand_in(Path(report), *map(int, rest))
         else:
-            threads, tokens, shown = map(int, numbers)
-            model(Path(report), threads, tokens, bool(shown))
+            work, shown, endless = rest
+            model(Path(report), Work(**json.loads(work)), shown == "1", endless == "1")
         return
-    figures: list[tuple[str, Callable[[Path], dict[str, float]]]] = [
-        (f"{PANES} panes, {PANES * RATE:.0f} tok/s", lambda folder: streaming(arguments.seconds, folder)),
-        (f"story of {BOOK / 1e6:g} MB", long_story),
-        ("start", first_paint),
-        ("help", lambda _: help_text()),
-        ("bundled model, 8 branches", lambda folder: throughput(folder, arguments.threads, arguments.tokens)),
-    ]
-    for title, figure in figures:
+    file = model_path(arguments.model, arguments.models)
+    work = Work(str(file), arguments.panes, arguments.tokens, arguments.threads)
+    streams = f"{PANES} panes, {PANES * RATE:.0f} tok/s"
+    writes = f"{file.name}, {work.panes} panes"
+    figures: dict[str, tuple[str, Callable[[Path], dict[str, float]]]] = {
+        "stream": (streams, lambda folder: streaming(arguments.seconds, arguments.keys, folder)),
+        "long": (f"story of {BOOK / 1e6:g} MB", lambda folder: long_story(arguments.keys, folder)),
+        "start": ("start", first_paint),
+        "help": ("help", lambda _: help_text()),
+        "writing": (f"{writes}, keys", lambda folder: writing(folder, work, arguments.keys)),
+        "speed": (f"{writes}, speed", lambda folder: speed(folder, work, arguments.turns)),
+    }
+    print(f"{datetime.datetime.now():%Y-%m-%d %H:%M}, {machine()}, {load_average()}")
+    for name in arguments.only or figures:
+        title, figure = figures[name]
         with tempfile.TemporaryDirectory() as folder:
-            print(title, json.dumps({name: round(value, 3) for name, value in figure(Path(folder)).items()}))
+            values = {what: round(value, 3) for what, value in figure(Path(folder)).items()}
+        print(title, json.dumps(values), flush=True)
 
 
 if __name__ == "__main__":

@@ -85,7 +85,7 @@ def pairs(file: BinaryIO, size: int) -> Iterator[tuple[str, Scalar | Array]]:
 
 
 class Tensor(NamedTuple):
-    """Where the numbers of a tensor lie: ``shape`` with the nearest neighbours first, ``kind`` a ggml_type."""
+    """Where the numbers of a tensor lie: ``shape`` begins with neighbours, ``kind`` is a ggml_type."""
 
     name: str
     shape: tuple[int, ...]
@@ -101,7 +101,7 @@ class Tensor(NamedTuple):
 def contents(file: BinaryIO, size: int) -> tuple[dict[str, Scalar], list[Tensor]]:
     """The pairs of a file that are no lists, and all its tensors. Raises Damaged.
 
-    Whether the numbers of a tensor lie within the file depends on how its kind is packed, and is not looked at.
+    Whether the numbers of a tensor lie within the file is not looked at.
     """
     reader = _Reader(file, size)
     tensors, keys = _counts(reader)

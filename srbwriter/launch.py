@@ -7,8 +7,9 @@ before something is fetched, and knows no story, no screen and no server.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, get_args
 
 from srbwriter import paths
 from srbwriter.config import ConfigError, Key, Settings, keys
@@ -216,9 +217,36 @@ def engine_options(settings: Settings) -> EngineOptions:
         host_bytes=None if cache_ram is None else cache_ram << 20,
         disk_dir=str(paths.states_dir()) if settings[keys.CACHE_DISK] else None,
         disk_bytes=settings[keys.CACHE_DISK] << 20,
+        measure=True,
         seed=settings[keys.SEED],
         max_branches=settings[keys.MAX_N],
+        lora=_unless(settings[keys.LORA_INIT_WITHOUT_APPLY], scaled_files(settings[keys.LORA])),
+        control_vectors=scaled_files(settings[keys.CONTROL_VECTORS]),
+        control_vector_layers=settings[keys.CONTROL_VECTOR_LAYERS],
+        pooling=settings[keys.POOLING] or "",
+        load_anyway=settings[keys.LOAD_ANYWAY],
     )
+
+
+Scaled: TypeAlias = "tuple[tuple[str, float], ...]"
+
+
+def scaled_files(entries: Sequence[str]) -> Scaled:
+    """Files and how much of each, from ``FILE``, ``FILE:SCALE`` or several of them with commas between."""
+    whole = [[entry] if Path(entry).expanduser().exists() else entry.split(",") for entry in entries]
+    return tuple(_scaled(part) for parts in whole for part in parts if part)
+
+
+def _scaled(entry: str) -> tuple[str, float]:
+    name, _, scale = entry.rpartition(":")
+    try:
+        return (name, float(scale)) if name and not Path(entry).expanduser().exists() else (entry, 1.0)
+    except ValueError:
+        return entry, 1.0
+
+
+def _unless(idle: bool, files: Scaled) -> Scaled:
+    return tuple((name, 0.0) for name, _ in files) if idle else files
 
 
 def branches(settings: Settings) -> int:

@@ -24,7 +24,7 @@ def settings(**flags: Any) -> Settings:
 def test_without_settings_the_engines_own_defaults_hold() -> None:
     options = launch.engine_options(settings())
     assert options.disk_dir == str(paths.states_dir())
-    assert replace(options, disk_dir=None) == EngineOptions()
+    assert replace(options, disk_dir=None, measure=False) == EngineOptions()
     assert launch.sampling(settings()) == Sampling()
     assert launch.stop(settings()) == Stop(max_tokens=keys.MAX_TOKENS.default)
 
@@ -35,7 +35,9 @@ def test_every_model_setting_reaches_the_engine() -> None:
         "model.ubatch_size": 32, "model.gpu_layers": 5, "model.main_gpu": 1, "model.tensor_split": (3.0, 1.0),
         "model.mlock": True, "model.mmap": False, "model.numa": "isolate", "model.flash_attn": "off",
         "model.cache_type_k": "q8_0", "model.cache_type_v": "q4_0", "model.cache_ram": 7,
-        "model.cache_disk": 9,
+        "model.cache_disk": 9, "model.lora": ("a.gguf:0.5",),
+        "model.lora_init_without_apply": True, "model.control_vectors": ("b.gguf",),
+        "model.control_vector_layers": (2, 5), "model.pooling": "last", "model.load_anyway": True,
         "generation.seed": 9, "generation.max_n": 16,
     }  # fmt: skip
     options = launch.engine_options(load(every_key(), said, {}))
@@ -46,6 +48,16 @@ def test_every_model_setting_reaches_the_engine() -> None:
         keys.MODEL.name, keys.HF_REPO.name, keys.HF_FILE.name, keys.MODEL_URL.name
     }  # fmt: skip
     assert model_rows <= set(said), "a new row needs its place in engine_options and here"
+
+
+def test_files_of_adapters_may_say_how_much_of_each(tmp_path: Path) -> None:
+    odd = tmp_path / "a:2,b.gguf"
+    odd.touch()
+    assert launch.scaled_files(["a.gguf", "b.gguf:0.5,c.gguf:-1", "d:x.gguf", str(odd)]) == (
+        ("a.gguf", 1.0), ("b.gguf", 0.5), ("c.gguf", -1.0), ("d:x.gguf", 1.0), (str(odd), 1.0)
+    )  # fmt: skip
+    idle = settings(model__lora=("a.gguf:2",), model__lora_init_without_apply=True)
+    assert launch.engine_options(idle).lora == (("a.gguf", 0.0),)
 
 
 @pytest.mark.parametrize("key", every_key().section("sampling"), ids=lambda key: key.name)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from srbwriter.engine.gone import GONE
-from srbwriter.engine.parameters import GROUPS, PARAMETERS, SAMPLERS, Parameter, number_words
-from srbwriter.engine.parameters import DEFAULT_ORDER
+from srbwriter.engine.parameters import DEFAULT_ORDER, GROUPS, PARAMETERS, SAMPLERS, Parameter, number_words
 from srbwriter.engine.sampling import PREFILTER
 
 PAGE = Path(__file__).parent.parent / "docs" / "sampling.md"
@@ -53,7 +52,7 @@ with one.
 
 - `grammar` is GBNF as llama.cpp reads it. `!<token>` is refused; a left-recursive grammar is understood here.
   Control tokens are no text: only `<[id]>` or `<name>` lets one through.
-- `json_schema` writes at most 20 characters of whitespace in one place.
+- `json_schema` writes a space, or up to two line ends and an indent of 20, in one place.
 - `regex` has the syntax of Rust's `regex` crate; `\\d` is an ASCII digit. The whole text matches.
 """
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,7 @@ from textual.pilot import Pilot  # noqa: E402
 from srbwriter.cli import table  # noqa: E402
 from srbwriter.config import Settings  # noqa: E402
 from srbwriter.config.settings import Setting  # noqa: E402
+from srbwriter.engine.types import Sampling  # noqa: E402
 from srbwriter.session import Session  # noqa: E402
 from srbwriter.tui.app import App  # noqa: E402
 
@@ -141,6 +143,48 @@ async def take(shot: Shot, out: Path) -> None:
             (out / f"{shot.name}.svg").write_text(app.export_screenshot(title="srbwriter"), "utf-8")
 
 
+PAGES = {"page": (1280, 800, "light"), "page-phone": (390, 844, "dark")}
+"""The server's page: width and height in pixels, and its colours."""
+
+
+def take_page(name: str, out: Path) -> None:
+    """The page with four branches that have ended, in headless Chromium."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    from srbwriter.demo import bundled_model
+    from srbwriter.engine import Engine
+    from srbwriter.server import Loaded, ServerSettings, start_in_thread
+
+    width, height, colours = PAGES[name]
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or "chromium"
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"):
+        options.add_argument(flag)
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+    with Engine.load(bundled_model()) as engine:
+        settings = ServerSettings(port=0, access_log=False, sampling=Sampling(seed=SEED))
+        server = start_in_thread(Loaded(engine), settings)
+        driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+        try:
+            driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+            driver.get(server.url)
+            driver.execute_script(
+                "localStorage.story = arguments[0]; localStorage.theme = arguments[1]", OPENING, colours
+            )
+            driver.refresh()
+            wait = WebDriverWait(driver, 60, 0.05)
+            wait.until(lambda d: "ready" in d.find_element("id", "status").text)
+            driver.find_element("id", "write").click()
+            wait.until(lambda d: "tokens written" in d.find_element("id", "status").text)
+            driver.execute_script("document.getElementById('story').scrollTop = 1e6")
+            driver.save_screenshot(str(out / f"{name}.png"))
+        finally:
+            driver.quit()
+            server.stop(10)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "images")
@@ -151,6 +195,10 @@ def main() -> None:
         if not arguments.names or shot.name in arguments.names:
             asyncio.run(take(shot, arguments.out))
             print(arguments.out / f"{shot.name}.svg")
+    for name in PAGES:
+        if not arguments.names or name in arguments.names:
+            take_page(name, arguments.out)
+            print(arguments.out / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -1,118 +1,153 @@
-"""``python -m benchmarks.engine [--model M] [--peers DIR]``: ratios from one run, as Markdown tables."""
+"""``python -m benchmarks.engine [--peers DIR] [--model M]``: ratios from one run, as Markdown tables."""
 
 from __future__ import annotations
 
 import argparse
-import datetime
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from srbwriter.demo import bundled_model
-from srbwriter.engine import Engine
+from . import memory, overhead, parked, pick, report
+from .setting import Setting, model_path
+from .throughput import Match
 
-from . import memory, overhead, peers, pick, report, throughput
-from .contestants import BareLoop, Contestant, EngineContestant, OneAfterAnother
-from .setting import Setting, machine
-
-COUNTS = (1, 4, 8, 16, 32)
+SPARE = 2048  # cells beside a prompt and its branches
 
 
-def model_path(name: str) -> Path:
-    """A file, ``bundled``, or a shape of :mod:`benchmarks.models`, made if need be."""
-    if name == "bundled":
-        return bundled_model()
-    if Path(name).exists():
-        return Path(name)
-    from benchmarks.models import model_file
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A model, and how much of it is measured: small models longer, as single steps of theirs vary more."""
 
-    return model_file(name)
+    model: str
+    prompt: int
+    counts: tuple[int, ...]
+    tokens: int
+    rounds: int
+    other_tokens: int
 
-
-def run_throughput(setting: Setting, args: argparse.Namespace) -> None:
-    most = max(args.counts)
-    with ExitStack() as stack:
-        engine = stack.enter_context(Engine.load(setting.model, setting.options()))
-        contestants: list[Contestant] = [EngineContestant(setting, engine)]
-        for maker in _others(setting, args, engine, most):
-            contestant = maker()
-            contestants.append(contestant)
-            if close := getattr(contestant, "close", None):
-                stack.callback(close)
-        if args.crowded:
-            roomy = stack.enter_context(Engine.load(setting.model, replace(setting.options(), n_ctx=None)))
-            contestants.append(EngineContestant(setting, roomy, crowd=True))
-        results = list(throughput.rounds(contestants, args.counts, args.rounds))
-    print(report.throughput(results, [contestant.name for contestant in contestants]))
+    @property
+    def name(self) -> str:
+        return f"{self.model}@{self.prompt}"
 
 
-def _others(
-    setting: Setting, args: argparse.Namespace, engine: Engine, most: int
-) -> list[Callable[[], Contestant]]:
-    """Makers of everyone the engine is measured against."""
-    makers: list[Callable[[], Contestant]] = [
-        lambda: BareLoop(setting, engine, most),
-        lambda: OneAfterAnother(setting, engine, args.sequential),
-    ]
-    if bench := peers.find(args.peers, "llama-batched-bench"):
-        makers.append(lambda: peers.BatchedBench(setting, bench))
-    if server := peers.find(args.peers, "llama-server"):
-        makers.append(lambda: peers.Server(setting, engine, server, most))
-    if args.peers and len(makers) == 2:
-        raise SystemExit(f"{args.peers}: neither llama-batched-bench nor llama-server is there")
-    return makers
+TABLES = (
+    Table("135m-q4_0", 512, (1, 2, 4, 8, 16, 32), tokens=32, rounds=5, other_tokens=256),
+    Table("135m-q8_0", 512, (1, 8, 32), tokens=24, rounds=3, other_tokens=256),
+    Table("1.1b-q4_0", 512, (1, 8, 32), tokens=12, rounds=3, other_tokens=96),
+    Table("135m-q4_0", 4096, (1, 8, 32), tokens=16, rounds=3, other_tokens=256),
+)
+SMALL, MIDDLE = "bundled", "135m-q4_0"
 
 
-def run_python(setting: Setting, args: argparse.Namespace) -> None:
-    print(report.overhead([overhead.measure(setting, n, args.steps) for n in args.counts]))
+def _tables(args: argparse.Namespace) -> list[Table]:
+    if args.model is None:
+        tables = [table for table in TABLES if args.tables is None or table.name in args.tables]
+    else:
+        tables = [Table(args.model, 512, (1, 4, 8, 16, 32), tokens=48, rounds=5, other_tokens=256)]
+    return [
+        Table(
+            t.model, args.prompt or t.prompt, tuple(args.counts or t.counts), args.tokens or t.tokens,
+            args.rounds or t.rounds, args.other_tokens or t.other_tokens,
+        )
+        for t in tables
+    ]  # fmt: skip
 
 
-def run_pick(setting: Setting, args: argparse.Namespace) -> None:
-    n = min(8, max(args.counts))
-    result = pick.measure(setting, args.story, n, args.rounds)
+def run_throughput(args: argparse.Namespace) -> None:
+    beside = args.beside or (["bare", "server"] if args.peers else ["bare", "sequential"])
+    for table in _tables(args):
+        cells = max(4096, table.prompt + max(table.counts) * (table.tokens + 1) + SPARE)
+        for kind in args.settings:
+            setting = Setting(
+                model_path(table.model, args.models), table.prompt, table.tokens, cells, args.threads,
+                kind == "defaults",
+            )  # fmt: skip
+            for state in args.cache:
+                print(f"### {state} cache: {report.heading(setting)}", flush=True)
+                match = Match(
+                    setting, table.counts, table.rounds, beside, args.peers,
+                    args.others if state == "used" else 0, table.other_tokens,
+                )  # fmt: skip
+                print(f"{report.throughput(list(match.results()))}\n", flush=True)
+
+
+def _setting(args: argparse.Namespace, model: str, cells: int = 4096) -> Setting:
+    """Of the parts that measure one model: the one that is asked for, or ``model``."""
+    path = model_path(args.model or model, args.models)
+    setting = Setting(path, args.prompt or 128, args.tokens or 48, cells, args.threads)
+    print(report.heading(setting))
+    return setting
+
+
+def _counts(args: argparse.Namespace) -> Sequence[int]:
+    return args.counts or (1, 4, 8, 16, 32)
+
+
+def run_python(args: argparse.Namespace) -> None:
+    setting = _setting(args, SMALL)
+    print(report.overhead([overhead.measure(setting, n, args.steps) for n in _counts(args)]))
+
+
+def run_pick(args: argparse.Namespace) -> None:
+    n = min(8, max(_counts(args)))
+    result = pick.measure(_setting(args, SMALL), args.story, n, args.rounds or 5)
     print(report.pick(result, args.story, n))
 
 
-def run_memory(setting: Setting, args: argparse.Namespace) -> None:
-    print(report.memory(memory.measure(setting, args.requests)))
+def run_memory(args: argparse.Namespace) -> None:
+    print(report.memory(memory.measure(_setting(args, SMALL), args.requests)))
 
 
-PARTS = {"throughput": run_throughput, "python": run_python, "pick": run_pick, "memory": run_memory}
+def run_parked(args: argparse.Namespace) -> None:
+    setting = _setting(args, MIDDLE, args.parked + 4096)
+    print(report.parked(*parked.speeds(setting, args.parked, args.counts or (1, 8), args.rounds or 5)))
+
+
+def run_reopen(args: argparse.Namespace) -> None:
+    result = parked.reopen(_setting(args, MIDDLE), args.story, args.rounds or 3)
+    print(report.reopen(result, args.story))
+
+
+PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
+    "throughput": run_throughput, "python": run_python, "pick": run_pick, "memory": run_memory,
+    "parked": run_parked, "reopen": run_reopen,
+}  # fmt: skip
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.engine", description=__doc__)
-    parser.add_argument("--model", default="bundled", help="a file, or a shape such as 135m or 1.1b-q4_0")
-    parser.add_argument("--peers", type=Path, help="folder with llama-batched-bench and llama-server")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="parts to run")
-    parser.add_argument("--counts", nargs="+", type=int, default=list(COUNTS), help="numbers of branches")
-    parser.add_argument("--rounds", type=int, default=5, help="times everyone is measured")
-    parser.add_argument("--prompt", type=int, default=128, help="tokens of the prompt")
-    parser.add_argument("--tokens", type=int, default=48, help="tokens of each branch")
-    parser.add_argument("--threads", type=int, default=0, help="of everyone (0: what the engine takes)")
-    parser.add_argument("--sequential", type=int, default=8, help="completions one after another, at most")
-    parser.add_argument("--crowded", action="store_true", help="also with a cache full of prefixes")
-    parser.add_argument("--steps", type=int, default=300, help="steps in which Python is timed")
-    parser.add_argument("--story", type=int, default=8000, help="tokens of the story in which is picked")
-    parser.add_argument("--requests", type=int, default=1000, help="requests for the look at memory")
+    parser.add_argument("--model", help="only this: a file, bundled, or a shape such as 135m or 1.1b-q4_0")
+    parser.add_argument("--models", type=Path, help="folder of made models")
+    parser.add_argument("--peers", type=Path, help="folder with llama.cpp's programs")
+    group = parser.add_argument_group("throughput")
+    group.add_argument("--tables", nargs="+", choices=[t.name for t in TABLES], help="only these")
+    group.add_argument("--settings", nargs="+", choices=("equal", "defaults"), default=["equal", "defaults"])
+    group.add_argument("--cache", nargs="+", choices=("empty", "used"), default=["empty", "used"])
+    group.add_argument("--beside", nargs="+", choices=("bare", "sequential", "batched-bench", "server"))
+    group.add_argument("--others", type=int, default=20, help="other prompts before, in a used cache")
+    group.add_argument("--other-tokens", type=int, help="tokens of each of them")
+    group = parser.add_argument_group("sizes; each part has its own")
+    group.add_argument("--counts", nargs="+", type=int, help="numbers of branches")
+    group.add_argument("--rounds", type=int, help="times everyone is measured")
+    group.add_argument("--prompt", type=int, help="tokens of the prompt")
+    group.add_argument("--tokens", type=int, help="tokens of each branch")
+    group.add_argument("--threads", type=int, default=0, help="of everyone (0: all cores)")
+    group.add_argument("--steps", type=int, default=300, help="steps in which Python is timed")
+    group.add_argument("--story", type=int, default=8000, help="tokens of the story in pick and reopen")
+    group.add_argument("--parked", type=int, default=9000, help="tokens of parked text")
+    group.add_argument("--requests", type=int, default=1000, help="requests for the look at memory")
     return parser.parse_args(argv)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     args = parse(argv)
     logging.basicConfig(level=logging.ERROR)  # a model stretched beyond its context length is all right here
-    cells = max(4096, args.prompt + max(args.counts) * (args.tokens + 1))
-    setting = Setting(model_path(args.model), args.prompt, args.tokens, cells, args.threads)
-    print(
-        f"{datetime.date.today()}, {machine()}, {setting.model.name}, {setting.thread_count} threads, "
-        f"flash attention {'on' if setting.flash else 'off'}, {setting.prompt} + {setting.tokens} tokens, "
-        f"{setting.cells} cells, {args.rounds} rounds"
-    )
     for part in args.only:
-        print(f"\n## {part}\n")
-        PARTS[part](setting, args)
+        print(f"## {part}\n")
+        PARTS[part](args)
+        print(flush=True)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ import llama_cpp as L
 from srbwriter.engine import Engine
 from srbwriter.engine.native.batch import Batch
 from srbwriter.engine.sampling import SamplerTemplate, derive_seed
-from srbwriter.engine.types import Request, Stop
 from tools.demo_model.runtime import open_model
 
+from .asking import ask, rest
 from .setting import Setting, story_ids
 
 UBATCH = 512
@@ -57,38 +57,30 @@ class Contestant(Protocol):
 
 
 class EngineContestant:
-    """One request with n branches. With ``crowd`` the cache is full of other prefixes, as after hours."""
+    """One request with n branches, of a prompt that was evaluated before.
 
-    def __init__(self, setting: Setting, engine: Engine, crowd: bool = False) -> None:
-        self.name = "engine, full cache" if crowd else "engine"
-        self.setting, self.engine, self.crowd = setting, engine, crowd
+    With ``tidy`` the cache holds nothing else afterwards; without, all that was written stays.
+    """
+
+    def __init__(self, setting: Setting, engine: Engine, tidy: bool = True, name: str = "engine") -> None:
+        self.name, self.setting, self.engine, self.tidy = name, setting, engine, tidy
         self.prompt = story_ids(engine, setting.prompt)
-        if crowd:
-            self._fill()
-
-    def _fill(self) -> None:
-        """Leave prefixes behind until the engine keeps no more of them."""
-        used, number = -1, 0
-        while (now := self.engine.stats().used_cells) > used:
-            used, number = now, number + 1
-            prompt = story_ids(self.engine, min(512, self.engine.n_ctx // 2), f"{number}. ")
-            self.engine.submit(Request(prompt, stop=Stop(max_tokens=0))).wait()
 
     def write(self, n: int, seed: int) -> Score:
         engine, setting = self.engine, self.setting
-        if not self.crowd:
-            engine.reset()
-        engine.submit(Request(self.prompt, stop=Stop(max_tokens=0))).wait()
+        ask(engine, setting, self.prompt, 1, 0, seed).wait()
+        rest(engine)
         before = engine.stats().branch_rows
-        request = Request(
-            self.prompt, n=n, sampling=replace(setting.sampling, seed=seed),
-            stop=Stop(max_tokens=setting.tokens, ignore_eog=True),
-        )  # fmt: skip
         begun = _clocks()
-        generation = engine.submit(request).wait()
+        generation = ask(engine, setting, self.prompt, n, setting.tokens, seed).wait()
         taken = _since(begun)
+        rows = engine.stats().branch_rows - before
         tokens = sum(len(branch.ids) for branch in generation.branches)
-        return Score(tokens, *taken, engine.stats().branch_rows - before)
+        if self.tidy:
+            for branch in generation.branches:
+                branch.kill()
+        rest(engine)
+        return Score(tokens, *taken, rows)
 
 
 class BareLoop:
@@ -101,7 +93,7 @@ class BareLoop:
     name = "bare loop"
 
     def __init__(self, setting: Setting, engine: Engine, most: int) -> None:
-        self.setting = setting
+        self.setting, self.most = setting, most
         self.prompt = story_ids(engine, setting.prompt)
         banned = tuple((token, NEVER) for token in sorted(engine.model.eog))
         self.template = SamplerTemplate(replace(setting.sampling, logit_bias=banned), engine.model)
@@ -116,9 +108,14 @@ class BareLoop:
         assert self.context, "no room for a second context"
         self.memory = L.llama_get_memory(self.context)
         self.batch = Batch(UBATCH, (0,), 1)
+        self._evaluate(self.prompt, 0)
 
     def write(self, n: int, seed: int) -> Score:
-        self._evaluate_prompt()
+        last = len(self.prompt) - 1
+        for seq in range(1, self.most):
+            L.llama_memory_seq_rm(self.memory, seq, -1, -1)
+        L.llama_memory_seq_rm(self.memory, 0, last, -1)
+        self._evaluate(self.prompt[last:], last)  # for its logits
         chains = [self.template.new(derive_seed(seed, k), ()) for k in range(n)]
         pointers = [chain.pointer for chain in chains]
         sample, decode, wait = L.llama_sampler_sample, L.llama_decode, L.llama_synchronize
@@ -138,11 +135,10 @@ class BareLoop:
             chain.close()
         return Score(n * self.setting.tokens, *taken, n * (self.setting.tokens - 1))
 
-    def _evaluate_prompt(self) -> None:
-        L.llama_memory_clear(self.memory, True)
-        for start in range(0, len(self.prompt), UBATCH):
+    def _evaluate(self, tokens: list[int], position: int) -> None:
+        for start in range(0, len(tokens), UBATCH):
             self.batch.clear()
-            self.batch.add_run(self.prompt[start : start + UBATCH], start, 0, 1)
+            self.batch.add_run(tokens[start : start + UBATCH], position + start, 0, 1)
             assert L.llama_decode(self.context, self.batch.take()) == 0
         L.llama_synchronize(self.context)
 

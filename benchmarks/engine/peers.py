@@ -1,4 +1,4 @@
-"""llama.cpp's own programs as contestants, where a folder with their executables is given.
+"""llama.cpp's own programs, where a folder with their executables is given.
 
 ``llama-batched-bench`` decodes without sampling; ``llama-server`` is asked for n completions of one
 prompt (``n_cmpl``) over HTTP on this machine.
@@ -7,11 +7,13 @@ prompt (``n_cmpl``) over HTTP on this machine.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from .contestants import Score
 from .setting import Setting, story_ids
 
 START_SECONDS = 120.0
+_FEW_FIELDS = ["index", "stop", "tokens_predicted", "timings"]  # of an answer's end, which is long otherwise
 
 
 class BatchedBench:
@@ -48,17 +51,14 @@ class BatchedBench:
 
 
 class Server:
-    """A ``llama-server`` with a slot for each branch, up while the benchmark runs."""
+    """A ``llama-server`` with ``slots`` slots over one cache, up until it is closed."""
 
-    name = "llama-server"
-
-    def __init__(self, setting: Setting, engine: Engine, program: Path, most: int) -> None:
-        self.setting = setting
-        self.prompt = story_ids(engine, setting.prompt)
+    def __init__(self, setting: Setting, program: Path, slots: int) -> None:
+        self.setting, self.slots = setting, slots
         port = _free_port()
         self.address = f"http://127.0.0.1:{port}"
         command = [
-            str(program), *_common(setting), "-np", str(most), "-kvu", "--host", "127.0.0.1",
+            str(program), *_common(setting), "-np", str(slots), "-kvu", "--host", "127.0.0.1",
             "--port", str(port), "--no-webui",
         ]  # fmt: skip
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -68,11 +68,30 @@ class Server:
             self.close()
             raise
 
-    def write(self, n: int, seed: int) -> Score:
-        self._complete(1, 1, seed)
-        begun = time.perf_counter()
-        tokens = self._complete(n, self.setting.tokens, seed)
-        return Score(tokens, time.perf_counter() - begun)
+    def complete(self, prompt: list[int], n: int, tokens: int, seed: int) -> int:
+        """Tokens written in n completions."""
+        with self._ask("/completion", self._body(prompt, n, tokens, seed)) as answer:
+            takes: Any = json.load(answer)
+        return sum(int(take["tokens_predicted"]) for take in (takes if isinstance(takes, list) else [takes]))
+
+    def stream(self, prompt: list[int], n: int, tokens: int, seed: int) -> Iterator[dict[str, Any]]:
+        """The chunks of n completions as they come. Raises RuntimeError for an error among them."""
+        body = {**self._body(prompt, n, tokens, seed), "stream": True, "response_fields": _FEW_FIELDS}
+        with self._ask("/completion", body) as answer:
+            for line in answer:
+                if line.startswith(b"data: {"):
+                    chunk: dict[str, Any] = json.loads(line[6:])
+                    if "error" in chunk:
+                        raise RuntimeError(f"llama-server: {chunk['error']}")
+                    yield chunk
+
+    def processor_seconds(self) -> float:
+        """Processor time the server has used; 0 where the system does not say."""
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text("ascii").rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def close(self) -> None:
         self.process.terminate()
@@ -82,22 +101,21 @@ class Server:
             self.process.kill()
             self.process.wait()
 
-    def _complete(self, n: int, tokens: int, seed: int) -> int:
+    def _body(self, prompt: list[int], n: int, tokens: int, seed: int) -> dict[str, Any]:
+        body = {"prompt": prompt, "n_predict": tokens, "n_cmpl": n, "seed": seed, "ignore_eos": True}
+        if self.setting.defaults:
+            return body
         s = self.setting.sampling
-        body = {
-            "prompt": self.prompt, "n_predict": tokens, "n_cmpl": n, "cache_prompt": True, "seed": seed,
-            "ignore_eos": True, "temperature": s.temperature, "top_k": s.top_k, "top_p": s.top_p,
+        return {
+            **body, "cache_prompt": True, "temperature": s.temperature, "top_k": s.top_k, "top_p": s.top_p,
             "min_p": s.min_p, "repeat_penalty": s.repeat_penalty,
             "samplers": ["top_k", "top_p", "min_p", "temperature"],
         }  # fmt: skip
-        answer = self._ask("/completion", json.dumps(body).encode())
-        takes: list[dict[str, Any]] = answer if isinstance(answer, list) else [answer]
-        return sum(int(take["tokens_predicted"]) for take in takes)
 
-    def _ask(self, path: str, body: bytes | None = None) -> Any:
-        request = urllib.request.Request(self.address + path, body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=600) as answer:
-            return json.load(answer)
+    def _ask(self, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.address + path, data, {"Content-Type": "application/json"})
+        return urllib.request.urlopen(request, timeout=600)
 
     def _wait_until_up(self) -> None:
         until = time.monotonic() + START_SECONDS
@@ -105,27 +123,51 @@ class Server:
             if self.process.poll() is not None:
                 raise RuntimeError(f"llama-server ended with {self.process.returncode} before it was up")
             try:
-                self._ask("/health")
+                self._ask("/health").close()
                 return
             except (urllib.error.URLError, ConnectionError):
                 time.sleep(0.1)
         raise RuntimeError(f"llama-server was not up after {START_SECONDS:.0f} seconds")
 
 
-def find(folder: Path | None, name: str) -> Path | None:
-    """The executable ``name`` in ``folder``, or in its ``bin``."""
+class ServerContestant:
+    """A llama-server, asked for n completions at once."""
+
+    name = "llama-server"
+
+    def __init__(self, setting: Setting, engine: Engine, server: Server) -> None:
+        self.setting, self.server = setting, server
+        self.prompt = story_ids(engine, setting.prompt)
+
+    def write(self, n: int, seed: int) -> Score:
+        server = self.server
+        server.complete(self.prompt, 1, 1, seed)
+        begun, busy = time.perf_counter(), server.processor_seconds()
+        tokens = server.complete(self.prompt, n, self.setting.tokens, seed)
+        return Score(tokens, time.perf_counter() - begun, server.processor_seconds() - busy)
+
+
+def program(folder: Path | None, name: str) -> Path:
+    """The executable ``name`` in ``folder``, or in its ``bin``. Ends the benchmark if it is in neither."""
     if folder is None:
-        return None
-    places = (folder / name, folder / "bin" / name)
-    return next((place for place in places if place.is_file()), None)
+        raise SystemExit(f"--peers: say in which folder {name} is")
+    for place in (folder / name, folder / "bin" / name):
+        if place.is_file():
+            return place
+    raise SystemExit(f"--peers: {name} is not in {folder}")
 
 
 def _common(setting: Setting) -> list[str]:
+    common = [
+        "-m", str(setting.model), "-c", str(setting.cells),
+        *([] if weights_may_be_repacked() else ["--no-repack"]),  # as the engine has them
+    ]  # fmt: skip
+    if setting.defaults:
+        return common
     threads = str(setting.thread_count)
     return [
-        "-m", str(setting.model), "-c", str(setting.cells), "-b", "512", "-ub", "512", "-ngl", "0",
-        "-t", threads, "-tb", threads, "-fa", "on" if setting.flash else "off",
-        *([] if weights_may_be_repacked() else ["--no-repack"]),  # as the engine has them
+        *common, "-b", "512", "-ub", "512", "-ngl", "0", "-t", threads, "-tb", threads,
+        "-fa", "on" if setting.flash else "off",
     ]  # fmt: skip
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Sequence
+from math import isnan
 from statistics import median
+
+from srbwriter.engine.types import EngineStats
 
 from .memory import Leak
 from .overhead import Step
+from .parked import EMPTY, PARKED, Reopened
 from .pick import Pick
+from .setting import Setting, load_average, machine
 from .throughput import Result
 
 
@@ -21,17 +27,53 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([texts[0], rule, *texts[1:]])
 
 
-def throughput(results: Iterable[Result], names: Sequence[str]) -> str:
+def heading(setting: Setting) -> str:
+    """When, where and under what conditions: what belongs above every table."""
+    today = datetime.datetime.now().strftime("%Y-%m-%d %H:%M")
+    words = [today, machine(), load_average(), setting.words()]
+    return f"{', '.join(filter(None, words))}\n"
+
+
+def throughput(results: Sequence[Result]) -> str:
     """Speeds of all contestants and the engine's ratio to each other one: median (lowest to highest)."""
-    ours, others = names[0], names[1:]
-    head = ["n", *(f"{name} tok/s" for name in names), *(f"engine / {name}" for name in others)]
-    head += [f"engine / {others[0]}, processor time", "rows/token"]
+    ours, *others = results[0].scores
+    head = ["n", *(f"{name} tok/s" for name in (ours, *others))]
+    for name in others:
+        head += [f"engine / {name}", "processor time"]
     rows: list[list[str]] = []
     for result in results:
-        speeds = [f"{result.speed(name):.1f}" for name in names]
-        ratios = [_spread(result.ratios(ours, name)) for name in others]
-        busy = f"{result.busy_ratio(ours, others[0]):.2f}"
-        rows.append([str(result.n), *speeds, *ratios, busy, f"{result.rows(ours):.2f}"])
+        row = [str(result.n), *(f"{result.speed(name):.1f}" for name in (ours, *others))]
+        for name in others:
+            busy = result.busy_ratio(ours, name)
+            row += [_spread(result.ratios(ours, name)), "" if isnan(busy) else f"{busy:.2f}"]
+        rows.append([*row, f"{result.rows(ours):.2f}"])
+    return table([*head, "rows/token"], rows)
+
+
+def parked(results: Sequence[Result], stats: EngineStats) -> str:
+    rows = [
+        [
+            str(r.n), f"{r.speed(EMPTY):.1f}", f"{r.speed(PARKED):.1f}", _spread(r.ratios(PARKED, EMPTY)),
+            f"{r.busy_ratio(PARKED, EMPTY):.2f}",
+        ]
+        for r in results
+    ]  # fmt: skip
+    head = ["n", "empty tok/s", "with parked text tok/s", "ratio (≥ 0.95)", "processor time"]
+    return (
+        f"{table(head, rows)}\n\nAfterwards {stats.used_cells} cells in use, "
+        f"{stats.host_bytes / 2**20:.0f} MiB in host memory, {stats.restored_tokens} tokens restored."
+    )
+
+
+def reopen(result: Reopened, story: int) -> str:
+    head = ["", "cold", "reopened"]
+    rows = [
+        ["first new token, s", f"{result.cold:.3f}", f"{result.warm:.3f}"],
+        ["loading the model, s", f"{result.loading:.2f}", f"{result.finding:.2f}"],
+        ["tokens evaluated", str(story), str(result.evaluated)],
+        ["MiB on disk", "0", f"{result.size / 2**20:.0f}"],
+        ["times sooner (≥ 20)", "1", f"{result.cold / result.warm:.1f}"],
+    ]
     return table(head, rows)
 
 

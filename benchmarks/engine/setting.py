@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine
 from srbwriter.engine.native.context import default_threads, flash_attention
 from srbwriter.engine.types import EngineOptions, Sampling
@@ -21,13 +22,18 @@ TEXT = (
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One measurement's conditions. ``cells`` is the context size, shared by all branches."""
+    """One measurement's conditions.
+
+    ``cells`` is the context size, shared by all branches; everybody gets it. With ``defaults`` all else is
+    what each side chooses for itself; without, everybody has what the engine would choose.
+    """
 
     model: Path
     prompt: int = 128  # tokens
     tokens: int = 48  # per branch
     cells: int = 4096
     threads: int = 0  # 0: what the engine would take
+    defaults: bool = False
     sampling: Sampling = Sampling()
 
     @property
@@ -36,22 +42,50 @@ class Setting:
 
     @property
     def flash(self) -> bool:
-        """Whether flash attention is on: for every contestant what the engine would choose."""
+        """Whether flash attention is on where it is the same for all: what the engine would choose."""
         return flash_attention(self.options()) != "off"
 
     def options(self, cells: int = 0) -> EngineOptions:
+        threads = None if self.defaults else self.thread_count
         return EngineOptions(
-            n_ctx=cells or self.cells, threads=self.thread_count, threads_batch=self.thread_count,
-            gpu_layers=0, seed=1,
-        )  # fmt: skip
+            n_ctx=cells or self.cells, threads=threads, threads_batch=threads, gpu_layers=0, seed=1
+        )
+
+    def words(self) -> str:
+        """The conditions, for the head of a table."""
+        if self.defaults:
+            alike = "each side's defaults"
+        else:
+            alike = f"{self.thread_count} threads, flash attention {'on' if self.flash else 'off'}"
+        return f"{self.model.name}, {alike}, {self.prompt} + {self.tokens} tokens, {self.cells} cells"
+
+
+def model_path(name: str, folder: Path | None = None) -> Path:
+    """A file, ``bundled``, or a shape of :mod:`benchmarks.models`, in ``folder`` or made there if need be."""
+    if name == "bundled":
+        return bundled_model()
+    if Path(name).exists():
+        return Path(name)
+    from benchmarks.models import model_file
+
+    return model_file(name, folder)
 
 
 def story_ids(engine: Engine, length: int, salt: str = "") -> list[int]:
     """A text of exactly ``length`` tokens; another ``salt`` makes it another text from the start."""
     ids = engine.tokenize(salt + TEXT)
+    more = engine.tokenize(TEXT)
     while len(ids) < length:
-        ids += engine.tokenize(TEXT)
+        ids += more
     return ids[:length]
+
+
+def load_average() -> str:
+    """How many programs wanted a processor, on average over the last minute; "" where nobody counts."""
+    try:
+        return f"load {os.getloadavg()[0]:.1f}"
+    except (AttributeError, OSError):
+        return ""
 
 
 def resident_bytes() -> int:

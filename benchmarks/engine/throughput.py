@@ -7,10 +7,20 @@ one ratio of neighbours in time, and medians are taken. Processor time knows les
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from math import nan
+from pathlib import Path
 from statistics import median
 
-from .contestants import Contestant, Score
+from srbwriter.engine import Engine
+
+from . import peers
+from .contestants import BareLoop, Contestant, EngineContestant, OneAfterAnother, Score
+from .setting import Setting, story_ids
+from .sides import EngineSide, Script, ServerSide, Side
+
+SEQUENTIAL = 4  # completions of the one who writes them one after another, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +40,94 @@ class Result:
         return sorted(a.speed / b.speed for a, b in pairs)
 
     def busy_ratio(self, name: str, other: str) -> float:
-        """Median ratio of tokens per second of processor time, which others on the machine hardly change."""
+        """Median ratio of tokens per second of processor time, which others on the machine hardly change.
+
+        Not a number where it is not known how much somebody used.
+        """
         pairs = zip(self.scores[name], self.scores[other], strict=True)
-        return median((a.tokens / a.busy) / (b.tokens / b.busy) for a, b in pairs)
+        known = [(a.tokens / a.busy) / (b.tokens / b.busy) for a, b in pairs if a.busy and b.busy]
+        return median(known) if known else nan
 
     def rows(self, name: str) -> float:
         """Rows decoded per token written; below 1 where identical branches shared rows."""
         return median(score.rows / score.tokens for score in self.scores[name])
 
 
-def rounds(contestants: Sequence[Contestant], counts: Sequence[int], number: int) -> Iterator[Result]:
-    """``number`` rounds for each n of ``counts``; every other round goes the other way round."""
+def rounds(contestants: Sequence[Contestant], n: int, number: int) -> Result:
+    """``number`` rounds of n branches; every other round goes the other way round."""
     for contestant in contestants:
-        contestant.write(min(counts), 0)  # the first run pays for pages and graphs
-    for n in counts:
-        scores: dict[str, list[Score]] = {contestant.name: [] for contestant in contestants}
-        for seed in range(1, number + 1):
-            for contestant in contestants[:: 1 if seed % 2 else -1]:
-                scores[contestant.name].append(contestant.write(n, seed))
-        yield Result(n, scores)
+        contestant.write(n, 0)  # the first run pays for pages and graphs
+    scores: dict[str, list[Score]] = {contestant.name: [] for contestant in contestants}
+    for seed in range(1, number + 1):
+        for contestant in contestants[:: 1 if seed % 2 else -1]:
+            scores[contestant.name].append(contestant.write(n, seed))
+    return Result(n, scores)
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One table: who writes against the engine, from what prompt, and in what state the caches are.
+
+    With ``others`` every cache has seen as many other prompts and a session of five rounds before.
+    """
+
+    setting: Setting
+    counts: Sequence[int]
+    rounds: int
+    beside: Sequence[str] = ("bare",)
+    programs: Path | None = None  # llama.cpp's
+    others: int = 0
+    other_tokens: int = 256  # of each other prompt
+
+    def results(self) -> Iterator[Result]:
+        """A result for each n, as soon as it is there."""
+        setting, most = self.setting, max(self.counts)
+        with ExitStack() as stack:
+            engine = stack.enter_context(Engine.load(setting.model, setting.options()))
+            self._use(EngineSide(setting, engine), engine, 8)
+            contestants = [*self._in_process(engine, stack, most), *self._programs()]
+            shared = [] if setting.defaults else stack.enter_context(self._served(engine, most))
+            for n in self.counts:
+                with self._served(engine, n) if setting.defaults else nullcontext(shared) as served:
+                    yield rounds([*contestants, *served], n, self.rounds)
+
+    def _in_process(self, engine: Engine, stack: ExitStack, most: int) -> Iterator[Contestant]:
+        yield EngineContestant(self.setting, engine, tidy=not self.others)
+        if "bare" in self.beside:
+            bare = BareLoop(self.setting, engine, most)
+            stack.callback(bare.close)
+            yield bare
+        if "sequential" in self.beside:
+            sequential = OneAfterAnother(self.setting, engine, SEQUENTIAL)
+            stack.callback(sequential.close)
+            yield sequential
+
+    def _programs(self) -> Iterator[Contestant]:
+        if "batched-bench" in self.beside:
+            yield peers.BatchedBench(self.setting, peers.program(self.programs, "llama-batched-bench"))
+
+    @contextmanager
+    def _served(self, engine: Engine, n: int) -> Iterator[list[Contestant]]:
+        """A llama-server for n branches, if one is asked for; it is given four slots at least."""
+        if "server" not in self.beside:
+            yield []
+            return
+        slots = max(4, n)
+        server = peers.Server(self.setting, peers.program(self.programs, "llama-server"), slots)
+        try:
+            self._use(ServerSide(server), engine, min(8, slots))
+            yield [peers.ServerContestant(self.setting, engine, server)]
+        finally:
+            server.close()
+
+    def _use(self, side: Side, engine: Engine, branches: int) -> None:
+        """What a writer has done before, if anything."""
+        if not self.others:
+            return
+        for number in range(self.others):
+            side.write(story_ids(engine, self.other_tokens, f"Tale {number}. "), 1, 1, number + 1)
+            side.rest()
+        opening = story_ids(engine, self.other_tokens, "Another. ")
+        words = story_ids(engine, 4, "She wrote: ")
+        for _ in Script(opening, words, rounds=5, branches=branches, tokens=self.setting.tokens).play(side):
+            pass

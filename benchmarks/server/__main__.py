@@ -2,7 +2,7 @@
 
 ``stream``: 64 clients stream at once, with prompts of all lengths; their tokens a second are compared with
 the engine used directly, in turns, in the same process and on the same model. ``memory``: thousands of
-requests, many of whose clients leave at a random moment.
+requests, many of whose clients leave at a random moment. ``fair`` and ``health``: see :mod:`.meanwhile`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.engine import peers
-from benchmarks.engine.__main__ import model_path
-from benchmarks.engine.setting import Setting, machine, resident_bytes, story_ids
+from benchmarks.engine.setting import Setting, machine, model_path, resident_bytes, story_ids
 from srbwriter.engine import Engine
 from srbwriter.engine.types import Request, Stop
-from srbwriter.server import Loaded, ServerSettings, start_in_thread
 
 from . import crowd
+from .meanwhile import fair, health, served
 
 SAMPLERS = ["top_k", "top_p", "min_p", "temperature"]
 
@@ -43,17 +42,6 @@ def bodies(engine: Engine, clients: int, tokens: int, longest: int) -> list[dict
             "cache_prompt": True,
         })  # fmt: skip
     return made
-
-
-@contextmanager
-def served(engine: Engine) -> Iterator[str]:
-    """The server in this process, as beside the terminal app."""
-    settings = ServerSettings(port=0, access_log=False, max_requests=4096)
-    handle = start_in_thread(Loaded(engine), settings)
-    try:
-        yield handle.url
-    finally:
-        handle.stop()
 
 
 def directly(engine: Engine, setting: Setting, asked: Sequence[dict[str, Any]]) -> float:
@@ -82,7 +70,7 @@ def stream(setting: Setting, args: argparse.Namespace) -> None:
     direct: list[float] = []
     outcomes: list[crowd.Outcome] = []
     theirs: list[crowd.Outcome] = []
-    with engine, served(engine) as url, _peer(setting, args, engine) as peer:
+    with engine, served(engine) as url, _peer(setting, args) as peer:
         directly(engine, setting, asked)  # warm
         for _ in range(args.rounds):
             engine.reset()
@@ -114,12 +102,12 @@ def _quantiles(seconds: Sequence[float]) -> str:
 
 
 @contextmanager
-def _peer(setting: Setting, args: argparse.Namespace, engine: Engine) -> Iterator[str | None]:
-    program = peers.find(args.peers, "llama-server")
-    if program is None:
+def _peer(setting: Setting, args: argparse.Namespace) -> Iterator[str | None]:
+    """llama.cpp's own server with as many slots, where it is to be had."""
+    if args.peers is None:
         yield None
         return
-    server = peers.Server(setting, engine, program, args.clients)
+    server = peers.Server(setting, peers.program(args.peers, "llama-server"), args.clients)
     try:
         yield server.address
     finally:
@@ -158,7 +146,9 @@ def memory(setting: Setting, args: argparse.Namespace) -> None:
     )
 
 
-PARTS: dict[str, Callable[[Setting, argparse.Namespace], None]] = {"stream": stream, "memory": memory}
+PARTS: dict[str, Callable[[Setting, argparse.Namespace], None]] = {
+    "stream": stream, "memory": memory, "fair": fair, "health": health
+}  # fmt: skip
 
 
 def main() -> None:
@@ -171,6 +161,9 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=96, help="tokens of the longest prompt")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--long", type=int, default=1500, help="tokens of each branch of the others in fair")
+    parser.add_argument("--tries", type=int, default=8, help="small requests in fair")
+    parser.add_argument("--cells", type=int, default=16_384, help="cells of the cache in fair and health")
     args = parser.parse_args()
     cells = 2 * args.clients * (args.prompt + args.tokens)
     setting = Setting(model_path(args.model), prompt=args.prompt, tokens=args.tokens, cells=cells)

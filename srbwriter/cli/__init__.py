@@ -48,7 +48,7 @@ def _run(argv: list[str]) -> int:
     parser = flags.parser(program, face.DESCRIPTION, _epilog(command))
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings file [SRBWRITER_CONFIG]")
     face.configure(parser, keys_of_all)
-    arguments = parser.parse_args(argv[1:] if command.name else argv)
+    arguments = parser.parse_args(flags.joined(argv[1:] if command.name else argv))
     said = flags.chosen(arguments, keys_of_all)
     settings = load(keys_of_all, said, os.environ, getattr(arguments, "config", None))
     with _log(settings, flags.remarks(arguments)):

@@ -6,11 +6,11 @@ Knows argparse and the table; knows no command and no face.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, NoReturn, Protocol, cast
 
 from srbwriter.cli.exits import Exit
-from srbwriter.config import Key, Table
+from srbwriter.config import Key, Table, keys
 from srbwriter.config.keys import SECTIONS
 from srbwriter.config.kinds import SWITCH, TEXTS
 
@@ -22,6 +22,9 @@ REFUSED = {
         "self-extend moves cached cells, and branches share theirs; "
         "use a model with a longer context, and --ctx-size"
     ),
+    ("--mmproj", "-mm", "--mmproj-url", "-mmu"): (
+        "this program reads text only, so a projector for images or sound has nothing to do; leave it out"
+    ),
 }
 """Flags of llama.cpp that must not be ignored silently, and why they are not taken."""
 
@@ -32,7 +35,7 @@ OTHER_SPELLINGS = {
 }
 """Flags of llama-server that say what one of ours says: the key and the value."""
 
-MEANINGLESS = ("--cont-batching", "-cb")
+MEANINGLESS = ("--cont-batching", "-cb", "--no-mmproj")
 """Flags of llama-server that ask for what is always done."""
 
 
@@ -47,12 +50,10 @@ REMARKS = {
     ("--no-cont-batching", "-nocb"): Remark(0, "requests of all clients are always batched"),
     ("--threads-http",): Remark(1, "one event loop serves every connection; the number is not used"),
     ("--embedding", "--embeddings"): Remark(
-        0, "embeddings are not there yet; the endpoints for them answer 501"
+        0, "requests for embeddings are always answered, beside all others"
     ),
-    ("--lora",): Remark(
-        1,
-        "LoRA adapters are not there yet; the model runs without this one, "
-        "and POST /lora-adapters answers 501",
+    ("--rerank", "--reranking"): Remark(
+        0, "requests to rank texts are always answered where the model has a head for it"
     ),
 }
 """Flags of llama-server that must not stop a script written for it, and what is said about each."""
@@ -68,6 +69,36 @@ def parser(program: str, description: str, epilog: str = "") -> argparse.Argumen
         allow_abbrev=False,
         argument_default=argparse.SUPPRESS,
     )
+
+
+def joined(argv: Sequence[str]) -> list[str]:
+    """Flags of llama-server that take two values, or one or none, in the one form that is read here."""
+    words: list[str] = []
+    rest = list(argv)
+    while rest:
+        flag, *rest = rest
+        words.append(flag)
+        if flag in _FILE_AND_SCALE and len(rest) > 1 and _is_number(rest[1]):
+            words.append(f"{rest[0]}:{rest[1]}")
+            rest = rest[2:]
+        elif flag == _LAYERS and len(rest) > 1 and rest[0].isdecimal() and rest[1].isdecimal():
+            words.append(f"{rest[0]},{rest[1]}")
+            rest = rest[2:]
+        elif flag == _NUMA and (not rest or rest[0] not in keys.NUMA.kind.choices):
+            words.append(keys.NUMA.kind.choices[0])
+    return words
+
+
+_FILE_AND_SCALE = (keys.LORA.flags[1], keys.CONTROL_VECTORS.flags[1])
+(_LAYERS,), (_NUMA,) = keys.CONTROL_VECTOR_LAYERS.flags, keys.NUMA.flags
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 class AddAction(Protocol):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from srbwriter import launch
 from srbwriter.cli.columns import columns, document
 from srbwriter.cli.exits import Exit, say
-from srbwriter.cli.flags import add_actions
+from srbwriter.cli.flags import add_actions, add_keys
 from srbwriter.config import Settings, Table, keys, remember
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ List the models of this machine, choose one, and get others.
 
   srbwriter models                                     list them: size, context, memory
   srbwriter models add ~/Downloads/novelist.gguf       copy a file into the models folder
+  srbwriter models info novelist                       what it can do, and how fast it is here
   srbwriter models use novelist                        write with it from now on
   srbwriter models forget                              write with the bundled one again
   srbwriter models pull ggml-org/gemma-3-1b-it-GGUF    fetch from Hugging Face what suits this machine
@@ -37,6 +38,15 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
     listed = actions("list", "list the models of this machine (what happens when no action is named)")
     for target in (parser, listed):
         target.add_argument("--json", action="store_true", help="print the list as JSON")
+    shown = actions(
+        "info",
+        "tell what a model is and can do, and what its steps cost on this machine",
+        "Times are measured when a file is first loaded, in two seconds at most, and kept.",
+    )
+    shown.add_argument("name", metavar="NAME", nargs="?", help="a name of the list, or a file")
+    shown.add_argument("--measure", action="store_true", help="measure anew")
+    shown.add_argument("--json", action="store_true", help="print it as JSON")
+    add_keys(shown, table, ("model",))
     added = actions("add", "put a model file into the models folder")
     added.add_argument("file", metavar="FILE", type=Path, help="a GGUF file; parts of it come along")
     added.add_argument("--link", action="store_true", help="leave the file where it is and link to it")
@@ -56,7 +66,7 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
 
 def run(arguments: argparse.Namespace, settings: Settings) -> int:
     actions: dict[str, Callable[[argparse.Namespace, Settings], None]] = {
-        "list": _list, "add": _add, "use": _use, "forget": _forget, "pull": _pull,
+        "list": _list, "info": _info, "add": _add, "use": _use, "forget": _forget, "pull": _pull,
     }  # fmt: skip
     actions[arguments.action or "list"](arguments, settings)
     return Exit.OK
@@ -133,6 +143,25 @@ def _in_use(settings: Settings) -> Path | None:
         return None
 
 
+# ---- info
+
+
+def _info(arguments: argparse.Namespace, settings: Settings) -> None:
+    from srbwriter.cli.model_info import show
+
+    name = getattr(arguments, "name", None)
+    file = launch.model_path(settings) if name is None else _named(name)
+    show(file, settings, as_json=getattr(arguments, "json", False), anew=getattr(arguments, "measure", False))
+
+
+def _named(name: str) -> Path:
+    """The file of that path, or of the model of that name. Raises NoSuchModel."""
+    from srbwriter.models import find
+
+    path = Path(name).expanduser()
+    return path.absolute() if path.is_file() else find(name)
+
+
 # ---- add, use, forget
 
 
@@ -153,10 +182,9 @@ def _added(file: Path, arguments: argparse.Namespace, settings: Settings) -> Non
 
 def _use(arguments: argparse.Namespace, settings: Settings) -> None:
     from srbwriter.demo import bundled_model
-    from srbwriter.models import find, read_header
+    from srbwriter.models import read_header
 
-    named = Path(arguments.name).expanduser()
-    file = named.absolute() if named.is_file() else find(arguments.name)
+    file = _named(arguments.name)
     read_header(file)
     if file == bundled_model():
         _forget(arguments, settings)

@@ -34,17 +34,19 @@ ALIAS = Key[str | None](
     "server.alias", TEXT, None, "name the model goes by; more of them after commas", ("--alias", "-a")
 )
 TAGS = Key[str | None](
-    "server.tags", TEXT, None, "words about the model for its card, with commas between them", ("--tags",)
+    "server.tags", TEXT, None, "words for the model's card, with commas between them", ("--tags",)
 )
 API_KEYS = Key[tuple[str, ...]](
     "server.api_keys", TEXTS, (),
-    "key that clients must send, perhaps with a name after it; may be given several times", ("--api-key",)
+    "key that clients must send, perhaps with a name after it; may be given several times",
+    ("--api-key",),
 )
 ADMIN_KEYS = Key[tuple[str, ...]](
     "server.admin_keys", TEXTS, (), "such a key that sees and ends the requests of all", ("--admin-key",)
 )
 API_KEY_FILE = Key[Path | None](
-    "server.api_key_file", PATH, None, "file of such keys, one a line: KEY [NAME] [admin]", ("--api-key-file",)
+    "server.api_key_file", PATH, None, "file of such keys, one a line: KEY [NAME] [admin]",
+    ("--api-key-file",),
 )
 INSECURE = Key(
     "server.insecure", SWITCH, False, "serve other machines without a key", ("--insecure",)
@@ -58,7 +60,7 @@ METRICS = Key("server.metrics", SWITCH, False, "answer GET /metrics", ("--metric
 SLOTS = Key("server.slots", SWITCH, True, "answer GET /slots", ("--slots",))
 SLOT_SAVE_PATH = Key[Path | None](
     "server.slot_save_path", PATH, None,
-    "folder for saved slots; the engine cannot save one yet, and saving answers 501",
+    "folder for saved slots",
     ("--slot-save-path",),
 )
 SYSTEM_PROMPT_FILE = Key[Path | None](

@@ -10,10 +10,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final, Generic, Literal, TypeVar, cast, get_args
 
-from srbwriter.config.kinds import INTEGER, LAYERS, NUMBERS, PATH, SWITCH, TEXT, Kind, one_of
+from srbwriter.config.kinds import (
+    INTEGER,
+    LAYERS,
+    NUMBERS,
+    PATH,
+    RANGE,
+    SWITCH,
+    TEXT,
+    TEXTS,
+    Kind,
+    one_of,
+)
 
 Numa = Literal["distribute", "isolate", "numactl"]
 FlashAttention = Literal["auto", "on", "off"]
+Pooling = Literal["none", "mean", "cls", "last", "rank"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -154,7 +166,7 @@ MLOCK = Key("model.mlock", SWITCH, False, "keep the model in memory, never swapp
 MMAP = Key("model.mmap", SWITCH, True, "map the model file instead of reading it", ("--mmap",))
 NUMA = Key[Numa | None](
     "model.numa", one_of(*get_args(Numa)), None,
-    "placement on machines with several memory nodes", ("--numa",),
+    "placement on machines with several memory nodes; the flag alone is distribute", ("--numa",),
 )
 FLASH_ATTN = Key[FlashAttention](
     "model.flash_attn", one_of(*get_args(FlashAttention)), "auto", "flash attention", ("--flash-attn", "-fa")
@@ -175,6 +187,32 @@ CACHE_DISK = Key(
     "model.cache_disk", INTEGER, 4096,
     "MiB on disk, so that a story opened again is not read again by the model; 0 is none",
     ("--cache-disk",), minimum=0,
+)
+LORA = Key[tuple[str, ...]](
+    "model.lora", TEXTS, (),
+    "LoRA adapter in GGUF format, FILE or FILE:SCALE; may be given several times",
+    ("--lora", "--lora-scaled"),
+)
+LORA_INIT_WITHOUT_APPLY = Key(
+    "model.lora_init_without_apply", SWITCH, False,
+    "load LoRA adapters for requests that name them, and use none otherwise", ("--lora-init-without-apply",),
+)
+CONTROL_VECTORS = Key[tuple[str, ...]](
+    "model.control_vectors", TEXTS, (),
+    "control vector in GGUF format, FILE or FILE:SCALE; several are added up",
+    ("--control-vector", "--control-vector-scaled"),
+)
+CONTROL_VECTOR_LAYERS = Key[tuple[int, int] | None](
+    "model.control_vector_layers", RANGE, None,
+    "first and last layer that control vectors act on; all if not given", ("--control-vector-layer-range",),
+)
+POOLING = Key[Pooling | None](
+    "model.pooling", one_of(*get_args(Pooling)), None,
+    "how embeddings of tokens become one; the model's own way if not given", ("--pooling",),
+)
+LOAD_ANYWAY = Key(
+    "model.load_anyway", SWITCH, False,
+    "load a file even if the program ended while it was loaded before", ("--load-anyway",),
 )
 
 N = Key("generation.n", INTEGER, 8, "branches written at once", ("--n", "-n"), minimum=1, maximum=64)

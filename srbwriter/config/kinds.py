@@ -93,6 +93,12 @@ def _items(value: object) -> list[object]:
     raise ValueError
 
 
+def _range(numbers: list[int]) -> tuple[int, int]:
+    if len(numbers) != 2:
+        raise ValueError
+    return numbers[0], numbers[1]
+
+
 def _layers(value: object) -> int:
     return -1 if value in ("all", "auto") else _integer(value)
 
@@ -116,6 +122,12 @@ NUMBERS = Kind[tuple[float, ...]](
     "X,X",
     lambda text: tuple(_finite(float(part)) for part in text.split(",")),
     lambda value: tuple(_number(x) for x in _items(value)),
+)
+RANGE = Kind[tuple[int, int]](
+    "two whole numbers, the first and the last",
+    "N,N",
+    lambda text: _range([int(part) for part in text.split(",")]),
+    lambda value: _range([_integer(x) for x in _items(value)]),
 )
 LAYERS = Kind(
     "a whole number, or all",

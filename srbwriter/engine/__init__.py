@@ -23,10 +23,12 @@ if TYPE_CHECKING:
         EngineStats,
         FinishReason,
         InvalidRequest,
+        LibraryError,
         LimitExceeded,
         ModelError,
         ModelInfo,
         NoRoom,
+        NotSupported,
         Priority,
         Request,
         Sampling,
@@ -39,15 +41,15 @@ _HOMES = {
     **dict.fromkeys(("Branch", "Cursor", "Delta", "Generation"), "generation"),
     **dict.fromkeys(
         ("BranchState", "ContextOverflow", "EngineClosed", "EngineError", "EngineOptions", "EngineStats",
-         "FinishReason", "InvalidRequest", "LimitExceeded", "ModelError", "ModelInfo", "NoRoom", "Priority",
-         "Request", "Sampling", "Stop", "TokenRun"), "types"),
+         "FinishReason", "InvalidRequest", "LibraryError", "LimitExceeded", "ModelError", "ModelInfo",
+         "NoRoom", "NotSupported", "Priority", "Request", "Sampling", "Stop", "TokenRun"), "types"),
 }  # fmt: skip
 
 __all__ = [
     "Branch", "BranchState", "ContextOverflow", "Cursor", "Delta", "Engine", "EngineClosed", "EngineError",
     "EngineLoader", "EngineOptions", "EngineStats", "FinishReason", "Generation", "InvalidRequest",
-    "LimitExceeded", "ModelError", "ModelInfo", "NoRoom", "Priority", "Request", "Sampling", "Sequences",
-    "Stop", "TokenRun",
+    "LibraryError", "LimitExceeded", "ModelError", "ModelInfo", "NoRoom", "NotSupported", "Priority",
+    "Request", "Sampling", "Sequences", "Stop", "TokenRun",
 ]  # fmt: skip
 
 

@@ -100,6 +100,7 @@ def _check_half(
     if base and whole is None:
         raise ModelError(str(path), f"the model has no tensor {name}", _MADE_FOR)
     fits = len(a.shape) == len(b.shape) == (2 if whole is None else len(_trimmed(whole)))
+    fits = fits and min(a.shape + b.shape) > 0
     if name == "token_embd.weight":  # whose halves llama.cpp takes the other way round
         a, b = b, a
         fits = fits and (whole is None or (whole[0], whole[1]) == (a.shape[1], b.shape[1]))

@@ -1,4 +1,4 @@
-"""Letting waiting branches in: by priority and age, where the cache holds most of their path.
+"""Letting waiting branches in: by priority, share and age, where the cache holds most of their path.
 
 A branch whose prompt is not resident waits for the request's trunk, which evaluates it once for
 all of them. Knows nothing of decoding.
@@ -7,7 +7,7 @@ all of them. Knows nothing of decoding.
 from __future__ import annotations
 
 from .cache import Cache
-from .lanes import Lanes
+from .lanes import Lanes, Shares
 from .prefix import common_prefix
 from .runner import Run, Runner, Trunk, waiting
 from .steering import Steering
@@ -15,6 +15,8 @@ from .types import BranchState, EngineError, FinishReason, PromptProgress
 from .writing import Writer
 
 RESERVE = 16  # cells a branch should find free before it is let in
+SHORT = 64
+"""Tokens of a prompt that do not keep others waiting."""
 SECOND_THOUGHTS = 0.15
 """Seconds that a request waits while a more important one writes. Programs that complete while somebody types
 ask and cancel ten times in that; each time they would cost the writer a step."""
@@ -34,14 +36,20 @@ class Admission:
         self.reused_tokens = 0
 
     def admit(self) -> None:
-        """Let in what fits. The first that does not fit keeps its place before all later ones."""
+        """Let in what fits, those first that have least.
+
+        The first that does not fit keeps its place; only short prompts pass it.
+        """
         queue = [run for run in self.lanes.runs if any(map(waiting, run.runners))]
-        for run in sorted(queue, key=lambda r: r.order):
-            if self._too_new(run):
+        if len(queue) > 1:
+            shares = Shares(self.lanes.running)
+            queue.sort(key=lambda r: (r.order[0], *shares.of(r), _waits_since(r), r.order[1]))
+        held_up = False
+        for run in queue:
+            if self._too_new(run) or (held_up and len(run.ids) > SHORT):
                 continue
             try:
-                if not self._admit_run(run):
-                    break
+                held_up = not self._admit_run(run) or held_up
             except EngineError as error:
                 self.writer.fail_run(run, error)
                 self.lanes.retire()
@@ -88,7 +96,7 @@ class Admission:
         lease = self.cache.lease(path, most, run.space)
         if lease is None:
             return False
-        runner.seq = lease.seq
+        runner.seq, runner.since = lease.seq, self.lanes.step
         if lease.length == len(path) and logits is not None:
             self.lanes.write(runner)
             self.writer.sample_from(runner, logits, None)
@@ -163,3 +171,8 @@ class Admission:
                 return True
             if not self.lanes.preempt(run):
                 return False
+
+
+def _waits_since(run: Run) -> int:
+    """The step at which the first of its branches that wait began to."""
+    return min(runner.since for runner in run.runners if waiting(runner))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from .cache import Cache
+from .costs import CostTable
 from .native.context import Context
 from .prefix import Node, common_prefix
 from .runner import Runner, Track, Trunk
@@ -76,6 +77,7 @@ class Batcher:
         self.context, self.cache = context, cache
         self.scored_rows = max(8, SCORED // context.n_vocab)
         self.share = share  # whether the memory takes rows of several sequences
+        self.costs: CostTable | None = None
 
     def plan(self, writing: Sequence[Runner], feeding: Sequence[Track], chunk: int) -> Plan:
         """At most ``chunk`` tokens of ``feeding``, first come first; all of ``writing``."""
@@ -110,8 +112,20 @@ class Batcher:
             outputs -= count if scored else int(last)
         return Plan(rows, shared, fed)
 
+    def pad(self, plan: Plan) -> int:
+        """Add rows of nothing where the step takes less time with them; how many."""
+        rows = len(plan.rows)
+        if self.costs is None or plan.fed or not rows or not self.cache.partial:
+            return 0
+        more = self.costs.padded(rows) - rows
+        free = self.context.cells - self.cache.used_cells - rows
+        if more <= 0 or more > free or rows + more > self.context.max_outputs:
+            return 0
+        self.context.pad(more)
+        return more
+
     def _alike(self, track: Track, feeding: Sequence[Track]) -> int:
-        """Tokens of ``track`` up to where others that follow it turn off, and fork its state."""
+        """Tokens of ``track`` up to where others that follow it turn off: a state is to be forked there."""
         tip, todo = self.cache.tree.tip, track.todo
         lengths = (
             common_prefix(todo, other.todo, 0, len(other.todo) - 1)

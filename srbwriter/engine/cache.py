@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import itertools
 import logging
+import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .disk import DiskCache
+from .disk import DiskCache, Part
 from .holdings import Holdings
-from .memory import Share, Storage
+from .memory import Share, Storage, ids_through
 from .prefix import SHARED, Match, Node, PrefixTree, common_prefix
 
 log = logging.getLogger(__name__)
@@ -27,6 +28,10 @@ IDLE_CELLS = 256
 """Cells that nobody runs and that may stay while something runs: llama.cpp reads them in such portions."""
 SCATTERED_CELLS = 512
 """Free cells below the highest in use, at most, before the others are moved together."""
+
+COPYING_SECONDS = 0.004
+"""What leaves the cells is copied for no longer than this before a step; the rest leaves before later ones.
+Cells of branches that were written together lie in turns, and copying those takes longer than a step."""
 
 WRITTEN_DOWN = 64
 """Paths that are written to disk when nothing runs, the newest first."""
@@ -156,7 +161,7 @@ class Cache:
             if node.seqs:
                 self.memory.copy(next(iter(node.seqs)), seq, node.start, node.end)
                 self.tree.enter(seq, node)
-            elif self._enter(seq, node):
+            elif seq in self._excuses or self._enter(seq, node):
                 break
             done += length
         return done
@@ -190,10 +195,9 @@ class Cache:
         last = 1 if answered and known > excused else 0
         if not reason and not self.partial:
             reason = "rollback"
-        again = self.storage.traffic.evaluated_again
         for why, tokens in ((excuse, excused), ("logits", last), (reason, known - excused - last)):
             if tokens:
-                again[why] = again.get(why, 0) + tokens
+                self.storage.traffic.count(why, tokens)
 
     def store_logits(self, seq: int, row: NDArray[np.float32]) -> None:
         """Keep a copy of ``row`` as what follows the tip of ``seq``."""
@@ -299,13 +303,16 @@ class Cache:
         return True
 
     def make_way(self) -> None:
-        """Something is about to run: what nobody runs leaves the cells, so that it costs no step."""
+        """Something is about to run: what nobody runs leaves the cells, so that it costs few steps."""
         if self._settled or not self.partial or not self.storage.budget:
             return
+        until = time.perf_counter() + COPYING_SECONDS
         while self._idle_cells() > IDLE_CELLS:
             beside_live = {s for s in self.parked if not self.tree.tip[s].seqs <= self.parked}
             if not self.evict(beside_live):
                 break
+            if time.perf_counter() >= until:
+                return
         if self._peak - self.used_cells > SCATTERED_CELLS + self.used_cells // 8:
             self.memory.compact()
             self._peak = self.used_cells
@@ -330,6 +337,20 @@ class Cache:
                 while node.parent is not None:
                     self.storage.to_disk(node)
                     node = node.parent
+
+    # ---- whole paths
+
+    def states_of(self, ids: Sequence[int]) -> tuple[list[int], list[Part]]:
+        """What is held of the beginning of ``ids``, or a little more of its path, and the states of that."""
+        found = self._find(ids, None)
+        node = self.tree.split(found.node, found.offset)
+        above: Node | None = node
+        while above is not None and above.parent is not None:
+            parent = above.parent
+            self._store(above)
+            above = parent if self.partial else None
+        parts = self.storage.parts(node)
+        return (ids_through(node, node.piece) if parts and node.piece else []), parts
 
     # ---- inside
 

@@ -72,7 +72,8 @@ def _by_name(name: str, messages: Sequence[Mapping[str, Any]], add_generation_pr
         return templates.render(name, messages, add_generation_prompt)
     except KeyError:
         known = ", ".join(templates.names())
-        raise InvalidRequest("chat_template", f"no template is called {name[:60]!r}; there are {known}") from None
+        problem = f"no template is called {name[:60]!r}; there are {known}"
+        raise InvalidRequest("chat_template", problem) from None
 
 
 def stop_strings_for(template: str | None) -> tuple[str, ...]:

@@ -102,7 +102,7 @@ def check_options(options: EngineOptions) -> None:
         if (getattr(options, name) or 0) > MAX_SEQUENCES:
             raise InvalidRequest(name, f"llama.cpp has {MAX_SEQUENCES} sequences at most")
     hints = get_type_hints(EngineOptions)
-    choices = {name: get_args(hints[name]) for name in ("numa", "flash_attn")}
+    choices = {name: get_args(hints[name]) for name in ("numa", "flash_attn", "pooling")}
     choices |= dict.fromkeys(("cache_type_k", "cache_type_v"), tuple(CACHE_TYPES))
     for name, known in choices.items():
         value = getattr(options, name)

@@ -6,9 +6,11 @@ engine waits for it. Knows the model and its tokens; knows no branches.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, Literal, NamedTuple, TypeAlias, cast, get_args
@@ -18,10 +20,11 @@ from numpy.typing import NDArray
 
 from . import limits
 from .adapters import Adapters, control_vector, layer_range
+from .ending import close_at_exit
 from .model import Model
 from .native.adapters import set_adapters, set_control_vector
 from .native.context import default_threads
-from .native.embedding import RANK, EmbeddingContext
+from .native.embedding import EmbeddingContext
 from .types import (
     ContextOverflow,
     EngineClosed,
@@ -43,7 +46,7 @@ _LEAST_CELLS = 512
 _OUTPUT_BYTES = 64 << 20  # of the probabilities that llama.cpp computes beside the vectors of one decode
 _MOST_ROWS = 512
 _WHOLE = 2048  # tokens of a text that has to be computed in one piece
-WAITING = 64  # jobs; more are refused
+WAITING = 64  # requests; more are refused
 
 
 class Embedding(NamedTuple):
@@ -60,11 +63,25 @@ class Score(NamedTuple):
     tokens: int
 
 
-class _Job(NamedTuple):
-    texts: Sequence[list[int]]
-    rank: bool
-    finish: Callable[[Vector], Vector]  # from a vector for each token to what is kept
-    done: Future[list[Vector]]
+class _Job:
+    """Texts of one request; ``result`` makes of a text's vectors and its length what is told."""
+
+    __slots__ = ("done", "found", "rank", "result", "texts")
+
+    def __init__(
+        self, texts: Sequence[list[int]], rank: bool, result: Callable[[Vector, int], Any]
+    ) -> None:
+        self.texts, self.rank, self.result = texts, rank, result
+        self.found: list[Any] = []
+        self.done = Future[list[Any]]()
+
+    def tell(self, result: list[Any] | Exception) -> None:
+        """Answer whoever waits, if anybody still does."""
+        with contextlib.suppress(InvalidStateError):
+            if isinstance(result, Exception):
+                self.done.set_exception(result)
+            else:
+                self.done.set_result(result)
 
 
 class Embedder:
@@ -79,10 +96,11 @@ class Embedder:
         self._adapters = adapters
         self._model, self._options, self._window, self._busy = model, options, window, busy
         self._threads = options.threads_batch or options.threads or default_threads()
-        self._jobs: queue.Queue[_Job | None] = queue.Queue()
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._under_way: set[_Job] = set()
         self._thread: threading.Thread | None = None
-        self._context: EmbeddingContext | None = None
+        self._contexts: dict[bool, EmbeddingContext] = {}  # for ranks, and for vectors
         self._closed = False
 
     # ---- what callers ask for
@@ -90,13 +108,13 @@ class Embedder:
     @property
     def pooling(self) -> Pooling:
         """How the model wants its vectors made one; the mean where it does not say."""
-        own = self._options.pooling or self._own_pooling
+        own = self._options.pooling or own_pooling(self._model)
         return cast("Pooling", own) if own in _POOLED or self._options.pooling == "none" else "mean"
 
     @property
     def ranks(self) -> bool:
         """Whether the model has a head that says how well a text answers a question."""
-        return self._own_pooling == "rank"
+        return own_pooling(self._model) == "rank"
 
     @property
     def longest(self) -> int:
@@ -118,15 +136,13 @@ class Embedder:
         ids = self._read("input", texts)
         vectors = sum(map(len, ids)) if way == "none" else len(ids)
         if vectors * self._model.n_embd > limits.VALUES:
-            raise InvalidRequest(
-                "input", f"{vectors} vectors are more than {limits.VALUES} numbers"
-            )
+            raise InvalidRequest("input", f"{vectors} vectors are more than {limits.VALUES} numbers")
 
-        def finish(vectors: Vector) -> Vector:
-            pooled = _pool(vectors, way)
-            return pooled if way == "none" else normalized(pooled, normalize)
+        def result(rows: Vector, tokens: int) -> Embedding:
+            pooled = _pool(rows, way)
+            return Embedding(pooled if way == "none" else normalized(pooled, normalize), tokens)
 
-        return self._submit(ids, False, finish, Embedding)
+        return self._submit(_Job(ids, False, result))
 
     def rank(self, query: str, documents: Sequence[str]) -> Future[list[Score]]:
         """How well each document answers the query.
@@ -140,19 +156,19 @@ class Embedder:
         self._check_texts("documents", [query, *documents])
         if not documents:
             raise InvalidRequest("documents", "there are none")
+        limits.check_prompt("query", len(query) * len(documents))  # it is read with each of them
         ids = [self._question(query, document) for document in documents]
         self._check_lengths("documents", ids)
-        return self._submit(ids, True, lambda marks: marks[-1], lambda m, n: Score(float(m[0]), n))
+        return self._submit(_Job(ids, True, lambda marks, tokens: Score(float(marks[-1, 0]), tokens)))
 
     def close(self, timeout: float = 5.0) -> None:
         """End what is under way, and free the context. May be called twice."""
         with self._lock:
             self._closed, thread = True, self._thread
         self._jobs.put(None)
-        context = self._context
-        if context is not None:
+        for context in list(self._contexts.values()):
             context.abort()
-        if thread is not None:
+        if thread is not None and thread is not threading.current_thread():
             thread.join(timeout)
 
     # ---- looking at texts
@@ -203,107 +219,83 @@ class Embedder:
         return [*begin, *model.tokenize(query), *end, *between, *model.tokenize(document), *end]
 
     @property
-    def _own_pooling(self) -> str:
-        told = self._model.metadata.get(f"{self._model.architecture}.pooling_type", "0")
-        return _NAMES[int(told)] if told.isdecimal() and int(told) <= RANK else "none"
-
-    @property
     def _causal(self) -> bool:
         return self._model.metadata.get(f"{self._model.architecture}.attention.causal", "true") != "false"
 
     # ---- the lane
 
-    def _submit(
-        self, ids: list[list[int]], rank: bool, finish: Callable[[Vector], Vector],
-        result: Callable[[Vector, int], Any],
-    ) -> Future[Any]:
-        """Queue a job; what comes of it is told in the words of ``result``."""
-        raw, told = Future[list[Vector]](), Future[list[Any]]()
+    def _submit(self, job: _Job) -> Future[list[Any]]:
         with self._lock:
             if self._closed:
                 raise EngineClosed("the engine was closed")
-            if self._jobs.qsize() >= WAITING:
+            if len(self._under_way) > WAITING:
                 raise EngineError(f"{WAITING} requests wait for embeddings; try again later")
             if self._thread is None:
                 self._thread = threading.Thread(target=self._loop, name="srbwriter-embed", daemon=True)
                 self._thread.start()
-            self._jobs.put(_Job(ids, rank, finish, raw))
-
-        def tell(done: Future[list[Vector]]) -> None:
-            if told.cancelled():
-                return
-            error = done.exception()
-            try:
-                if error is not None:
-                    told.set_exception(error)
-                else:
-                    told.set_result([result(v, len(i)) for v, i in zip(done.result(), ids, strict=True)])
-            except InvalidStateError:
-                log.debug("nobody waits for an embedding any more")
-
-        raw.add_done_callback(tell)
-        told.add_done_callback(lambda one: raw.cancel() if one.cancelled() else None)
-        return told
+                close_at_exit(self)
+            self._under_way.add(job)
+            self._jobs.put(job)
+        return job.done
 
     def _loop(self) -> None:
         with self._model.in_use:  # which keeps its weights
-            self._work()
+            try:
+                self._work()
+            finally:
+                for context in self._contexts.values():
+                    context.close()
+                self._contexts.clear()
+                for job in list(self._under_way):
+                    job.tell(EngineClosed("the engine was closed"))
 
     def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            if self._closed or job.done.cancelled():
-                self._give_up(job)
+        """Some texts of each request in turn, so that a long one keeps nobody waiting for all of it."""
+        waiting: deque[_Job] = deque()
+        while not self._closed:
+            with contextlib.suppress(queue.Empty):
+                new = self._jobs.get(block=not waiting)
+                if new is not None:
+                    waiting.append(new)
                 continue
-            try:
-                result = self._run(job)
-            except Exception as error:  # whoever asked gets it
-                log.debug("no embedding: %s", error)
-                self._answer(job, error)
+            job = waiting.popleft()
+            if self._go_on(job):
+                waiting.append(job)
             else:
-                self._answer(job, result)
-        while not self._jobs.empty():
-            left = self._jobs.get()
-            if left is not None:
-                self._give_up(left)
-        if self._context is not None:
-            self._context.close()
-            self._context = None
+                with self._lock:
+                    self._under_way.discard(job)
 
-    def _give_up(self, job: _Job) -> None:
-        self._answer(job, EngineClosed("the engine was closed"))
-
-    def _answer(self, job: _Job, result: list[Vector] | Exception) -> None:
+    def _go_on(self, job: _Job) -> bool:
+        """Compute what fits the context; whether anything is left to be done then."""
+        if job.done.cancelled():
+            return False
         try:
-            if isinstance(result, Exception):
-                job.done.set_exception(result)
-            else:
-                job.done.set_result(result)
-        except InvalidStateError:
-            log.debug("an embedding was cancelled")
-
-    def _run(self, job: _Job) -> list[Vector]:
-        found: list[Vector] = []
-        context = self._ready(job)
-        for group in _groups(job.texts, context):
-            vectors = self._evaluate(context, group, job)
-            for vector in vectors:
-                if not np.isfinite(vector).all():
+            context = self._ready(job)
+            group = _group(job.texts[len(job.found) :], context.cells, context.sequences)
+            for ids, rows in zip(group, self._evaluate(context, group, job), strict=True):
+                if not np.isfinite(rows).all():
                     raise NotANumber()
-                found.append(job.finish(vector))
-        return found
+                job.found.append(job.result(rows, len(ids)))
+        except Exception as error:  # whoever asked gets it
+            job.tell(error)
+            return False
+        if len(job.found) < len(job.texts):
+            return True
+        job.tell(job.found)
+        return False
 
     def _ready(self, job: _Job) -> EmbeddingContext:
         """The context, large enough for the longest text of the job."""
         longest = max(map(len, job.texts))
-        context = self._context
-        if context is None or context.rank is not job.rank or context.cells < longest:
+        context = self._contexts.get(job.rank)
+        if context is None or context.cells < longest:
             if context is not None:
                 context.close()
-                self._context = None
+                del self._contexts[job.rank]
             cells = _LEAST_CELLS
             while cells < longest:
                 cells *= 2
-            self._context = context = EmbeddingContext(
+            context = self._contexts[job.rank] = EmbeddingContext(
                 self._model.pointer, cells=cells, rows=self._rows(cells), rank=job.rank,
                 threads=self._threads, options=self._options, path=str(self._model.path),
             )  # fmt: skip
@@ -344,17 +336,22 @@ class Embedder:
         return [np.concatenate(parts) for parts in found]
 
 
-def _groups(texts: Sequence[list[int]], context: EmbeddingContext) -> Iterator[list[list[int]]]:
-    """Texts in order, as many at a time as the context holds."""
+def own_pooling(model: Model) -> str:
+    """What a model says of its vectors; ``none`` where it does not, as llama.cpp has it."""
+    told = model.metadata.get(f"{model.architecture}.pooling_type", "0")
+    return _NAMES[int(told)] if told.isdecimal() and int(told) < len(_NAMES) else "none"
+
+
+def _group(texts: Sequence[list[int]], cells: int, most: int) -> list[list[int]]:
+    """The first of ``texts``, as many as the context holds at a time; the very first fits."""
     group: list[list[int]] = []
     held = 0
-    for text in texts:
-        if group and (held + len(text) > context.cells or len(group) == context.sequences):
-            yield group
-            group, held = [], 0
-        group.append(text)
+    for text in texts[:most]:
         held += len(text)
-    yield group
+        if group and held > cells:
+            break
+        group.append(text)
+    return group
 
 
 def _pieces(
@@ -396,9 +393,9 @@ def normalized(vector: Vector, how: int) -> Vector:
     """``vector`` scaled as llama.cpp counts: -1 not at all, 0 to 16 bits, p to length 1 in the p-norm."""
     if how < 0:
         return vector
-    exact = np.abs(vector.astype(np.float64))
-    most = float(exact.max(initial=0.0))
+    exact = vector.astype(np.float64)  # the smallest numbers have no smaller ones in 32 bits
+    most = float(np.abs(exact).max(initial=0.0))
     if most == 0.0:
         return vector
-    length = most / 32760.0 if how == 0 else most * float(((exact / most) ** how).sum()) ** (1 / how)
-    return (vector / length).astype(np.float32)
+    length = most / 32760.0 if how == 0 else most * float((np.abs(exact / most) ** how).sum()) ** (1 / how)
+    return (exact / length).astype(np.float32)

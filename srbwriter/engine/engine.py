@@ -16,16 +16,20 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from .adapters import Adapters, AdapterSet, Turns, key_of
 from .cache import Cache
 from .checks import check_command, check_options, check_request
-from .disk import DiskCache, state_key
+from .costs import CostTable
+from .disk import DiskCache, read_session, state_key, write_session
 from .embedding import Embedder, Embedding, Pooling, Score
 from .ending import close_at_exit
 from .generation import INTERRUPTING, Command, Generation
+from .load_mark import marked
+from .measuring import table_for
 from .memory import host_budget
 from .model import Model
 from .namespaces import AdapterScheduler
@@ -44,6 +48,7 @@ from .types import (
     EngineError,
     EngineOptions,
     EngineStats,
+    InvalidRequest,
     ModelInfo,
     NativeError,
     NotSupported,
@@ -59,14 +64,17 @@ SWITCH_INTERVAL = 5e-4
 
 
 LOGITS_BYTES = 64 << 20
+MEASURED_SIZE = 64 << 20
+"""Bytes of a model from which on it is worth two seconds to know how it runs fastest."""
 
 
 class Engine:
     """A loaded model and the batch that runs on it. Make one with :meth:`load`."""
 
     def __init__(
-        self, model: Model, context: Context, options: EngineOptions, window: int, adapters: Adapters
-    ) -> None:
+        self, model: Model, context: Context, options: EngineOptions, window: int, adapters: Adapters,
+        costs: CostTable | None = None,
+    ) -> None:  # fmt: skip
         self.model, self.options, self.adapters = model, options, adapters
         self.n_ctx = window
         self._context = context
@@ -74,9 +82,7 @@ class Engine:
         self._known = threading.Lock()  # of the generations, while they are looked through
         disk = None
         if options.disk_dir is not None and not adapters:  # a file does not tell which it was made with
-            kind = (options.cache_type_k, options.cache_type_v, flash_attention(options), *key_of(options))
-            key = state_key(model.path, *kind)
-            disk = DiskCache(Path(options.disk_dir), key, options.disk_bytes)
+            disk = DiskCache(Path(options.disk_dir), self._state_key, options.disk_bytes)
         self._cache = Cache(
             context, logits_rows=options.logits_rows or max(64, LOGITS_BYTES // (4 * model.n_vocab)),
             host_bytes=host_budget(options.host_bytes), disk=disk,
@@ -87,7 +93,7 @@ class Engine:
         kind = AdapterScheduler if adapters else Scheduler
         self._scheduler = kind(
             model, context, self._cache, options, window=window, abortable=abortable,
-            threads=threads_of(options), wake=self._wake.set,
+            threads=threads_of(options), costs=costs, wake=self._wake.set,
         )  # fmt: skip
         if isinstance(self._scheduler, AdapterScheduler):
             self._scheduler.turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen))
@@ -121,15 +127,20 @@ class Engine:
         options = options or EngineOptions()
         check_options(options)
         file = Path(path).expanduser()
-        refuse_unsafe_tensors(file)
-        model = Model(file, options, on_progress)
-        try:
-            adapters = Adapters(model, options.lora)
-            context, window = open_context(model, options)
-        except EngineError:
-            model.close()
-            raise
-        engine = cls(model, context, options, window, adapters)
+        with marked(file, options.load_anyway):
+            refuse_unsafe_tensors(file)
+            model = Model(file, options, on_progress)
+            try:
+                adapters = Adapters(model, options.lora)
+                measured = options.measure and model.size >= MEASURED_SIZE
+                costs = table_for(model, options) if measured else None
+                if costs is not None and options.flash_attn == "auto":
+                    options = replace(options, flash_attn="on" if costs.flash else "off")
+                context, window = open_context(model, options)
+            except EngineError:
+                model.close()
+                raise
+        engine = cls(model, context, options, window, adapters, costs)
         if thread:
             engine._start()
         log.info("%s is ready: %d cells, %d tokens a branch", model.name, context.cells, window)
@@ -215,7 +226,6 @@ class Engine:
         if self._step():
             return True
         if self._scheduler.lanes.pending:  # nothing to do until a slow grammar has been asked
-            timeout = None
             self._wake.wait()
             return self._step() or True
         return bool(timeout) and self._wake.wait(timeout) and self._step()
@@ -293,6 +303,11 @@ class Engine:
     def fim(self) -> tuple[int, int, int] | None:
         """Ids of the fill-in-the-middle tokens (prefix, suffix, middle), if the model has them."""
         return self.model.fim
+
+    @property
+    def fim_files(self) -> tuple[int | None, int | None]:
+        """Ids of the tokens before a collection of files, and before each of them, if the model has them."""
+        return self.model.fim_files
 
     @property
     def alive(self) -> bool:
@@ -385,6 +400,29 @@ class Engine:
         """How many tokens of ``ids`` need not be evaluated now: they are in cells, in memory or on disk."""
         return int(self.call(lambda: self._cache.held(ids)))
 
+    def save_session(self, path: str | os.PathLike[str], ids: Sequence[int]) -> tuple[int, int]:
+        """Write what the cache holds of ``ids`` to a file; tokens and bytes written.
+
+        Raises OSError, or InvalidRequest when nothing is held of them.
+        """
+        self.model.check_ids(ids)
+        held, parts = self.call(lambda: self._cache.states_of(ids), timeout=None)
+        if not parts:
+            raise InvalidRequest("session", "nothing of this text is in the cache")
+        return len(held), write_session(Path(path), self._state_key, held, parts)
+
+    def load_session(self, path: str | os.PathLike[str]) -> list[int]:
+        """Take back what :meth:`save_session` wrote; its token ids, which need not be evaluated now.
+
+        Raises OSError, or InvalidRequest for a file that is damaged or another model's.
+        """
+        try:
+            ids, parts = read_session(Path(path), self._state_key)
+        except ValueError as error:
+            raise InvalidRequest("session", f"{os.fspath(path)} is {error}") from error
+        self.call(lambda: self._cache.storage.adopt(ids, parts))
+        return ids
+
     def stats(self) -> EngineStats:
         """The counters now. Read without waiting for the engine, so a step may be half counted."""
         scheduler, cache = self._scheduler, self._cache
@@ -407,6 +445,13 @@ class Engine:
         )
 
     # ---- inside
+
+    @cached_property
+    def _state_key(self) -> str:
+        """Names the states that this engine makes."""
+        options = self.options
+        kind = (options.cache_type_k, options.cache_type_v, flash_attention(options), *key_of(options))
+        return state_key(self.model.path, *kind)
 
     def _on_screen(self) -> Iterator[tuple[Sequence[int], int]]:
         """Paths that a writer's face still knows, the newest first."""

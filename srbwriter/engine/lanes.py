@@ -1,16 +1,34 @@
 """Who is running: requests, branches that write, tracks that are fed; and who gives way to whom.
 
-Moves runners between running and waiting. Knows nothing of batches and sampling beyond its names.
+Moves runners between running and waiting. What runs is shared between clients first, then between a client's
+requests, then between their branches: nobody waits for long because another asked for much. Knows nothing of
+batches and sampling beyond its names.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Hashable
 
 from .cache import Cache
 from .runner import Run, Runner, Track, waiting
 from .types import BranchState, EngineError, FinishReason
 from .writing import Writer
+
+QUANTUM = 8
+"""Tokens that a branch may write before somebody who has nothing running takes its place."""
+
+
+class Shares:
+    """How many branches each client, and each request, has running."""
+
+    def __init__(self, running: list[Runner]) -> None:
+        self.of_clients: Counter[Hashable] = Counter(r.run.client for r in running)
+        self.of_runs: Counter[Hashable] = Counter(r.run for r in running)
+
+    def of(self, run: Run) -> tuple[int, int]:
+        """Lower is served first."""
+        return self.of_clients[run.client], self.of_runs[run]
 
 
 class Lanes:
@@ -22,6 +40,7 @@ class Lanes:
         self.writing: list[Runner] = []  # one token to evaluate each
         self.feeding: deque[Track] = deque()  # more than one
         self.pending: list[Runner] = []  # none before a slow grammar has been asked
+        self.step = 0  # of the engine
 
     @property
     def busy(self) -> bool:
@@ -35,12 +54,17 @@ class Lanes:
     @property
     def branch_count(self) -> int:
         """Branches on a sequence."""
-        return len(self.writing) + len(self.pending) + sum(1 for t in self.feeding if isinstance(t, Runner))
+        return len(self.running)
 
     @property
     def outstanding(self) -> int:
         """Tokens of prompts under way that still want cells."""
         return sum(len(track.todo) for track in self.feeding)
+
+    @property
+    def running(self) -> list[Runner]:
+        """Branches on a sequence."""
+        return [*self.writing, *self.pending, *(t for t in self.feeding if isinstance(t, Runner))]
 
     # ---- on and off
 
@@ -69,6 +93,7 @@ class Lanes:
         """Back to waiting; what it wrote stays, and its cells as long as there is room."""
         self.unlist(runner)
         self.writer.detach(runner)
+        runner.since = self.step
         self.writer.set_state(runner, BranchState.WAITING)
 
     def drop_trunk(self, run: Run) -> None:
@@ -127,13 +152,35 @@ class Lanes:
         return False
 
     def preempt(self, run: Run) -> bool:
-        """Take a sequence from a request of lower priority than ``run``."""
+        """Take a sequence from what is less urgent than ``run``, or from whoever has more than a share."""
         priority = run.request.priority
         lesser = [t for t in (*self.writing, *self.feeding, *self.pending) if t.urgency > priority]
-        if not lesser:
-            return False
-        self._suspend(max(lesser, key=_rank))
-        return True
+        if lesser:
+            self._suspend(max(lesser, key=_rank))
+            return True
+        victim = self._beyond_its_share(run)
+        if victim is not None:
+            self.park(victim)
+        return victim is not None
+
+    def _beyond_its_share(self, run: Run) -> Runner | None:
+        """A branch that ``run`` may take the place of."""
+        running = [r for r in self.running if r.urgency == run.request.priority and r.run is not run]
+        if not running:
+            return None
+        shares = Shares(self.running)
+        clients, requests = shares.of_clients, shares.of_runs
+        most = max(running, key=lambda r: (clients[r.run.client], requests[r.run], r.branch.index))
+        if clients[most.run.client] > clients[run.client] + 1:
+            return most
+        own = [r for r in running if r.run.client == run.client]
+        most = max(own, key=lambda r: (requests[r.run], r.branch.index), default=None)
+        if most is not None and requests[most.run] > requests[run] + 1:
+            return most
+        if requests[run]:
+            return None
+        longest = [r for r in (running if not clients[run.client] else own) if self.step - r.since >= QUANTUM]
+        return min(longest, key=lambda r: (r.since, -r.branch.index), default=None)
 
     def _suspend(self, track: Track) -> None:
         if isinstance(track, Runner):

@@ -17,7 +17,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .disk import DiskCache
+from .costs import CostTable
+from .disk import DiskCache, Part
 from .prefix import Node, Piece, PrefixTree
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,10 @@ class Traffic:
     damaged: int = 0  # states that could not be read back
     evaluated_again: dict[str, int] = field(default_factory=dict[str, int])  # tokens, by reason
 
+    def count(self, reason: str, tokens: int) -> None:
+        """``tokens`` were evaluated that some tier holds."""
+        self.evaluated_again[reason] = self.evaluated_again.get(reason, 0) + tokens
+
 
 class Storage:
     """Host memory and disk beneath the cells.
@@ -67,6 +72,7 @@ class Storage:
         self.states, self.tree, self.budget, self.disk = states, tree, budget, disk
         self.protected = protected
         self.traffic = Traffic()
+        self.costs: CostTable | None = None  # as measured at the load; otherwise rates are learnt
         self.token_seconds = 0.0  # that evaluating a token takes; 0 while that is unknown
 
     # ---- out of the cells
@@ -115,13 +121,16 @@ class Storage:
 
     def cheaper_to_evaluate(self, nodes: Sequence[Node]) -> bool:
         """Whether evaluating what ``nodes`` hold takes less time than bringing it back would."""
+        tokens = sum(len(n.tokens) for n in nodes)
+        if self.costs is not None:
+            return not self.costs.copying_is_cheaper(tokens)
         known = self.traffic.restored_seconds and self.token_seconds
         if not known:
             return False
         a_byte = self.traffic.restored_seconds / self.traffic.restored_bytes
         pieces = {id(n.piece): n.piece for n in nodes if n.piece is not None}
         size = sum(piece.size for piece in pieces.values())
-        return sum(len(n.tokens) for n in nodes) * self.token_seconds < size * a_byte
+        return tokens * self.token_seconds < size * a_byte
 
     def restore(self, seq: int, node: Node) -> bool:
         """Bring the state of one stored node back into cells, for ``seq``.
@@ -159,6 +168,37 @@ class Storage:
         self.traffic.damaged += 1
         self.tree.unstore(node)
 
+    # ---- whole paths
+
+    def parts(self, node: Node) -> list[Part]:
+        """The states from the root to ``node``; none if one of them is not stored, or cannot be read."""
+        found: list[Part] = []
+        last: Piece | None = None
+        while node.parent is not None and not (found and found[-1].start == 0):
+            piece = node.piece
+            if piece is None:
+                return []
+            if piece is not last:
+                data = piece.data if piece.data is not None else self._read(piece)
+                if data is None:
+                    self._lose(node)
+                    return []
+                found.append(Part(piece.start, piece.end, data))
+            node, last = node.parent, piece
+        return found[::-1]
+
+    def adopt(self, ids: Sequence[int], parts: Sequence[Part]) -> None:
+        """Keep states that were made of ``ids`` before, where they are not kept already."""
+        for part in parts:
+            path = ids[: part.end]
+            found = self.tree.match(path)
+            if found.length == len(path) or (self.states.cuttable and found.length < part.start):
+                continue
+            parent = self.tree.split(found.node, found.offset)
+            piece = Piece(part.start, part.end, part.state, int(part.state.size))
+            self.tree.touch(self.tree.plant(parent, list(path[found.length :]), piece))
+        self._shrink()
+
     # ---- to disk
 
     def to_disk(self, node: Node) -> None:
@@ -166,9 +206,7 @@ class Storage:
         piece = node.piece
         if self.disk is None or piece is None or piece.file is not None or piece.data is None:
             return
-        while node.end < piece.end:  # it was cut since
-            node = next(child for child in node.children.values() if child.piece is piece)
-        ids = node.ids()
+        ids = ids_through(node, piece)
         piece.file = self.disk.write(ids[: piece.start], ids[piece.start :], piece.data)
 
     def from_disk(self) -> None:
@@ -187,6 +225,13 @@ class Storage:
             elif found.length < len(ids):
                 parent = self.tree.split(found.node, found.offset)
                 self.tree.plant(parent, ids[found.length :], Piece(0, file.end, None, file.size, file))
+
+
+def ids_through(node: Node, piece: Piece) -> list[int]:
+    """All tokens up to the end of the state that ``node`` has, or has a part of."""
+    while node.end < piece.end:  # it was cut since
+        node = next(child for child in node.children.values() if child.piece is piece)
+    return node.ids()
 
 
 def host_budget(asked: int | None) -> int:

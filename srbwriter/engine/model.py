@@ -54,6 +54,8 @@ class Model:
             for f in (lib.llama_vocab_fim_pre, lib.llama_vocab_fim_suf, lib.llama_vocab_fim_mid)
         )
         self.fim = (pre, suf, mid) if min(pre, suf, mid) >= 0 else None
+        marks = lib.llama_vocab_fim_rep(self.vocab), lib.llama_vocab_fim_sep(self.vocab)
+        self.fim_files = _known(marks[0]), _known(marks[1])
         self.chat_template, self.rerank_template = map(self._template, (None, b"rerank"))
         self.pieces = Pieces(self._all_pieces(special=False))
         self.special_pieces = self._all_pieces(special=True)  # control tokens written out

@@ -209,7 +209,8 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
         "stop", "max_tokens", "length", "Tokens a branch writes at most; 0 only fills the cache.",
         0, limits.TOKENS, 16, size=True,
-        aliases=("n_predict", "max_new_tokens", "max_length", "max_completion_tokens", "num_predict"),
+        aliases=("n_predict", "max_new_tokens", "max_length", "max_completion_tokens", "num_predict",
+                 "max_output_tokens"),
         flags=("--max-tokens", "--predict", "--n-predict"),
     ),
     Parameter(
@@ -323,8 +324,8 @@ PARAMETERS: tuple[Parameter, ...] = (
               "its beginning, or let that slide out while writing.", choices=("error", "truncate", "shift")),
     Parameter("request", "n_keep", "request", "Tokens at the start that overflow never drops; -1 is all.",
               -1, _INT32, 1, flags=("--keep",)),
-    Parameter("request", "context", "request", "Tokens that prompt and text may have together; the beginning of "
-              "a longer prompt is dropped.", 2, limits.TOKENS, 256, size=True,
+    Parameter("request", "context", "request", "Tokens that prompt and text may have together; the beginning "
+              "of a longer prompt is dropped.", 2, limits.TOKENS, 256, size=True,
               aliases=("truncation_length", "max_context_length", "num_ctx")),
     Parameter("request", "cache_prompt", "request", "Use what the cache holds of the prompt; false evaluates "
               "all of it anew."),

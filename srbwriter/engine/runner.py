@@ -66,13 +66,14 @@ class Runner(Track):
 
     __slots__ = (
         "base", "branch", "chain", "chain_is", "constrained", "constraint", "deadline", "drawn", "fast",
-        "first", "heal", "hidden", "ignore_eog", "limit", "min_tokens", "pending", "sampling", "skip",
-        "stop_ids", "text",
+        "first", "heal", "hidden", "ignore_eog", "limit", "min_tokens", "pending", "sampling", "since",
+        "skip", "stop_ids", "text",
     )
 
     def __init__(self, run: Run, branch: Branch, pieces: Pieces) -> None:
         super().__init__(run)
         self.branch = branch
+        self.since = 0  # the step at which it began to wait or to run
         self.base: list[int] = run.ids
         self.first = 0
         self.chain: Chain | None = None
@@ -183,6 +184,7 @@ class Run:
         self.ids = ids
         self.looked_back_at: Sequence[int] = ids  # by penalties and DRY, before the branch's own tokens
         self.space = SHARED if generation.request.cache_prompt else generation.number
+        self.client = generation.request.client
         self.heal_prefix = heal_prefix  # bytes taken off the prompt's end, for the first token to spell
         self.trunk: Trunk | None = None
         self.runners: list[Runner] = []

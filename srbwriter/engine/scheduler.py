@@ -11,9 +11,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .admission import Admission
+from .admission import SHORT, Admission
 from .batching import Batcher, ChunkBudget, Fed, Plan
 from .cache import Cache
+from .costs import CostTable
 from .generation import INTERRUPTING, Command, Generation
 from .grammar_process import GrammarProcess
 from .lanes import Lanes
@@ -51,7 +52,7 @@ class Scheduler:
 
     def __init__(
         self, model: Model, context: Context, cache: Cache, options: EngineOptions, *, window: int,
-        abortable: bool, threads: Threads | None, wake: Callable[[], None],
+        abortable: bool, threads: Threads | None, costs: CostTable | None = None, wake: Callable[[], None],
     ) -> None:  # fmt: skip
         self.context, self.cache, self.window = context, cache, window
         self.tails = Tails(context, cache, window, options.max_branches)
@@ -64,6 +65,9 @@ class Scheduler:
             max_branches=options.max_branches,
         )  # fmt: skip
         self.batcher = Batcher(context, cache, share=not model.recurrent)
+        self.costs = self.batcher.costs = cache.storage.costs = costs
+        self._first = 0  # whose turn it is, where branches are not computed all at once
+        self._threads_now = 0
         self.budget = ChunkBudget(options.step_seconds, context.max_rows)
         self.abortable = abortable
         self.threads, self._prompt_threads = threads, options.threads_batch
@@ -76,6 +80,7 @@ class Scheduler:
     def step(self) -> bool:
         """Do one step; False when there is nothing to do until the next command."""
         self.context.rearm()
+        self.lanes.step += 1
         while self.commands:
             self.steering.handle(self.commands.popleft())
         self.writer.now = time.monotonic()
@@ -120,6 +125,8 @@ class Scheduler:
         lanes = self.lanes
         writing, feeding = self._in_turn()
         writing = self._inside_window(writing)
+        if not feeding:
+            writing = self._soonest(writing)
         chunk = self.budget.size(bool(writing), self.abortable)
         while True:
             plan = self.batcher.plan(writing, feeding, chunk)
@@ -139,14 +146,30 @@ class Scheduler:
         return plan
 
     def _in_turn(self) -> tuple[Sequence[Runner], Sequence[Track]]:
-        """Prompts by priority; background requests stand back while anyone else has something to do."""
+        """Prompts by priority; background requests stand back while anyone else has something to do.
+
+        Short ones go before long ones, which would have them wait; every fourth step it is just their turn.
+        """
         lanes = self.lanes
-        feeding = sorted(lanes.feeding, key=_priority)
+        by_length = len(lanes.feeding) > 1 and lanes.step % 4
+        feeding = sorted(lanes.feeding, key=_shortest if by_length else _priority)
         if all(r.request.priority is not Priority.BACKGROUND for r in lanes.runs):
             return lanes.writing, feeding
         writing = [r for r in lanes.writing if _priority(r) is not Priority.BACKGROUND]
         urgent = [t for t in feeding if _priority(t) is not Priority.BACKGROUND]
         return (writing, urgent) if writing or urgent else (lanes.writing, feeding)
+
+    def _soonest(self, writing: Sequence[Runner]) -> Sequence[Runner]:
+        """As many branches as are best computed at once, by turns; mostly all of them."""
+        count = len(writing)
+        if self.costs is None or count < 2:
+            return writing
+        size = max(self.costs.split(count))
+        if size >= count:
+            return writing
+        first = self._first % count
+        self._first = first + size
+        return [*writing[first:], *writing[:first]][:size]
 
     def _inside_window(self, writing: Sequence[Runner]) -> Sequence[Runner]:
         """Branches whose next position lies inside the window; the others end or shift here."""
@@ -170,13 +193,19 @@ class Scheduler:
             if self._unwanted():  # the command came before the mark was up, when it could not interrupt
                 self._in_flight = frozenset()
                 return
+        rows = len(plan.rows) + plan.prompt_rows
+        padded = self.batcher.pad(plan)
+        threads = self._use_threads(rows, bool(plan.fed))
         started = time.perf_counter()
         code = self.context.decode()
         seconds = time.perf_counter() - started
         self._in_flight = frozenset()
         if code == OK:
             self.count(plan, seconds)
-            self._pace(plan, seconds)
+            if padded:
+                self.cache.storage.traffic.count("padding", padded)
+            if self.threads is not None and threads == self.threads.now:
+                self.threads.learn(shape(rows, self.cache.used_cells), seconds)
             self._settle(plan)
         elif code == ABORTED:
             self.batcher.roll_back(plan)
@@ -193,8 +222,9 @@ class Scheduler:
                 live -= {command.branch} if command.branch >= 0 else live.copy()
         return all(number in left and not left[number] for number in self._in_flight)
 
-    def make_ready(self, space: int) -> None:
-        """The next decode is of this space of the prefix tree, and of no request."""
+    def make_ready(self, space: int, rows: int) -> None:
+        """The next decode has so many ``rows`` of this space of the prefix tree, and none of a request."""
+        self._use_threads(rows, rows > self.context.sequences)
 
     def count(self, plan: Plan, seconds: float) -> None:
         """A decode went well."""
@@ -210,14 +240,19 @@ class Scheduler:
         else:
             counters.decode_seconds += seconds
 
-    def _pace(self, plan: Plan, seconds: float) -> None:
-        """Fewer threads for the next step while another program wants cores; more when it is gone."""
-        threads = self.threads
-        if threads is not None:
-            before = threads.now
-            now = threads.learn(shape(len(plan.rows) + plan.prompt_rows, self.cache.used_cells), seconds)
-            if now != before:
-                self.context.set_threads(now, self._prompt_threads or now)
+    def _use_threads(self, rows: int, prompt: bool) -> int:
+        """Let the next step have the threads it is fastest with; fewer while another program wants cores."""
+        if self.threads is None:
+            return 0
+        now = self.threads.now
+        if prompt:
+            now = self._prompt_threads or now
+        elif self.costs is not None:
+            now = min(now, self.costs.threads(rows, self.cache.used_cells // 256 * 256))
+        if now != self._threads_now:
+            self.context.set_threads(now, now)
+            self._threads_now = now
+        return now
 
     def _settle(self, plan: Plan) -> None:
         self.batcher.settle(plan)
@@ -307,6 +342,10 @@ class Scheduler:
                 if not run.live:
                     self.lanes.forget(run)
             self.lanes.runs = [run for run in self.lanes.runs if run.live]
+
+
+def _shortest(track: Track) -> tuple[Priority, bool]:
+    return track.urgency, len(track.todo) > SHORT
 
 
 def _priority(track: Track) -> Priority:

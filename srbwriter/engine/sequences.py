@@ -285,8 +285,19 @@ class Sequences:
 
     def _evaluate(self, sequences: Sequence[_Sequence]) -> None:
         """Bring every one of them to the end of its ids, and its logits with it."""
+        alike: dict[tuple[int, ...], list[_Sequence]] = {}
         for sequence in sequences:
-            self._begin(sequence)
+            alike.setdefault(tuple(sequence.ids), []).append(sequence)
+        for first, *_ in alike.values():
+            self._begin(first, self.cache.logits_after(first.ids))
+        self._work_off([first for first, *_ in alike.values()])
+        twins = [(twin, first) for first, *others in alike.values() for twin in others]
+        for twin, first in twins:
+            self._begin(twin, first.logits)
+        self._work_off([twin for twin, _ in twins])
+
+    def _work_off(self, sequences: Sequence[_Sequence]) -> None:
+        """Decode what they have to do."""
         waiting = [sequence for sequence in sequences if sequence.todo]
         chunk = self.context.max_rows
         while waiting:
@@ -301,10 +312,9 @@ class Sequences:
             else:
                 chunk = min(chunk, plan.prompt_rows) // 2
 
-    def _begin(self, sequence: _Sequence) -> None:
-        """Put it on cells as far as the cache holds its ids; the rest is to do."""
+    def _begin(self, sequence: _Sequence, row: Logits | None) -> None:
+        """Put it on cells as far as the cache holds its ids; the rest is to do. ``row``: its logits."""
         ids = sequence.ids
-        row = self.cache.logits_after(ids)
         most = len(ids) if row is not None else len(ids) - 1
         if sequence.seq < 0 or self._evaluated(sequence) > most and not self.cache.rewind(sequence.seq, most):
             self._let_go(sequence)
@@ -321,7 +331,7 @@ class Sequences:
     def _decode(self, plan: Plan) -> bool:
         """False where llama.cpp finds no room; nothing has changed then."""
         scheduler, context = self.scheduler, self.context
-        scheduler.make_ready(SHARED)
+        scheduler.make_ready(SHARED, plan.prompt_rows)
         context.rearm()
         started = time.perf_counter()
         try:

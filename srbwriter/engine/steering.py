@@ -13,7 +13,7 @@ from typing import Any
 
 from ..prose import last_sentence_start
 from .constraints import compile_constraint
-from .generation import Branch, Command, Generation
+from .generation import Branch, Buffer, Command, Generation
 from .lanes import Lanes
 from .model import Model
 from .prompt import Typed, token_ids, typed
@@ -26,11 +26,14 @@ from .types import (
     FinishReason,
     Sampling,
     Stop,
+    Take,
     Text,
 )
 from .writing import Writer, last_token_prefix
 
 log = logging.getLogger(__name__)
+
+_BEYOND_THE_END = 12  # tokens that a branch writes at least when it is to go on from "the end"
 
 
 class Steering:
@@ -74,6 +77,8 @@ class Steering:
         """A new request, or a finished one that has something to do or to say, is served."""
         if run not in self.lanes.runs:
             self.lanes.runs.append(run)
+            for runner in run.runners:
+                runner.since = self.lanes.step
 
     # ---- ending and pausing
 
@@ -129,6 +134,8 @@ class Steering:
             more = stop if stop is not None else branch.stop_rule.max_tokens
             runner.set_stop(branch.stop_rule, more)
         if not branch.live:
+            if branch.finish_reason is FinishReason.EOG:  # else it would choose the end again at once
+                runner.min_tokens = max(runner.min_tokens, len(branch.buffer.ids) + _BEYOND_THE_END)
             self._restart_text(runner)
             self._revive(runner)
 
@@ -191,7 +198,7 @@ class Steering:
         self._typed(runner, text, new, len(unspelt))
         if prefix:
             self.writer.preparer.heal(runner, prefix)
-        if goes_on:
+        if go_on or branch.live and branch.state is not BranchState.PAUSED:
             self._revive(runner)
 
     def _typed(self, runner: Runner, text: str, new: Typed, unspelt: int) -> None:
@@ -277,8 +284,8 @@ class Steering:
     def _revive(self, runner: Runner) -> None:
         branch = runner.branch
         branch.finish_reason = branch.stop_text = branch.error = None
-        if branch.state is not BranchState.PAUSED:
-            self.writer.set_state(runner, BranchState.WAITING)
+        runner.since = self.lanes.step
+        self.writer.set_state(runner, BranchState.WAITING)
 
     def _restart_text(self, runner: Runner) -> None:
         runner.hidden = runner.skip = 0
@@ -329,6 +336,8 @@ def make_run(generation: Generation, ids: list[int], heal_prefix: bytes, seed: i
         run.runners.append(Runner(run, branch, model.pieces))
     for runner in run.runners:
         compile_for(run, runner.sampling, model)
+    for runner, take in zip(run.runners, request.takes, strict=False):
+        _take_up(runner, take, model)
     generation.engine_state = run
     return run
 
@@ -349,6 +358,23 @@ def prepared(command: Command, model: Model) -> Command:
         _ = model.piece_index
     more = (typed(model, text), *((typed(model, begun + text),) if begun else ()))
     return command._replace(args=command.args + more)
+
+
+def _take_up(runner: Runner, take: Take, model: Model) -> None:
+    """Let a branch stand where ``take`` ended."""
+    branch, unspelt = runner.branch, runner.run.heal_prefix.decode("utf-8", "replace")
+    ids, whole = list(take.ids), unspelt + take.text
+    known = all(0 <= token < model.n_vocab for token in ids)
+    if not known or model.detokenize(ids) != whole:
+        ids = model.tokenize_continuation(whole)
+    spelt, ends = b"", list[int]()
+    for token in ids:
+        spelt += model.pieces.bytes[token]
+        ends.append(len(spelt.decode("utf-8", "ignore")) - len(unspelt))
+    branch.buffer = Buffer(pieces=[take.text] if take.text else [], ids=ids, ends=ends)
+    branch.overlap = len(unspelt)
+    branch.finish_reason, branch.state = take.finish_reason, BranchState.DONE
+    runner.text.restart(take.text, len(ids))
 
 
 def compile_for(run: Run, sampling: Sampling, model: Model) -> None:

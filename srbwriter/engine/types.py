@@ -150,6 +150,18 @@ LogitsCallback: TypeAlias = "Callable[[NDArray[np.float32], BranchView], None]"
 
 
 @dataclass(frozen=True, slots=True)
+class Take:
+    """What a branch has written already, in a request that is gone. It has ended, and can be steered on.
+
+    ``ids`` are its tokens where this model wrote them; where they do not spell ``text`` it is tokenised.
+    """
+
+    text: str
+    ids: tuple[int, ...] = ()
+    finish_reason: FinishReason = FinishReason.STOPPED
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """n branches of one prompt."""
 
@@ -170,6 +182,7 @@ class Request:
     lora: tuple[tuple[int, float], ...] | None = None  # (adapter, scale); None is the engine's, () is none
     penalty_prompt: Prompt | None = None  # what penalties and DRY look back at instead of the prompt
     logits_callback: LogitsCallback | None = None
+    takes: tuple[Take, ...] = ()  # one a branch: nothing is written until a branch is steered
     label: str = ""
     client: str = ""  # who asks, by any name: rows of the batch are shared between clients first
 
@@ -279,10 +292,12 @@ class EngineOptions:
     host_bytes: int | None = None  # of memory for what leaves the cells; None: a quarter of what is free
     disk_dir: str | None = None  # folder for what is to outlive the program; None: nothing does
     disk_bytes: int = 4 << 30  # that the folder may take
+    measure: bool = False  # take two seconds at the first load of a file here to find how it runs fastest
     lora: tuple[tuple[str, float], ...] = ()  # files of LoRA adapters, and how much of each
     control_vectors: tuple[tuple[str, float], ...] = ()  # files that are added up, and how much of each
     control_vector_layers: tuple[int, int] | None = None  # the first and the last they act on; None: all
     pooling: Literal["", "none", "mean", "cls", "last", "rank"] = ""  # of embeddings; "" is the model's own
+    load_anyway: bool = False  # a file that a process died of
     step_seconds: float = 0.05  # time budget of one prompt chunk while branches write
 
 
@@ -345,6 +360,10 @@ class ModelError(EngineError):
         super().__init__(f"{path}: {problem}" + (f" — {cure}" if cure else ""))
 
 
+class NoModel(EngineError):
+    """There is no model, or none yet, that could write."""
+
+
 class InvalidRequest(EngineError):
     """A field of a request cannot mean anything. Names the field."""
 
@@ -396,6 +415,10 @@ class NotANumber(EngineError):
             "the model computes something that is no number (NaN): its file is damaged, or it needs another "
             "--cache-type-k and --cache-type-v (f32), or --flash-attn the other way round"
         )
+
+
+class LibraryError(EngineError):
+    """llama.cpp is not there, or is one that nobody has tested. The message names the cure."""
 
 
 class NativeError(EngineError):

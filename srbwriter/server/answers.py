@@ -116,7 +116,9 @@ def seconds(record: Record) -> float:
     return entries * PER_ENTRY + tokens * PER_BYTE
 
 
-def settings_object(engine: Backend, ask: Ask, seed: int | None = None, stream: bool = False) -> dict[str, Any]:
+def settings_object(
+    engine: Backend, ask: Ask, seed: int | None = None, stream: bool = False
+) -> dict[str, Any]:
     """``generation_settings`` in the names that llama.cpp gives them; every number finite.
 
     Sent back as a request, it asks for the same text.
@@ -146,13 +148,13 @@ def settings_object(engine: Backend, ask: Ask, seed: int | None = None, stream: 
         "n_probs": ask.logprobs or 0,
         "post_sampling_probs": ask.post_sampling_probs,
         "timings_per_token": ask.timings_per_token,
-        "lora": [],
+        "lora": [{"id": id, "scale": scale} for id, scale in ask.options["lora"] or ()],
     }
 
 
 _NUMBERS = (
-    "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "top_n_sigma", "typical_p",
-    "xtc_probability", "xtc_threshold", "repeat_last_n", "repeat_penalty", "presence_penalty",
+    "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "top_n_sigma",
+    "typical_p", "xtc_probability", "xtc_threshold", "repeat_last_n", "repeat_penalty", "presence_penalty",
     "frequency_penalty", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "mirostat",
     "mirostat_tau", "mirostat_eta", "adaptive_target", "adaptive_decay", "min_keep",
 )  # fmt: skip

@@ -24,7 +24,7 @@ from .errors import ApiError, Dialect
 from .registry import Record
 from .services import Services
 from .settings import ServerSettings
-from .work import MOST_SECONDS, PER_BYTE, encode, encode_large, off_loop, parse
+from .work import PER_BYTE, encode, encode_large, off_loop, parse
 
 T = TypeVar("T")
 
@@ -95,9 +95,7 @@ class Call:
         """What ``work`` makes of the body; on a thread when that is large. ``more`` seconds are added."""
         return await off_loop(self.effort + more, work)
 
-    async def answer(
-        self, seconds: float, make: Callable[[], Any], record: Record | None = None
-    ) -> Response:
+    async def answer(self, seconds: float, make: Callable[[], Any], record: Record | None = None) -> Response:
         """``make``'s value as JSON, the answer of ``record`` if it is one.
 
         Made and written on a thread when both take so many seconds.
@@ -105,10 +103,14 @@ class Call:
         headers = self.queue(record) if record is not None else None
 
         def work() -> Response:
-            write = encode if seconds <= MOST_SECONDS else encode_large
-            return _Whole(write(make()), 200, headers, JSON)
+            return _Whole(encode_large(make()), 200, headers, JSON)
 
         return await off_loop(seconds, work)
+
+    async def value(self) -> Any:
+        """The body as JSON of whatever kind; no body is null."""
+        raw = await self._body()
+        return await off_loop(len(raw) * PER_BYTE, lambda: parse(raw)) if raw.strip() else None
 
     async def _body(self) -> bytes:
         limit = self.settings.max_body

@@ -150,7 +150,11 @@ def _tool_call(value: Any) -> dict[str, Any]:
     if not isinstance(function, dict) or not isinstance(cast("dict[str, Any]", function).get("name"), str):
         raise bad("messages", "Field 'messages': a tool call is an object with a function and its name")
     known = cast("dict[str, Any]", function)
-    return {**entry, "type": "function", "function": {**known, "arguments": _arguments(known.get("arguments"))}}
+    return {
+        **entry,
+        "type": "function",
+        "function": {**known, "arguments": _arguments(known.get("arguments"))},
+    }
 
 
 def _arguments(value: Any) -> Any:

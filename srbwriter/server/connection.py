@@ -1,13 +1,14 @@
 """HTTP connections as uvicorn serves them, with a deadline for heads and a bound on how many there are.
 
-uvicorn closes connections that are silent after an answer, and no others: one that says nothing at all, or a
-byte now and then, would hold its place for ever. Bodies have a deadline where they are read. Where the process
-may open few files, whoever waits longest without a whole head makes room for the next.
+uvicorn closes connections that are silent after an answer, and no others: one that says nothing at all, or
+a byte now and then, would hold its place for ever. Bodies have a deadline where they are read. Where the
+process may open few files, whoever waits longest without a whole head makes room for the next.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import sys
@@ -30,36 +31,35 @@ class Table:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._open: set[socket.socket] = set()
-        self._headless: dict[int, socket.socket] = {}  # by descriptor, the oldest first
+        self._open: dict[int, socket.socket] = {}  # by descriptor; those that were closed until the next look
+        self._headless: dict[int, None] = {}  # descriptors, that which waits longest first
 
     def room(self) -> bool:
         """Whether another may be accepted now. Makes room for the next look where it can."""
         if len(self._open) < self.most:
             return True
-        self._open = {one for one in self._open if one.fileno() != -1}
+        self._open = {number: one for number, one in self._open.items() if one.fileno() == number}
         if len(self._open) < self.most:
             return True
         while self._headless:
-            descriptor, oldest = next(iter(self._headless.items()))
-            del self._headless[descriptor]
-            if oldest.fileno() == descriptor:
-                # its end is seen on the loop, which closes it; closing it here would pull it from under it
-                oldest.shutdown(socket.SHUT_RDWR)
+            oldest = next(iter(self._headless))
+            del self._headless[oldest]
+            if oldest in self._open:
+                # the loop sees its end and closes it; closing it here would pull it away under the loop
+                with contextlib.suppress(OSError):
+                    self._open[oldest].shutdown(socket.SHUT_RDWR)
                 return False
         return len(self._open) < self.most + _RESERVE // 2  # all are being answered
 
     def came(self, one: socket.socket) -> None:
-        self._open.add(one)
-        self._headless[one.fileno()] = one
+        self._open[one.fileno()] = one
+        self.waits(one.fileno(), True)
 
     def waits(self, descriptor: int, waiting: bool) -> None:
         """Whether a connection waits for the head of a request; those that begin to are the youngest."""
-        one = self._headless.pop(descriptor, None)
+        self._headless.pop(descriptor, None)
         if waiting:
-            one = one or next((other for other in self._open if other.fileno() == descriptor), None)
-            if one is not None:
-                self._headless[descriptor] = one
+            self._headless[descriptor] = None
 
 
 class Listener(socket.socket):

@@ -17,12 +17,11 @@ from srbwriter.engine import limits
 from srbwriter.engine.embedding import Embedder, Embedding, Pooling, Score
 
 from .body import Body, is_integer
-from .call import JSON, Call, encode, json_response
+from .call import Call, json_response
 from .errors import ApiError, bad
-from .services import off_loop
+from .work import PER_BYTE, PER_ENTRY, off_loop
 
 _FORMATS = ("float", "base64")
-_MANY = 50_000  # numbers that are written as text beside the loop
 
 
 async def openai_embeddings(call: Call) -> Response:
@@ -39,8 +38,8 @@ async def openai_embeddings(call: Call) -> Response:
     _check_dimensions(body, call)
     found = await _embed(call, lane, body, "input")
     tokens = sum(one.tokens for one in found)
-    return await _answer(
-        found,
+    return await call.answer(
+        _effort(found),
         lambda: {
             "object": "list",
             "model": body.text("model") or call.services.model_name,
@@ -60,8 +59,8 @@ async def native_embeddings(call: Call) -> Response:
 async def _native(call: Call, lane: Embedder, body: Body) -> Response:
     """A list of vectors for each text, even where it is a single one."""
     found = await _embed(call, lane, body, "content" if body.has("content") else "input")
-    return await _answer(
-        found,
+    return await call.answer(
+        _effort(found),
         lambda: [
             {"index": index, "embedding": np.atleast_2d(one.values).tolist()}
             for index, one in enumerate(found)
@@ -80,8 +79,8 @@ async def rerank(call: Call) -> Response:
     name = "texts" if tei else "documents"
     texts = _documents(name, body.raw(name))
     most = body.integer("top_n", len(texts), 1)
-    size = len(query) + sum(map(len, texts))
-    work = await off_loop(size, lambda: lane.rank(query, texts))
+    size = len(query) * len(texts) + sum(map(len, texts))
+    work = await off_loop(size * PER_BYTE, lambda: lane.rank(query, texts))
     scores = await call.until_gone(_wait(asyncio.wrap_future(work)))
     best = sorted(range(len(texts)), key=lambda index: -scores[index].score)[:most]
     return json_response(_ranks(call, body, tei, texts, scores, best))
@@ -125,10 +124,10 @@ def _lane(call: Call) -> Embedder:
 
 async def _embed(call: Call, lane: Embedder, body: Body, field: str) -> list[Embedding]:
     """Vectors of the texts in ``field``. Raises ApiError."""
-    texts = _texts(field, body.raw(field))
+    texts = await call.read(lambda: _texts(field, body.raw(field)))
     normalize = body.integer("embd_normalize", 2, -1, 100)
     size = sum(map(len, texts))
-    work = await off_loop(size, lambda: lane.embed(texts, _pooling(body), normalize))
+    work = await off_loop(size * PER_BYTE, lambda: lane.embed(texts, _pooling(body), normalize))
     return await call.until_gone(_wait(asyncio.wrap_future(work)))
 
 
@@ -196,8 +195,6 @@ def _written(one: Embedding, style: str) -> Any:
     return one.values.tolist()
 
 
-async def _answer(found: Sequence[Embedding], value: Any) -> Response:
-    """``value()`` as JSON; many numbers are written on a thread, so that streams go on meanwhile."""
-    if sum(one.values.size for one in found) < _MANY:
-        return json_response(value())
-    return Response(await asyncio.to_thread(lambda: encode(value())), 200, {}, JSON)
+def _effort(found: Sequence[Embedding]) -> float:
+    """Seconds to write so many numbers, about."""
+    return sum(one.values.size for one in found) * PER_ENTRY

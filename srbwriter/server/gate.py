@@ -31,7 +31,6 @@ PREFLIGHT = [
 ]
 
 
-
 def _not_from(origin: str) -> str:
     pages = "pages opened from files (their origin is null)" if origin == "null" else f"pages from {origin}"
     return (

@@ -26,9 +26,10 @@ from srbwriter.engine.parameters import (
 )
 from srbwriter.engine.types import InvalidRequest, Overflow, Prompt, Request, Sampling, Stop
 
-from .body import SEED_LIMIT, Body, is_integer
+from .body import ALIASES, SEED_LIMIT, Body, is_integer
 from .call import Call
 from .errors import bad
+from .lora import Scales, read_lora
 from .prompt import read_penalty_prompt, wants_bos
 
 log = logging.getLogger(__name__)
@@ -82,9 +83,7 @@ def _emulated(body: Body) -> dict[str, Any]:
 
 def read_stop(body: Body, base: Stop) -> Stop:
     """When the request wants its branches to end; ``base`` where it says nothing. Raises ApiError (400)."""
-    tokens = body.integer(
-        "max_tokens", -1 if base.max_tokens is None else base.max_tokens, -1, limits.TOKENS, hard=True
-    )
+    tokens = _limit(body, -1 if base.max_tokens is None else base.max_tokens)
     seconds = body.number("t_max_predict_ms", 0.0, 0.0) / 1000 or body.number("max_seconds", 0.0, 0.0)
     boundary = body.text("boundary", base.boundary or "") or None
     if boundary not in (None, "line", "sentence", "paragraph"):
@@ -104,6 +103,19 @@ def read_stop(body: Body, base: Stop) -> Stop:
     )
 
 
+def _limit(body: Body, default: int) -> int:
+    """Tokens at most, -1 without end. Where two spellings differ, the one that says a number is meant.
+
+    The settings that llama.cpp tells have the limit twice, and clients send them back with one changed.
+    """
+    told = [
+        Body({spelling: value}).integer("max_tokens", default, -1, limits.TOKENS, hard=True)
+        for spelling in ("max_tokens", *ALIASES["max_tokens"])
+        if (value := body.values.get(spelling)) is not None
+    ]
+    return next((number for number in told if number >= 0), told[0] if told else default)
+
+
 class Options(TypedDict):
     """The rest of a Request that every dialect takes."""
 
@@ -113,6 +125,7 @@ class Options(TypedDict):
     cache_prompt: bool
     context: int | None
     penalty_prompt: Prompt | None
+    lora: Scales | None
 
 
 def read_options(body: Body, context_shift: bool, engine: Backend) -> Options:
@@ -128,6 +141,7 @@ def read_options(body: Body, context_shift: bool, engine: Backend) -> Options:
         cache_prompt=body.flag("cache_prompt", True),
         context=body.size("context", 0, 2) or None if body.has("context") else None,
         penalty_prompt=read_penalty_prompt(body, engine),
+        lora=read_lora(body, engine),
     )
 
 
@@ -159,8 +173,8 @@ class Ask:
     verbose: bool = False
 
     def request(
-        self, prompt: Prompt, n: int | None = None, *, parse_special: bool = False, add_bos: bool | None = None,
-        logprobs: int | None = None, prompt_logprobs: int | None = None,
+        self, prompt: Prompt, n: int | None = None, *, parse_special: bool = False,
+        add_bos: bool | None = None, logprobs: int | None = None, prompt_logprobs: int | None = None,
     ) -> Request:  # fmt: skip
         """For the engine; ``n`` branches instead of the request's own."""
         branches = n or self.n

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast
 
 from srbwriter.engine.backend import Backend
@@ -35,7 +34,7 @@ def read_prompts(value: Any, engine: Backend) -> list[Prompt]:
 
 def wants_bos(prompt: Prompt) -> bool:
     """Whether the beginning token is to be put before a prompt; one of token ids is taken as it is."""
-    return isinstance(prompt, str) or any(isinstance(item, TokenRun) for item in prompt)
+    return isinstance(prompt, str) or isinstance(next(iter(prompt), None), TokenRun)  # never runs and ids
 
 
 def read_penalty_prompt(body: Body, engine: Backend) -> Prompt | None:
@@ -82,24 +81,3 @@ def _mixed(items: list[int | str], engine: Backend) -> list[int]:
     for position, item in enumerate(items):
         ids += [item] if isinstance(item, int) else engine.tokenize(item, add_bos=position == 0)
     return _checked(ids, engine)
-
-
-def infill_ids(engine: Backend, prefix: Prompt, suffix: str, extra: Sequence[int] = ()) -> list[int]:
-    """``extra``, then prefix, suffix and middle mark, in the order most models were trained with.
-
-    Raises ApiError (501) when the model has no such tokens.
-    """
-    marks = engine.fim
-    if marks is None:
-        raise ApiError(501, "this model has no tokens for filling a gap in a text")
-    pre, suf, mid = marks
-    return [*extra, pre, *_ids(engine, prefix), suf, *engine.tokenize(suffix), mid]
-
-
-def _ids(engine: Backend, prompt: Prompt) -> list[int]:
-    if isinstance(prompt, str):
-        return engine.tokenize(prompt)
-    ids: list[int] = []
-    for item in prompt:
-        ids += [item] if not isinstance(item, TokenRun) else (item.ids or engine.tokenize(item.text))
-    return ids

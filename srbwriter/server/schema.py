@@ -32,6 +32,11 @@ def _field(parameter: Parameter) -> dict[str, Any]:
         schema = {"type": "object", "description": parameter.help}
     if parameter.name == "logit_bias":
         schema = {"type": "object", "description": parameter.help}
+    schema["x-record"] = parameter.record
+    if parameter.step is not None:
+        schema["x-step"] = parameter.step
+    if isinstance(parameter.default, bool | int | float | str):
+        schema["default"] = parameter.default
     if parameter.choices:
         schema["enum"] = list(parameter.choices)
     for bound in ("minimum", "maximum"):
@@ -42,7 +47,15 @@ def _field(parameter: Parameter) -> dict[str, Any]:
 
 
 _HIDDEN = frozenset({"logprobs", "prompt_logprobs", "priority", "parse_special"})
-FIELDS: dict[str, Any] = {p.name: _field(p) for p in PARAMETERS if p.name not in _HIDDEN}
+LORA: dict[str, Any] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["id"],
+        "properties": {"id": {"type": "integer", "minimum": 0}, "scale": {"type": "number"}},
+    },
+}
+FIELDS: dict[str, Any] = {p.name: _field(p) for p in PARAMETERS if p.name not in _HIDDEN} | {"lora": LORA}
 """Every generation parameter that requests may carry."""
 
 _SWITCHES = {"stream": {"type": "boolean"}, "stream_options": {"type": "object"}}
@@ -68,7 +81,11 @@ BRANCHES: dict[str, Any] = {
         "parent": {
             "type": "object",
             "description": "A branch to continue token by token.",
-            "properties": {"request": {"type": "string"}, "branch": {"type": "integer", "minimum": 0}},
+            "properties": {
+                "request": {"type": "string"},
+                "branch": {"type": "integer", "minimum": 0},
+                "chars": {"type": "integer", "minimum": 0, "description": "Only so much of its text."},
+            },
         },
         "logprobs": {"type": "integer", "minimum": 0},
         "rich": {"type": "boolean"},
@@ -91,8 +108,28 @@ CHAT: dict[str, Any] = {
         "model": {"type": "string"},
         "logprobs": {"type": "boolean"},
         "top_logprobs": {"type": "integer", "minimum": 0},
+        "tools": {"type": "array", "items": {"type": "object"}, "description": "Functions it may call."},
+        "tool_choice": {"description": "auto, none, required, or a function by its name."},
+        "parallel_tool_calls": {"type": "boolean", "description": "Whether one answer may call several."},
+        "verbose": {"type": "boolean", "description": "Add llama.cpp's whole account of the answer."},
+        "timings_per_token": {"type": "boolean"},
+        "return_progress": {"type": "boolean"},
         **_SWITCHES,
         **FIELDS,
+    },
+}
+RESPONSES: dict[str, Any] = {
+    "type": "object",
+    "required": ["input"],
+    "properties": {
+        "input": {
+            "oneOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "object"}}]
+        },
+        "instructions": {"type": "string"},
+        "max_output_tokens": {"type": "integer", "minimum": 0},
+        "model": {"type": "string"},
+        **_SWITCHES,
+        **{name: field for name, field in FIELDS.items() if name != "n"},
     },
 }
 NATIVE: dict[str, Any] = {

@@ -162,7 +162,8 @@ def _listen_tcp(told: str, port: int) -> Listener:
         listener = socket.create_server((host, port), family=family, backlog=1024)
     except OSError as error:
         raise ServerError(
-            f"cannot listen on {told}:{port}: {error.strerror or error}; choose another with --host and --port"
+            f"cannot listen on {told}:{port}: {error.strerror or error}; "
+            "choose another with --host and --port"
         ) from error
     # asyncio switches Nagle's algorithm off where a socket says that it is TCP; this one says nothing
     return Listener(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())

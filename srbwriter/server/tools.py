@@ -1,8 +1,8 @@
-"""Tools that a conversation offers: how its template writes a call, a grammar for that, and reading it back.
+"""Tools that a conversation offers: how a template writes a call, a grammar for that, and reading it back.
 
-No list of models stands here. A template is shown a conversation in which a tool was called, and what it writes
-around the name and the arguments is the format the model was trained with. Answers then follow a grammar made
-of these pieces and the tools' own JSON schemas, so that what is parsed is always well formed.
+No list of models stands here. A template is shown a conversation in which a tool was called, and what it
+writes around the name and the arguments is the format the model was trained with. Answers then follow a
+grammar made of these pieces and the tools' own JSON schemas, so that what is parsed is always well formed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TEXT = "srbwriter said this"
 
 
 class Format(NamedTuple):
-    """What stands around the names and arguments of calls: ``first name middle {…} (between name …)* last``."""
+    """What stands around names and arguments of calls: ``first name middle {…} (between name …)* last``."""
 
     first: str
     middle: str
@@ -39,7 +39,10 @@ class Format(NamedTuple):
 
 
 _COMMON = Format(
-    '<tool_call>\n{"name": "', '", "arguments": ', '}\n</tool_call>\n<tool_call>\n{"name": "', "}\n</tool_call>"
+    '<tool_call>\n{"name": "',
+    '", "arguments": ',
+    '}\n</tool_call>\n<tool_call>\n{"name": "',
+    "}\n</tool_call>",
 )
 """For templates that write arguments as something other than JSON."""
 
@@ -63,7 +66,9 @@ def read_tools(body: Body, engine: Backend, template: str) -> Tools | None:
     listed = _listed(body.raw("tools"))
     named = _named(choice)
     if choice not in (None, "auto", "none", "required") and named is None:
-        raise bad("tool_choice", "Field 'tool_choice': expected auto, none, required, or a function by its name")
+        raise bad(
+            "tool_choice", "Field 'tool_choice': expected auto, none, required, or a function by its name"
+        )
     if not listed:
         if choice == "required" or named:
             raise bad("tool_choice", "Field 'tool_choice': there are no tools to choose from")
@@ -213,7 +218,7 @@ def _grammar(
     form: Format, tools: Sequence[dict[str, Any]], kind: str, parallel: bool,
     split: Callable[[str], Iterable[str | int]],
 ) -> str:  # fmt: skip
-    """Lark for llguidance: text or calls for ``auto``, calls for ``required``; one call unless ``parallel``."""
+    """Lark for llguidance: text or calls for ``auto``, else calls; a single one unless ``parallel``."""
 
     def spelled(text: str) -> str:
         return " ".join(_quoted(part) if isinstance(part, str) else f"<[{part}]>" for part in split(text))
@@ -240,7 +245,9 @@ def _grammar(
     for number, tool in enumerate(tools):
         function = tool["function"]
         lines.append(f"call_{number}: {_quoted(function['name'])} {spelled(form.middle)} arguments_{number}")
-        lines.append(f"arguments_{number}: %json {json.dumps({'x-guidance': _LAYOUT} | function['parameters'])}")
+        lines.append(
+            f"arguments_{number}: %json {json.dumps({'x-guidance': _LAYOUT} | function['parameters'])}"
+        )
     return "%llguidance {}\n" + "\n".join(lines) + "\n"
 
 
@@ -289,6 +296,7 @@ class ToolReader:
         self._marker = _marker(tools.format.first)
         self._head = _head(tools)
         self._rest = ""
+        self._begun = False  # whether text has come
         self._state: Literal["text", "head", "arguments"] = "text" if self._auto else "head"
         self._depth, self._quoted, self._escaped = 0, False, False
         self.calls = 0
@@ -317,26 +325,28 @@ class ToolReader:
         return self._arguments(found)
 
     def _text(self, found: list[Said | Called | Argued], last: bool) -> bool:
-        opening = self._head.match(self._rest.lstrip()) if not self._marker else None
-        at = self._rest.find(self._marker) if self._marker else (0 if opening else -1)
+        at = self._rest.find(self._marker) if self._marker else self._bare()
         if at >= 0:
             if said := self._rest[:at].rstrip():
                 found.append(Said(said))
             self._rest, self._state = self._rest[at + len(self._marker) :], "head"
             return True
-        certain = len(self._rest)
-        if not last:
-            certain = self._certain()
+        certain = len(self._rest) if last else self._certain()
         if certain:
             found.append(Said(self._rest[:certain]))
             self._rest = self._rest[certain:]
+            self._begun = True
         return False
+
+    def _bare(self) -> int:
+        """0 where the whole answer is a call without a marker, else -1."""
+        return 0 if not self._begun and self._rest.lstrip().startswith(self._form.first) else -1
 
     def _certain(self) -> int:
         """Characters that can be no part of a marker, nor of the space before one."""
         if not self._marker:
-            begun = self._rest.lstrip()[:1]
-            return 0 if not begun or begun in self._form.first[:1] or self._form.first == "" else len(self._rest)
+            may_call = not self._begun and self._form.first.startswith(self._rest.lstrip())
+            return 0 if may_call else len(self._rest)
         for size in range(min(len(self._marker) - 1, len(self._rest)), 0, -1):
             if self._rest.endswith(self._marker[:size]):
                 return len(self._rest[:-size].rstrip())
@@ -380,7 +390,9 @@ def message_of(tools: Tools, text: str) -> dict[str, Any]:
         if isinstance(part, Said):
             said.append(part.text)
         elif isinstance(part, Called):
-            calls.append({"id": part.id, "type": "function", "function": {"name": part.name, "arguments": ""}})
+            calls.append(
+                {"id": part.id, "type": "function", "function": {"name": part.name, "arguments": ""}}
+            )
         else:
             calls[part.number]["function"]["arguments"] += part.text
     message: dict[str, Any] = {"role": "assistant", "content": "".join(said) or None}

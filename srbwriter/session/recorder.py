@@ -12,6 +12,7 @@ import json
 import logging
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TypeVar
@@ -287,18 +288,15 @@ class Recorder:
     def _stream(self, current: Round, track: Track, text: str) -> None:
         if not text:
             return
-        buffer = track.buffer
-        end = track.chars + len(text)
-        last = track.ids
-        while last < len(buffer.ends) and buffer.ends[last] <= end:
-            last += 1
+        buffer, end = track.buffer, track.chars + len(text)
+        last = bisect_right(buffer.ends, end, track.ids)
         if track.finished:
             self._begin(current, track, self._end_of(track))
             track.nodes.append((track.name, track.chars))
         ids = buffer.ids[track.ids : last]
         known = buffer.logprobs[track.ids : last] if len(buffer.logprobs) >= last else []
         lead = current.lead if track.ids == 0 and track.branch.overlap else ""
-        self._story.stream(track.name, text, ids, [k.logprob for k in known] if known else None, lead=lead)
+        self._story.stream(track.name, text, ids, [k.logprob for k in known], lead=lead)
         track.ids, track.chars = last, end
 
     def _interject(self, track: Track, words: str) -> None:
@@ -311,8 +309,7 @@ class Recorder:
         track.nodes.append((typed, track.chars))
         track.chars += len(words)
         track.typed += 1
-        while track.ids < len(track.buffer.ends) and track.buffer.ends[track.ids] <= track.chars:
-            track.ids += 1
+        track.ids = bisect_right(track.buffer.ends, track.chars, track.ids)
         if not track.finished:
             track.nodes.append((self._story.target(track.name), track.chars))
 
@@ -322,14 +319,16 @@ class Recorder:
         text = buffer.pieces[0] if buffer.pieces else ""
         track.pieces, track.chars = min(1, len(buffer.pieces)), len(text)
         track.typed = sum(1 for begin, _ in buffer.typed if begin < len(text))
-        track.ids = sum(1 for end in buffer.ends if end <= len(text))
-        ids = buffer.ids[: track.ids]
+        track.ids = bisect_right(buffer.ends, len(text))
+        ids, old = buffer.ids[: track.ids], track.nodes[0][0]
         if track.finished:
             self._begin(current, track, self._standing(current.parent))
             self._story.stream(track.name, text, ids)
         else:
             track.name = self._story.replace_stream(track.name, text, ids)
         track.nodes = [(track.name, 0)]
+        if text:
+            self._story.carry_marks(old, track.name)
 
     def _begin(self, current: Round, track: Track, parent: int) -> None:
         """A branch that was finished writes again, in a node below ``parent``."""

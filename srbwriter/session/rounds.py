@@ -80,6 +80,7 @@ class Round:
         self.model = self.vocab = ""
         self.tracks: list[Track] = []
         self._takes: dict[int, list[Buffer]] = {}
+        self.taken_up = True  # False of an earlier sitting's round that no engine knows
 
     @property
     def branches(self) -> list[Branch]:
@@ -144,6 +145,18 @@ class Round:
         return text
 
 
+def adopted(old: Round, generation: Generation) -> Round:
+    """``old``, which no engine knew, with the branches of ``generation`` in place of its own."""
+    found = Round(old.story, old.parent, old.n)
+    found.generation, found.lead, found.locked = generation, generation.healed, old.locked
+    for track, branch in zip(old.tracks, generation.branches, strict=True):
+        fresh = Track(branch, track.name, branch.buffer, list(track.nodes), finished=True)
+        fresh.pieces, fresh.chars, fresh.ids = len(branch.buffer.pieces), track.chars, len(branch.buffer.ids)
+        found.tracks.append(fresh)
+    found.hear()
+    return found
+
+
 class RoundHistory:
     """The last rounds, so that going back shows the branches that were written there."""
 
@@ -164,8 +177,7 @@ class RoundHistory:
 def restore(story: Story, parent: NodeId) -> Round | None:
     """The last branches that the model wrote below ``parent``, ended; None where it wrote none.
 
-    They can be read, marked and picked. What would make the model write on in them is refused, since no
-    engine has them.
+    They can be read, marked and picked. Before they are steered, an engine has to take them up.
     """
     children = story.nodes(story.children(parent))
     nodes = [n for n in children if n.author == "model" and n.text.strip() and not n.streaming]
@@ -173,6 +185,7 @@ def restore(story: Story, parent: NodeId) -> Round | None:
         return None
     nodes = nodes[-_KEPT_BRANCHES:]
     found = Round(story, parent, len(nodes))
+    found.taken_up = False
     generation = found.generation = Generation(0, Request("", n=len(nodes)), _refuse)
     for node in nodes:
         branch = _branch(generation, node)
@@ -185,10 +198,9 @@ def restore(story: Story, parent: NodeId) -> Round | None:
 
 
 def _refuse(command: Command) -> None:
-    """No engine: ending what has ended is no trouble, everything else is."""
+    """No engine has them: ending what has ended is no trouble, everything else is."""
     if command.verb not in ("cancel", "stop"):
-        problem = "it was written in an earlier sitting and cannot go on; write new branches here"
-        raise InvalidRequest("branch", problem)
+        raise InvalidRequest("branch", "there is no model that could go on with it")
 
 
 def _branch(generation: Generation, node: Node) -> Branch:

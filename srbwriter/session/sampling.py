@@ -14,7 +14,7 @@ from srbwriter import launch
 from srbwriter.config import Settings
 from srbwriter.engine.parameters import PARAMETERS
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
-from srbwriter.story.model import JsonObject, JsonValue
+from srbwriter.story.model import JsonObject, as_object
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
@@ -87,10 +87,10 @@ class RememberedKnobs:
                 pass
 
     def _kept(self) -> JsonObject:
-        return _mapping(self._session.story.value(TURNED))
+        return as_object(self._session.story.value(TURNED))
 
     def _turned(self, record: _Record, name: str, kept: JsonObject) -> _Record:
-        for field, value in _mapping(kept.get(name)).items():
+        for field, value in as_object(kept.get(name)).items():
             if self._may_turn(name, field, as_field(value)):
                 record = replace(record, **{field: as_field(value)})
         return record
@@ -109,7 +109,7 @@ class RememberedKnobs:
 
     def _difference(self, name: str, record: Sampling | Stop, usual: Sampling | Stop) -> dict[str, Any]:
         """The fields that were turned; what only this start was told leaves what was kept before."""
-        before, turned = _mapping(self._kept().get(name)), dict[str, Any]()
+        before, turned = as_object(self._kept().get(name)), dict[str, Any]()
         for knob in (p for p in PARAMETERS if p.record == name):
             value = getattr(record, knob.field)
             if value != getattr(usual, knob.field):
@@ -117,7 +117,3 @@ class RememberedKnobs:
             elif launch.key_name(knob) in self._said and knob.field in before:
                 turned[knob.field] = before[knob.field]
         return turned
-
-
-def _mapping(value: JsonValue) -> JsonObject:
-    return cast(JsonObject, value) if isinstance(value, dict) else {}

@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import logging
 import threading
+from bisect import bisect_left
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from srbwriter import launch
 from srbwriter.config import Settings
-from srbwriter.engine.generation import Branch
+from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import (
     Cancelled,
     EngineError,
     EngineOptions,
+    FinishReason,
     ModelInfo,
+    NoModel,
     Priority,
     Request,
     Sampling,
     Stop,
+    Take,
 )
-from srbwriter.story import NodeId, NotSaved, ReadOnlyStory, Story, StoryError
+from srbwriter.story import ROOT, NodeId, NotSaved, ReadOnlyStory, Refused, Story, StoryError
 from srbwriter.story.context import ContextError
 
 from . import typing
 from .open import open_story, rescue_folder, token_sizes
 from .prompting import Context, Prompter, with_words
 from .recorder import Recorder
-from .rounds import Round, RoundHistory
+from .rounds import Round, RoundHistory, adopted
 from .sampling import Sweep, swept
 
 if TYPE_CHECKING:
@@ -132,9 +137,8 @@ class Session:
             old, self._loader = self._loader, EngineLoader(path, self._options)
             self._prompter = None
             self._failure = self._cancelled = None
-        swap = threading.Thread(target=self._swap, args=(old, self._loader), name="srbwriter-swap")
-        swap.daemon = True
-        swap.start()
+            new = self._loader
+        threading.Thread(target=self._swap, args=(old, new), name="srbwriter-swap", daemon=True).start()
 
     def load_again(self) -> None:
         """Load the model that was loaded last, or that could not be, from its file once more."""
@@ -152,9 +156,14 @@ class Session:
             if self._loader.state == "READY":  # it was faster
                 return False
             self._cancelled = Cancelled(f"loading {self._loader.path} was stopped")
-            if self.round is not None and self.round.generation is None:
-                self.round = None
+            self._forget_waiting()
             return True
+
+    def _forget_waiting(self) -> None:
+        """No round waits for a model any more; the branches that were there before are shown again."""
+        if self.round is not None and self.round.generation is None:
+            self.round = None
+            self._recall()
 
     def _swap(self, old: EngineLoader, new: EngineLoader) -> None:
         old.close()  # first: two models may not fit the memory
@@ -191,10 +200,13 @@ class Session:
         """Let ``n`` (the session's n by default) branches write on from the current node.
 
         A round that is still running is stopped; its text stays. Before the model is loaded the
-        round waits for it. Raises ReadOnlyStory where no branch could be kept.
+        round waits for it. Raises ReadOnlyStory where no branch could be kept, and NoModel where there is
+        none to wait for; what is shown stays then.
         """
         if self.story.read_only is not None:
             raise ReadOnlyStory(self.story.read_only)
+        if self.engine_state == "FAILED":
+            raise NoModel(f"{self._why_no_model()}; the branches stay as they are")
         with self._lock:
             self.stop_all()
             self.keep()
@@ -205,34 +217,50 @@ class Session:
             return current
 
     def _submit(self, current: Round) -> None:
-        engine, prompter = self.engine, self._prompter
-        if engine is None or prompter is None:
+        if self.engine is None or self._prompter is None:
             return
+        try:
+            own = self.story.settings(self.story.current).sampling
+            samplings = swept(self.sampling, own, self.sweep, current.n)
+            current.generation = self._request(current.parent, current.n, samplings)
+        except (EngineError, ContextError, StoryError):
+            self.round = None
+            raise
+        current.lead = current.generation.healed
+        self._begun(current)
+
+    def _request(
+        self, parent: NodeId, n: int, samplings: Sampling | tuple[Sampling, ...], takes: tuple[Take, ...] = ()
+    ) -> Generation:
+        """Ask the engine for branches that go on from ``parent``, or stand at the end of ``takes``."""
+        engine, prompter = self.engine, self._prompter
+        assert engine is not None and prompter is not None
         self._failure = None
         try:
             stop = with_words(self.stop)
-            assembly = prompter.assemble(current.parent, stop)
-            own = self.story.settings(self.story.current).sampling
-            samplings = swept(self.sampling, own, self.sweep, current.n)
+            assembly = prompter.assemble(parent, stop)
             generation = engine.submit(
                 Request(
-                    prompter.prompt(assembly), n=current.n, sampling=samplings, stop=stop,
+                    prompter.prompt(assembly), n=n, sampling=samplings, stop=stop, takes=takes,
                     priority=Priority.FOREGROUND, heal=True, add_bos=False,
                 )
             )
         except (EngineError, ContextError, StoryError) as error:
             self._failure = error
-            self.round = None
             raise
-        prompter.remember(current.parent, assembly)
+        prompter.remember(parent, assembly)
+        return generation
+
+    def _begun(self, current: Round) -> None:
+        """The engine has the round: it is written down and remembered from now on."""
+        engine = self.engine
+        assert engine is not None
         current.model, current.vocab = engine.info.name, engine.model.fingerprint
-        current.lead = generation.healed
-        current.generation = generation
         self._recorder.follow(current)
         self._history.remember(current)
 
     def _recall(self) -> None:
-        """The writer has moved: show the branches that were written where he stands now, if there are any."""
+        """Show the branches that were written where the writer stands now, if there are any."""
         here = self.story.current
         if self.round is not None and (self.round.parent == here or self.round.generation is None):
             return
@@ -246,13 +274,15 @@ class Session:
         self._branch(index).stop()
 
     def kill(self, index: int) -> None:
-        self._branch(index).kill()
+        self._steered(index).kill()
 
     def reroll(self, index: int) -> None:
-        self._branch(index).reroll()
+        """Write a branch again with a new seed, also one that is paused."""
+        self._steered(index).reroll()
 
     def extend(self, index: int, tokens: int | None = None) -> None:
-        self._branch(index).extend(tokens)
+        """Go on from where a branch ended, also beyond what the model took for the story's end."""
+        self._steered(index).extend(tokens)
 
     def pause(self, index: int) -> None:
         self._branch(index).pause()
@@ -262,11 +292,11 @@ class Session:
 
     def rewind(self, index: int, sentences: int = 1) -> None:
         """Drop the last sentences of a branch and write on from there; the old take stays in the tree."""
-        self._branch(index).rewind(sentences=sentences)
+        self._steered(index).rewind(sentences=sentences)
 
     def append(self, index: int, text: str) -> None:
         """Type into a branch; it goes on from there. The words are on the disk when this returns."""
-        branch = self._branch(index)
+        branch = self._steered(index)
         with self._lock:
             current = self.round
             assert current is not None
@@ -283,7 +313,7 @@ class Session:
                 raise
 
     def set_sampling(self, index: int, sampling: Sampling) -> None:
-        self._branch(index).set_sampling(sampling)
+        self._steered(index).set_sampling(sampling)
 
     def lock(self, index: int) -> None:
         """Spare this branch when all are rolled again; a second time lets it go."""
@@ -292,21 +322,21 @@ class Session:
 
     def stop_all(self) -> None:
         with self._lock:
-            if self.round is None:
-                return
-            if self.round.generation is not None:
+            if self.round is not None and self.round.generation is not None:
                 self.round.generation.cancel()
             else:
-                self.round = None
+                self._forget_waiting()
 
     def reroll_all(self) -> None:
         """Roll every branch again that is not locked."""
+        self._take_up()
         if self.round is not None:
             for branch in self.round.branches:
                 if branch.index not in self.round.locked:
                     branch.reroll()
 
     def add_branches(self, count: int = 1) -> None:
+        self._take_up()
         if self.round is not None and self.round.generation is not None:
             self.round.generation.add_branch(count)
 
@@ -314,6 +344,36 @@ class Session:
         if self.round is None or not 0 <= index < len(self.round.branches):
             raise IndexError(f"there is no branch {index + 1}")
         return self.round.branches[index]
+
+    def _steered(self, index: int) -> Branch:
+        """Branch ``index``, for a verb that needs an engine which knows it."""
+        self._branch(index)
+        self._take_up()
+        return self._branch(index)
+
+    def _take_up(self) -> None:
+        """Give the branches of an earlier sitting to the engine, each standing where its node ends.
+
+        Raises EngineError where there is none.
+        """
+        with self._lock:
+            old = self.round
+            if old is None or old.taken_up:
+                return
+            if self.engine is None or self._prompter is None:
+                raise NoModel(f"{self._why_no_model()}; the branches stay as they are")
+            takes = tuple(
+                Take(branch.text, branch.ids, branch.finish_reason or FinishReason.STOPPED)
+                for branch in old.branches
+            )
+            samplings = tuple(branch.sampling for branch in old.branches)
+            self.round = adopted(old, self._request(old.parent, old.n, samplings, takes))
+            self._begun(self.round)
+
+    def _why_no_model(self) -> str:
+        if self.engine_state == "FAILED":
+            return "there is no model; m chooses one"
+        return "the model is still loading"
 
     # ---- the story
 
@@ -406,26 +466,62 @@ class Session:
         story, here = self.story, self.story.current
         return here == node or (story.is_living(node) and story.text(here) == story.text(node))
 
-    def undo(self) -> bool:
-        """Take back the last pick, edit or verb; False when there is nothing to take back."""
-        with self._lock:
-            self.stop_all()
-            done = self.together(self.story.undo) is not None
-            self._recall()
-            return done
+    def undo(self) -> str:
+        """Take back the last pick, edit or verb; returns which verb, empty when there is none."""
+        action = self._moved(self.story.undo, stop=True)
+        return action.verb if action is not None else ""
 
-    def redo(self) -> bool:
-        with self._lock:
-            done = self.together(self.story.redo) is not None
-            self._recall()
-            return done
+    def redo(self) -> str:
+        """Do again what was taken back last; returns which verb, empty when there is none."""
+        action = self._moved(self.story.redo)
+        return action.verb if action is not None else ""
 
     def revisit(self, node: NodeId) -> None:
         """Stand at another node; what is resident of its path will not be evaluated again."""
+        self._moved(lambda: self.story.visit(node), stop=True)
+
+    def _moved(self, act: Callable[[], Result], stop: bool = False) -> Result:
+        """Do ``act``, which may take the writer elsewhere, and show the branches that were written there."""
+        with self._lock:
+            if stop:
+                self.stop_all()
+            done = self.together(act)
+            self._recall()
+            return done
+
+    def write_from(self, place: int) -> Round:
+        """Let branches write on from character ``place`` of the text; what followed it is another branch.
+
+        Raises Refused at the beginning, where there is nothing to go on from.
+        """
         with self._lock:
             self.stop_all()
-            self.together(lambda: self.story.visit(node))
-            self._recall()
+            self.together(lambda: self.story.visit(self._cut(place)[0]))
+            return self.generate()
+
+    def split_at(self, place: int) -> NodeId:
+        """Make two nodes of the one that holds character ``place`` of the text; the second is returned.
+
+        Raises Refused where a node ends anyway.
+        """
+        with self._lock:
+            before, after = self.together(lambda: self._cut(place))
+            if after is None:
+                raise Refused(f"node {before} ends here; there is nothing to split")
+            return after
+
+    def _cut(self, place: int) -> tuple[NodeId, NodeId | None]:
+        """The node that ends at ``place``, and what was cut off it; None if it ended there before."""
+        story = self.story
+        story.end_typing()
+        nodes = story.nodes(story.path(story.current))
+        ends = list(accumulate(len(node.text) for node in nodes))
+        index = bisect_left(ends, place)
+        node = nodes[min(index, len(nodes) - 1)]
+        at = place - (ends[index - 1] if index else 0)
+        if node.id == ROOT:
+            raise Refused("this is the beginning of the story; there is nothing before it")
+        return node.id, story.split(node.id, at) if at < len(node.text) else None
 
     def context(self) -> Context:
         """Where the model's window goes at the current node. Empty before a model is loaded."""

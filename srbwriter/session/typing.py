@@ -17,13 +17,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 from urllib.parse import quote, unquote
 
 from srbwriter import paths
-from srbwriter.story import ROOT, NodeId, Story, StoryError
-from srbwriter.story.diff import same_end, same_start
-from srbwriter.story.model import JsonValue
+from srbwriter.story import ROOT, NodeId, Story, StoryError, backup
+from srbwriter.story.diff import changed
+from srbwriter.story.model import JsonValue, as_list, as_object
 
 log = logging.getLogger(__name__)
 
@@ -54,15 +53,14 @@ class _Field:
     def put(self, words: str) -> None:
         """It reads ``words`` now. What was typed in another place is a step of its own: an edit to undo."""
         before, self.words = self.words, words
-        start = same_start(before, words)
-        tail = same_end(before, words, min(len(before), len(words)) - start)
+        start, stop, end = changed(before, words)
         first, last = self.place
-        if self.since is not None and (start > last or len(before) - tail < first):
+        if self.since is not None and (start > last or stop < first):
             self.steps = [*self.steps[-_MOST_STEPS:], before]
             self.taken_steps = min(self.taken_steps, _MOST_STEPS)
         elif self.since is not None:
-            start, tail = min(start, first), min(tail, len(before) - last)
-        self.place = start, len(words) - tail
+            start, end = min(start, first), max(end, last + len(words) - len(before))
+        self.place = start, end
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +105,12 @@ class Typing:
 
     def text(self, whole: str) -> None:
         """The story reads ``whole`` now, as the person typed it."""
-        self._typed(_TEXT, whole)
+        self.sheet(_TEXT, whole)
 
     def shown(self, whole: str) -> None:
         """The person is shown ``whole``, which is the story as it is on the disk."""
         with self._lock:
             self._fields[_TEXT] = _Field(whole)
-
-    def sheet(self, name: str, words: str) -> None:
-        """The open sheet called ``name`` reads ``words`` now."""
-        self._typed(name, words)
 
     def drop(self, name: str) -> None:
         """The sheet is closed; its words are kept elsewhere, or not wanted.
@@ -129,16 +123,14 @@ class Typing:
                 self._dropped.add(name)
         self.on_key()
 
-    def _typed(self, name: str, words: str) -> None:
+    def sheet(self, name: str, words: str) -> None:
+        """The open sheet called ``name`` reads ``words`` now."""
         now = self._clock()
         with self._lock:
             was_saved = all(field.since is None for field in self._fields.values())
             self._dropped.discard(name)
             field = self._fields.setdefault(name, _Field(""))
-            if name == _TEXT:
-                field.put(words)
-            else:
-                field.words = words
+            field.put(words)
             if field.since is None:
                 field.since = now
             if field.taken is not None and field.later is None:
@@ -224,6 +216,7 @@ class Typing:
         try:
             for name, words in changed.items():
                 paths.write_atomic(_rescued_file(self.folder, name), words.encode("utf-8", "replace"))
+            backup.claim(self.folder.parent, self._story.file)
         except OSError as error:
             log.error("the words that the disk refuses cannot be put elsewhere: %s", error)
             return None
@@ -323,8 +316,7 @@ def sheets_left(story: Story) -> list[str]:
 
 def drafts(story: Story) -> dict[str, JsonValue]:
     """Words by sheet, as the story has them."""
-    kept = story.value(DRAFTS)
-    return dict(cast("dict[str, JsonValue]", kept)) if isinstance(kept, dict) else {}
+    return dict(as_object(story.value(DRAFTS)))
 
 
 # -- words typed into branches that are being written ------------------------------------------------------
@@ -366,18 +358,17 @@ def take_up(story: Story) -> int:
     """After a crash: words that were meant for the story become nodes of it. Says how many."""
     kept = drafts(story)
     for_branches = [sheet for sheet in kept if _for_story(sheet)]
-    if story.read_only is not None:
+    if story.read_only is not None or not (for_branches or _handed_over(story)):
         return 0
     try:
-        count = place_handed_over(story)
-        if for_branches:
-            with story.together():
-                count += sum(_give_place(story, _node_of(sheet), kept.pop(sheet)) for sheet in for_branches)
-                story.put_value(DRAFTS, kept)
+        with story.together():
+            count = place_handed_over(story)
+            count += sum(_give_place(story, _node_of(sheet), kept.pop(sheet)) for sheet in for_branches)
+            story.put_value(DRAFTS, kept)
+            return count
     except StoryError as error:  # they stay where they are until the next start
         log.warning("words of before cannot be put into the story yet: %s", error)
         return 0
-    return count
 
 
 def _give_place(story: Story, place: str, words: JsonValue) -> bool:
@@ -400,5 +391,4 @@ def _node_of(sheet: str) -> str:
 
 
 def _handed_over(story: Story) -> list[JsonValue]:
-    waiting = story.value(TYPING)
-    return list(cast("list[JsonValue]", waiting)) if isinstance(waiting, list) else []
+    return list(as_list(story.value(TYPING)))

@@ -13,15 +13,17 @@ import sqlite3
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count, takewhile
 from pathlib import Path
 
 from srbwriter import paths
 from srbwriter.story import library
-from srbwriter.story.connection import looking, not_saved
+from srbwriter.story.connection import inode_of, looking, not_saved
 from srbwriter.story.model import NotAStory, NotSaved
 from srbwriter.story.store import SUFFIX
 
 KEEP_DAYS = 14
+_OWNER = ".story"
 _DAY, _MOMENT = "%Y-%m-%d", "%Y-%m-%d %H.%M.%S"
 _DAILY = re.compile(r"day (\d{4}-\d\d-\d\d)")
 _NAMED = re.compile(r"named (\d{4}-\d\d-\d\d \d\d\.\d\d\.\d\d) (.+)")
@@ -45,9 +47,12 @@ def daily(source: Path, folder: Path, keep: int = KEEP_DAYS, now: float | None =
     Raises NotSaved or DamagedStory.
     """
     target = folder / f"day {time.strftime(_DAY, time.localtime(now))}{SUFFIX}"
-    if target.exists():
+    there = target.exists()
+    if not there:
+        _copy(source, target)
+    claim(folder, source)
+    if there:
         return None
-    _copy(source, target)
     daily = [copy.path for copy in backups(folder) if not copy.name]  # the newest first
     today = daily.index(target)
     for old in [*daily[today:], *daily[:today]][max(keep, 1) :]:
@@ -64,6 +69,7 @@ def snapshot(source: Path, folder: Path, name: str, now: float | None = None) ->
     while target.exists():
         target, number = folder / f"named {moment} {slug} {number}{SUFFIX}", number + 1
     _copy(source, target)
+    claim(folder, source)
     return target
 
 
@@ -84,20 +90,42 @@ def _seconds(moment: str, form: str) -> float:
     return time.mktime(time.strptime(moment, form))
 
 
-def own_folder(uuid: object, name: str, folder: Path) -> Path:
-    """Where below ``folder`` the copies of the story file called ``name`` lie; it stays when the file moves.
+def own_folder(uuid: object, file: Path, folder: Path) -> Path:
+    """Where below ``folder`` the copies of the story in ``file`` lie; it stays when the file moves.
 
-    ``uuid`` is what the story calls itself. It is lost with the worst damage, when copies are wanted most;
-    then their titles tell.
+    ``uuid`` is what the story calls itself. A file and a copy of it that somebody made have the same, so each
+    folder says whose it is: see :func:`claim`. The uuid is lost with the worst damage, when copies are wanted
+    most; then their titles tell.
     """
     if uuid:
-        return folder / str(uuid)
+        names = (f"{uuid} {number}" if number > 1 else str(uuid) for number in count(1))
+        there = list(takewhile(os.path.isdir, (folder / name for name in names)))
+        owners = {below: _owner(below) for below in there}
+        ours = [b for b, owner in owners.items() if owner and inode_of(owner) == inode_of(file)]
+        left = [b for b, owner in owners.items() if owner is None or not owner.exists()]
+        free = folder / (f"{uuid} {len(there) + 1}" if there else str(uuid))
+        return [*ours, *left, free][0]
     for below in sorted(folder.iterdir()) if folder.is_dir() else ():
         for copy in backups(below)[:1]:
             with contextlib.suppress(NotAStory):
-                if library.file_name(library.info(copy.path).title) == name:
+                if library.file_name(library.info(copy.path).title) == file.stem:
                     return below
-    return folder / name
+    return folder / file.stem
+
+
+def claim(folder: Path, file: Path) -> None:
+    """Say in ``folder`` that what lies there is of the story in ``file``."""
+    if _owner(folder) != file:
+        with contextlib.suppress(OSError):  # then it is anybody's
+            paths.write_atomic(folder / _OWNER, os.fsencode(file))
+
+
+def _owner(folder: Path) -> Path | None:
+    """The story file that ``folder`` belongs to; None where it does not say."""
+    try:
+        return Path(os.fsdecode((folder / _OWNER).read_bytes()))
+    except OSError:
+        return None
 
 
 def restore(backup: Path, target: Path) -> Path:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from srbwriter.story.document import Written
 from srbwriter.story.edits import Edits
 from srbwriter.story.model import Author, JsonObject, NodeId, Refused, Span, State
-from srbwriter.story.spans import change, cut, plain, text_of, tidy
+from srbwriter.story.spans import change, cut, plain, tidy
 from srbwriter.story.store import Body
 from srbwriter.story.tree import VISITED
 from srbwriter.story.words import count, well_formed
@@ -65,12 +66,12 @@ class Branches(Edits):
         branch: NodeId,
         text: str,
         ids: Sequence[int] = (),
-        logprobs: Sequence[float | None] | None = None,
+        logprobs: Sequence[float | None] = (),
         *,
         lead: str = "",
     ) -> None:
         """More of a branch. ``lead`` is what the first ids say that already stood before (token healing)."""
-        if logprobs is not None and len(logprobs) != len(ids):
+        if logprobs and len(logprobs) != len(ids):
             raise ValueError(f"{len(ids)} ids and {len(logprobs)} logprobs")
         if not text and not ids:
             return
@@ -80,26 +81,17 @@ class Branches(Edits):
             more = _span(text, ids, logprobs, written.vocab, lead)
             document.write(written.node, tidy([*document.spans(written.node), more]))
 
-    def replace_stream(
-        self,
-        branch: NodeId,
-        text: str = "",
-        ids: Sequence[int] = (),
-        logprobs: Sequence[float | None] | None = None,
-        *,
-        keep: bool = True,
-    ) -> NodeId:
+    def replace_stream(self, branch: NodeId, text: str = "", ids: Sequence[int] = ()) -> NodeId:
         """The branch begins again, with ``text``; returns its name from now on.
 
-        What it had written stays as a node of its own, with the old number; with ``keep=False`` it is
-        dropped, unless the writer has already taken some of it.
+        What it had written stays as a node of its own, with the old number.
         """
         document = self._document
         with document.change():
             written = self._written(branch)
             first = document.tree[branch]
-            spans = tidy([_span(text, ids, logprobs, written.vocab)])
-            if written.node == branch and (not keep or not text_of(document.spans(branch))):
+            spans = tidy([_span(text, ids, (), written.vocab)])
+            if written.node == branch and not document.body(branch).text:
                 document.write(branch, spans)
                 return branch
             if first.parent is None:
@@ -111,10 +103,22 @@ class Branches(Edits):
             document.live[new] = Written(new, written.vocab)
             return new
 
+    def carry_marks(self, old: NodeId, new: NodeId) -> None:
+        """``new`` is another take of the branch ``old``, and has its bookmark and its rating too.
+
+        No action that could be undone: it is a part of what the model writes.
+        """
+        with self._document.change():
+            tree = self._document.tree
+            before, marks = tree[new], tree[old].marks
+            marks = replace(before.marks, bookmark=marks.bookmark, rating=marks.rating)
+            after = before.with_marks(marks)._asdict()
+            tree.set(new, **{name: value for name, value in after.items() if value != getattr(before, name)})
+
     def interject(self, branch: NodeId, text: str) -> NodeId:
         """Words of the writer at the end of a branch that goes on being written; returns their node."""
         document = self._document
-        with self._verb(), self._history.action("type", self._written(branch).node) as action:
+        with self._action("type", self._written(branch).node) as action:
             end = self._written(branch).node
             old = document.body(end)
             document.set_body(end, finish="interrupted")
@@ -181,9 +185,7 @@ class Branches(Edits):
 
 
 def _span(
-    text: str, ids: Sequence[int], logprobs: Sequence[float | None] | None, vocab: str, lead: str = ""
+    text: str, ids: Sequence[int], logprobs: Sequence[float | None], vocab: str, lead: str = ""
 ) -> Span:
     text = well_formed(text)
-    if not ids:
-        return Span(text, "model")
-    return Span(text, "model", tuple(ids), vocab, tuple(logprobs or ()), lead)
+    return Span(text, "model", tuple(ids), vocab, tuple(logprobs), lead) if ids else Span(text, "model")

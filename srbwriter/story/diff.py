@@ -52,23 +52,28 @@ def same_end(a: str, b: str, most: int) -> int:
     return low
 
 
+def changed(old: str, new: str) -> tuple[int, int, int]:
+    """(start, stop, end): of ``old`` the characters from ``start`` to ``stop`` became those to ``end``."""
+    start = same_start(old, new)
+    tail = same_end(old, new, min(len(old), len(new)) - start)
+    return start, len(old) - tail, len(new) - tail
+
+
 def hunks(old: str, new: str) -> list[tuple[int, int, str]]:
     """(start, stop, words), in order: characters ``start`` to ``stop`` of ``old`` give way to ``words``.
 
     Where words come again soon they are found at their nearest place, so many small changes cost little more
     than one; the hunks may be more than the least that would do.
     """
-    start = same_start(old, new)
-    tail = same_end(old, new, min(len(old), len(new)) - start)
-    before, after = old[start : len(old) - tail], new[start : len(new) - tail]
+    start, stop, end = changed(old, new)
+    before, after = old[start:stop], new[start:end]
     if not before or not after:
-        return [(start, len(old) - tail, after)] if before or after else []
+        return [(start, stop, after)] if before or after else []
     found: list[tuple[int, int, str]] = []
     for removed, inserted in _parts(_WORD.findall(before), _WORD.findall(after)):
-        head = same_start(removed, inserted)
-        same = same_end(removed, inserted, min(len(removed), len(inserted)) - head)
         if removed != inserted:
-            found.append((start + head, start + len(removed) - same, inserted[head : len(inserted) - same]))
+            first, last, end = changed(removed, inserted)
+            found.append((start + first, start + last, inserted[first:end]))
         start += len(removed)
     return found
 

@@ -16,9 +16,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 from srbwriter.story.model import (
     ROOT,
@@ -43,8 +42,7 @@ log = logging.getLogger(__name__)
 _CACHED_CHARS = 4_000_000  # of bodies kept in memory; a long novel has about three million
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """A branch that a model is writing: where its text goes now, and the vocabulary of its tokens."""
 
     node: NodeId
@@ -217,23 +215,11 @@ class Document:
         place: int | None = None,
         body: Body | None = None,
         visited: bool = True,
-        state: State = State.LIVING,
     ) -> NodeId:
         """A new node; behind its siblings without a ``place``. ``body`` gives all but the text."""
-        node = self.tree.next_id
-        if place is None:
-            place = self.tree.last_place(parent) if parent is not None else 0
-        self.tree.put(
-            Entry(
-                id=node,
-                parent=parent,
-                place=place,
-                state=state,
-                author=author,
-                flags=VISITED if visited else 0,
-                created=time.time(),
-            )
-        )
+        node, flags = self.tree.next_id, VISITED if visited else 0
+        place = self.tree.last_place(parent) if place is None else place
+        self.tree.put(Entry(node, parent, place, State.LIVING, author, flags=flags, created=time.time()))
         self.write(node, spans, body or Body())
         return node
 
@@ -266,11 +252,10 @@ class Document:
         children = [c for c in children if self.tree[c].state != State.ABSORBED or self.tree.all_children(c)]
         if not children and not always:
             return spare
-        entry, body = self.tree[node], self.body(node)
-        spans = self.spans(node)
+        entry = self.tree[node]
         assert entry.parent is not None  # the root has no text that could change
         if not spare:
-            spare = self.add(entry.parent, (), entry.author, place=entry.place, body=Body())
+            spare = self.add(entry.parent, (), entry.author, place=entry.place)
         alive = always or any(self.tree[c].state == State.LIVING for c in children)
         self.tree.set(
             spare,
@@ -281,7 +266,7 @@ class Document:
             state=State.LIVING if alive else State.ABSORBED,
             created=entry.created,
         )
-        self.write(spare, spans, body._replace(name=None))
+        self.write(spare, self.spans(node), self.body(node)._replace(name=None))
         self.move(children, spare)
         return spare
 
@@ -319,5 +304,5 @@ class Document:
         """The end of the text of ``old`` is the end of ``new`` now; a branch being written follows."""
         name = self.written_at(old)
         if name is not None:
-            self.live[name] = replace(self.live[name], node=new)
+            self.live[name] = self.live[name]._replace(node=new)
 

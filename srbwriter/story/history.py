@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Protocol
 
-from srbwriter.story.diff import same_end, same_start
+from srbwriter.story.diff import changed
 from srbwriter.story.document import Document
 from srbwriter.story.migrations import row_sum
 from srbwriter.story.model import Author, JsonValue, NodeId, Refused, State
@@ -145,10 +145,8 @@ class Respell:
         author: Author = "model" if self.retake else document.tree[self.node].author
         old = decode(_unpack(self.runs_before), before, author)
         spans = change(old, text, "writer", document.token_sizes)
-        self.start = same_start(before, text)
-        tail = same_end(before, text, min(len(before), len(text)) - self.start)
-        self.removed = before[self.start : len(before) - tail]
-        self.inserted = text[self.start : len(text) - tail]
+        self.start, stop, end = changed(before, text)
+        self.removed, self.inserted = before[self.start : stop], text[self.start : end]
         self.runs_after = _pack(encode(spans, "edited" if self.retake else author))
 
     def do(self, document: Document) -> None:
@@ -215,11 +213,8 @@ class Split:
         """Cut where it was cut the first time, whichever vocabularies are at hand now."""
         spans = document.spans(self.node)
         if self.seam is None:
-            self._seal(seam(spans, self.at, document.token_sizes))
-        return cut_at(spans, self.at, Seam(*(self.seam or (0, 0, 0))))
-
-    def _seal(self, where: Seam) -> None:
-        self.seam = (where.index, where.tokens, where.broken)
+            self.seam = seam(spans, self.at, document.token_sizes)
+        return cut_at(spans, self.at, Seam(*self.seam))
 
     def _join(self, document: Document) -> None:
         extra = [c for c in document.tree.all_children(self.node) if c != self.rest]
@@ -227,7 +222,7 @@ class Split:
         head = document.spans(self.node)
         spans = tidy([*head, *document.spans(self.rest)])
         if self.seam is None:
-            self._seal(seam_of(head, spans))
+            self.seam = seam_of(head, spans)
         self.finish, finish = document.body(self.node).finish, document.body(self.rest).finish
         document.move(document.tree.all_children(self.rest), self.node)
         document.write(self.node, spans, document.body(self.node)._replace(finish=finish))

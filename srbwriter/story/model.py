@@ -15,9 +15,12 @@ back. Nothing here knows a file, SQL, the engine or a screen, and nothing here k
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
+from operator import add
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -166,19 +169,11 @@ class Settings:
 
     def inherit(self, above: Settings) -> Settings:
         """These settings, with everything unsaid filled in from ``above`` (the parent's effective ones)."""
+        said = {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
         own_ids = {entry.id for entry in self.lore}
-        return Settings(
-            memory=above.memory if self.memory is None else self.memory,
-            author_note=above.author_note if self.author_note is None else self.author_note,
-            author_note_depth=(
-                above.author_note_depth if self.author_note_depth is None else self.author_note_depth
-            ),
-            lore=[*(entry for entry in above.lore if entry.id not in own_ids), *self.lore],
-            lore_budget=above.lore_budget if self.lore_budget is None else self.lore_budget,
-            scan_depth=above.scan_depth if self.scan_depth is None else self.scan_depth,
-            template=above.template if self.template is None else self.template,
-            sampling={**above.sampling, **self.sampling},
-        )
+        said["lore"] = [*(entry for entry in above.lore if entry.id not in own_ids), *self.lore]
+        said["sampling"] = {**above.sampling, **self.sampling}
+        return replace(above, **said)
 
 
 def settings_text(settings: Settings) -> str | None:
@@ -191,11 +186,11 @@ def settings_text(settings: Settings) -> str | None:
 
 def settings_from(text: str | None) -> Settings:
     """The inverse of :func:`settings_text`."""
-    fields = cast(dict[str, Any], json.loads(text) if text else {})
-    fields["lore"] = [LoreEntry(**entry) for entry in cast(list[dict[str, Any]], fields.get("lore", []))]
-    if fields.get("template"):
-        fields["template"] = Template(**fields["template"])
-    return Settings(**fields)
+    said = cast(dict[str, Any], json.loads(text) if text else {})
+    said["lore"] = [LoreEntry(**entry) for entry in cast(list[dict[str, Any]], said.get("lore", []))]
+    if said.get("template"):
+        said["template"] = Template(**said["template"])
+    return Settings(**said)
 
 
 @dataclass(slots=True)
@@ -238,6 +233,41 @@ class Properties:
     title: str = ""
     author: str = ""
     language: str = ""
+
+
+_TAG = re.compile(
+    r"(?:[a-z]{2,3}(?:-[a-z]{3}){0,3}|[a-z]{4,8})"  # a language, with what extends it
+    r"(?:-[a-z]{4})?"  # script
+    r"(?:-(?:[a-z]{2}|[0-9]{3}))?"  # region
+    r"(?:-(?:[a-z0-9]{5,8}|[0-9][a-z0-9]{3}))*"  # variants
+    r"(?:-[a-wyz0-9](?:-[a-z0-9]{2,8})+)*"  # extensions
+    r"(?:-x(?:-[a-z0-9]{1,8})+)?",  # private use
+    re.IGNORECASE,
+)
+_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set counts, as for every program
+
+
+def language_tag(words: str) -> str | None:
+    """The tag that ``words`` are, also in the spelling of a locale (``pt_BR.UTF-8``); None for no tag."""
+    tag = re.sub(r"[.@].*", "", words.strip()).replace("_", "-")
+    if not _TAG.fullmatch(tag):
+        return None
+    first, *rest = tag.split("-")
+    return "-".join([first.lower(), *map(_subtag, rest)])
+
+
+def _subtag(part: str) -> str:
+    """Regions in capitals, scripts with one, as is usual."""
+    if len(part) == 2 and part.isalpha():
+        return part.upper()
+    return part.title() if len(part) == 4 and part.isalpha() else part.lower()
+
+
+def default_language(environment: Mapping[str, str] = os.environ) -> str:
+    """The language of the writer's surroundings; English where they say nothing of use."""
+    said = next((environment[name] for name in _VARIABLES if environment.get(name)), "")
+    tag = language_tag(said)
+    return "en" if tag is None or said.upper().startswith(("C.", "POSIX")) else tag
 
 
 # -- a story on its way ------------------------------------------------------------------------------
@@ -287,12 +317,7 @@ class Progress:
         return max(0, self.typed + self.picked)
 
     def __add__(self, other: Progress) -> Progress:
-        return Progress(
-            self.typed + other.typed,
-            self.picked + other.picked,
-            self.generated + other.generated,
-            self.seconds + other.seconds,
-        )
+        return Progress(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,8 +441,7 @@ def without_deleted(draft: StoryDraft) -> StoryDraft:
 
 def foreign(meta: JsonObject, format_name: str) -> JsonObject:
     """The fields of ``format_name`` kept under ``meta["foreign"]``; empty when there are none."""
-    fields: JsonValue = as_object(meta.get("foreign")).get(format_name)
-    return as_object(fields)
+    return as_object(as_object(meta.get("foreign")).get(format_name))
 
 
 def keep_foreign(meta: JsonObject, format_name: str, fields: JsonObject) -> None:

@@ -119,7 +119,7 @@ def _open(path: Path, lock: FileLock | None, why: ReadOnly | None, backups: Path
     try:
         with Store.look(path) as look:
             verify(look, note, thorough=crashed or note.suspect or path.stat().st_size <= SMALL_BYTES)
-            folder = own_folder(look.value("uuid"), path.stem, backups) if look.version else backups
+            folder = own_folder(look.value("uuid"), path, backups) if look.version else backups
         if why is None and 0 < look.version < VERSION:
             why = _copied(path, folder, f"before the upgrade from version {look.version}")
         elif why is None and note.suspect:

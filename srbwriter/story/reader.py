@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from typing import cast
 
 from srbwriter.story.document import Document
-from srbwriter.story.language import default_language
 from srbwriter.story.model import (
     ROOT,
     Author,
@@ -26,6 +25,7 @@ from srbwriter.story.model import (
     Sitting,
     State,
     as_object,
+    default_language,
     settings_from,
 )
 from srbwriter.story.progress import by_author, day_of, days, sittings
@@ -152,7 +152,8 @@ class Reader:
     def length(self, node: NodeId) -> int:
         """Characters of the full text."""
         with self._lock:
-            return self._document.tree.chars(node)
+            tree = self._document.tree
+            return sum(tree[above].chars for above in tree.upward(node))
 
     def words(self, node: NodeId) -> int:
         """Words of the full text, counted exactly without reading it."""
@@ -191,7 +192,8 @@ class Reader:
     def siblings(self, node: NodeId) -> list[NodeId]:
         """Living children of the parent, ``node`` among them."""
         with self._lock:
-            return self._document.tree.siblings(node)
+            tree = self._document.tree
+            return tree.children(tree.parent(node) or ROOT)
 
     def path(self, node: NodeId) -> list[NodeId]:
         """Root → ``node``."""

@@ -10,9 +10,9 @@ import json
 import math
 from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import accumulate
-from typing import cast
+from typing import NamedTuple, cast
 
 from srbwriter.story.diff import hunks
 from srbwriter.story.model import Author, Span, TokenSizes
@@ -70,14 +70,13 @@ def cut(spans: Spans, at: int, sizes: TokenSizes | None = None) -> tuple[Spans, 
     return cut_at(spans, at, seam(spans, at, sizes))
 
 
-@dataclass(frozen=True, slots=True)
-class Seam:
-    """Where spans part: in front of span ``index``, or through it.
+class Seam(NamedTuple):
+    """Where spans part: in front of span ``place``, or through it.
 
     Through it means after ``tokens`` whole tokens and ``broken`` characters beyond them.
     """
 
-    index: int
+    place: int
     tokens: int = 0
     broken: int = 0
 
@@ -111,13 +110,13 @@ def seam_of(head: Spans, joined: Spans) -> Seam:
 
 def cut_at(spans: Spans, at: int, where: Seam) -> tuple[Spans, Spans]:
     """As :func:`cut`, at a seam found before."""
-    inside = at - sum(len(span.text) for span in spans[: where.index])
-    if where.index < len(spans) and 0 <= inside <= len(spans[where.index].text) and (inside or where.tokens):
-        left, right = _cut_span(spans[where.index], inside, where)
-        return tidy([*spans[: where.index], *left]), tidy([*right, *spans[where.index + 1 :]])
+    inside = at - sum(len(span.text) for span in spans[: where.place])
+    if where.place < len(spans) and 0 <= inside <= len(spans[where.place].text) and (inside or where.tokens):
+        left, right = _cut_span(spans[where.place], inside, where)
+        return tidy([*spans[: where.place], *left]), tidy([*right, *spans[where.place + 1 :]])
     if inside:  # the seam is of other spans than these
         return cut_at(spans, at, seam(spans, at, None))
-    return spans[: where.index], spans[where.index :]
+    return spans[: where.place], spans[where.place :]
 
 
 def _find(spans: Spans, at: int) -> tuple[int, int]:

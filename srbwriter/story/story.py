@@ -16,7 +16,6 @@ from srbwriter.story import backup, convert
 from srbwriter.story.branches import Branches
 from srbwriter.story.connection import UNREADABLE, remove
 from srbwriter.story.document import Document
-from srbwriter.story.language import default_language
 from srbwriter.story.model import (
     ROOT,
     Damage,
@@ -25,6 +24,7 @@ from srbwriter.story.model import (
     StoryDraft,
     TokenSizes,
     check_draft,
+    default_language,
     no_progress,
     within,
 )
@@ -178,4 +178,4 @@ class Story(Branches):
 
     def backup_folder(self, folder: Path) -> Path:
         """Where below ``folder`` the copies of this story lie; it stays the same if the file moves."""
-        return backup.own_folder(self._document.value("uuid"), self.file.stem, folder)
+        return backup.own_folder(self._document.value("uuid"), self.file, folder)

@@ -28,7 +28,7 @@ from uuid import uuid4
 
 from srbwriter import paths
 from srbwriter.story import formats, library
-from srbwriter.story.connection import MAGIC, remove
+from srbwriter.story.connection import remove
 from srbwriter.story.formats.errors import FormatError
 from srbwriter.story.model import (
     DamagedStory,
@@ -50,6 +50,8 @@ _PARSED = 0.3  # of an import: the file is understood; the rest is the new story
 
 log = logging.getLogger(__name__)
 
+_STORY = "is a story — open it; it needs no import"
+_NO_STORY = "has the name of a story and is none — if it is a text, give it a name in .txt"
 _CURES = {
     errno.ENOENT: "there is no such file — check the name",
     errno.ENOTDIR: "there is no such folder — check the name",
@@ -223,15 +225,12 @@ class Import:
             return self.data
         if self.file.is_char_device() or self.file.is_block_device():
             raise TransferError(self.file, "is a device — name a file")
+        if self.file.suffix == SUFFIX and self.file.is_file():  # not opened: see srbwriter.story.lock
+            raise TransferError(self.file, _STORY if library.is_story(self.file) else _NO_STORY)
         try:
-            data = self.file.read_bytes()
+            return self.file.read_bytes()
         except OSError as error:
             raise TransferError.of(self.file, error) from error
-        if self.file.suffix == SUFFIX and not data.startswith(MAGIC):
-            raise TransferError(
-                self.file, "has the name of a story and is none — if it is a text, give it a name in .txt"
-            )
-        return data
 
     def land(self, made: Made) -> Landed:
         if self.target is not None:

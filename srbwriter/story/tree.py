@@ -145,11 +145,6 @@ class Tree:
         """Living children in order."""
         return [c for c in self._children.get(self[node].id, ()) if self._entries[c].state == State.LIVING]
 
-    def siblings(self, node: NodeId) -> list[NodeId]:
-        """Living children of the parent, ``node`` among them; only itself for the root."""
-        parent = self[node].parent
-        return [node] if parent is None else self.children(parent)
-
     def path(self, node: NodeId) -> list[NodeId]:
         """Root → ``node``."""
         return list(self.upward(node))[::-1]
@@ -216,24 +211,16 @@ class Tree:
 
     def binned(self) -> list[NodeId]:
         """The topmost nodes in the bin, newest first."""
-        tops = [e.id for e in self if e.state == State.BINNED and not self._under_bin(e.id)]
+        inside = {entry.id: entry.parent or ROOT for entry in self if entry.state == State.BINNED}
+        tops = (node for node, parent in inside.items() if inside.keys().isdisjoint(self.upward(parent)))
         return sorted(tops, reverse=True)
-
-    def _under_bin(self, node: NodeId) -> bool:
-        above = self.upward(node)
-        next(above)
-        return any(self._entries[n].state == State.BINNED for n in above)
 
     def count(self, node: NodeId) -> Count:
         """Words on the path root → ``node``."""
         entries = map(self._entries.__getitem__, self.path(node))
         return Count.total((entry.words, entry.edges) for entry in entries)
 
-    def chars(self, node: NodeId) -> int:
-        """Characters on the path root → ``node``."""
-        return sum(self._entries[above].chars for above in self.upward(node))
-
-    def last_place(self, parent: NodeId) -> int:
+    def last_place(self, parent: NodeId | None) -> int:
         """A place behind every child of ``parent``."""
-        children = self._children.get(parent)
+        children = self._children.get(parent or 0)
         return self._entries[children[-1]].place + 1 if children else 0

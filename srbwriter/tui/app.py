@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +25,8 @@ from srbwriter.session.sampling import RememberedKnobs
 from srbwriter.story import StoryError, library
 from srbwriter.tui import colours, options, spelling, themes
 from srbwriter.tui.commands import COMMANDS, Command, anywhere_of, keys_of
+from srbwriter.tui.keyboard import Keyboard
+from srbwriter.tui.messages import Messages, Shows
 from srbwriter.tui.palette import CommandProvider
 from srbwriter.tui.preferences import Preferences
 from srbwriter.tui.screens import crash
@@ -36,15 +37,6 @@ if TYPE_CHECKING:
 
 
 _THEME_SECONDS = 1.0  # how soon a changed theme of the writer's own is seen
-
-
-def _text_without_ink(character: str) -> bool:
-    """Whether a key's character belongs in a text, though Python does not call it printable.
-
-    Special spaces, joiners, the soft hyphen: Textual's editors insert printable characters only, and drop
-    these unless they are pasted.
-    """
-    return not character.isprintable() and unicodedata.category(character[0]) not in ("Cc", "Cs")
 
 
 class App(TextualApp[None]):
@@ -58,15 +50,17 @@ class App(TextualApp[None]):
     OptionList > .option-list--option-highlighted, OptionList:focus > .option-list--option-highlighted {
         background: $primary 30%; color: $foreground; text-style: bold;
     }
-    ToastRack { margin-bottom: 3; }
     VerticalScroll, TextArea { scrollbar-size-vertical: 1; }
     """
 
     def __init__(self, session: Session, settings: Settings) -> None:
         super().__init__()
         self.session = session
+        self.messages = Messages()
+        self.keyboard = Keyboard(self, super().on_event)
         self.next_story: Path | None = None
         self.next_notes: list[str] = []
+        self.next_begins = self.begins = False  # whether branches are written as soon as a story is open
         self.address = ""  # where a server beside the app listens
         self.notes: list[str] = []  # what the writer is told once the screen is up
         self.preferences = Preferences(settings)
@@ -120,15 +114,17 @@ class App(TextualApp[None]):
         if self.write_screen.is_mounted:
             self.write_screen.layout_name = self.preferences[options.LAYOUT]
             self.write_screen.apply_layout()
+            self.write_screen.show_authors()
 
     def _apply_spelling(self) -> None:
         """On a thread of its own: the word list takes a moment to read."""
         wanted = self.preferences[options.SPELLING]
         try:
-            spelling.word_list()
-        except ModuleNotFoundError:
-            words = "Spelling needs a word list: pip install 'srbwriter[spelling]'"
-            self.call_from_thread(self.notify, words, severity="warning", markup=False)
+            if wanted:
+                spelling.word_list()
+                spelling.read_again()
+        except (ImportError, OSError) as error:
+            self.call_from_thread(self.notify, f"Words cannot be looked up: {error}", severity="warning")
             return
         self.call_from_thread(setattr, self.write_screen.editor, "spelling", wanted)
 
@@ -146,7 +142,8 @@ class App(TextualApp[None]):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's, and last the theme's own form for a terminal that has few colours."""
         theme = self.current_theme
-        depth = colours.depth(self.preferences[options.COLOURS], self.console.color_system)
+        terminal = None if self.is_headless else self.console.color_system
+        depth = colours.depth(self.preferences[options.COLOURS], terminal)
         if depth is None or theme.ansi or self.no_color:
             return super().get_line_filters()
         if self._form is None or self._form.made_for != (theme, depth):
@@ -173,22 +170,34 @@ class App(TextualApp[None]):
         known = library.RecentStories(paths.recent_file()).all()
         return [(entry.path, entry.title or entry.path.stem) for entry in known if entry.path.exists()]
 
-    def open_story(self, file: Path, notes: Iterable[str] = ()) -> None:
+    def open_story(self, file: Path, notes: Iterable[str] = (), begins: bool = False) -> None:
         """Leave this story and open another: the screen begins again with it, and the model stays.
 
-        ``notes`` is what the writer is told then.
+        ``notes`` is what the writer is told then; with ``begins`` branches are written at once.
         """
         if not self.write_screen.transfers.may_leave():
             return
-        self.next_story, self.next_notes = file, list(notes)
+        self.next_story, self.next_notes, self.next_begins = file, list(notes), begins
         self.write_screen.leave()
 
     def notify(
         self, message: str, *, title: str = "", severity: SeverityLevel = "information",
         timeout: float | None = None, markup: bool = False,
     ) -> None:  # fmt: skip
-        """Tell the writer something. Never read as markup: most of it holds words of a file or a person."""
-        super().notify(message, title=title, severity=severity, timeout=timeout)
+        """Tell the writer something, in a line of the screen on top.
+
+        Never read as markup: most of it holds words of a file or a person.
+        """
+        seconds = self.messages.add(message, severity == "error")
+        self.show_messages()
+        self.set_timer(seconds, self.show_messages)
+        if not isinstance(self.screen, Shows):  # one of Textual's
+            super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
+
+    def show_messages(self) -> None:
+        """Let the screen on top show what is to be read now."""
+        if isinstance(self.screen, Shows):
+            self.screen.show_messages(self.messages.current)
 
     # ---- life
 
@@ -197,11 +206,11 @@ class App(TextualApp[None]):
         self.write_screen.run("quit")
 
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key):
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             self.write_screen.pump.give_way()
-            if event.character and _text_without_ink(event.character):
-                event = events.Paste(event.character)
-        await super().on_event(event)
+            self.keyboard.take(event)
+        else:
+            await super().on_event(event)
 
     def on_mount(self) -> None:
         self._to_terminal("\x1b[22;2t")  # keeps the terminal's own title until the end
@@ -258,5 +267,6 @@ class App(TextualApp[None]):
             self._driver.write(sequence)
 
     def on_unmount(self) -> None:
+        self.keyboard.close()
         self._to_terminal("\x1b[23;2t")
         self.session.close(keep_model=self.next_story is not None)

@@ -5,9 +5,10 @@ A dialog says what it is in a heading and what its keys do in its foot; between 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -16,6 +17,7 @@ from textual.widgets import Static
 
 if TYPE_CHECKING:
     from srbwriter.tui.app import App
+    from srbwriter.tui.messages import Message
 
 Result = TypeVar("Result")
 Other = TypeVar("Other")
@@ -27,6 +29,11 @@ class Page(Screen[Result]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "Close", show=False, id="dialog.close")
     ]
+
+    DEFAULT_CSS = """
+    Page .message { height: auto; padding: 0 1; color: $text-accent; }
+    Page .message.-error { color: $text-error; }
+    """
 
     if TYPE_CHECKING:
 
@@ -53,6 +60,28 @@ class Page(Screen[Result]):
 
     def action_close(self) -> None:
         self.close()
+
+    # ---- messages
+
+    def show_messages(self, messages: Sequence[Message]) -> None:
+        """Show what is to be read now, above what the keys do."""
+        if not self.is_mounted:  # it asks for them when it is resumed
+            return
+        line = self.query_one_optional(".message", Static)
+        if line is None and messages:
+            line = Static(classes="message", markup=False)
+            self._place(line)
+        if line is not None:
+            line.display = bool(messages)
+            line.update("\n".join(message.words for message in messages))
+            line.set_class(any(message.error for message in messages), "-error")
+
+    def _place(self, line: Static) -> None:
+        self.mount(line, before=-1 if len(self.children) > 1 else None)
+
+    @on(events.ScreenResume)
+    def _resumed(self) -> None:
+        self.app.show_messages()
 
 
 class Dialog(Page[Result], ModalScreen[Result]):
@@ -88,6 +117,10 @@ class Dialog(Page[Result], ModalScreen[Result]):
             yield from self.content()
             if self.foot:
                 yield Static(self.foot, classes="foot", markup=False)
+
+    def _place(self, line: Static) -> None:
+        box = self.query_one(".box")
+        box.mount(line, before=".foot" if self.foot else None)
 
     def content(self) -> ComposeResult:
         """What stands between heading and foot."""

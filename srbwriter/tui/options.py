@@ -17,9 +17,17 @@ COLOURS = Key(
     "colours of the terminal; auto is what TERM and COLORTERM say",
 )
 LAYOUTS = ("below", "right", "column")
+AUTO = "auto"
 KEYMAPS = ("default", "vim")
 
-LAYOUT = Key("interface.layout", one_of(*LAYOUTS), "below", "where the branches stand")
+LAYOUT = Key(
+    "interface.layout", one_of(AUTO, *LAYOUTS), AUTO,
+    "where the branches stand; auto is right of the story from 160 columns on, else below it",
+)
+SPLIT = Key(
+    "interface.split", INTEGER, 40, "share of the window that the story has, in percent",
+    minimum=15, maximum=85,
+)
 PANES = Key(
     "interface.panes", one_of("top", "end"), "top",
     "what a branch shows while it grows beyond its pane: its beginning, or its end",
@@ -36,7 +44,14 @@ FPS = Key[int | None](
 TEXT_WIDTH = Key("interface.text_width", INTEGER, 76, "widest line of the story, in characters", minimum=30)
 CONTINUE = Key("interface.continue", SWITCH, True, "write new branches as soon as one is picked")
 REDUCED_MOTION = Key("interface.reduced_motion", SWITCH, False, "no animation")
-SPELLING = Key("interface.spelling", SWITCH, False, "underline words of the story that no English list has")
+SPELLING = Key(
+    "interface.spelling", SWITCH, False,
+    "underline words of the story that are in no English list and not in words.txt beside config.toml",
+)
+PROVENANCE = Key(
+    "interface.provenance", SWITCH, False,
+    "tint words of the story that the model wrote, that were edited, and that were imported",
+)
 GOAL = Key("interface.goal", INTEGER, 0, "words to write in a day; 0 is no goal", minimum=0)
 
 OWN_KEYS: tuple[Key[str], ...] = tuple(
@@ -45,7 +60,7 @@ OWN_KEYS: tuple[Key[str], ...] = tuple(
 """The section ``[keys]``: comma-separated key names by command; empty are the keymap's."""
 
 OPTIONS: tuple[Key[Any], ...] = (
-    THEME, COLOURS, LAYOUT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING, GOAL,
-    *OWN_KEYS,
+    THEME, COLOURS, LAYOUT, SPLIT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING,
+    PROVENANCE, GOAL, *OWN_KEYS,
 )  # fmt: skip
 """Every row above, in order."""

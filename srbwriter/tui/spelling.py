@@ -1,7 +1,7 @@
-"""Which words of a line are in no word list. Knows text; knows no widget.
+"""Which words of a line are in no word list. Knows text and a file of the writer's own words; no widget.
 
-The list is that of symspellpy (MIT): words of British and American English
-that are both in SCOWL and in Google Books.
+The list is that of symspellpy (MIT): words of British and American English that are both in SCOWL and in
+Google Books. Beside it counts what stands in ``words.txt`` in the config folder, a word on each line.
 """
 
 from __future__ import annotations
@@ -9,21 +9,55 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 from importlib.resources import files
+from pathlib import Path
+
+from srbwriter import paths
 
 _LIST = "frequency_dictionary_en_82_765.txt"
 _WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
 
 
+def own_file() -> Path:
+    """Where the writer's own words stand."""
+    return paths.config_dir() / "words.txt"
+
+
 @cache
 def word_list() -> frozenset[str]:
-    """All words known, in small letters; reading them takes a moment, and happens once.
-
-    Raises ModuleNotFoundError when symspellpy is not installed.
-    """
+    """The words of the list, in small letters; reading them takes a moment, and happens once."""
     import symspellpy  # nobody without marks pays for it
 
     lines = files(symspellpy).joinpath(_LIST).read_text("utf-8-sig").splitlines()
     return frozenset(line.partition(" ")[0] for line in lines)
+
+
+@cache
+def own_words() -> frozenset[str]:
+    """The writer's own words in small letters, as they were when first asked for. Raises OSError."""
+    file = own_file()
+    text = file.read_text("utf-8", "replace") if file.exists() else ""
+    return frozenset(word.strip().casefold() for word in text.splitlines())
+
+
+def read_again() -> None:
+    """Read the writer's own words again. Raises OSError."""
+    own_words.cache_clear()
+    unknown.cache_clear()
+    own_words()
+
+
+def learn(word: str) -> None:
+    """Add a word to the writer's own. Raises OSError."""
+    file = own_file()
+    before = file.read_bytes() if file.exists() else b""
+    gap = b"\n" if before and not before.endswith(b"\n") else b""
+    paths.write_atomic(file, before + gap + f"{word}\n".encode())
+    read_again()
+
+
+def word_at(line: str, column: int) -> str:
+    """The word of ``line`` that character ``column`` is in or at the end of; empty if there is none."""
+    return next((match[0] for match in _WORD.finditer(line) if match.start() <= column <= match.end()), "")
 
 
 @lru_cache(maxsize=512)  # lines are painted again with every move of the cursor
@@ -39,4 +73,4 @@ def _known(word: str) -> bool:
     plain = word.replace("\u2019", "'")
     if len(plain) == 1 or plain != plain.lower():
         return True
-    return plain in word_list() or plain.removesuffix("'s") in word_list()
+    return any(form in word_list() or form in own_words() for form in (plain, plain.removesuffix("'s")))

@@ -43,6 +43,7 @@ def open_workbench(settings: Settings, story: Path | None, beside: Beside | None
     """Run the app until the writer leaves; returns the exit code. Raises StoryError."""
     notes = _new_hints([launch.model_hint(settings)])
     loader: EngineLoader | None = None
+    begins = False
     left: Path | None = None  # the story that the writer has left for this one
     with terminal.restored(), terminal.guarded(), contextlib.ExitStack() as models:
         while True:
@@ -55,6 +56,7 @@ def open_workbench(settings: Settings, story: Path | None, beside: Beside | None
                 continue
             app = App(session, settings)
             app.notes.extend(notes)
+            app.begins = begins
             with contextlib.ExitStack() as running:
                 running.callback(session.close)  # also when the app never came to its own end
                 if beside is not None:
@@ -64,5 +66,6 @@ def open_workbench(settings: Settings, story: Path | None, beside: Beside | None
             if app.next_story is None:
                 return app.return_code or 0
             left = session.story.file
-            story, notes, loader = app.next_story, app.next_notes, session.loader  # the model stays
+            story, notes, begins = app.next_story, app.next_notes, app.next_begins
+            loader = session.loader  # the model stays
             models.callback(loader.close)

@@ -9,6 +9,8 @@ import contextlib
 import time
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len, set_cell_size
+
 from srbwriter.engine.types import BranchState
 from srbwriter.story.model import NoSuchNode, StoryError, counted
 from srbwriter.tui.widgets.status_line import bar
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from srbwriter.story import NodeId
 
 _COUNT_SECONDS = 1.0
+_TITLE_CELLS = 24
 _TELLING_SECONDS = 1.0  # before that, no estimate is worth a word
 
 
@@ -81,6 +84,12 @@ def left(session: Session, load: Watch, work: str = "") -> tuple[str, ...]:
     if generation is not None and total:
         parts.append(f"{generation.cached_tokens} of {total} tokens from cache")
     return tuple(parts)
+
+
+def title(session: Session) -> str:
+    """What the story is called, in few cells."""
+    name = " ".join(session.title.split())
+    return name if cell_len(name) <= _TITLE_CELLS else f"{set_cell_size(name, _TITLE_CELLS - 1).rstrip()}…"
 
 
 def right(session: Session, done_today: int, goal: int, address: str = "") -> tuple[str, ...]:

@@ -19,11 +19,12 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
-from srbwriter.story import NodeId, StoryError
+from srbwriter.story import Author, NodeId, StoryError
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui import layouts, options, status
 from srbwriter.tui.actions import HANDLERS
 from srbwriter.tui.commands import COMMANDS, by_id
+from srbwriter.tui.provenance import Provenance
 from srbwriter.tui.pump import Pump
 from srbwriter.tui.screens.confirm import Confirm
 from srbwriter.tui.screens.crash import CrashNote
@@ -42,6 +43,7 @@ from srbwriter.tui.words import sampling_words, state_sign
 if TYPE_CHECKING:
     from srbwriter.session import Round, Session
     from srbwriter.tui.app import App
+    from srbwriter.tui.messages import Message
 
 log = logging.getLogger(__name__)
 
@@ -61,12 +63,14 @@ class WriteScreen(Screen[None]):
         self.status_line = StatusLine()
         self.key_line = KeyLine()
         self.strip = TabStrip()
+        self.right = Vertical(id="right")
         self.pump = Pump(self, app.preferences[options.FPS])
         self.layout_name = app.preferences[options.LAYOUT]
         self._told: Exception | None = None  # the model's trouble, once it has been said
         self._disk_told: StoryError | None = None  # the disk's
         self._today = status.WordsToday(session)
         self.large = False  # one branch alone
+        self.quiet = False  # the story alone
         self.focused_before: Widget | None = None  # what had the focus before the window became too small
         self.transfers = Transfers(self)
         self._load_watch = status.Watch()
@@ -88,7 +92,7 @@ class WriteScreen(Screen[None]):
         yield Static(layouts.TOO_SMALL, id="too-small")
         with Container(id="panes"):
             yield self.editor
-            with Vertical(id="right"):
+            with self.right:
                 yield self.strip
                 yield self.grid
         yield self.status_line
@@ -100,11 +104,19 @@ class WriteScreen(Screen[None]):
         )
         self.session.typing.on_unsaved = self._show_saved
         self.show_story()
-        self.grid.show([None] * self.session.n)
+        self.flush()
         self.apply_layout()
         self.pump.start()
         self.flush_slowly()
-        self.call_after_refresh(receive, self)
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        try:
+            receive(self)
+            if self.app.begins and self.guarded(self.write):
+                self.grid.go(0)
+        finally:
+            self.app.keyboard.open()
 
     def on_unmount(self) -> None:
         self.session.typing.on_unsaved = lambda: None
@@ -135,11 +147,7 @@ class WriteScreen(Screen[None]):
         return True
 
     def action_run(self, command_id: str) -> None:
-        """Run a command once the keys pressed before it have done what they do.
-
-        They may still wait in the line of the widget that has the focus, which this key did not join.
-        """
-        (self.focused or self).call_later(self.run, command_id)
+        self.run(command_id)
 
     def run(self, command_id: str, number: int = 0) -> None:
         """Run a command of the table. What the engine or the story refuse is said, never raised."""
@@ -178,7 +186,23 @@ class WriteScreen(Screen[None]):
 
         self.app.push_screen(LeaderMenu(), done)
 
+    def show_messages(self, messages: list[Message]) -> None:
+        """Show what is to be read now in the line at the foot."""
+        self.status_line.error = any(message.error for message in messages)
+        self.status_line.message = "\n".join(message.words for message in messages)
+
+    def _show_mode(self) -> None:
+        """Say where keys go."""
+        pane = self.focused
+        if self.app.screen is not self:
+            self.status_line.mode = "PROMPT"
+        elif isinstance(pane, BranchPane):
+            self.status_line.mode = f"BRANCH {pane.number}"
+        else:
+            self.status_line.mode = "STORY" if pane is self.editor else "—"
+
     def _show_keys(self) -> None:
+        self._show_mode()
         if self.app.screen is not self:  # what takes the keys says itself what they do
             self.key_line.show([])
             return
@@ -200,10 +224,27 @@ class WriteScreen(Screen[None]):
         self.key_line.show(entries)
 
     @on(events.DescendantFocus)
+    def _focus_moved(self) -> None:
+        if self.focused is not self.editor:
+            self.be_quiet(False)  # nothing that is hidden takes keys
+
+    @on(events.DescendantFocus)
     @on(events.ScreenSuspend)
     @on(events.ScreenResume)
     def _keys_changed(self) -> None:
         self._show_keys()
+        self.app.show_messages()
+
+    def on_paste(self, event: events.Paste) -> None:
+        """A paste that no editor takes: among the branches it has no place."""
+        self.notify("Nothing was pasted: the branches have the keys. tab leads into the story.")
+
+    def go_to_story(self) -> None:
+        """Give the story the keys; it is shown first, where one branch alone has hidden it."""
+        if self.large:
+            self.large = False
+            self.apply_layout()
+        self.editor.focus()
 
     # ---- the story
 
@@ -220,6 +261,18 @@ class WriteScreen(Screen[None]):
             place = len(text) - same_end(before, text, room - same_start(before, text))
         self.editor.show(text, place)
         self.session.typing.shown(text)
+        self.show_authors()
+
+    def show_authors(self) -> None:
+        """Tint the story by who wrote what, if the writer wants that."""
+        if not self.app.preferences[options.PROVENANCE]:
+            if self.editor.provenance is not None:
+                self.editor.provenance = None
+            return
+        story = self.session.story
+        nodes = story.nodes(story.path(story.current))
+        parts: list[tuple[int, Author]] = [(len(s.text), s.author) for node in nodes for s in node.spans]
+        self.editor.provenance = Provenance(parts)
 
     def rewrite(self, text: str) -> None:
         """Make ``text`` the story's, as one edit of the writer's. Raises StoryError if it is not saved."""
@@ -246,6 +299,7 @@ class WriteScreen(Screen[None]):
 
     def write(self) -> None:
         """Write new branches from where the story stands."""
+        self.be_quiet(False)
         self.session.generate()
         self.flush()
 
@@ -312,6 +366,8 @@ class WriteScreen(Screen[None]):
 
     def flush(self) -> None:
         current = self.session.round
+        if current is not None and current.generation is None and self._shown > 0:
+            return  # it waits for the model: what was written before is shown until then
         count = len(current.branches) if current is not None else 0
         if current is not self._round or count != self._shown:
             if current is not self._round:
@@ -323,7 +379,8 @@ class WriteScreen(Screen[None]):
 
     def flush_slowly(self) -> None:
         self.transfers.watch()
-        self.status_line.left = status.left(self.session, self._load_watch, self.transfers.line())
+        said = status.left(self.session, self._load_watch, self.transfers.line())
+        self.status_line.left = said if len(said) == 1 else (status.title(self.session), *said)
         self._show_saved()
         self._show_marks()
         self._show_keys()
@@ -333,6 +390,7 @@ class WriteScreen(Screen[None]):
 
     def _show_saved(self) -> None:
         """Whether all words are saved, and how many there are. Shown at once when a key is not saved yet."""
+        self.status_line.set_class(self.session.typing.state.trouble is not None, "-trouble")
         self.status_line.right = status.right(
             self.session, self._today.count(), self.app.preferences[options.GOAL], self.app.address
         )
@@ -374,9 +432,18 @@ class WriteScreen(Screen[None]):
     # ---- layout
 
     def next_layout(self) -> None:
-        self.layout_name = layouts.after(self.layout_name)
+        self.layout_name = layouts.after(self.layout_name, self.size.width)
         self.apply_layout()
         self.app.preferences.put(options.LAYOUT, self.layout_name)
+
+    def be_quiet(self, quiet: bool) -> None:
+        """Show the story alone, its cursor's line always in the middle; or everything again."""
+        if quiet != self.quiet:
+            self.quiet = self.editor.typewriter = quiet
+            if quiet:
+                self.large = False
+                self.editor.focus()
+            self.apply_layout()
 
     def apply_layout(self) -> None:
         """Arrange story and panes for the layout and the room there is."""

@@ -3,24 +3,83 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+from benchmarks.engine import __main__ as benchmark
 from benchmarks.engine.__main__ import main
 from benchmarks.engine.contestants import Score
 from benchmarks.engine.throughput import Result, rounds
 
-SMALL = "--counts 1 2 --rounds 1 --prompt 16 --tokens 6 --steps 4 --story 64 --requests 8".split()
+SMALL = (
+    "--model bundled --counts 1 2 --rounds 1 --prompt 16 --tokens 6 --steps 4 --story 64 --requests 8 "
+    "--parked 200 --others 2 --other-tokens 12"
+).split()
 
 
-@pytest.mark.parametrize("part", ["throughput", "python", "pick", "memory"])
+def tables(text: str) -> list[list[str]]:
+    """The rows of each Markdown table, which all have the same number of cells."""
+    found = [block.splitlines() for block in re.findall(r"(?:^\|.*\n?)+", text, re.M)]
+    for rows in found:
+        assert len({row.count("|") for row in rows}) == 1
+    return found
+
+
+@pytest.mark.parametrize("part", ["python", "pick", "memory", "parked", "reopen"])
 def test_each_part_makes_a_table(part: str, capsys: pytest.CaptureFixture[str]) -> None:
     main([*SMALL, "--only", part])
-    head, *body = capsys.readouterr().out.strip().splitlines()
-    assert "storyteller.gguf" in head
-    rows = [line for line in body if line.startswith("|")]
-    assert len(rows) >= 4
-    assert len({line.count("|") for line in rows}) == 1
+    out = capsys.readouterr().out
+    assert "storyteller.gguf" in out
+    (table,) = tables(out)
+    assert len(table) >= 4
+
+
+def test_throughput_is_measured_with_empty_and_used_caches(capsys: pytest.CaptureFixture[str]) -> None:
+    main([*SMALL, "--only", "throughput", "--settings", "equal"])
+    out = capsys.readouterr().out
+    assert re.findall(r"^### (\w+) cache", out, re.M) == ["empty", "used"]
+    assert [len(table) for table in tables(out)] == [4, 4]
+    assert out.count("one after another tok/s") == out.count("bare loop tok/s") == 2
+
+
+def test_peers_are_measured_with_equal_settings_and_defaults(
+    programs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    beside = ["--beside", "bare", "batched-bench", "server"]
+    main([*SMALL, "--only", "throughput", "--peers", str(programs), *beside])
+    out = capsys.readouterr().out
+    assert [len(table) for table in tables(out)] == [4, 4, 4, 4]
+    assert out.count("engine / llama-server") == out.count("engine / llama-batched-bench") == 4
+    assert len(re.findall(r"^### .* defaults", out, re.M)) == 2
+
+
+def test_without_a_model_the_promised_tables_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int, int, tuple[int, ...], int]] = []
+
+    def taken(match: benchmark.Match) -> list[Result]:
+        setting = match.setting
+        asked.append((setting.model.name, setting.prompt, match.others, tuple(match.counts), setting.cells))
+        return [Result(1, {"engine": [Score(1, 1.0)]})]
+
+    monkeypatch.setattr(benchmark.Match, "results", taken)
+    monkeypatch.setattr(benchmark, "model_path", lambda name, _: Path(f"{name}.gguf"))
+    main(["--only", "throughput", "--settings", "defaults"])
+    assert {row[:4] for row in asked} == {
+        (f"{model}.gguf", prompt, others, counts)
+        for model, prompt, counts in (
+            ("135m-q4_0", 512, (1, 2, 4, 8, 16, 32)), ("135m-q8_0", 512, (1, 8, 32)),
+            ("1.1b-q4_0", 512, (1, 8, 32)), ("135m-q4_0", 4096, (1, 8, 32)),
+        )
+        for others in (0, 20)
+    }  # fmt: skip
+    assert all(cells > prompt + 32 * 12 for _, prompt, _, _, cells in asked)
+
+
+def test_nothing_is_evaluated_for_a_story_that_is_opened_again(capsys: pytest.CaptureFixture[str]) -> None:
+    main([*SMALL, "--only", "reopen"])
+    (row,) = re.findall(r"tokens evaluated \|\s*(\d+) \|\s*(\d+) \|", capsys.readouterr().out)
+    assert row == ("64", "1")  # the last token, for what the model says after it
 
 
 def test_nothing_is_left_behind(capsys: pytest.CaptureFixture[str]) -> None:
@@ -42,8 +101,8 @@ def test_contestants_take_turns_and_medians_are_of_pairs() -> None:
             turns.append(self.name)
             return Score(self.speed * max(seed, 1), 1.0)
 
-    (result,) = rounds([Fake("a", 2), Fake("b", 1)], [4], 3)
+    result = rounds([Fake("a", 2), Fake("b", 1)], 4, 3)
     assert turns == ["a", "b", "a", "b", "b", "a", "a", "b"]  # once to warm up, then three rounds
-    assert isinstance(result, Result) and result.n == 4
+    assert result.n == 4
     assert result.speed("a") == 4
     assert result.ratios("a", "b") == [2, 2, 2]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from srbwriter.cli import flags
 from srbwriter.cli.table import every_key
@@ -19,7 +22,7 @@ KEYS = every_key()
 def said(*arguments: str, sections: Sequence[str] = tuple(SECTIONS)) -> dict[str, Any]:
     parser = flags.parser("srbwriter", "")
     flags.add_keys(parser, KEYS, sections)
-    return flags.chosen(parser.parse_args(list(arguments)), KEYS)
+    return flags.chosen(parser.parse_args(flags.joined(arguments)), KEYS)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,18 @@ def said(*arguments: str, sections: Sequence[str] = tuple(SECTIONS)) -> dict[str
         ("--mlock", "model.mlock", True),
         ("--no-mmap", "model.mmap", False),
         ("--numa isolate", "model.numa", "isolate"),
+        ("--numa", "model.numa", "distribute"),
+        ("--lora a.gguf", "model.lora", ("a.gguf",)),
+        ("--lora a.gguf --lora b.gguf", "model.lora", ("a.gguf", "b.gguf")),
+        ("--lora-scaled a.gguf 0.5 --lora b.gguf", "model.lora", ("a.gguf:0.5", "b.gguf")),
+        ("--lora-scaled a.gguf -1e-1", "model.lora", ("a.gguf:-1e-1",)),
+        ("--lora-scaled a.gguf:0.5,b.gguf:2", "model.lora", ("a.gguf:0.5,b.gguf:2",)),
+        ("--lora-init-without-apply", "model.lora_init_without_apply", True),
+        ("--control-vector a.gguf", "model.control_vectors", ("a.gguf",)),
+        ("--control-vector-scaled a.gguf 0.8", "model.control_vectors", ("a.gguf:0.8",)),
+        ("--control-vector-layer-range 4 20", "model.control_vector_layers", (4, 20)),
+        ("--pooling mean", "model.pooling", "mean"),
+        ("--load-anyway", "model.load_anyway", True),
         ("-fa on", "model.flash_attn", "on"),
         ("-ctk q8_0", "model.cache_type_k", "q8_0"),
         ("--cache-type-v q4_0", "model.cache_type_v", "q4_0"),
@@ -64,7 +79,7 @@ def test_spellings(line: str, name: str, value: object) -> None:
 
 
 OF_A_SERVER = (
-    ("--host 0.0.0.0", "server.host", "0.0.0.0"),
+    ("--host 0.0.0.0", "server.host", ("0.0.0.0",)),
     ("--port 9091", "server.port", 9091),
     ("--n 3", "generation.n", 3),
     ("-n 3", "generation.n", 3),
@@ -106,9 +121,11 @@ WITHOUT_EFFECT = (
     ("-cb", ""),
     ("--no-cont-batching", "always batched"),
     ("--threads-http 4", "one event loop"),
-    ("--embedding", "answer 501"),
-    ("--embeddings", "answer 501"),
-    ("--lora adapter.gguf", "answers 501"),
+    ("--embedding", "always answered"),
+    ("--embeddings", "always answered"),
+    ("--rerank", "has a head"),
+    ("--reranking", "has a head"),
+    ("--no-mmproj", ""),
 )
 """Every flag that a server must take and that changes nothing: line, and part of what is said about it."""
 
@@ -129,6 +146,22 @@ def test_flags_without_effect_are_taken_and_said(line: str, words: str) -> None:
         assert remark.startswith(line.split()[0] + ": ") and words in remark
     else:
         assert flags.remarks(arguments) == ()
+
+
+@pytest.mark.parametrize("line", ["--numa --mlock", "--numa story.srbw", "story.srbw --numa"])
+def test_a_flag_whose_value_may_be_left_out_takes_nobody_elses(line: str) -> None:
+    words = flags.joined(line.split())
+    assert words[words.index("--numa") + 1] == "distribute"
+    assert [word for word in words if word != "distribute"] == line.split()
+
+
+@given(st.lists(st.sampled_from(
+    ["--lora-scaled", "--control-vector-layer-range", "--numa", "-m", "a", "1", "2", "-1", "numactl"]
+)))  # fmt: skip
+def test_joining_changes_no_word(line: list[str]) -> None:
+    joined = flags.joined(line)
+    assert " ".join(joined).replace(":", " ").replace(",", " ").replace(" distribute", "") == " ".join(line)
+    assert flags.joined(joined) == joined or "--lora-scaled" in line
 
 
 def test_several_remarks_are_all_said() -> None:
@@ -188,5 +221,6 @@ def test_help_names_every_flag_and_default() -> None:
     shown = parser.format_help()
     for key in KEYS:
         assert all(flag in shown for flag in key.flags), key.name
-    assert not any(flag in shown for spellings in flags.REFUSED for flag in spellings)
+    words = set(re.findall(r"[-\w]+", shown))
+    assert words.isdisjoint(flag for spellings in flags.REFUSED for flag in spellings)
     assert isinstance(parser, argparse.ArgumentParser)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from srbwriter.cli.exits import Exit
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.demo import bundled_model
+from srbwriter.engine.costs import CostTable, costs_dir
 from tests.models.gguf_files import SHAPE, gguf, put
 from tests.models.hub_standin import Hub, running
 
@@ -233,3 +236,36 @@ def test_what_is_interrupted_says_how_to_go_on(run: Any, hub: Hub, monkeypatch: 
     monkeypatch.setattr(pull, "fetch", interrupted)
     code, _, err = run("pull", REPO)
     assert code == Exit.INTERRUPTED and "the same command goes on from there" in err
+
+
+# ---- info
+
+
+def test_what_a_model_is_and_what_its_steps_cost(run: Any) -> None:
+    code, out, _ = run("info", "-t", "1")
+    assert code == Exit.OK
+    assert re.search(r"^name +storyteller$", out, re.M) and re.search(r"^fills gaps +yes$", out, re.M)
+    assert re.search(r"^1 thread, flash attention off, no cells before +\d+\.\d\d ", out, re.M)
+    assert "a prompt is read at" in out and "come back at" in out
+
+
+def test_times_are_measured_once_and_again_when_asked(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def info(*arguments: str) -> dict[str, Any]:
+        return json.loads(run("info", "storyteller", "-t", "1", "--json", *arguments)[1])
+
+    first = info()
+    assert first["fills_gaps"] and not first["ranks_texts"] and first["embeddings"] == "mean"
+    rows = {(step["rows"], step["cells"]) for step in first["costs"]["steps"]}
+    assert {(1, 0), (8, 0), (1, 2048)} <= rows
+    (kept,) = costs_dir().iterdir()
+    table = CostTable.from_json(kept.read_text())
+    kept.write_text(replace(table, steady=True, took=77.0).to_json())
+    assert info()["costs"]["measured_seconds"] == 77.0
+    assert info("--measure")["costs"]["measured_seconds"] < 77.0
+
+
+def test_a_model_that_cannot_be_loaded_has_nothing_to_tell(run: Any) -> None:
+    put(paths.models_dir() / "bad.gguf", b"no model")
+    code, out, err = run("info", "bad")
+    assert (code, out) == (Exit.MODEL, "") and "not a GGUF file" in err
+    assert run("info", "unheard-of")[0] == Exit.MODEL

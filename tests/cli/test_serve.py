@@ -143,7 +143,7 @@ def test_a_port_that_is_taken_is_said_in_words() -> None:
     ("line", "words"),
     [
         ("--api-key=", "a key is empty"),
-        ("--chat-template vicuna", "only chatml"),
+        ("--chat-template nobodys", "no template is called 'nobodys'; there are .*vicuna"),
         ("--chat-template {{", "the chat template cannot be used"),
         ("--slot-save-path /none", "there is no such folder to save slots in"),
         ("--path /none", "there is no such folder to serve"),

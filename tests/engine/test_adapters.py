@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -108,6 +110,48 @@ def test_requests_with_different_sets_run_side_by_side(files: Path, tmp_path: Pa
         for _, seen, lora in running:
             for index in range(3):
                 assert_all_same(seen[index], wanted[lora])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sets_stay_apart_whatever_leaves_the_cells(
+    files: Path, merged: dict[AdapterSet, Reference], seed: int
+) -> None:
+    """Few cells, many prompts with common beginnings, requests that end, go on, and come again."""
+    rng = random.Random(seed)
+    lora = (("one.gguf", 1.0), ("two.gguf", 0.0))
+    with loaded(files, *lora, n_ctx=256, max_branches=4, max_sequences=5) as engine:
+        words = TEXT.split()
+        running: list[tuple[Any, dict[int, list[Any]], AdapterSet]] = []
+        for _ in range(30):
+            chosen = rng.choice(SETS)
+            seen: dict[int, list[Any]] = {}
+            script = engine.tokenize(" " + " ".join(rng.choices(words, k=6)))
+            prompt = " ".join(words[: rng.randint(1, 8)] + rng.choices(words, k=rng.randint(0, 6)))
+            request = Request(
+                prompt, n=rng.randint(1, 3), sampling=GREEDY, stop=STOP, lora=chosen,
+                logits_callback=forcing([script], seen), cache_prompt=rng.random() < 0.9,
+            )  # fmt: skip
+            running.append((engine.submit(request), seen, chosen))
+            for _ in range(rng.randint(0, 12)):
+                engine.process()
+        finish(engine, *(g for g, _, _ in running))
+        for generation, seen, chosen in running:
+            for branch in generation.branches:
+                ids = [*generation.prompt_ids, *branch.ids[:-1]]
+                wanted = merged[chosen].logits(ids, len(branch.ids))
+                assert_all_same(seen[branch.index][: len(wanted)], wanted)
+
+
+@pytest.fixture(scope="module")
+def merged(files: Path) -> Iterator[dict[AdapterSet, Reference]]:
+    """Models of which the sets are a part, each to be evaluated afresh."""
+    with contextlib.ExitStack() as stack:
+        found: dict[AdapterSet, Reference] = {}
+        for chosen in SETS:
+            path = make_merged(files / f"merged{len(found)}.gguf", *((k + 1, s) for k, s in chosen))
+            found[chosen] = Reference(stack.enter_context(Engine.load(path, OPTIONS, thread=False)))
+            stack.callback(found[chosen].close)
+        yield found
 
 
 def test_going_on_from_a_branch_uses_its_own_adapters(files: Path, tmp_path: Path) -> None:
@@ -225,6 +269,8 @@ def ones(*shape: int) -> Any:
          "shape"),
         ({"blk.0.attn_q.weight.lora_a": ones(WIDTH), "blk.0.attn_q.weight.lora_b": ones(WIDTH)}, "shape"),
         ({"blk.0.attn_q.weight.lora_a": ones(3, 2, WIDTH), "blk.0.attn_q.weight.lora_b": ones(3, WIDTH, 2)},
+         "shape"),
+        ({"blk.0.attn_q.weight.lora_a": ones(0, WIDTH), "blk.0.attn_q.weight.lora_b": ones(WIDTH, 0)},
          "shape"),
         ({"blk.0.ffn_up.weight.lora_a": ones(2, FEED), "blk.0.ffn_up.weight.lora_b": ones(WIDTH, 2)},
          "shape"),

@@ -186,7 +186,17 @@ def test_measuring_finds_times_of_steps_of_prompts_and_of_copies(
     assert found.whole is not model.partial_removal
 
 
-def test_measuring_ends_when_its_time_is_over() -> None:
+def test_a_cache_that_needs_flash_attention_is_measured_with_it_only() -> None:
+    options = replace(ONE, cache_type_v="q8_0")
+    model = Model(bundled_model(), options)
+    try:
+        found = measure(model, options, seconds=0.5)
+    finally:
+        model.close()
+    assert found.usual.flash and {point.setting.flash for point in found.points} == {True}
+
+
+def test_measuring_ends_when_its_time_is_over(caplog: pytest.LogCaptureFixture) -> None:
     model = Model(bundled_model(), ONE)
     try:
         started = time.perf_counter()
@@ -196,6 +206,7 @@ def test_measuring_ends_when_its_time_is_over() -> None:
     assert time.perf_counter() - started < 10.0
     assert len(found.points) < len(measuring.ROWS), "not everything fits into so short a time"
     assert found.padded(3) >= 3
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
 def test_a_model_is_measured_once() -> None:

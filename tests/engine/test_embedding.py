@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
@@ -159,9 +159,9 @@ def test_the_context_is_made_when_the_first_text_comes() -> None:
         assert engine.embedder._thread is None
         engine.embed(["a"])
         assert engine.embedder._thread is not None
-        assert engine.embedder._context is not None and engine.embedder._context.cells == 512
+        assert engine.embedder._contexts[False].cells == 512
         engine.embed(["fox " * 600])
-        assert engine.embedder._context.cells == 1024
+        assert engine.embedder._contexts[False].cells == 1024
 
 
 @pytest.fixture
@@ -196,6 +196,21 @@ def test_what_nobody_waits_for_any_more_is_not_computed(
     assert len(engine.embed(["c"])) == 1
 
 
+def test_a_long_request_keeps_nobody_waiting_for_all_of_it(
+    held: tuple[Engine, threading.Event, threading.Event],
+) -> None:
+    engine, begun, leave = held
+    ended: list[str] = []
+    long = engine.embedder.embed(["the fox " * 20] * 500, None, 2)
+    assert begun.wait(WAIT)
+    short = engine.embedder.embed(["rain"], None, 2)
+    long.add_done_callback(lambda _: ended.append("long"))
+    short.add_done_callback(lambda _: ended.append("short"))
+    leave.set()
+    assert len(long.result(WAIT)) == 500
+    assert ended[0] == "short"
+
+
 def test_only_so_many_requests_wait(held: tuple[Engine, threading.Event, threading.Event]) -> None:
     engine, begun, _ = held
     engine.embedder.embed(["a"], None, 2)
@@ -204,6 +219,21 @@ def test_only_so_many_requests_wait(held: tuple[Engine, threading.Event, threadi
     with pytest.raises(EngineError, match="try again later"):
         engine.embedder.embed(["c"], None, 2)
     assert all(one.cancel() for one in waiting)
+
+
+def test_writing_goes_on_while_a_vector_is_computed(
+    held: tuple[Engine, threading.Event, threading.Event],
+) -> None:
+    """The lane is in a decode that does not end: no step waits for it."""
+    engine, begun, leave = held
+    vector = engine.embedder.embed(["a"], None, 2)
+    assert begun.wait(WAIT)
+    writing = engine.submit(Request(PROMPT, n=4, stop=Stop(max_tokens=16, ignore_eog=True)))
+    finish(engine, writing)
+    assert [len(branch.ids) for branch in writing.branches] == [16] * 4
+    assert not vector.done()
+    leave.set()
+    assert len(vector.result(WAIT)) == 1
 
 
 def test_closing_ends_what_is_under_way(held: tuple[Engine, threading.Event, threading.Event]) -> None:
@@ -258,6 +288,8 @@ def test_ranks_of_nothing_and_of_too_much_are_refused(ranker: Engine) -> None:
         ranker.rank("a", [])
     with pytest.raises(ContextOverflow):
         ranker.rank("a", ["king " * 3000])
+    with pytest.raises(InvalidRequest, match="query"):
+        ranker.rank("a" * 10_000, ["king"] * 1000)
 
 
 def test_a_model_says_how_it_wants_to_be_asked(ranker: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,6 +300,7 @@ def test_a_model_says_how_it_wants_to_be_asked(ranker: Engine, monkeypatch: pyte
 # ---- arithmetic
 
 
+@example([1e-45], 0)
 @given(st.lists(st.floats(-(2.0**90), 2.0**90, width=32), min_size=1, max_size=20), st.integers(-1, 20))
 def test_a_normalised_vector_points_the_same_way(values: list[float], how: int) -> None:
     vector = np.array(values, np.float32)

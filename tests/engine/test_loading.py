@@ -24,7 +24,7 @@ from srbwriter.engine.types import (
 )
 
 from .support import PROMPT, SHORT, SMALL, WAIT, finish, seeded, small_engine
-from .toy_models import make_t5, make_without_vocabulary
+from .toy_models import make_bert, make_t5, make_without_vocabulary
 
 
 @pytest.fixture
@@ -77,7 +77,8 @@ def test_what_cannot_be_loaded_says_why(tmp_path: Path, kind: str, problem: str)
 
 
 @pytest.mark.parametrize(
-    ("make", "problem"), [(make_t5, "encodes one text"), (make_without_vocabulary, "no vocabulary")]
+    ("make", "problem"),
+    [(make_t5, "encodes one text"), (make_bert, "no decoder"), (make_without_vocabulary, "no vocabulary")],
 )
 def test_models_over_which_llama_cpp_would_end_the_process_are_refused(
     make: Callable[[Path], Path], problem: str, tmp_path: Path

@@ -266,10 +266,11 @@ def test_a_foreground_request_takes_the_cells_of_lesser_ones() -> None:
         assert {b.finish_reason for g in (lesser, urgent) for b in g.branches} == {FinishReason.LENGTH}
 
 
-def test_equal_priorities_do_not_take_from_each_other() -> None:
+def test_equal_priorities_share() -> None:
     with stepped(max_branches=2) as engine:
-        first = ask(engine, "The king", n=2, tokens=20)
+        first = ask(engine, "The king", n=2, tokens=40)
         second = ask(engine, n=2, tokens=5)
-        drive(engine, lambda: first.done)
-        assert lengths(second) == [0, 0]
-        finish(engine, second)
+        drive(engine, lambda: second.done)
+        assert not first.done
+        finish(engine, first)
+        assert lengths(first) == [40, 40]

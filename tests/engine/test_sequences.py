@@ -80,7 +80,7 @@ def test_the_loop_writes_what_a_request_writes(engine: Engine) -> None:
     assert low.tokens(seq) == (*generation.prompt_ids, *written)
 
 
-@pytest.mark.parametrize("sampling", [seeded(7), seeded(7, repeat_penalty=1.3), seeded(7, mirostat=2)], ids=str)
+@pytest.mark.parametrize("sampling", [seeded(7), seeded(7, repeat_penalty=1.3), seeded(7, mirostat=2)])
 def test_samplers_look_back_whether_tokens_were_accepted_or_not(engine: Engine, sampling: Sampling) -> None:
     """And a seed is a seed: what comes is what a request with this seed writes first."""
     low = engine.sequences
@@ -256,7 +256,7 @@ def test_a_closed_engine_says_so() -> None:
         seq = low.new_seq()
         low.eval(seq, [5])
         low.sample(seq)
-    for call in (lambda: low.eval(seq, [5]), low.new_seq, lambda: low.sample(seq), lambda: low.delete_seq(seq)):
+    for call in (lambda: low.eval(seq, [5]), low.new_seq, lambda: low.sample(seq), lambda: low.fork(seq)):
         with pytest.raises(EngineClosed):
             call()
 

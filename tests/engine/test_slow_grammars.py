@@ -129,7 +129,7 @@ def test_a_rest_changes_no_text(engine: Engine, slow: None, verb: str) -> None:
     lanes = engine._scheduler.lanes
     for _ in range(3):
         had = len(branch.ids)
-        drive(engine, lambda: bool(lanes.pending) and len(branch.ids) > had)
+        drive(engine, lambda had=had: bool(lanes.pending) and len(branch.ids) > had)
         if verb == "pause":
             branch.pause()
             drive(engine, lambda: branch.state is BranchState.PAUSED)

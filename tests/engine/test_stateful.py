@@ -45,6 +45,7 @@ def shared(model: Path, toy: bool) -> tuple[Engine, Reference]:
     engine = Engine.load(model, options, thread=False)
     engine._scheduler.budget.size = lambda writing, abortable: 24  # type: ignore[method-assign]
     engine._scheduler.admission.second_thoughts = 0.0  # so that nothing depends on the clock
+    engine._cache.storage.cheaper_to_evaluate = lambda nodes: False  # type: ignore[method-assign]
     # what it learns from the clock would make a life differ from its replay
     return engine, Reference(engine, cells=engine.n_ctx)
 
@@ -60,6 +61,7 @@ class EngineMachine(RuleBasedStateMachine):
         model = exact_model() if make is None else toy_model(make)
         self.engine, self.reference = shared(model, make is not None)
         self.engine.reset()
+        self.engine._scheduler.lanes.step = 0
         self.steps(2)
         self.generations: list[Generation] = []
 

@@ -104,10 +104,13 @@ def make_qwen(path: Path, seed: int = 1, deltas: Tensors | None = None) -> Path:
         ("qwen3.pooling_type", _U32, 4),
         ("qwen3.classifier.output_labels", _ARRAY, (_STRING, ["yes", "no"])),
     ]
+    for offset, mark in enumerate(("pre", "suf", "mid", "rep", "sep")):
+        metadata.append((f"tokenizer.ggml.fim_{mark}_token_id", _U32, FIRST_MARK + offset))
     head = {"cls.output.weight": _random(np.random.default_rng(seed), 2, WIDTH)}
     return _make(path, metadata, [_qwen_layer] * 2, seed, more=head, deltas=deltas)
 
 
+FIRST_MARK = 1  # control characters stand for the marks around a gap
 RANK_OF_LORA, ALPHA = 2, 3.0
 _LORA_SHAPES = {
     "blk.0.attn_q.weight": (HEADS * HEAD, WIDTH), "blk.1.ffn_down.weight": (WIDTH, FEED),
@@ -179,6 +182,32 @@ def make_t5(path: Path, seed: int = 1) -> Path:
             for letter in "qkvo":
                 tensors[f"{part}.blk.0.{name}_{letter}.weight"] = _random(rng, WIDTH, WIDTH)
         tensors |= _feed_forward(f"{part}.blk.0.", rng)
+    _write(path, metadata, tensors)
+    return path
+
+
+def make_bert(path: Path, seed: int = 1) -> Path:
+    """An encoder: every token sees all others, and nothing goes on from the last."""
+    metadata = _common("bert", layers=1)
+    metadata += [
+        ("bert.feed_forward_length", _U32, FEED),
+        ("bert.attention.head_count", _U32, HEADS),
+        ("bert.attention.layer_norm_epsilon", _F32, 1e-5),
+        ("bert.attention.causal", _BOOL, False),
+        ("bert.pooling_type", _U32, 1),
+        ("tokenizer.ggml.token_type_count", _U32, 2),
+    ]
+    rng = np.random.default_rng(seed)
+    tensors: Tensors = {
+        "token_embd.weight": _random(rng, len(_TOKENS), WIDTH),
+        "token_types.weight": _random(rng, 2, WIDTH),
+        "position_embd.weight": _random(rng, CONTEXT, WIDTH),
+        "blk.0.ffn_up.weight": _random(rng, FEED, WIDTH),
+        "blk.0.ffn_down.weight": _random(rng, WIDTH, FEED),
+        **{f"blk.0.attn_{name}.weight": _random(rng, WIDTH, WIDTH) for name in ("q", "k", "v", "output")},
+    }
+    for name in ("token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm"):
+        tensors |= {f"{name}.weight": np.ones(WIDTH, np.float32), f"{name}.bias": np.zeros(WIDTH, np.float32)}
     _write(path, metadata, tensors)
     return path
 

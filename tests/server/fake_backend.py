@@ -95,6 +95,7 @@ class FakeEngine:
         self._generated = 0
         self._texts: dict[tuple[int, int], BranchText] = {}
         self._scripts: dict[tuple[int, int], list[int]] = {}
+        self._tokenized: dict[str, list[int]] = {}
         self._commands: list[Command] = []
         self._wake = threading.Condition()
         self._closing = False
@@ -212,7 +213,10 @@ class FakeEngine:
         key = (branch.generation.number, branch.index)
         prompt = self.detokenize(branch.generation.prompt_ids)
         self._texts[key] = BranchText(self.pieces, branch.stop_rule)
-        self._scripts[key] = self.tokenize(self.script(prompt, branch.index))
+        script = self.script(prompt, branch.index)
+        if script not in self._tokenized:
+            self._tokenized[script] = self.tokenize(script)
+        self._scripts[key] = list(self._tokenized[script])
         branch.state = BranchState.WAITING if self.queue else BranchState.WRITING
 
     def admit(self) -> None:
@@ -268,6 +272,8 @@ class FakeEngine:
                 for branch in generation.branches:
                     branch.state = BranchState.FAILED
                 return [Failed(self.fail_with)]  # type: ignore[arg-type]
+            if self.queue:
+                return []
             events: list[Event] = [PromptProgress(generation.prompt_done, generation.prompt_done, 0)]
             if generation.request.prompt_logprobs is not None:
                 generation.prompt_logprobs = [
@@ -371,11 +377,12 @@ class FakeEngine:
         buffer = branch.buffer
         buffer.pieces.append(text)
         buffer.ids.append(token)
+        buffer.ends.append(self._texts[key].decoded)
         buffer.logprobs.extend(known)
         events: list[Event] = [Text(branch.index, text, (token,), known)]
         if hit is not None:
             kept = self._kept(buffer.ids, hit.keep)
-            del buffer.ids[kept:], buffer.logprobs[kept:]
+            del buffer.ids[kept:], buffer.ends[kept:], buffer.logprobs[kept:]
             buffer.tail = branch.text[len(self.detokenize(buffer.ids)) :]
             if not kept or buffer.tail or text == "":
                 events = [Text(branch.index, text)] if text else []

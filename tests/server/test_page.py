@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from selenium import webdriver
@@ -13,6 +14,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
+
+from srbwriter.engine.types import Request
 
 from .conftest import Serve
 from .fake_backend import FakeEngine
@@ -37,6 +40,8 @@ def chromium() -> Iterator[webdriver.Chrome]:
 class Page:
     """What a person sees and does."""
 
+    width = 0
+
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
 
@@ -60,7 +65,8 @@ class Page:
 
     @property
     def states(self) -> list[str]:
-        return [p.text for p in self.driver.find_elements(By.CSS_SELECTOR, ".pane .state")]
+        panes = self.driver.find_elements(By.CSS_SELECTOR, ".pane .state")
+        return [pane.get_attribute("data-state") for pane in panes]
 
     def write(self, text: str) -> None:
         self.find("#story").send_keys(text)
@@ -141,23 +147,160 @@ def test_a_key_is_asked_for(serve: Serve, engine: FakeEngine, chromium: webdrive
     chromium.get(serve(api_keys=("s3cret",)).url)
     page = Page(chromium)
     page.until(lambda: page.find("#ask").get_property("open"))
+    assert not page.find("#wrong").is_displayed()
+    page.find("#key").send_keys("guess" + Keys.ENTER)
+    page.until(lambda: page.find("#wrong").is_displayed())
+    assert "does not know that key" in page.find("#ask").text and "does not know" in page.find("#status").text
     page.find("#key").send_keys("s3cret" + Keys.ENTER)
     page.until(lambda: "fake" in page.find("#status").text)
 
 
-def test_a_phones_screen_is_wide_enough(page: Page) -> None:
+@pytest.fixture(params=[390, 1280])
+def sized(page: Page, request: pytest.FixtureRequest) -> Iterator[Page]:
+    """The page on a phone and on a desk."""
+    width = request.param
     page.driver.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
-        {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True},
+        {"width": width, "height": 844, "deviceScaleFactor": 1, "mobile": width < 500},
     )
-    try:
-        page.write("Once")
-        page.until(lambda: page.states == ["eog"] * 4)
-        assert page.driver.execute_script("return document.documentElement.scrollWidth") <= 360
-        lefts = [pane.rect["x"] for pane in page.driver.find_elements(By.CSS_SELECTOR, ".pane")]
-        assert len(set(lefts)) == 1  # one under the other
-    finally:
-        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    page.driver.refresh()
+    page.until(lambda: "fake" in page.find("#status").text)
+    page.width = width
+    yield page
+    page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_the_screen_is_wide_enough(sized: Page) -> None:
+    sized.write("Once")
+    sized.until(lambda: sized.states == ["eog"] * 4)
+    assert sized.driver.execute_script("return document.documentElement.scrollWidth") <= sized.width
+    lefts = {pane.rect["x"] for pane in sized.driver.find_elements(By.CSS_SELECTOR, ".pane")}
+    assert len(lefts) == 1 if sized.width < 500 else len(lefts) > 1  # one under the other, or side by side
+
+
+def test_whatever_is_pressed_is_large_enough_for_a_finger(sized: Page) -> None:
+    sized.write("Once")
+    sized.until(lambda: sized.states == ["eog"] * 4)
+    sized.find("#more summary").click()
+    controls = sized.driver.find_elements(By.CSS_SELECTOR, "button, input, select, summary, a.button")
+    shown = [control for control in controls if control.is_displayed()]
+    assert len(shown) > 20
+    for control in shown:
+        size = control.rect
+        assert size["height"] >= 44 and size["width"] >= 44, control.get_attribute("outerHTML")
+
+
+def test_after_a_pick_the_story_is_in_view(sized: Page, engine: FakeEngine) -> None:
+    sized.write("Once " * 100)
+    sized.until(lambda: sized.states == ["eog"] * 4)
+    sized.driver.execute_script("window.scrollTo(0, document.body.scrollHeight)")
+    sized.driver.find_elements(By.CSS_SELECTOR, ".pane .pick")[3].click()
+    sized.until(lambda: sized.story.endswith("part3 of 500 cat"))
+    sized.until(lambda: sized.states == ["eog"] * 4)
+    box = sized.driver.execute_script(
+        "return document.getElementById('story').getBoundingClientRect().toJSON()"
+    )
+    assert 0 <= box["top"] < box["bottom"] <= 844
+    left = sized.driver.execute_script(
+        "const s = document.getElementById('story'); return s.scrollHeight - s.scrollTop - s.clientHeight"
+    )
+    assert left < 3
+
+
+def test_an_empty_story_begins_with_what_is_proposed(sized: Page, engine: FakeEngine) -> None:
+    sized.find("#write").click()
+    sized.until(lambda: sized.states == ["eog"] * 4)
+    assert sized.story == engine.submitted[-1].prompt == "Once upon a time,"
+
+
+def test_a_sentence_is_picked_token_by_token(sized: Page, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: " The cat sat. The dog slept. It was"
+    sized.write("Once")
+    sized.until(lambda: sized.states == ["sentence"] * 4 or sized.states == ["eog"] * 4)
+    engine.script = lambda prompt, branch: " there was. And on. And on."
+    select = sized.find("#until")
+    select.find_element(By.CSS_SELECTOR, "option[value='']").click()
+    sized.find("#reroll").click()
+    sized.until(lambda: sized.panes == [" there was. And on. And on."] * 4 and sized.states == ["eog"] * 4)
+    sized.driver.find_elements(By.CSS_SELECTOR, ".pane:nth-child(2) .sentence")[1].click()
+    sized.until(lambda: sized.story == "Once there was. And on. ")
+    sized.until(lambda: not isinstance(engine.submitted[-1].prompt, str))
+    runs = engine.submitted[-1].prompt
+    assert "".join(run.text for run in runs) == "Once there was. And on. "
+    parent = engine.generations[-2]
+    assert runs[0].ids == (parent.prompt_ids + parent.branches[1].ids)[: len(runs[0].ids)]
+    assert len(runs[0].ids) > len(parent.prompt_ids)
+
+
+def test_every_sampler_can_be_reached(sized: Page, engine: FakeEngine) -> None:
+    sized.find("#more summary").click()
+    found = sized.driver.find_elements(By.CSS_SELECTOR, "#samplers input")
+    boxes = {box.get_attribute("name"): box for box in found}
+    assert {"top_k", "top_p", "min_p", "repeat_penalty", "dry_multiplier", "seed"} <= set(boxes)
+    assert "temperature" not in boxes and "max_tokens" not in boxes
+    boxes["min_p"].send_keys("0.25")
+    boxes["top_k"].send_keys("7")
+    sized.find("#n").clear()
+    sized.find("#n").send_keys("3")
+    sized.write("Once")
+    sized.until(lambda: len(sized.panes) == 3 and sized.states == ["eog"] * 3)
+    asked = engine.submitted[-1].sampling[0]
+    assert (asked.min_p, asked.top_k, asked.temperature) == (0.25, 7, 0.9)
+    sized.driver.refresh()
+    sized.until(lambda: sized.find("#sampler-min_p").get_property("value") == "0.25")
+    sized.find("#more summary").click()
+    sized.find("#defaults").click()
+    assert sized.find("#sampler-min_p").get_property("value") == ""
+    assert sized.find("#n").get_property("value") == "4"
+
+
+def test_light_and_dark(sized: Page) -> None:
+    def paper() -> str:
+        return sized.driver.execute_script("return getComputedStyle(document.body).backgroundColor")
+
+    sized.driver.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    )
+    dark = paper()
+    sized.find("#theme").click()
+    light = paper()
+    assert light != dark and sized.find("#theme").get_attribute("aria-label") == "Colours: light"
+    sized.driver.refresh()
+    assert paper() == light
+    sized.find("#theme").click()
+    assert paper() == dark
+    sized.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_the_story_is_taken_along(page: Page, tmp_path: Path) -> None:
+    allowed = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    page.driver.execute_cdp_cmd("Browser.setDownloadBehavior", allowed)
+    page.find("#story").send_keys("Once: a naïve cat")
+    page.find("#export").click()
+    file = tmp_path / "Once a naïve cat.txt"
+    page.until(file.exists)
+    assert file.read_text("utf-8") == "Once: a naïve cat"
+    assert page.complaints() == []
+
+
+def test_keys_are_told_where_there_is_a_keyboard(sized: Page, engine: FakeEngine) -> None:
+    assert sized.find("#shortcuts").is_displayed() is (sized.width > 500)
+    told = sized.find("#shortcuts").get_property("textContent")
+    assert all(key in told for key in ("ctrl", "esc", "re-roll"))
+    engine.hold = 1
+    sized.write("Once")
+    sized.until(lambda: sized.states == ["writing"] * 4)
+    sized.find("#story").send_keys(Keys.ESCAPE)
+    sized.until(lambda: sized.states == ["stopped"] * 4)
+
+
+def test_a_place_in_the_queue_is_told(sized: Page, engine: FakeEngine) -> None:
+    engine.queue = True
+    engine.submit(Request("another"))
+    sized.write("Once")
+    sized.until(lambda: "waiting, 0 before this one" in sized.find("#status").text)
+    engine.admit()
+    sized.until(lambda: sized.states == ["eog"] * 4)
 
 
 def test_nothing_is_fetched_from_anybody_else(page: Page) -> None:

@@ -9,6 +9,7 @@ from asyncio import events
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import pytest
@@ -22,7 +23,9 @@ from srbwriter.server.errors import ApiError
 from .conftest import Serve
 from .fake_backend import FakeEngine
 
-MOST_OF_THE_LOOP = 0.04  # seconds of processor time in one piece; the aim is 5 ms, and this is another machine
+MOST_OF_THE_LOOP = (
+    0.04  # seconds of processor time in one piece; the aim is 5 ms, and this is another machine
+)
 MOST_WAIT = 2.0  # seconds; each case took longer by far on the loop, and the machine may be busy
 
 JSON = st.recursive(
@@ -92,17 +95,17 @@ CASES: dict[str, tuple[str, dict[str, Any], int]] = {
         "/v1/completions", {"model": "m", "prompt": "a", "max_tokens": 1,
                             "logit_bias": {f"cat{k}": 1 for k in range(20_000)}}, 200,
     ),
-    "too many biases": ("/completion", {"prompt": "a", "logit_bias": {f"{k} cat": 1 for k in range(10**5)}}, 400),
-    "pairs and pairs": ("/completion", {"prompt": "a", "junk": [[k, [1.5]] for k in range(400_000)]}, 200),
+    "too many biases": (
+        "/completion", {"prompt": "a", "logit_bias": {f"{k} cat": 1 for k in range(10**5)}}, 400,
+    ),
+    "pairs and pairs": ("/completion", {"prompt": "a", "junk": [[k, [1.5]] for k in range(400_000)]}, 400),
     "many messages": ("/v1/chat/completions", {"messages": MESSAGE * 4096, "max_tokens": 1}, 400),
     "more than is read": ("/completion", {"prompt": "x" * (16 * 2**20)}, 413),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_health_answers_meanwhile(
-    serve: Serve, engine: FakeEngine, longest: list[float], name: str
-) -> None:
+def test_health_answers_meanwhile(serve: Serve, engine: FakeEngine, longest: list[float], name: str) -> None:
     path, body, status = CASES[name]
     engine.script = lambda prompt, branch: STORY
     url, raw = serve().url, json.dumps(body).encode()
@@ -120,7 +123,8 @@ def test_a_long_request_is_followed_from_its_beginning_without_haste(
     url = serve().url
     with httpx.Client(base_url=url, timeout=120) as http:
         made = http.post(
-            "/srb/v1/requests", json={"prompt": "Once", "n": 64, "max_tokens": 400, "stop": [], "logprobs": 20}
+            "/srb/v1/requests",
+            json={"prompt": "Once", "n": 64, "max_tokens": 400, "stop": [], "logprobs": 20},
         ).json()
         engine.generations[-1].wait(120)
         longest[0] = 0.0
@@ -155,13 +159,16 @@ def test_what_is_no_json_is_refused_in_slices_too(text: str) -> None:
     assert read(text.encode() + b" " * work.LARGE) == read(text.encode() or b" ")
 
 
-@given(value=JSON)
-def test_large_json_is_written_as_json_is(value: Any) -> None:
-    assert work.encode_large(value) == work.encode(value)
+@given(value=JSON, many=st.integers(1, 9))
+def test_large_json_is_written_as_json_is(value: Any, many: int) -> None:
+    with patch.object(work, "_MANY", many):
+        assert work.encode_large(value) == work.encode(value)
+        assert work.encode_large(iter([value, value])) == work.encode([value, value])
+        assert work.encode_large({"a": iter(())}) == b'{"a":[]}'
 
 
 def test_slices_meet_in_the_middle_of_anything() -> None:
-    value = {"text": "naïve 🐈\n\"\\" * 9000, "ids": list(range(9000)), "floats": [-1.5e-3] * 9000}
+    value = {"text": 'naïve 🐈\n"\\' * 9000, "ids": list(range(9000)), "floats": [-1.5e-3] * 9000}
     for plain in (True, False):
         assert work.parse(json.dumps(value, ensure_ascii=plain).encode()) == value
 

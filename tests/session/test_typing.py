@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.session import Session
+from srbwriter.session.open import rescue_folder
 from srbwriter.session.recorder import Recorder
 from srbwriter.session.typing import Draft, Typing, rescued, sheets_left, take_up
 from srbwriter.story import ROOT, NotSaved, Refused, Story, StoryError
@@ -262,6 +264,21 @@ def test_words_without_a_place_are_said_to_be_unsaved(desk: Desk, monkeypatch: p
         assert desk.typing.state.saved and rescued(desk.typing.folder.parent) is None
         desk.typing.text("")
         desk.recorder.write()
+
+
+def test_rescued_words_are_offered_to_their_own_file_alone(tmp_path: Path) -> None:
+    with Story.create(tmp_path / "one.srbw") as story:
+        story.append("Once")
+    shutil.copy(story.file, tmp_path / "two.srbw")
+    with Story.open(tmp_path / "one.srbw") as story:
+        typing = Typing(story, story.set_text, rescue_folder(story))
+        typing.text("Once more")
+        assert typing.rescue() is not None
+    with Story.open(tmp_path / "two.srbw") as other:
+        assert rescued(rescue_folder(other)) is None
+    with Story.open((tmp_path / "one.srbw").rename(tmp_path / "moved.srbw")) as moved:
+        found = rescued(rescue_folder(moved))
+        assert found is not None and found.words == {"": "Once more"}
 
 
 def test_a_rescue_file_that_cannot_be_written_ends_nothing(story: Story, tmp_path: Path) -> None:

@@ -79,21 +79,11 @@ def test_a_reroll_keeps_the_old_take(story: Story) -> None:
         story.stream(name, "x")
 
 
-def test_a_rewind_inside_the_engine_leaves_no_take(story: Story) -> None:
-    [name] = story.begin_branches(ROOT, 1, vocab="v")
-    story.stream(name, "a tapestry of", [1, 2, 3])
-    assert story.replace_stream(name, "a ", [1], keep=False) == name
-    story.stream(name, "road", [9])
-    assert story.node(name).text == "a road"
-    assert story.node(name).spans[0].ids == (1, 9)
-    assert story.children(ROOT) == [name]
-
-
 def test_a_rewind_never_takes_back_what_was_picked(story: Story) -> None:
     [name] = story.begin_branches(ROOT, 1, vocab="v")
     story.stream(name, "One. Two", [1, 2])
     story.pick(name, len("One."))
-    new = story.replace_stream(name, "O", [8], keep=False)
+    new = story.replace_stream(name, "O", [8])
     assert new != name
     assert story.text(story.current) == "One."
     assert story.text(new) == "O"

@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from srbwriter.story import ROOT, Properties, Refused, Settings, State, Story, formats
-from srbwriter.story.language import language_tag
 from srbwriter.story.model import (
     DraftError,
     DraftNode,
@@ -24,6 +23,7 @@ from srbwriter.story.model import (
     Sitting,
     Span,
     StoryDraft,
+    language_tag,
 )
 from tests.story.branches import generated
 

@@ -102,9 +102,9 @@ def test_only_the_touched_token_loses_its_id(long: list[NodeId], story: Story) -
 def test_the_models_take_stays_beside_the_fixed_one(long: list[NodeId], story: Story) -> None:
     story.put_settings(long[1], Settings(memory="m"))
     old = story.node(long[1])
-    beside = story.siblings(long[1])
+    beside = story.children(story.parent(long[1]))
     story.set_text(story.text(story.current).replace("Take 10", "Tale 10"))
-    [kept] = set(story.siblings(long[1])) - set(beside)
+    [kept] = set(story.children(story.parent(long[1]))) - set(beside)
     take = story.node(kept)
     assert (take.spans, take.model, take.seed, take.author) == (old.spans, old.model, old.seed, "model")
     assert (take.marks.visited, take.finish_reason, story.children(kept)) == (True, old.finish_reason, [])
@@ -112,18 +112,18 @@ def test_the_models_take_stays_beside_the_fixed_one(long: list[NodeId], story: S
     assert (take.marks.bookmark, story.node(long[1]).author) == (False, "edited")
     story.end_typing()
     story.set_text(story.text(story.current).replace("Tale 10", "Fake 10"))  # it is the writer's already
-    assert set(story.siblings(long[1])) == {*beside, kept}
+    assert set(story.children(story.parent(long[1]))) == {*beside, kept}
     story.undo()
     story.undo()
-    assert story.siblings(long[1]) == beside
+    assert story.children(story.parent(long[1])) == beside
     assert story.bin() == []
     assert story.search("Take 10 of it")[0].node == long[1]
 
 
 def test_what_is_written_after_a_kept_take_is_not_lost_by_undo(long: list[NodeId], story: Story) -> None:
-    beside = story.siblings(long[1])
+    beside = story.children(story.parent(long[1]))
     story.set_text(story.text(story.current).replace("Take 10", "Tale 10"))
-    [kept] = set(story.siblings(long[1])) - set(beside)
+    [kept] = set(story.children(story.parent(long[1]))) - set(beside)
     [more] = generated(story, kept, "It stopped.")
     text = story.text(more)
     [new] = generated(story, long[1], "It thundered.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def test_a_daily_copy_is_made_once_and_holds_everything(story: Story, tmp_path: 
     assert copy is not None
     assert backup.daily(story.file, story.backup_folder(tmp_path / "backups")) is None
     assert check(copy).sound
-    assert sorted(file.name for file in copy.parent.iterdir()) == [copy.name]
+    assert sorted(file.name for file in copy.parent.iterdir()) == [".story", copy.name]
     with Story.open(copy, readonly=True) as old:
         assert old.text(node) == "words"
 
@@ -90,6 +91,29 @@ def test_a_snapshot_is_never_overwritten_and_restores_beside(story: Story, tmp_p
     with pytest.raises(NotAStory, match="already there"):
         backup.restore(taken, story.file)
     assert backup.backups(story.backup_folder(tmp_path / "b"))[0].name == "before the storm"
+
+
+def test_a_file_and_its_copy_keep_their_copies_apart(story: Story, tmp_path: Path) -> None:
+    story.append("first")
+    kept, twin = tmp_path / "kept", tmp_path / "twin.srbw"
+    mine = story.backup_folder(kept)
+    assert backup.daily(story.file, mine) is not None
+    story.close()
+    shutil.copy(story.file, twin)
+    with Story.open(twin) as other:
+        theirs = other.backup_folder(kept)
+        assert theirs != mine and backup.snapshot(twin, theirs, "twin")
+    linked = tmp_path / "linked.srbw"
+    linked.hardlink_to(story.file)
+    with Story.open(linked) as same:
+        assert same.backup_folder(kept) == mine
+    linked.unlink()
+    moved = story.file.rename(tmp_path / "moved.srbw")
+    for file, folder in ((moved, mine), (twin, theirs), (moved, mine)):
+        with Story.open(file) as again:
+            assert again.backup_folder(kept) == folder and len(backup.backups(folder)) == 1
+            backup.daily(file, folder)
+        assert (folder / ".story").read_text() == str(file)
 
 
 def test_a_copy_that_cannot_be_made_says_so(story: Story, tmp_path: Path) -> None:

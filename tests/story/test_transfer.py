@@ -111,6 +111,17 @@ class TestPlaces:
         found = [carry_out(Import(file, tmp_path / "library")).path.name for _ in range(2)]
         assert found == ["tale.srbw", "tale-2.srbw"] and names(tmp_path / "library") == set(found)
 
+    def test_a_story_that_is_open_here_keeps_its_log(self, tmp_path: Path, story: Story) -> None:
+        log = Path(f"{story.file}-wal")
+        for file in (story.file, tmp_path / "link.srbw"):
+            if file != story.file:
+                file.symlink_to(story.file)
+            with pytest.raises((TransferError, formats.FormatError), match="open it"):
+                carry_out(Import(file, tmp_path))
+        look = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT * FROM node').fetchall()"
+        subprocess.run([sys.executable, "-c", look, story.file], check=True)
+        assert log.stat().st_size > 0, "who reads and leaves is not the last"
+
     def test_an_import_never_overwrites(self, tmp_path: Path, story: Story) -> None:
         (tmp_path / "tale.txt").write_text("Once.")
         with pytest.raises(NotAStory, match="already there"):

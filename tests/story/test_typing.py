@@ -144,7 +144,7 @@ def test_editing_generated_text_forks(story: Story) -> None:
     story.use_token_sizes(sizes)
     [branch, other] = generated(story, ROOT, "abcdefghi", "xyz")
     fork = story.edit(branch, "abcdeQfghi")
-    assert story.siblings(branch) == [branch, fork, other]
+    assert story.children(story.parent(branch)) == [branch, fork, other]
     assert story.node(branch).text == "abcdefghi"
     made = story.node(fork)
     assert (made.author, story.current) == ("edited", fork)

@@ -96,7 +96,7 @@ def test_ways_through_the_tree(story: Story) -> None:
     order = [ROOT, a, c, d, b]
     assert list(story.reading_order()) == order
     assert story.path(d) == [ROOT, a, d]
-    assert story.siblings(d) == [c, d]
+    assert story.children(story.parent(d)) == [c, d]
     story.reorder(d, 0)
     assert story.children(a) == [d, c]
     story.mark(c, bookmark=True)
@@ -186,4 +186,3 @@ def test_parts_of_the_text(story: Story) -> None:
     for number in range(20):
         [node] = story.add(node, [f"{number:03d}"])
     assert story.text(node, 4) == "018019"
-    assert story.length(node) == 60

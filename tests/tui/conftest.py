@@ -83,7 +83,7 @@ def open_bench(tmp_path: Path) -> OpenBench:
     @asynccontextmanager
     async def opened(
         text: str = "It rained.", n: int = 4, size: tuple[int, int] = (120, 40), ready: bool = True,
-        settings: dict[str, object] | None = None, fake: bool = False, toasts: bool = False,
+        settings: dict[str, object] | None = None, fake: bool = False,
     ) -> AsyncIterator[Bench]:
         session: Any
         if fake or not ready:
@@ -92,7 +92,7 @@ def open_bench(tmp_path: Path) -> OpenBench:
             session = SteppedSession(tmp_path, text, n)
         found = {name: Setting(value, "flag") for name, value in (settings or {}).items()}
         app = App(session, Settings(every_key(), found))  # type: ignore[arg-type]
-        async with app.run_test(size=size, notifications=toasts) as pilot:
+        async with app.run_test(size=size) as pilot:
             await pilot.pause()
             yield Bench(app, pilot, session)
         if not session.closed:

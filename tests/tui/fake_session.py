@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import Cancelled, ModelInfo, Request, Sampling, Stop
@@ -87,7 +88,7 @@ class FakeSession:
     def keep(self) -> None:
         self.recorder.write()
 
-    def together(self, act: Callable[[], object]) -> object:
+    def together(self, act: Callable[[], Any]) -> Any:
         return self.recorder.together(act)
 
     def draft(self, sheet: str) -> Draft:
@@ -112,11 +113,13 @@ class FakeSession:
         self.typing.text(text)
         self.keep()
 
-    def undo(self) -> None:
-        self.together(self.story.undo)
+    def undo(self) -> str:
+        action = self.together(self.story.undo)
+        return action.verb if action is not None else ""
 
-    def redo(self) -> None:
-        self.together(self.story.redo)
+    def redo(self) -> str:
+        action = self.together(self.story.redo)
+        return action.verb if action is not None else ""
 
     def revisit(self, node: NodeId) -> None:
         self.together(lambda: self.story.visit(node))

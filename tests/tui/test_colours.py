@@ -31,8 +31,7 @@ def line(file: Path, depth: int) -> str:
     form = colours.Form(theme, depth)
     grounds = " ".join(f"{ground}={form.ground(rgb(theme, ground))}" for ground in GROUNDS)
     inks = (
-        f"{ink}="
-        + "/".join(str(form.pair(rgb(theme, ink), rgb(theme, g))[0]) for g in ("background", "panel"))
+        f"{ink}=" + "/".join(str(form.pair(rgb(theme, ink), rgb(theme, on))[0]) for on in GROUNDS[::2])
         for ink in INKS
     )
     return f"{theme.name} {depth}: {grounds} {' '.join(inks)}"

@@ -19,7 +19,7 @@ PASSAGES = 60
 
 def said(bench: Bench) -> str:
     """Everything the writer was told in lines that go away."""
-    return "\n".join(str(note.message) for note in bench.app._notifications)  # pyright: ignore
+    return "\n".join(note.words for note in bench.app.messages.all)  # pyright: ignore
 
 
 def make(file: Path, title: str = "The Orchard") -> bytes:

@@ -88,7 +88,7 @@ async def test_the_writer_is_told_where_words_are_waiting(
 ) -> None:
     async with open_bench() as bench:
         said: list[str] = []
-        monkeypatch.setattr(bench.screen, "say", said.append)
+        monkeypatch.setattr(bench.app, "notify", lambda words, **_: said.append(words))
         receive(bench.screen)
         assert said == []
         interrupted(bench, "author_note", "Slowly.")
@@ -321,8 +321,8 @@ async def test_a_form_with_what_cannot_be_stays_open(open_bench: OpenBench) -> N
             form.query_one(f"#{field}").value = words
             await bench.press("enter")
             assert bench.app.screen is form and bench.session.story.properties == before
-            assert any("needs a title" in str(n.message) or "no language" in str(n.message)
-                       for n in bench.app._notifications)  # fmt: skip
+            assert any("needs a title" in n.words or "no language" in n.words
+                       for n in bench.app.messages.all)  # fmt: skip
             form.query_one(f"#{field}").value = was
         await bench.press("enter")
         assert bench.app.screen is bench.screen

@@ -80,7 +80,7 @@ async def test_what_the_engine_refuses_is_said_and_nothing_else_happens(
     said: list[str] = []
     async with open_bench() as bench:
         monkeypatch.setattr(bench.session, "generate", refuse)
-        monkeypatch.setattr(bench.screen, "say", lambda words, error=False: said.append(words))
+        monkeypatch.setattr(bench.app, "notify", lambda words, **_: said.append(words))
         await bench.press("ctrl+n")
         assert said == ["n: too many"]
         assert bench.app.screen is bench.screen

@@ -41,7 +41,7 @@ async def test_unknown_words_are_marked_but_not_the_one_being_typed(open_bench: 
         assert not any(s.style is not None and s.style.underline for s in editor.render_line(0))
 
 
-async def test_without_a_word_list_the_writer_is_told_what_to_install(
+async def test_without_a_word_list_the_writer_is_told(
     open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spelling.word_list.cache_clear()
@@ -50,4 +50,27 @@ async def test_without_a_word_list_the_writer_is_told_what_to_install(
         await bench.app.workers.wait_for_complete()
         await bench.pilot.pause()
         assert not bench.screen.editor.spelling
-        assert any("srbwriter[spelling]" in note.message for note in bench.app._notifications)
+        assert any("cannot be looked up" in note.words for note in bench.app.messages.all)
+
+
+def test_own_words_count_whatever_ends_their_file() -> None:
+    file = spelling.own_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("quayside\n\nBrae")
+    spelling.learn("xqz")
+    assert file.read_text() == "quayside\n\nBrae\nxqz\n"
+    assert not spelling.unknown("the xqz's brae") and spelling.unknown("xqzz")
+
+
+@pytest.mark.parametrize(
+    ("line", "column", "word"),
+    [
+        ("one two", 0, "one"),
+        ("one two", 3, "one"),
+        ("one  two", 4, ""),
+        ("it\u2019s", 2, "it\u2019s"),
+        ("", 0, ""),
+    ],
+)
+def test_the_word_at_the_cursor(line: str, column: int, word: str) -> None:
+    assert spelling.word_at(line, column) == word

@@ -33,8 +33,8 @@ def finish(bench: Bench) -> None:
 
 def said(bench: Bench) -> str:
     """The last toast."""
-    notes = list(bench.app._notifications)
-    return notes[-1].message if notes else ""
+    notes = bench.app.messages.all
+    return notes[-1].words if notes else ""
 
 
 @pytest.mark.parametrize("ending", ["length", "stopped", "sentence"])
@@ -110,7 +110,7 @@ async def test_the_panel_shows_the_ladder_that_holds_and_drops_it(open_bench: Op
         assert isinstance(screen, Knobs)
         line = screen.query_one(".ladder", Static)
         assert line.display
-        assert "temperature 0.4 … 1.2 from the first" in str(line.content)
+        assert "Temperature 0.4 … 1.2 from the first" in str(line.content)
         rows = screen.query_one(OptionList).options
         assert any("0.4 … 1.2 across the branches" in str(row.prompt) for row in rows)
         await bench.press("backspace")
@@ -159,13 +159,32 @@ async def test_the_line_says_where_a_server_listens(open_bench: OpenBench) -> No
         assert "saved  ·  http://127.0.0.1:9090" in bench.screen.status_line.line
 
 
-async def test_toasts_leave_the_line_at_the_foot_free(open_bench: OpenBench) -> None:
-    async with open_bench(n=2, size=(80, 24), toasts=True) as bench:
-        bench.screen.notify("A branch has ended already. " * 4)
+async def test_a_message_has_room_of_its_own(open_bench: OpenBench) -> None:
+    async with open_bench(n=2, size=(80, 24)) as bench:
+        line, keys = bench.screen.status_line, bench.screen.key_line
+        for words in ("It is saved.", "A branch has ended already. " * 4):
+            bench.screen.notify(words)
+            await bench.pilot.pause()
+            assert words.split()[-1] in line.line and line.line.rstrip().endswith("saved")
+            assert line.region.bottom == keys.region.y
+            assert max(pane.region.bottom for pane in bench.screen.grid.shown) <= line.region.y
+            assert not bench.app.screen.query("Toast")
+        assert line.region.height > 1
+
+
+@pytest.mark.parametrize("command", ["find", "settings", "openings", "tree", "read"])
+async def test_a_message_covers_no_foot_of_a_prompt(command: str, open_bench: OpenBench) -> None:
+    async with open_bench(n=2, size=(80, 24)) as bench:
+        bench.screen.run(command)
         await bench.pilot.pause()
-        toasts = list(bench.app.screen.query("Toast"))
-        assert toasts
-        assert max(toast.region.bottom for toast in toasts) <= bench.screen.status_line.region.y
+        bench.app.notify("The disk is full. " * 8, severity="error")
+        await bench.pilot.pause()
+        screen = bench.app.screen
+        line = screen.query_one(".message", Static)
+        assert line.display and line.region.height > 1
+        others = [w for w in screen.query("Static, Input, TextArea, OptionList, TreeView") if w is not line]
+        assert not any(w.region.overlaps(line.region) for w in others)
+        assert screen.region.contains_region(line.region)
 
 
 def test_a_hint_is_given_once() -> None:

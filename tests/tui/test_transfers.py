@@ -37,7 +37,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def said(bench: Bench) -> str:
     """All that the writer was told so far."""
-    return "\n".join(str(note.message) for note in bench.app._notifications)
+    return "\n".join(note.words for note in bench.app.messages.all)
 
 
 def library() -> list[str]:

@@ -79,6 +79,16 @@ class Batch:
         self.size = end
         return end - 1
 
+    def pad(self, count: int, seq: int) -> None:
+        """Rows that nobody asked for, of a sequence ``seq`` by that one id, at its beginning."""
+        start, end = self.size, self.size + count
+        self._token[start:end] = 0
+        self._pos[start:end] = np.arange(count, dtype=np.int32)
+        self._seq[start:end, 0] = seq
+        self._n_seq[start:end] = 1
+        self._output[start:end] = 1  # or the last layer would be computed for fewer
+        self.size = end
+
     def _belong(self, start: int, end: int, seqs: Sequence[int] | int) -> None:
         """Rows [start, end) are those of one sequence each."""
         for column, offset in enumerate(self._offsets):

@@ -81,6 +81,7 @@ class Context:
         self.max_outputs = self.sequences
         self.n_vocab = int(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model)))
         self.batch = Batch(self.max_rows, self._offsets, self.sequences)
+        self._padded = False
         self._abort_flag = C.create_string_buffer(b"\0\0", 2)
         self.window = int(lib.llama_model_n_swa(model)) if ids > 1 else 0  # that sliding layers see
 
@@ -89,11 +90,19 @@ class Context:
     def decode(self) -> int:
         """Run the batch: OK, NO_SLOT or ABORTED. Raises NativeError for anything else."""
         code = self._lib.llama_decode(self.pointer, self.batch.take())
+        if self._padded:
+            self._padded = False
+            self._lib.llama_memory_seq_rm(self.memory, self._scratch, -1, -1)
         if code == OK:
             self._lib.llama_synchronize(self.pointer)
         elif code not in (NO_SLOT, ABORTED):
             raise NativeError("llama_decode", code)
         return int(code)
+
+    def pad(self, rows: int) -> None:
+        """Fill the batch up with as many rows of nothing, where llama.cpp is faster with more of them."""
+        self.batch.pad(rows, self._scratch)
+        self._padded = True
 
     def logits(self, row: int) -> NDArray[np.float32]:
         """Logits of a batch row, valid until the next decode. Copy what must last."""

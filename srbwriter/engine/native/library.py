@@ -11,27 +11,53 @@ from __future__ import annotations
 import ctypes as C
 import logging
 import os
+import re
 import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from ..types import LibraryError
 from .spin import spin_limits
 
 # Both are read when the library is loaded.
 os.environ.update(spin_limits(os.environ))
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # no debugger is forked when ggml aborts
 
-import llama_cpp.llama_cpp as _bindings
+_DISTRIBUTION = "llama-cpp-python"
+TESTED = ((0, 3, 36), (0, 3, 36))
+"""The first and the last version that the tests run with. Structures and rules of llama.cpp change between
+versions without notice, and what does not fit ends the process."""
+
+
+def _check_version() -> None:
+    """Raises LibraryError for a llama-cpp-python that is missing, or that nobody has tested."""
+    first, last = (".".join(map(str, one)) for one in TESTED)
+    cure = f"pip install 'llama-cpp-python>={first},<={last}'"
+    try:
+        installed = version(_DISTRIBUTION)
+    except PackageNotFoundError:
+        raise LibraryError(f"llama-cpp-python is not installed — {cure}") from None
+    numbers = tuple(int(part) for part in re.findall(r"\d+", installed)[: len(TESTED[0])])
+    if not TESTED[0] <= numbers <= TESTED[1]:
+        known = first if first == last else f"{first} to {last}"
+        raise LibraryError(
+            f"llama-cpp-python {installed} is installed, and srbwriter is tested with {known} — {cure}"
+        )
+
+
+_check_version()
+try:
+    import llama_cpp.llama_cpp as _bindings
+except (ImportError, OSError, RuntimeError) as error:  # its shared library, or what that needs, is not there
+    raise LibraryError(f"llama-cpp-python cannot be loaded: {error} — install it again") from error
 
 L: Any = _bindings
 """llama_cpp's own bindings: structs, defaults and rare calls."""
 
 log = logging.getLogger("srbwriter.native")
-
-_DISTRIBUTION = "llama-cpp-python"
 
 LONG = (
     "llama_backend_init llama_numa_init llama_model_load_from_file llama_model_free "
@@ -49,7 +75,8 @@ SHORT = (
     "llama_model_meta_key_by_index llama_model_meta_val_str_by_index llama_vocab_n_tokens "
     "llama_vocab_is_eog llama_vocab_bos llama_vocab_eos llama_vocab_eot llama_vocab_get_add_bos "
     "llama_vocab_get_add_eos llama_vocab_get_add_sep llama_vocab_sep "
-    "llama_vocab_fim_pre llama_vocab_fim_suf llama_vocab_fim_mid llama_token_to_piece "
+    "llama_vocab_fim_pre llama_vocab_fim_suf llama_vocab_fim_mid llama_vocab_fim_rep "
+    "llama_vocab_fim_sep llama_token_to_piece "
     "llama_vocab_get_suppress_tokens llama_supports_gpu_offload llama_get_memory llama_memory_seq_rm "
     "llama_memory_seq_cp llama_memory_seq_pos_max llama_memory_seq_pos_min llama_n_ctx llama_n_batch "
     "llama_set_n_threads llama_set_abort_callback llama_get_logits_ith llama_get_embeddings_ith "

@@ -7,32 +7,93 @@ const story = $("story");
 const panes = $("panes");
 
 let request = null; // what the panes show: its id, the text it continues, the last event seen
-let anchor = null; // the branch whose text the story ends with: { request, branch, text }
+let anchor = null; // the branch whose text the story ends with: { parent, text }
 let past = []; // for undo: [{ text, anchor }]
 let chain = Promise.resolve(); // verbs run one after the other
 
-const say = (text) => { $("status").textContent = text; };
+function say(text, wrong = false) {
+  $("status").textContent = text;
+  $("status").classList.toggle("wrong", wrong);
+}
 const save = () => localStorage.setItem("story", story.value);
-const setting = (id) => ($(id).value === "" ? undefined : Number($(id).value));
+const length = (text) => [...text].length; // as the server counts: characters, not halves of them
 
-const settings = () => ({
-  n: setting("n"),
-  max_tokens: setting("tokens"),
-  temperature: setting("temperature"),
-  heal: true,
-  ...($("until").value ? { boundary: $("until").value } : { stop: [] }),
-});
+// ---- settings
+
+const kept = JSON.parse(localStorage.getItem("settings") ?? "{}");
+const fields = () => document.querySelectorAll("#controls input, #controls select");
+const number = (id) => ($(id).value === "" ? undefined : Number($(id).value));
+
+function settings() {
+  const chosen = [...$("samplers").querySelectorAll("input")].filter((input) => input.value !== "");
+  return {
+    n: number("n"),
+    max_tokens: number("tokens"),
+    temperature: number("temperature"),
+    heal: true,
+    ...($("until").value ? { boundary: $("until").value } : { stop: [] }),
+    ...Object.fromEntries(chosen.map((input) => [input.name, Number(input.value)])),
+  };
+}
+
+// Every number that the server's own description calls a parameter of sampling.
+async function listSamplers() {
+  const body = (await call("GET", "/openapi.json")).paths["/srb/v1/requests"].post.requestBody;
+  for (const [name, field] of Object.entries(body.content["application/json"].schema.properties)) {
+    if (field["x-record"] !== "sampling" || !["number", "integer"].includes(field.type) || $(name)) continue;
+    const input = Object.assign(document.createElement("input"), {
+      id: `sampler-${name}`, name, type: "number", title: field.description, inputMode: "decimal",
+      step: field["x-step"] ?? "any", placeholder: field.default ?? "",
+    });
+    if (field.minimum !== undefined) input.min = field.minimum;
+    if (field.maximum !== undefined) input.max = field.maximum;
+    const label = document.createElement("label");
+    label.append(name.replaceAll("_", " "), input);
+    $("samplers").append(label);
+  }
+}
+
+function restore() {
+  for (const field of fields()) {
+    field.dataset.own = field.value;
+    if (kept[field.id] !== undefined) field.value = kept[field.id];
+    field.onchange = () => {
+      kept[field.id] = field.value;
+      localStorage.setItem("settings", JSON.stringify(kept));
+    };
+  }
+}
+
+function defaults() {
+  for (const field of fields()) {
+    field.value = field.dataset.own;
+    delete kept[field.id];
+  }
+  localStorage.setItem("settings", JSON.stringify(kept));
+}
+
+const THEMES = { "": "as the system", light: "light", dark: "dark" };
+
+function theme(name) {
+  document.documentElement.dataset.theme = name;
+  $("theme").setAttribute("aria-label", `Colours: ${THEMES[name]}`);
+  $("theme").title = `Colours: ${THEMES[name]}`;
+  localStorage.setItem("theme", name);
+}
 
 // ---- writing
 
 async function write() {
   await halt();
+  if (!story.value) {
+    story.value = story.placeholder; // an empty story begins as it is proposed
+    save();
+  }
   const text = story.value;
   const after = anchor && text.startsWith(anchor.text) ? anchor : null;
-  if (!text && !after) return story.focus();
   const whole = { ...settings(), prompt: text };
   const typed = after && text.slice(after.text.length);
-  const going = after && { ...settings(), parent: { request: after.request, branch: after.branch }, ...(typed ? { prompt: typed } : {}) };
+  const going = after && { ...settings(), parent: after.parent, ...(typed ? { prompt: typed } : {}) };
   let made;
   try {
     made = await call("POST", "/srb/v1/requests", going ?? whole);
@@ -66,32 +127,53 @@ async function read(current) {
       }
     } while (current.more);
   } catch (error) {
-    if (error.name !== "AbortError") say(error.message);
+    if (error.name !== "AbortError") say(error.message, true);
   } finally {
     current.following = false;
   }
 }
 
+const ENDS = {
+  eog: "ended by itself", length: "at its limit of tokens", stop: "at a stop text", line: "a line",
+  sentence: "a sentence", paragraph: "a paragraph", context: "the context is full",
+};
+
 function show(event) {
   const pane = event.index === undefined ? null : panes.children[event.index] ?? panes.appendChild(newPane(event.index));
-  const text = pane?.querySelector(".text");
-  const state = pane?.querySelector(".state");
+  const state = (name, words) => Object.assign(pane.querySelector(".state"), { textContent: words ?? name }).dataset.state = name;
   switch (event.event) {
-    case "stream": text.append(event.text); state.textContent = "writing"; break;
-    case "cut": text.textContent = [...text.textContent].slice(0, event.chars).join(""); break;
-    case "stop": state.textContent = event.reason; break;
+    case "stream": tell(pane, pane.text + event.text); state("writing"); break;
+    case "cut": tell(pane, [...pane.text].slice(0, event.chars).join("")); break;
+    case "stop": state(event.reason, event.error ?? ENDS[event.reason]); break;
     case "prompt": say(`reading ${event.done} of ${event.total} tokens, ${event.cached} known`); break;
+    case "queue": say(`waiting, ${event.place} before this one`); break;
     case "done": say(`${event.completion_tokens} tokens written`); break;
-    case "error": say(event.error); break;
+    case "error": say(event.error, true); break;
   }
+}
+
+// ---- panes
+
+const sentences = new Intl.Segmenter(undefined, { granularity: "sentence" });
+
+function tell(pane, text) {
+  pane.text = text;
+  let end = 0;
+  pane.querySelector(".text").replaceChildren(...Array.from(sentences.segment(text), ({ segment }) => {
+    const span = Object.assign(document.createElement("span"), { className: "sentence", textContent: segment });
+    const upTo = (end += length(segment));
+    span.title = "Keep the branch up to here";
+    span.onclick = () => verb(() => pick(pane.index, upTo < length(pane.text) ? upTo : undefined));
+    return span;
+  }));
 }
 
 function newPane(index) {
   const pane = $("pane").content.firstElementChild.cloneNode(true);
+  Object.assign(pane, { text: "", index });
   pane.querySelector(".key").textContent = index < 9 ? `${index + 1}` : "";
   pane.querySelector(".state").textContent = "waiting";
   pane.querySelector(".pick").onclick = () => verb(() => pick(index));
-  pane.querySelector(".text").onclick = () => verb(() => pick(index));
   pane.querySelector(".again").onclick = () => verb(() => again(index));
   pane.setAttribute("aria-label", `Branch ${index + 1}`);
   return pane;
@@ -99,18 +181,24 @@ function newPane(index) {
 
 // ---- verbs
 
-async function pick(index) {
+async function pick(index, chars) {
   if (!request) return;
   const { id, base, stop } = request;
-  const picked = await call("POST", `/srb/v1/requests/${id}/branches/${index}/pick`);
+  const picked = await call("POST", `/srb/v1/requests/${id}/branches/${index}/pick`, chars === undefined ? {} : { chars });
   stop.abort();
   request = null;
   past.push({ text: base, anchor });
   story.value = base + picked.text;
-  anchor = { ...picked.parent, text: story.value };
-  story.scrollTop = story.scrollHeight;
+  anchor = { parent: picked.parent, text: story.value };
   save();
+  look();
   await write();
+}
+
+// The story's end is what a writer wants to see after a pick.
+function look() {
+  story.scrollTop = story.scrollHeight;
+  document.querySelector(".story").scrollIntoView({ block: "start" });
 }
 
 async function again(index) {
@@ -127,28 +215,58 @@ async function undo() {
   await halt();
   ({ text: story.value, anchor } = before);
   save();
+  look();
   await write();
+}
+
+async function stop() {
+  if (request) await call("POST", `/srb/v1/requests/${request.id}/cancel`);
+}
+
+function exported() {
+  const words = story.value.trim().split(/\s+/).slice(0, 6).join(" ").replace(/[^\p{L}\p{N} -]/gu, "");
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob([story.value], { type: "text/plain" }));
+  link.download = `${words || "story"}.txt`;
+  link.click();
+  URL.revokeObjectURL(link.href);
 }
 
 function verb(action) {
   chain = chain.then(action).catch((error) => {
-    if (error instanceof ApiError && error.status === 401) return $("ask").showModal();
-    say(error.message);
+    if (error instanceof ApiError && error.status === 401) return askForKey();
+    say(error.message, true);
   });
+}
+
+function askForKey() {
+  $("wrong").hidden = !sessionStorage.getItem("key");
+  say($("wrong").hidden ? "a key is needed" : "this server does not know that key", true);
+  $("key").value = "";
+  $("ask").showModal();
 }
 
 $("controls").onsubmit = (event) => { event.preventDefault(); verb(write); };
 $("reroll").onclick = () => verb(write);
-$("stop").onclick = () => verb(async () => { if (request) await call("POST", `/srb/v1/requests/${request.id}/cancel`); });
+$("stop").onclick = () => verb(stop);
 $("undo").onclick = () => verb(undo);
+$("export").onclick = exported;
+$("defaults").onclick = defaults;
+$("theme").onclick = () => {
+  const names = Object.keys(THEMES);
+  theme(names[(names.indexOf(document.documentElement.dataset.theme ?? "") + 1) % names.length]);
+};
 $("ask").onclose = () => { sessionStorage.setItem("key", $("key").value); verb(start); };
 story.oninput = save;
 document.addEventListener("keydown", (event) => {
+  if ($("ask").open) return;
   const typing = ["TEXTAREA", "INPUT", "SELECT"].includes(event.target.tagName);
+  const plain = !typing && !event.ctrlKey && !event.metaKey && !event.altKey;
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) verb(write);
-  else if (!typing && /^[1-9]$/.test(event.key) && panes.children[event.key - 1]) verb(() => pick(event.key - 1));
-  else if (!typing && event.key === "r") verb(write);
-  else if (!typing && event.key === "u") verb(undo);
+  else if (event.key === "Escape") { event.target.blur(); verb(stop); }
+  else if (plain && /^[1-9]$/.test(event.key) && panes.children[event.key - 1]) verb(() => pick(event.key - 1));
+  else if (plain && event.key === "r") verb(write);
+  else if (plain && event.key === "u") verb(undo);
   else return;
   event.preventDefault();
 });
@@ -159,5 +277,8 @@ async function start() {
   say(`${model.id} · ${model.engine_state.toLowerCase()}`);
 }
 
+theme(localStorage.getItem("theme") ?? "");
 story.value = localStorage.getItem("story") ?? "";
+verb(listSamplers);
+verb(restore);
 verb(start);

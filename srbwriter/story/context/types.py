@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal, NamedTuple
 
 from srbwriter.story.lore import LoreProblem
+from srbwriter.story.model import as_object
 
 Source = Literal["bos", "template", "memory", "lore", "note", "story"]
 """What a part of the prompt is there for."""
@@ -52,8 +53,7 @@ class Window:
         return self.n_ctx - self.reserve
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(NamedTuple):
     """A place in the story that survives everything but an edit of its node."""
 
     node_id: str
@@ -73,22 +73,15 @@ class Layout:
     anchors: Mapping[str, Position] = field(default_factory=dict[str, Position])
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "cut": _position_to_json(self.cut) if self.cut else None,
-            "anchors": {key: _position_to_json(place) for key, place in self.anchors.items()},
-        }
+        return {"cut": self.cut, "anchors": dict(self.anchors)}
 
     @classmethod
     def from_json(cls, value: object) -> Layout:
         """Read :meth:`to_json`; anything unreadable is forgotten, which costs one cold prefill, no text."""
-        fields = cast(dict[str, Any], value) if isinstance(value, dict) else {}
-        places = fields.get("anchors")
-        anchors = cast(dict[str, Any], places) if isinstance(places, dict) else {}
-        read = {str(key): _position_from_json(place) for key, place in anchors.items()}
-        return cls(
-            cut=_position_from_json(fields.get("cut")),
-            anchors={key: place for key, place in read.items() if place is not None},
-        )
+        fields = as_object(value)
+        read = {key: _position(place) for key, place in as_object(fields.get("anchors")).items()}
+        anchors = {key: place for key, place in read.items() if place is not None}
+        return cls(_position(fields.get("cut")), anchors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,11 +132,7 @@ class Assembly:
         return "".join(segment.text for segment in self.segments)
 
 
-def _position_to_json(position: Position) -> list[str | int]:
-    return [position.node_id, position.offset]
-
-
-def _position_from_json(value: object) -> Position | None:
+def _position(value: object) -> Position | None:
     match value:
         case [str(node_id), int(offset)] if offset >= 0:
             return Position(node_id, offset)

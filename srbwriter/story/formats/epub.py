@@ -24,8 +24,7 @@ from srbwriter.story.formats.prose import (
     xhtml,
     xml_text,
 )
-from srbwriter.story.language import language_tag
-from srbwriter.story.model import StoryDraft
+from srbwriter.story.model import StoryDraft, language_tag
 
 NAME = "epub"
 

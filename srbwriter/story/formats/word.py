@@ -26,8 +26,7 @@ from srbwriter.story.formats.prose import (
     xml_text,
 )
 from srbwriter.story.formats.word_reader import KEPT, NAME
-from srbwriter.story.language import language_tag
-from srbwriter.story.model import StoryDraft, foreign
+from srbwriter.story.model import StoryDraft, foreign, language_tag
 
 if TYPE_CHECKING:
     from docx.document import Document as WordDocument

@@ -55,6 +55,12 @@ def pause(screen: WriteScreen) -> None:
 
 @verb
 def extend(screen: WriteScreen) -> None:
+    pane = screen.grid.pane
+    if pane is not None and pane.branch is not None and pane.branch.live:
+        paused = pane.branch.state is BranchState.PAUSED
+        words = "is paused: space lets it go on" if paused else "is still writing"
+        screen.notify(f"Branch {pane.number} {words}.")
+        return
     screen.on_branch(screen.session.extend)
 
 
@@ -85,7 +91,9 @@ def stop_all(screen: WriteScreen) -> None:
 @verb
 def back(screen: WriteScreen) -> None:
     """Never into the story: the keys pressed after it would be written there."""
-    if screen.editor.has_focus and screen.grid.pane is not None:
+    if screen.quiet:
+        screen.be_quiet(False)
+    elif screen.editor.has_focus and screen.grid.pane is not None:
         if not _gave_up(screen):
             screen.grid.go(screen.grid.current)
     else:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 from srbwriter.session.sampling import Sweep
 from srbwriter.story import ROOT
+from srbwriter.story.context.preamble import DEFAULT_NOTE_DEPTH
 from srbwriter.tui.actions import verb
 from srbwriter.tui.knobs import Setup
 from srbwriter.tui.screens.context import ContextView
 from srbwriter.tui.screens.knobs import Knobs
+from srbwriter.tui.screens.note import NoteSheet
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.welcome import writes
 
@@ -54,25 +56,30 @@ def branch_knobs(screen: WriteScreen) -> None:
 @verb
 @writes
 def memory(screen: WriteScreen) -> None:
-    _tell(screen, "memory", "Memory", "The model is told this before the story.")
+    now = screen.session.story.settings(ROOT).memory or ""
+    about = "The model is told this before the story."
+    draft = screen.session.draft("memory")
+    screen.app.push_screen(Sheet("Memory", now, about, lambda text: _put(screen, memory=text), draft))
 
 
 @verb
 @writes
 def author_note(screen: WriteScreen) -> None:
-    _tell(screen, "author_note", "Author's note", "The model is told this near the end of the story.")
+    now = screen.session.story.settings(ROOT)
+
+    def take(text: str, depth: int | None) -> bool:
+        return _put(screen, author_note=text, author_note_depth=depth)
+
+    draft = screen.session.draft("author_note")
+    sheet = NoteSheet(now.author_note or "", now.author_note_depth, DEFAULT_NOTE_DEPTH, take, draft)
+    screen.app.push_screen(sheet)
 
 
-def _tell(screen: WriteScreen, setting: str, title: str, about: str) -> None:
-    """Show the sheet of a text that the model is told beside the story."""
+def _put(screen: WriteScreen, **said: object) -> bool:
+    """Change some of the settings of the whole story; False if that is refused."""
     session, story = screen.session, screen.session.story
-
-    def take(text: str) -> bool:
-        settings = replace(story.own_settings(ROOT), **{setting: text})
-        return screen.guarded(lambda: session.together(lambda: story.put_settings(ROOT, settings)))
-
-    now = getattr(story.settings(ROOT), setting) or ""
-    screen.app.push_screen(Sheet(title, now, about, take, session.draft(setting)))
+    settings = replace(story.own_settings(ROOT), **said)  # type: ignore[arg-type]
+    return screen.guarded(lambda: session.together(lambda: story.put_settings(ROOT, settings)))
 
 
 @verb

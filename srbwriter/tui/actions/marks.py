@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from srbwriter.engine.types import BranchState
 from srbwriter.session.typing import Draft
 from srbwriter.story import NodeId
 from srbwriter.tui import clipboard, status
@@ -30,15 +31,22 @@ def type_into(screen: WriteScreen) -> None:
     if pane is None or pane.branch is None:
         screen.notify("There is no branch here yet.")
         return
-    index = pane.index
+    index, branch = pane.index, pane.branch
+    held = branch.live and branch.state is not BranchState.PAUSED
+    if held:  # else it would write on where the words are to go
+        screen.session.pause(index)
     pane.follow()  # the words go to the end, so that is what the writer has to see
 
     def take(words: str) -> bool:
         return not words or screen.guarded(lambda: screen.session.append(index, words))
 
+    def closed(words: str | None) -> None:
+        if not words and held and branch.live:
+            screen.session.resume(index)
+
     node = status.node_of(screen.session, index)
     question = f"Words for branch {index + 1}; it goes on from there"
-    screen.app.push_screen(AskWords(question, take, _draft(screen, index, node)))
+    screen.app.push_screen(AskWords(question, take, _draft(screen, index, node)), closed)
 
 
 def _draft(screen: WriteScreen, index: int, node: NodeId | None = None) -> Draft:

@@ -60,10 +60,10 @@ def new_story(screen: WriteScreen) -> None:
 @writes
 def rename_story(screen: WriteScreen) -> None:
     def rename(title: str) -> None:
-        screen.session.together(lambda: screen.session.story.rename(title))
+        session = screen.session
+        session.together(lambda: session.story.rename(title))
         screen.flush_slowly()
-        file = screen.session.story.file.name
-        screen.notify(f"It is called {screen.session.title} now; its file stays {file}.")
+        screen.notify(f"It is called {session.title} now; its file stays {session.story.file.name}.")
 
     _ask_title(screen, "New title of this story", screen.session.title, rename)
 

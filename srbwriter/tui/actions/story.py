@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from srbwriter.story import Properties
-from srbwriter.tui import clipboard, external
+from srbwriter.tui import clipboard, external, options
+from srbwriter.tui import spelling as spell
 from srbwriter.tui.actions import verb
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.find import FindBar
@@ -17,16 +18,25 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 
+_DID = {
+    "type": "Typing", "add": "Passage", "pick": "Pick", "edit": "Edit", "delete": "Deletion", "mark": "Mark",
+    "settings": "Setting", "restore": "Return",
+}
+"""The verbs of the story, as what they did is called; others by their own names."""
+
+
 @verb
 def undo(screen: WriteScreen) -> None:
-    screen.session.undo()
+    verb = screen.session.undo()
     screen.show_story(where_changed=True)
+    screen.notify(f"{_DID.get(verb, verb.capitalize())} taken back." if verb else "Nothing to undo.")
 
 
 @verb
 def redo(screen: WriteScreen) -> None:
-    screen.session.redo()
+    verb = screen.session.redo()
     screen.show_story(where_changed=True)
+    screen.notify(f"{_DID.get(verb, verb.capitalize())} done again." if verb else "Nothing to redo.")
 
 
 @verb
@@ -34,6 +44,8 @@ def find(screen: WriteScreen) -> None:
     def looked(words: str) -> None:
         screen.found = words
 
+    screen.large = False
+    screen.apply_layout()
     screen.app.push_screen(FindBar(screen.editor, screen.found, looked))
 
 
@@ -105,3 +117,30 @@ def properties(screen: WriteScreen) -> None:
 @writes
 def openings(screen: WriteScreen) -> None:
     offer_openings(screen)
+
+
+@verb
+def spelling(screen: WriteScreen) -> None:
+    app = screen.app
+    on = not app.preferences[options.SPELLING]
+    app.preferences.put(options.SPELLING, on)
+    app.apply_preferences()
+    language = screen.session.story.properties.language
+    if not on:
+        screen.notify("Spelling is off.")
+    elif language.partition("-")[0] not in ("", "en"):
+        screen.notify(f"The word list is English, and this story is in {language}: A changes that.")
+    else:
+        screen.notify(f"Words in no English list are underlined; your own belong in {spell.own_file()}.")
+
+
+@verb
+def own_word(screen: WriteScreen) -> None:
+    row, column = screen.editor.cursor_location
+    word = spell.word_at(screen.editor.document[row], column)
+    if not word:
+        screen.notify("The cursor is at no word.")
+        return
+    spell.learn(word)
+    screen.editor.spelling = screen.editor.spelling  # paints the lines again
+    screen.notify(f"{word} is one of your words now.")

@@ -10,6 +10,7 @@ from srbwriter.tui.actions import verb
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.picker import Choice, Picker
 from srbwriter.tui.screens.tree import TreeScreen, Way
+from srbwriter.tui.welcome import writes
 from srbwriter.tui.widgets.tree_view import marks_words
 
 if TYPE_CHECKING:
@@ -61,6 +62,35 @@ def parent(screen: WriteScreen) -> None:
         screen.notify("This is the beginning.")
     else:
         screen.revisit(above)
+
+
+@verb
+@writes
+def write_from(screen: WriteScreen) -> None:
+    place, whole = screen.editor.place, screen.editor.whole
+    screen.session.write_from(place)
+    screen.show_story()
+    screen.flush()
+    if whole[place:].strip():
+        screen.notify("What followed is another branch now; undo brings it back.")
+
+
+@verb
+@writes
+def split(screen: WriteScreen) -> None:
+    node = screen.session.split_at(screen.editor.place)
+    first = " ".join(screen.session.story.node(node).text.split()[:4])
+    screen.notify(f"A node of its own begins with: {first} …")
+
+
+@verb
+@writes
+def merge(screen: WriteScreen) -> None:
+    session = screen.session
+    session.keep()
+    session.story.end_typing()
+    session.together(lambda: session.story.merge(session.node))
+    screen.notify("The last two nodes are one.")
 
 
 @verb

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.widgets import Input
 
 from srbwriter.tui.dialog import Bar
+from srbwriter.tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
     from srbwriter.session.typing import Draft
@@ -25,10 +25,10 @@ class Ask(Bar[str]):
         self.heading, self._answer, self._select = question, answer, select
 
     def content(self) -> ComposeResult:
-        yield Input(self._answer, compact=True, select_on_focus=self._select)
+        yield LineInput(self._answer, compact=True, select_on_focus=self._select)
 
-    @on(Input.Submitted)
-    def _submitted(self, event: Input.Submitted) -> None:
+    @on(LineInput.Submitted)
+    def _submitted(self, event: LineInput.Submitted) -> None:
         self.answer(event.value)
 
     def action_close(self) -> None:
@@ -52,11 +52,11 @@ class AskWords(Ask):
         super().__init__(question, answer)
         self._take = take
         self._draft, self._said = draft, self._answer
-        self._closed = False
+        self._answered = False
 
-    @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
-        if event.value != self._said and not self._closed:  # it hears of its last keys when it has been left
+    @on(LineInput.Changed)
+    def _typed(self, event: LineInput.Changed) -> None:
+        if event.value != self._said and not self._answered:  # it hears of its last keys late
             self._said = event.value
             self._draft.typed(event.value)
 
@@ -68,5 +68,5 @@ class AskWords(Ask):
         elif not self._draft.give(answer, self._take):
             return
         if self.on_top:
-            self._closed = True
+            self._answered = True
             self.close(answer)

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from srbwriter.session.prompting import Part
 
 
+_NAMES = {
+    "bos": "start of text", "template": "chat template", "lore": "lorebook", "note": "author's note",
+}  # fmt: skip
+
+
 class ContextView(Dialog[None]):
     """The parts of a context, how large they are, and their text."""
 
@@ -51,7 +56,7 @@ class ContextView(Dialog[None]):
         for part in _rows(context.parts):
             fate = "" if part.fits else "  does not fit"
             parts.append(
-                (f"  {part.source:<16}{part.tokens:>7} tokens{fate}\n", "" if part.fits else "$text-muted")
+                (f"  {part.source:<22}{part.tokens:>7} tokens{fate}\n", "" if part.fits else "$text-muted")
             )
         return Content.assemble(*parts)
 
@@ -66,7 +71,10 @@ class ContextView(Dialog[None]):
 def _rows(parts: list[Part]) -> list[Part]:
     """Neighbours of one source as one part; sources that still come up more than once are numbered."""
     joined = [
-        replace(same[0], text="".join(part.text for part in same), tokens=sum(part.tokens for part in same))
+        replace(
+            same[0], source=_NAMES.get(same[0].source, same[0].source),
+            text="".join(part.text for part in same), tokens=sum(part.tokens for part in same),
+        )
         for same in (list(group) for _, group in groupby(parts, lambda part: (part.source, part.fits)))
     ]
     counts = Counter(part.source for part in joined if part.fits)

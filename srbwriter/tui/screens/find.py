@@ -12,10 +12,11 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from srbwriter.tui.dialog import Bar
 from srbwriter.tui.finder import Finder
+from srbwriter.tui.widgets.line_input import LineInput
 from srbwriter.tui.widgets.story_editor import StoryEditor
 
 _KEYS = "enter next · shift+enter or ↑ previous · esc closes"
@@ -45,23 +46,23 @@ class FindBar(Bar[None]):
 
     def content(self) -> ComposeResult:
         with Horizontal():
-            yield Input(self._first, compact=True, select_on_focus=True)
+            yield LineInput(self._first, compact=True, select_on_focus=True)
             yield Static(id="found", markup=False)
 
     def on_mount(self) -> None:
         self._look(self._first)
 
-    @on(Input.Changed)
-    def _changed(self, event: Input.Changed) -> None:
+    @on(LineInput.Changed)
+    def _changed(self, event: LineInput.Changed) -> None:
         self._look(event.value)
 
-    @on(Input.Submitted)
+    @on(LineInput.Submitted)
     def _submitted(self) -> None:
         self.action_go(1)
 
     def action_go(self, step: int) -> None:
         """Show the next place from where the cursor is, or the one before; round at either end."""
-        self._look(self.query_one(Input).value)
+        self._look(self.query_one(LineInput).value)
         place = self._next(step)
         if place is not None:
             self._looked(self._words)

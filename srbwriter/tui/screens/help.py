@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.table import Table
 from rich.text import Text
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
 from srbwriter.tui.commands import COMMANDS, GROUPS, LEADER, Command
 from srbwriter.tui.dialog import Dialog
+from srbwriter.tui.widgets.filter_line import FilterLine, matches
 from srbwriter.tui.widgets.key_line import key_name
 
 _INTRO = (
@@ -25,11 +28,12 @@ class Help(Dialog[None]):
     """Any of its own keys, or escape, closes it."""
 
     HEADING = "Help"
-    FOOT = "esc goes back · ctrl+p finds a command by its name"
+    FOOT = "/ narrows · esc goes back · ctrl+p finds a command by its name and runs it"
 
     DEFAULT_CSS = """
     Help > .box { width: 96; height: 92%; }
     Help Static { height: auto; padding: 0 1; }
+    Help .commands { height: auto; }
     Help .group { color: $primary; text-style: bold; padding: 1 1 0 1; }
     """
 
@@ -38,11 +42,23 @@ class Help(Dialog[None]):
         self._on_branch = on_branch
 
     def content(self) -> ComposeResult:
+        yield FilterLine(lambda: self.query_one(VerticalScroll))
         with VerticalScroll():
-            yield Static(self._intro(), markup=False)
+            yield Static(self._intro(), id="intro", markup=False)
             for group in self._groups():
-                yield Static(group, classes="group")
-                yield Static(self._table(group))
+                with Vertical(classes="commands", name=group):
+                    yield Static(group, classes="group")
+                    yield Static(self._table(group), classes="table")
+
+    @on(FilterLine.Changed)
+    def _narrow(self) -> None:
+        """Show the commands that are looked for."""
+        words = self.query_one(FilterLine).words
+        self.query_one("#intro").display = not words
+        for section in self.query(".commands"):
+            table = self._table(section.name or "", words)
+            section.query_one(".table", Static).update(table)
+            section.display = bool(table.row_count)
 
     def _intro(self) -> str:
         commands = {command.id: command for command in COMMANDS}
@@ -59,14 +75,16 @@ class Help(Dialog[None]):
         anywhere = {command.group for command in COMMANDS if command.anywhere}
         return sorted(GROUPS, key=lambda group: group not in anywhere)
 
-    def _table(self, group: str) -> Table:
+    def _table(self, group: str, words: Sequence[str] = ()) -> Table:
         table = Table.grid(padding=(0, 2))
         table.add_column(min_width=14, no_wrap=True)
         table.add_column()
         for command in COMMANDS:
-            if command.group == group:
-                words = Text.assemble((f"{command.title}. ", "bold"), command.help)
-                table.add_row(Text("  ".join(self._keys(command)), "bold"), words)
+            keys = "  ".join(self._keys(command))
+            texts = command.title, command.help, command.id, keys, group
+            if command.group == group and matches(words, *texts):
+                what = Text.assemble((f"{command.title}. ", "bold"), command.help)
+                table.add_row(Text(keys, "bold"), what)
         return table
 
     def _keys(self, command: Command) -> list[str]:
@@ -74,6 +92,12 @@ class Help(Dialog[None]):
         return [*keys, *(key_name(key) for key in self.app.anywhere(command))]
 
     def on_key(self, event: events.Key) -> None:
+        if self.query_one(FilterLine).has_focus:
+            return
+        if event.key == "slash":
+            event.stop()
+            event.prevent_default()
+            self.query_one(FilterLine).begin()
         own = next(command for command in COMMANDS if command.id == "help")
         if event.key in ("q", *self.app.keys(own), *self.app.anywhere(own)):
             event.stop()

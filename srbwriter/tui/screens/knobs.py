@@ -6,6 +6,7 @@ A change holds at once. Knows knobs and a setup; what the setup is for, whoever 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import groupby
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -18,11 +19,12 @@ from srbwriter.engine.types import InvalidRequest
 from srbwriter.session.sampling import Sweep
 from srbwriter.tui import knobs
 from srbwriter.tui.dialog import Dialog
-from srbwriter.tui.knobs import KNOBS, Setup
+from srbwriter.tui.knobs import KNOBS, TITLES, Setup
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.picker import Choice, Picker
+from srbwriter.tui.widgets.filter_line import FilterLine, matches
 
-_KEYS = "← → turn · enter type a value · backspace default · p presets · s keep as preset · "
+_KEYS = "← → turn · enter type a value · backspace default · p presets · s keep as preset · / narrow · "
 _LADDER_KEYS = "l ladder across branches · "
 _END_KEYS = "esc done\n* is not the default"
 _CHANGED = "* "
@@ -60,24 +62,36 @@ class Knobs(Dialog[None]):
         self._rows: list[Parameter | None] = []
 
     def content(self) -> ComposeResult:
+        yield FilterLine(lambda: self._list)
         yield Static(classes="ladder", markup=False)
         yield OptionList(compact=True)
         yield Static(classes="about", markup=False)
 
     def on_mount(self) -> None:
-        options: list[Option] = []
-        group = ""
-        for knob in KNOBS:
-            if knob.group != group:
-                group = knob.group
-                options.append(Option(Content.styled(f"{group}", "bold $text-muted"), disabled=True))
-                self._rows.append(None)
-            options.append(Option(self._label(knob)))
-            self._rows.append(knob)
-        self._list.add_options(options)
-        self._list.highlighted = self._rows.index(next(k for k in KNOBS if k.field == "temperature"))
+        self._fill("temperature")
         self._list.focus()
         self._show_ladder()
+
+    @on(FilterLine.Changed)
+    def _narrow(self) -> None:
+        self._fill()
+
+    def _fill(self, field: str = "") -> None:
+        """List the knobs that are looked for; the cursor goes to the one of ``field``, or to the first."""
+        words = self.query_one(FilterLine).words
+        options: list[Option] = []
+        self._rows = []
+        for group, some in groupby(KNOBS, lambda knob: knob.group):
+            found = [k for k in some if matches(words, k.name, TITLES[k.name], k.help, group)]
+            if found:
+                options.append(Option(Content.styled(group, "bold $text-muted"), disabled=True))
+                options += [Option(self._label(knob)) for knob in found]
+                self._rows += [None, *found]
+        self._list.clear_options()
+        self._list.add_options(options)
+        fields = [knob.field if knob is not None else "" for knob in self._rows]
+        if fields:
+            self._list.highlighted = fields.index(field) if field and field in fields else 1
 
     @property
     def _list(self) -> OptionList:
@@ -87,14 +101,15 @@ class Knobs(Dialog[None]):
     def knob(self) -> Parameter | None:
         """The knob under the cursor."""
         at = self._list.highlighted
-        return None if at is None else self._rows[at]
+        return None if at is None or at >= len(self._rows) else self._rows[at]
 
     def _label(self, knob: Parameter) -> Content:
         value = self.setup.get(knob)
         spread = self._spread_over(knob)
         same = value == knob.default and not spread
         return Content.assemble(
-            (f"{'  ' if same else _CHANGED}{knob.name:<24}", "$text-muted" if same else "bold"),
+            (f"{'  ' if same else _CHANGED}{TITLES[knob.name]:<22}", "" if same else "bold"),
+            (f"{knob.name:<24}", "$text-muted"),
             (f"{spread} across the branches" if spread else knobs.shown(knob, value), "" if same else "bold"),
         )
 
@@ -110,8 +125,8 @@ class Knobs(Dialog[None]):
         line.display = knob is not None
         if knob is not None:
             line.update(
-                f"Ladder: {knob.name} {self._spread_over(knob)} from the first new branch to the last. "
-                "Turning it, or backspace on it, removes the ladder."
+                f"Ladder: {TITLES[knob.name]} {self._spread_over(knob)} from the first new branch to the "
+                "last. Turning it, or backspace on it, removes the ladder."
             )
 
     @on(OptionList.OptionHighlighted)
@@ -162,10 +177,16 @@ class Knobs(Dialog[None]):
         self._relabel()
 
     def on_key(self, event: events.Key) -> None:
-        knob = self.knob
-        if knob is None:
+        if self.query_one(FilterLine).has_focus:
             return
-        if event.key in ("left", "right"):
+        knob = self.knob
+        if event.key == "slash":
+            event.stop()
+            event.prevent_default()
+            self.query_one(FilterLine).begin()
+        elif knob is None:
+            return
+        elif event.key in ("left", "right"):
             event.stop()
             steps = 1 if event.key == "right" else -1
             self._level(knob)
@@ -184,8 +205,11 @@ class Knobs(Dialog[None]):
     # ---- presets and the ladder
 
     def _pick_preset(self) -> None:
-        choices = [Choice(file, name) for name, file in knobs.presets().items()]
         before = self.setup
+        choices = [
+            Choice(file, name, preview=knobs.preset_words(file, before))
+            for name, file in knobs.presets().items()
+        ]
 
         def looked(file: object) -> None:
             try:

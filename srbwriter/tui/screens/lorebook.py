@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -13,7 +13,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from srbwriter.story import ROOT, StoryError
-from srbwriter.story.model import LoreEntry
+from srbwriter.story.model import LoreEntry, SecondaryLogic
 from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.sheet import Sheet
@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from srbwriter.session import Session
     from srbwriter.session.typing import Draft
 
-_KEYS = "n new · enter text · k keys · t always told or by key · d delete · space on or off · esc done"
+_KEYS = (
+    "n new · enter text · k keys · s secondary keys · l how those count · t always told or by key · "
+    "d delete · space on or off · esc done"
+)
+_LOGIC: dict[SecondaryLogic, str] = {
+    "any": "and any of", "all": "and all of", "not_any": "but none of", "not_all": "but not all of",
+}  # fmt: skip
 _EMPTY = (
     "\nNothing is here yet. An entry is told to the model when one of its keys comes up in the story: "
     "a person, a place, a rule of this world. n makes one."
@@ -93,7 +99,16 @@ class Lorebook(Dialog[None]):
         elif at is None or at >= len(self.entries):
             return
         elif event.key == "k":
-            self._keys(at)
+            self._keys(at, "keys", "Keys, with commas between them")
+        elif event.key == "s":
+            self._keys(at, "secondary", "Keys that count beside those, with commas between them")
+        elif event.key == "l":
+            logics = list(_LOGIC)
+            after = logics[(logics.index(self.entries[at].logic) + 1) % len(logics)]
+            if self.entries[at].secondary:
+                self._change(at, replace(self.entries[at], logic=after))
+            else:
+                self.notify("It has no secondary keys yet: s asks for them.")
         elif event.key == "t":
             self._change(at, replace(self.entries[at], constant=not self.entries[at].constant))
         elif event.key == "space":
@@ -117,15 +132,15 @@ class Lorebook(Dialog[None]):
         draft = self._session.draft("lorebook:new")
         self.open(AskWords("Name of the new entry; it is also its first key", take, draft), named)
 
-    def _keys(self, at: int) -> None:
+    def _keys(self, at: int, field: Literal["keys", "secondary"], question: str) -> None:
         entry = self.entries[at]
 
         def take(keys: str) -> bool:
             given = [key.strip() for key in keys.split(",") if key.strip()]
-            return self._change(at, replace(entry, keys=given))
+            return self._change(at, replace(entry, **{field: given}))
 
-        draft = self._session.draft(f"lorebook:keys of {entry.id}")
-        self.open(AskWords("Keys, with commas between them", take, draft, ", ".join(entry.keys)))
+        draft = self._session.draft(f"lorebook:{field} of {entry.id}")
+        self.open(AskWords(question, take, draft, ", ".join(getattr(entry, field))))
 
     @on(OptionList.OptionSelected)
     def _text(self, event: OptionList.OptionSelected) -> None:
@@ -146,7 +161,10 @@ class Lorebook(Dialog[None]):
 
 
 def _when(entry: LoreEntry) -> str:
-    return "always" if entry.constant else ", ".join(entry.keys) or "never: it has no keys"
+    if entry.constant or not entry.keys:
+        return "always" if entry.constant else "never: it has no keys"
+    also = f" {_LOGIC[entry.logic]}: {', '.join(entry.secondary)}" if entry.secondary else ""
+    return f"{', '.join(entry.keys)}{also}"
 
 
 def _label(entry: LoreEntry) -> Content:

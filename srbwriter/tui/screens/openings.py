@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from srbwriter.story import ROOT
+from srbwriter import paths
+from srbwriter.demo import bundled_model
+from srbwriter.story import ROOT, Story, files
 from srbwriter.tui import prompts
 from srbwriter.tui.screens.picker import Choice, Picker
 
@@ -45,7 +47,8 @@ def _preview(prompt: SamplePrompt) -> str:
 def offer_openings(screen: WriteScreen) -> None:
     """Let the writer choose how to begin; escape is an empty page."""
     session = screen.session
-    instruct = session.model is not None and session.model.chat_template is not None
+    model = session.model
+    instruct = model is not None and model.chat_template is not None and Path(model.path) != bundled_model()
     recent = [(path, title) for path, title in screen.app.recent() if path != session.story.file]
 
     def chosen(value: object) -> None:
@@ -61,16 +64,25 @@ def offer_openings(screen: WriteScreen) -> None:
 
 
 def _begin(screen: WriteScreen, prompt: SamplePrompt) -> None:
+    """Write on from ``prompt``, in a story of its own where this one has words."""
     session = screen.session
     session.keep()
     session.sampling = replace(session.sampling, **prompt.sampling)
     screen.app.knobs.keep()
-    if prompt.memory:
-        own = session.story.own_settings(ROOT)
-        session.story.put_settings(ROOT, replace(own, memory=prompt.memory))
-    before = session.text()
-    opening = f"\n\n{prompt.text}" if before.strip() else prompt.text
-    session.story.add(session.node, [opening], "imported", stand=True)  # not words of the writer's
+    if session.text().strip():
+        made = files.begin(prompt.title, paths.library_dir())
+        with Story.open(made) as story:
+            _put(story, prompt)
+        notes = [f"A new story. {session.title} is as you left it."]
+        screen.app.open_story(made, notes, begins=True)
+        return
+    _put(session.story, prompt)
     screen.show_story()
     screen.write()
     screen.grid.go(0)
+
+
+def _put(story: Story, prompt: SamplePrompt) -> None:
+    if prompt.memory:
+        story.put_settings(ROOT, replace(story.own_settings(ROOT), memory=prompt.memory))
+    story.add(story.current, [prompt.text], "imported", stand=True)  # not words of the writer's

@@ -14,10 +14,11 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from srbwriter.tui.dialog import Dialog
+from srbwriter.tui.widgets.line_input import LineInput
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,9 @@ class Picker(Dialog[Any]):
         at: Any = None,
         looked: Callable[[Any], None] | None = None,
         foot: str = "",
+        aside: bool = False,
     ) -> None:
+        """``aside`` stands at the edge and leaves what is below it in view, in its own colours."""
         super().__init__()
         self.heading = title
         self._choices = list(choices)
@@ -57,9 +60,10 @@ class Picker(Dialog[Any]):
         self.foot = foot or "enter takes it · esc goes back · type to narrow"
         self._previews = any(choice.preview for choice in choices)
         self.set_class(self._previews, "-previews")
+        self.set_class(aside, "-aside")
 
     def content(self) -> ComposeResult:
-        yield Input(placeholder="narrow …", id="picker-filter", compact=True)
+        yield LineInput(placeholder="narrow …", id="picker-filter", compact=True)
         with Horizontal():
             yield OptionList(id="picker-list", compact=True)
             if self._previews:
@@ -71,14 +75,14 @@ class Picker(Dialog[Any]):
         values = [choice.value for choice in self._listed]
         if self._at in values:
             self._list.highlighted = values.index(self._at)
-        self.query_one(Input).focus()
+        self.query_one(LineInput).focus()
 
     @property
     def _list(self) -> OptionList:
         return self.query_one("#picker-list", OptionList)
 
     def _fill(self) -> None:
-        words = self.query_one(Input).value.casefold().split()
+        words = self.query_one(LineInput).value.casefold().split()
         self._listed = [choice for choice in self._choices if choice.matches(words)]
         self._list.clear_options()
         self._list.add_options([Option(self._label(choice)) for choice in self._listed])
@@ -89,7 +93,7 @@ class Picker(Dialog[Any]):
     def _label(choice: Choice) -> Content:
         return Content.assemble(choice.title, (f"  {choice.about}" if choice.about else "", "$text-muted"))
 
-    @on(Input.Changed)
+    @on(LineInput.Changed)
     def _narrowed(self) -> None:
         self._fill()
 
@@ -106,7 +110,7 @@ class Picker(Dialog[Any]):
     def _selected(self, event: OptionList.OptionSelected) -> None:
         self.close(self._listed[event.option_index].value)
 
-    @on(Input.Submitted)
+    @on(LineInput.Submitted)
     def _submitted(self) -> None:
         at = self._list.highlighted
         if at is not None and at < len(self._listed):
@@ -119,6 +123,6 @@ class Picker(Dialog[Any]):
             "pagedown": "page_down",
             "pageup": "page_up",
         }
-        if event.key in moves and self.query_one(Input).has_focus:
+        if event.key in moves and self.query_one(LineInput).has_focus:
             event.stop()
             getattr(self._list, f"action_{moves[event.key]}")()

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from srbwriter.story import Properties
 from srbwriter.tui.dialog import Bar
 from srbwriter.tui.screens.ask import LEFT
+from srbwriter.tui.widgets.line_input import LineInput
 
 if TYPE_CHECKING:
     from srbwriter.session.typing import Draft
@@ -50,23 +51,23 @@ class PropertiesForm(Bar[None]):
         if len(left) == len(_FIELDS):
             self._answers, self.heading = left, LEFT
         self._draft, self._words = draft, "\n".join(self._answers)
-        self._closed = False
+        self._answered = False
 
     def content(self) -> ComposeResult:
         for (field, label), answer in zip(_FIELDS.items(), self._answers, strict=True):
             with Horizontal():
                 yield Static(label, classes="label", markup=False)
-                yield Input(answer, id=field, compact=True, select_on_focus=False)
+                yield LineInput(answer, id=field, compact=True, select_on_focus=False)
 
-    @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
+    @on(LineInput.Changed)
+    def _typed(self, event: LineInput.Changed) -> None:
         words = "\n".join(self._said())
-        if words != self._words and not self._closed:  # it hears of its last keys when it has been left
+        if words != self._words and not self._answered:  # it hears of its last keys when it has been left
             self._words = words
             self._draft.typed(words)
 
-    @on(Input.Submitted)
-    def _submitted(self, event: Input.Submitted) -> None:
+    @on(LineInput.Submitted)
+    def _submitted(self, event: LineInput.Submitted) -> None:
         said = self._said()
         if self.on_top and self._draft.give("\n".join(said), lambda _: self._take(Properties(*said))):
             self._close()
@@ -77,9 +78,9 @@ class PropertiesForm(Bar[None]):
             self._close()
 
     def _said(self) -> list[str]:
-        return [self.query_one(f"#{field}", Input).value for field in _FIELDS]
+        return [self.query_one(f"#{field}", LineInput).value for field in _FIELDS]
 
     def _close(self) -> None:
         if self.on_top:
-            self._closed = True
+            self._answered = True
             self.close()

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.widgets import Static, TextArea
+from textual.widgets import Static
 
 from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.screens.ask import LEFT
 from srbwriter.tui.screens.confirm import Confirm
+from srbwriter.tui.widgets.prose_area import ProseArea
 
 if TYPE_CHECKING:
     from srbwriter.session.typing import Draft
@@ -34,7 +35,7 @@ class Sheet(Dialog[bool]):
     DEFAULT_CSS = """
     Sheet > .box { height: 70%; }
     Sheet > .box > .about { color: $text-muted; }
-    Sheet TextArea { height: 1fr; border: none; background: $background; margin: 1 0; }
+    Sheet ProseArea { height: 1fr; border: none; background: $background; margin: 1 0; }
     """
 
     def __init__(
@@ -49,28 +50,28 @@ class Sheet(Dialog[bool]):
         self._first = text if left is None else left
         self._draft = draft
         self._said = self._first  # the words that the draft knows
-        self._closed = False
+        self._answered = False
 
     def content(self) -> ComposeResult:
         yield Static(self._about, classes="about", markup=False)
         if self._interrupted:
             yield Static(LEFT, classes="about", markup=False)
-        yield TextArea(self._first, soft_wrap=True, show_line_numbers=False)
+        yield ProseArea(self._first, soft_wrap=True, show_line_numbers=False)
 
     def on_mount(self) -> None:
-        area = self.query_one(TextArea)
+        area = self.query_one(ProseArea)
         area.move_cursor(area.document.end)
         area.focus()
 
-    @on(TextArea.Changed)
-    def _typed(self, event: TextArea.Changed) -> None:
+    @on(ProseArea.Changed)
+    def _typed(self, event: ProseArea.Changed) -> None:
         words = event.text_area.text
-        if words != self._said and not self._closed:  # it hears of its last keys when it has been left
+        if words != self._said and not self._answered:  # it hears of its last keys when it has been left
             self._said = words
             self._draft.typed(words)
 
     def action_close(self) -> None:
-        if self.query_one(TextArea).text == self._text:
+        if self.query_one(ProseArea).text == self._text:
             self._drop()
         else:
             self._ask()
@@ -78,13 +79,13 @@ class Sheet(Dialog[bool]):
     def action_keep(self) -> None:
         if not self.on_top:
             return
-        if self._draft.give(self.query_one(TextArea).text, self._take) and self.on_top:
-            self._closed = True
+        if self._draft.give(self.query_one(ProseArea).text, self._take) and self.on_top:
+            self._answered = True
             self.close(True)
 
     def _drop(self) -> None:
         if self.on_top:
-            self._closed = True
+            self._answered = True
             self._draft.drop()
             self.close(False)
 

@@ -26,5 +26,5 @@ def choose_theme(app: App) -> None:
         if name is not None:
             app.preferences.put(options.THEME, name)
 
-    foot = f"your own themes belong in {themes.own_folder()} · enter keeps it · esc goes back"
-    app.push_screen(Picker("Themes", choices, at=before, looked=looked, foot=foot), chosen)
+    foot = f"enter keeps it · esc goes back · your own belong in {themes.own_folder()}"
+    app.push_screen(Picker("Themes", choices, at=before, looked=looked, foot=foot, aside=True), chosen)

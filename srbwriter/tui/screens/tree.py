@@ -19,6 +19,7 @@ from srbwriter.story.model import counted
 from srbwriter.tui.dialog import Page
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.compare import Compare
+from srbwriter.tui.screens.split import SplitAt
 from srbwriter.tui.welcome import refuse
 from srbwriter.tui.widgets.tree_view import TreeView, marks_words
 
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
 _KEYS = (
     "enter go there · g go and write · space open or fold · b bookmark · > < rate · n note · t title · "
-    "# tags · u read or unread · h hoist · m then d compare · / search · x bin · esc back"
+    "# tags · u read or unread · h hoist · m then d compare · s split · M join with the node before · "
+    "[ ] move among its siblings · / search · x bin · esc back"
 )
 
 
@@ -120,6 +122,10 @@ class TreeScreen(Page[Way]):
             "d": self._compare,
             "slash": self._search,
             "x": self._bin,
+            "s": self._split,
+            "M": self._merge,
+            "left_square_bracket": lambda: self._move(-1),
+            "right_square_bracket": lambda: self._move(1),
             # The tree's own keys, for whoever presses one before the screen has given it the focus.
             "left": self.view.action_out,
             "right": self.view.action_into,
@@ -207,3 +213,44 @@ class TreeScreen(Page[Way]):
         self.story.delete(row.node)
         self.view.build(above)
         self.notify("In the bin; undo brings it back.")
+
+    # ---- the shape of the tree
+
+    def _own_node(self) -> NodeId | None:
+        """The node under the cursor if it is one that can be cut and moved."""
+        row = self.view.row
+        return None if row.folded or row.node == ROOT else row.node
+
+    def _split(self) -> None:
+        node = self._own_node()
+        if node is None:
+            return
+        refuse(self.story)
+
+        def chosen(at: int | None) -> None:
+            if at is not None:
+                self._guarded(lambda: self._change(lambda: self.story.split(node, at)))
+
+        self.open(SplitAt(self.story.node(node).text), chosen)
+
+    def _merge(self) -> None:
+        if (node := self._own_node()) is not None:
+            self._change(lambda: self.story.merge(node))
+
+    def _move(self, places: int) -> None:
+        """Put the node before the sibling above it, or behind the one below."""
+        if (node := self._own_node()) is not None:
+            siblings = self.story.children(self.story.parent(node) or ROOT)
+            place = siblings.index(node) + places
+            if 0 <= place < len(siblings):
+                self._change(lambda: self._reordered(node, place))
+            else:
+                self.notify(f"It is the {'first' if places < 0 else 'last'} of its siblings.")
+
+    def _reordered(self, node: NodeId, place: int) -> NodeId:
+        self.story.reorder(node, place)
+        return node
+
+    def _change(self, change: Callable[[], NodeId]) -> None:
+        """Change the tree, and stand on what came of it."""
+        self.view.build(self.session.together(change))

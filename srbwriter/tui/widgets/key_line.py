@@ -5,6 +5,8 @@ Made from the table of commands; knows no handler.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.cells import cell_len
 from textual import events
 from textual.content import Content
@@ -37,7 +39,8 @@ _NAMES = {
     "semicolon": ";",
     "vertical_line": "|", "asterisk": "*",
     "number_sign": "#", "quotation_mark": '"', "ampersand": "&", "exclamation_mark": "!", "at": "@",
-    "dollar_sign": "$", "left_curly_bracket": "{", "right_curly_bracket": "}", "backslash": "\\",
+    "dollar_sign": "$", "percent_sign": "%", "left_curly_bracket": "{", "right_curly_bracket": "}",
+    "backslash": "\\",
 }
 
 
@@ -46,6 +49,19 @@ def key_name(key: str) -> str:
     if key.startswith("ctrl+"):
         return "^" + key_name(key.removeprefix("ctrl+"))
     return _NAMES.get(key, key.upper() if key[0] == "f" and key[1:].isdigit() else key)
+
+
+_STAYS = ("pick_number", "generate", "back", "switch", "help", "quit", "palette", "reroll")
+"""Commands whose keys are shown as long as there is room, the most wanted first."""
+
+
+def fitting(entries: Sequence[tuple[str, str, str]], width: int) -> list[tuple[str, str, str]]:
+    """As many of ``entries`` as fit into ``width`` cells, in their order; the least wanted give way."""
+    kept = list(entries)
+    wanted = {command: rank for rank, command in enumerate(_STAYS)}
+    while kept and sum(cell_len(key) + cell_len(label) + 3 for _, key, label in kept) > width:
+        kept.remove(max(kept, key=lambda entry: wanted.get(entry[0], len(wanted) + entries.index(entry))))
+    return kept
 
 
 class KeyLine(Widget):
@@ -74,10 +90,8 @@ class KeyLine(Widget):
         parts: list[Content | tuple[str, str]] = []
         self._spans = []
         at = 1
-        for command, key, label in self.entries:
+        for command, key, label in fitting(self.entries, self.size.width):
             width = cell_len(key) + 1 + cell_len(label)
-            if at + width > self.size.width:
-                break
             self._spans.append((at, at + width, command))
             parts += [(f" {key}", "bold $foreground"), (f" {label} ", "$text-muted")]
             at += width + 2

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import cast
 
 from rich.text import Text
 from textual import events
-from textual.document._document import Document
 from textual.geometry import Offset, Size
 from textual.message import Message
-from textual.widgets import TextArea
-from textual.widgets.text_area import Edit, EditResult, Location, Selection
+from textual.widget import Widget
+from textual.widgets.text_area import Edit, EditResult, Selection
 
 from srbwriter.story.diff import same_end, same_start
-from srbwriter.tui import boundaries
+from srbwriter.tui.provenance import Provenance
 from srbwriter.tui.spelling import unknown
-from srbwriter.unspaced import CHARACTER
+from srbwriter.tui.widgets.prose_area import ProseArea
 
 WINDOW = 48_000
 """Characters of the story in the text area at a time."""
@@ -42,7 +40,7 @@ def window_around(text: str, offset: int, size: int = WINDOW) -> tuple[int, int]
     return start, end
 
 
-class StoryEditor(TextArea):
+class StoryEditor(ProseArea):
     """The text of the story. ``text`` is the window, :attr:`whole` all of it."""
 
     DEFAULT_CSS = """
@@ -51,8 +49,14 @@ class StoryEditor(TextArea):
         &:focus { border: none; }
         & .text-area--cursor-line { background: $background; }
         &:focus .text-area--cursor-line { background: $surface 60%; }
+        & .story--model { color: $secondary; text-style: italic; }
+        & .story--edited { color: $accent; text-style: bold italic; }
+        & .story--imported { color: $text-muted; text-style: dim; }
     }
     """
+    COMPONENT_CLASSES = {"story--model", "story--edited", "story--imported"}
+
+    _typewriter = False  # asked for while the text area is being made
 
     class Undo(Message):
         """The writer wants the last change back; ``forward`` to do it again."""
@@ -68,14 +72,11 @@ class StoryEditor(TextArea):
         self._before = ""
         self._after = ""
         self._spelling = False
+        self._provenance: Provenance | None = None
         self._why_shut, self._said_at = "", -_SAY_AGAIN_SECONDS
         self._quiet = False  # True while the program, not the writer, changes the text
         self._room = Size(0, 0)  # what the lines are wrapped for
         self._hidden = False  # True when they may have been wrapped for no room since
-
-    @property
-    def _lines(self) -> Document:
-        return cast(Document, self.document)  # always one: no language is ever set
 
     @property
     def whole(self) -> str:
@@ -151,6 +152,36 @@ class StoryEditor(TextArea):
         self._spelling = on
         self.notify_style_update()  # forgets the lines painted before
 
+    @property
+    def provenance(self) -> Provenance | None:
+        """Who wrote which part of :attr:`whole`; None where words are not tinted by that."""
+        return self._provenance
+
+    @provenance.setter
+    def provenance(self, found: Provenance | None) -> None:
+        self._provenance = found
+        self.notify_style_update()
+
+    @property
+    def typewriter(self) -> bool:
+        """Whether the line of the cursor stays in the middle, also at the end of the text."""
+        return self._typewriter
+
+    @typewriter.setter
+    def typewriter(self, on: bool) -> None:
+        self._typewriter = on
+        self._refresh_size()
+        self.call_after_refresh(self.scroll_cursor_visible)
+
+    def _refresh_size(self) -> None:
+        super()._refresh_size()
+        if self._typewriter:  # room below the last line, so that it can stand in the middle
+            below = self.scrollable_content_region.height // 2 + 1
+            self.virtual_size = Size(self.virtual_size.width, self.wrapped_document.height + below)
+
+    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
+        return super().scroll_cursor_visible(center or self._typewriter, animate)
+
     def on_resize(self) -> None:
         self.fit()
 
@@ -178,6 +209,12 @@ class StoryEditor(TextArea):
     def get_line(self, line_index: int) -> Text:
         """A line as it is painted; only lines in view are asked for."""
         line = super().get_line(line_index)
+        if self._provenance is not None:
+            first = len(self._before) + self._lines.get_index_from_location((line_index, 0))
+            for start, end, author in self._provenance.between(first, first + len(line.plain)):
+                if author != "writer":
+                    style = self.get_component_rich_style(f"story--{author}", partial=True)
+                    line.stylize(style, start - first, end - first)
         if self._spelling:
             row, column = self.cursor_location
             for start, end in unknown(line.plain):
@@ -193,8 +230,13 @@ class StoryEditor(TextArea):
         if event.is_printable or event.key in ("enter", "backspace", "delete"):
             self._say_why()
 
-    def on_paste(self) -> None:
+    def on_paste(self, event: events.Paste) -> None:
         self._say_why()
+
+    def allow_focus(self) -> bool:
+        """Never while it is hidden: what is typed has to be seen."""
+        shown = all(node.display for node in self.ancestors_with_self if isinstance(node, Widget))
+        return shown and super().allow_focus()
 
     def _say_why(self) -> None:
         now = time.monotonic()
@@ -203,8 +245,13 @@ class StoryEditor(TextArea):
             self.notify(self._why_shut, severity="error")
 
     def edit(self, edit: Edit) -> EditResult:
+        index, length = self._lines.get_index_from_location, len(self.text)
+        start, end = (len(self._before) + index(place) for place in (edit.top, edit.bottom))
         result = super().edit(edit)
         if not self._quiet:
+            if self._provenance is not None:
+                self._provenance.typed(start, end, end - start + len(self.text) - length)
+                self.notify_style_update()  # also where the letters that are painted stay the same
             self._typed(self.whole)
         return result
 
@@ -214,46 +261,89 @@ class StoryEditor(TextArea):
     def action_redo(self) -> None:
         self.post_message(self.Undo(forward=True))
 
-    def get_cursor_word_left_location(self) -> Location:
-        return self._word_step(self.cursor_location, super().get_cursor_word_left_location())
+    # ---- movements, where the text goes on beyond the window
 
-    def get_cursor_word_right_location(self) -> Location:
-        return self._word_step(self.cursor_location, super().get_cursor_word_right_location())
-
-    def _word_step(self, here: Location, usual: Location) -> Location:
-        """Where a step by a word goes: Textual knows none where no space parts them."""
-        if here[0] != usual[0]:
-            return usual
-        return here[0], boundaries.word_step(self._lines[here[0]], here[1], usual[1])
-
-    def action_delete_word_right(self) -> None:
-        row, column = self.cursor_location
-        if self.selection.is_empty and not self.read_only and CHARACTER.search(self._lines[row], column):
-            end = self.get_cursor_word_right_location()
-            self.delete((row, column), end, maintain_selection_offset=False)
+    def action_cursor_start(self, select: bool = False) -> None:
+        if select:
+            self._widen(before=True)
         else:
-            super().action_delete_word_right()
+            self.go(0)
+        super().action_cursor_start(select)
+
+    def action_cursor_end(self, select: bool = False) -> None:
+        if select:
+            self._widen(after=True)
+        else:
+            self.go(len(self.whole))
+        super().action_cursor_end(select)
+
+    def action_select_all(self) -> None:
+        self._widen(before=True, after=True)
+        super().action_select_all()
 
     def action_cursor_up(self, select: bool = False) -> None:
-        if self._before and self.cursor_at_first_line:
-            self.go(self.place)
-            self.go_window(-1)
+        self._reach(-1, select)
         super().action_cursor_up(select)
 
-    def action_cursor_page_up(self) -> None:
-        if self._before and self.cursor_at_first_line:
-            self.go_window(-1)
-        super().action_cursor_page_up()
+    def action_cursor_down(self, select: bool = False) -> None:
+        self._reach(1, select)
+        super().action_cursor_down(select)
 
-    def action_cursor_page_down(self) -> None:
-        if self._after and self.cursor_at_last_line:
-            self.go_window(1)
-        super().action_cursor_page_down()
+    def action_cursor_left(self, select: bool = False) -> None:
+        self._reach(-1, select)
+        super().action_cursor_left(select)
 
-    def go_window(self, direction: int) -> None:
+    def action_cursor_right(self, select: bool = False) -> None:
+        self._reach(1, select)
+        super().action_cursor_right(select)
+
+    def action_cursor_word_left(self, select: bool = False) -> None:
+        self._reach(-1, select)
+        super().action_cursor_word_left(select)
+
+    def action_cursor_word_right(self, select: bool = False) -> None:
+        self._reach(1, select)
+        super().action_cursor_word_right(select)
+
+    def action_cursor_paragraph_up(self, select: bool = False) -> None:
+        self._reach(-1, select)
+        super().action_cursor_paragraph_up(select)
+
+    def action_cursor_paragraph_down(self, select: bool = False) -> None:
+        self._reach(1, select)
+        super().action_cursor_paragraph_down(select)
+
+    def _page(self, pages: int, select: bool) -> None:
+        self._reach(pages, select)
+        super()._page(pages, select)
+
+    def _reach(self, direction: int, select: bool) -> None:
+        """Have more of the story in the window, if the cursor is at its edge and there is more."""
+        if direction < 0 and self._before and self.cursor_at_first_line:
+            edge = True
+        else:
+            edge = direction > 0 and bool(self._after) and self.cursor_at_last_line
+        if edge and select:
+            self._widen(before=direction < 0, after=direction > 0)
+        elif edge:
+            self.go_window()
+
+    def go_window(self) -> None:
         """Move the window so that the cursor's place is in its middle."""
         place, whole = self.place, self.whole
         start, end = window_around(whole, place)
         self._before, self._after = whole[:start], whole[end:]
         self._change(whole[start:end])
         self.go(place)
+
+    def _widen(self, before: bool = False, after: bool = False) -> None:
+        """Have all of the story before or behind the window in it; what is selected stays so."""
+        index = self._lines.get_index_from_location
+        start, end = (len(self._before) + index(place) for place in self.selection)
+        whole = self.whole
+        first = 0 if before else len(self._before)
+        last = len(whole) if after else len(whole) - len(self._after)
+        self._before, self._after = whole[:first], whole[last:]
+        self._change(whole[first:last])
+        location = self._lines.get_location_from_index
+        self.selection = Selection(location(start - first), location(end - first))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.tui.scenarios import bin, branches, convert, knobs, stories, story, taking, view
+from tests.tui.scenarios import bin, branches, convert, knobs, nodes, stories, story, taking, view
 from tests.tui.scenarios.common import SCENARIOS
 
-__all__ = ["SCENARIOS", "bin", "branches", "convert", "knobs", "stories", "story", "taking", "view"]
+__all__ = ["SCENARIOS", "bin", "branches", "convert", "knobs", "nodes", "stories", "story", "taking", "view"]

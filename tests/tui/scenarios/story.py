@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from srbwriter.story import Properties
+from srbwriter.tui import spelling as spell
 from srbwriter.tui.screens.picker import Picker
 from srbwriter.tui.screens.properties import PropertiesForm
 from srbwriter.tui.screens.tree import TreeScreen
@@ -76,7 +77,7 @@ async def save(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await bench.press(*" Hard", "ctrl+s")
     await bench.pilot.pause()
     assert bench.session.text() == "It rained. Hard"
-    assert any("Saved in" in str(note.message) for note in bench.app._notifications)
+    assert any("Saved in" in note.words for note in bench.app.messages.all)
 
 
 @scenario
@@ -160,3 +161,31 @@ async def history(bench: Bench, _: pytest.MonkeyPatch) -> None:
     await opened(bench, Picker)
     await bench.press("down", "enter")
     assert bench.session.node == start
+
+
+def underlined(bench: Bench) -> list[str]:
+    editor = bench.screen.editor
+    return [editor.document[0][span.start : span.end] for span in editor.get_line(0).spans]
+
+
+@scenario
+async def spelling(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.press(*" Teh xqz rain ")
+    bench.screen.run("spelling")
+    await bench.app.workers.wait_for_complete()
+    assert underlined(bench) == ["xqz"]
+    bench.screen.run("spelling")
+    await bench.app.workers.wait_for_complete()
+    assert not underlined(bench)
+
+
+@scenario
+async def own_word(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.press(*" xqz zqx ")
+    bench.screen.run("spelling")
+    await bench.app.workers.wait_for_complete()
+    bench.screen.editor.go(len("It rained. xq"))
+    bench.screen.run("own_word")
+    await bench.settle()
+    assert underlined(bench) == ["zqx"]
+    assert spell.own_file().read_text() == "xqz\n"

@@ -216,3 +216,46 @@ async def quit(bench: Bench, _: pytest.MonkeyPatch) -> None:
     assert bench.app._exit
     with Story.open(bench.session.story.file, readonly=True) as kept:
         assert kept.text(kept.current) == "It rained. Hard"
+
+
+@scenario
+async def quiet(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await bench.press("ctrl+t")
+    assert bench.screen.editor.size.height >= 36 and not bench.screen.key_line.size
+    await bench.press("escape")
+    assert bench.screen.key_line.size and bench.screen.editor.has_focus
+
+
+@scenario
+async def more_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    before = bench.screen.editor.outer_size.height
+    bench.screen.run("more_story")
+    await bench.settle()
+    assert before < bench.screen.editor.outer_size.height < 30
+
+
+@scenario
+async def less_story(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    before = bench.screen.editor.outer_size.height
+    bench.screen.run("less_story")
+    await bench.settle()
+    assert 5 < bench.screen.editor.outer_size.height < before
+
+
+@scenario
+async def provenance(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    await bench.press("enter")  # a pick
+    editor = bench.screen.editor
+    taken = editor.whole[len("It rained.") :]
+    bench.screen.run("provenance")
+    await bench.settle()
+
+    def slanted() -> list[str]:
+        painted = [segment for row in range(4) for segment in editor.render_line(row)]
+        return "".join(part.text for part in painted if part.style and part.style.italic).split()
+
+    assert slanted() == taken.split()
+    bench.screen.run("provenance")
+    await bench.settle()
+    assert not slanted()

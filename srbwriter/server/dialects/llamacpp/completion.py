@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.types import Finished, Prompt, PromptProgress, Text, TokenRun
+from srbwriter.engine.infill import NO_MARKS
+from srbwriter.engine.types import Finished, NotSupported, Prompt, PromptProgress, Text, TokenRun
 from srbwriter.server.answers import final_object, progress, prompt_text, seconds, timings
 from srbwriter.server.body import Body
 from srbwriter.server.call import Call
@@ -60,27 +61,26 @@ async def completion(call: Call) -> Response:
 async def infill(call: Call) -> Response:
     body = Body(await call.json())
     if call.engine.fim is None:
-        raise ApiError(501, "this model has no tokens for filling a gap in a text")
+        raise NotSupported(NO_MARKS)
     ask = await call.read(lambda: read_ask(body, call))
     for name in ("input_prefix", "input_suffix"):
         if not isinstance(body.raw(name), str):
             raise bad(name, f"Field '{name}': expected text")
     prefix = body.text("input_prefix") + body.text("prompt")
-    extra = _extra(body.raw("input_extra")) if body.has("input_extra") else ""
-    ids = await call.services.infill(prefix, body.text("input_suffix"), extra)
+    files = _files(body.raw("input_extra")) if body.has("input_extra") else []
+    ids = await call.services.infill(prefix, body.text("input_suffix"), files)
     return await _answer(call, ask, [ids], add_bos=True)
 
 
-def _extra(value: Any) -> str:
-    """Other files of the project, to be read before the gap. Raises ApiError (400)."""
-    parts: list[str] = []
+def _files(value: Any) -> list[tuple[str, str]]:
+    """Names and texts of other files, to be read before the gap. Raises ApiError (400)."""
+    files: list[tuple[str, str]] = []
     for item in cast("list[Any]", value) if isinstance(value, list) else [None]:
         entry = Body(cast("dict[str, Any]", item) if isinstance(item, dict) else {})
         if not isinstance(entry.raw("text"), str):
             raise bad("input_extra", "Field 'input_extra': expected objects with text and perhaps filename")
-        name = entry.text("filename")
-        parts.append((f"{name}\n" if name else "") + entry.text("text") + "\n")
-    return "".join(parts)
+        files.append((entry.text("filename"), entry.text("text")))
+    return files
 
 
 async def _answer(
@@ -102,20 +102,25 @@ async def _whole(call: Call, record: Record, ask: NativeAsk) -> Response:
 
 
 def _results(call: Call, record: Record, ask: NativeAsk) -> Any:
-    engine = call.engine
-    results: list[dict[str, Any]] = []
+    """One object, or as many as there are branches, made one by one."""
+    results = _each_result(call, record, ask)
+    return next(results) if len(record.branches) == 1 else results
+
+
+def _each_result(call: Call, record: Record, ask: NativeAsk) -> Iterator[dict[str, Any]]:
+    engine, index = call.engine, 0
     for generation in record.generations:
         prompt = prompt_text(engine, generation)
         for branch in generation.branches:
             result = final_object(
-                engine, generation, branch, ask, index=len(results), slot=record.slot(len(results)),
+                engine, generation, branch, ask, index=index, slot=record.slot(index),
                 model=call.services.model_name, prompt=prompt, tokens=ask.return_tokens,
             )  # fmt: skip
             if ask.logprobs:
                 tokens = branch_tokens(engine, branch)
                 result["completion_probabilities"] = probabilities(engine, tokens, ask.post_sampling_probs)
-            results.append(select(result, ask.response_fields))
-    return results[0] if len(results) == 1 else results
+            yield select(result, ask.response_fields)
+            index += 1
 
 
 async def _keep_slot(call: Call, record: Record, ask: NativeAsk) -> None:
@@ -213,8 +218,8 @@ class CompletionFrames:
         index = self._index(place)
         value = final_object(
             self._call.engine, generation, generation.branches[place[1]], self._ask, index=index,
-            slot=self._record.slot(index), model=self._call.services.model_name, prompt=self._prompts[place[0]],
-            stream=True,
+            slot=self._record.slot(index), model=self._call.services.model_name,
+            prompt=self._prompts[place[0]], stream=True,
         )  # fmt: skip
         return _frame(select(value, self._ask.response_fields))
 
@@ -232,15 +237,6 @@ def _frame(value: dict[str, Any]) -> bytes:
 def _refuse(body: Body) -> None:
     if body.raw("image_data") or body.raw("multimodal_data"):
         raise ApiError(501, "this model reads text only; no images or other media")
-    adapters: Any = body.raw("lora") or []
-    if not isinstance(adapters, list):
-        raise bad("lora", "Field 'lora': expected a list of adapters")
-    if any(_scale(entry) for entry in cast("list[Any]", adapters)):
-        raise ApiError(501, "this server applies no LoRA adapters")
-
-
-def _scale(entry: Any) -> bool:
-    return not isinstance(entry, dict) or bool(cast("dict[str, Any]", entry).get("scale", 1.0))
 
 
 def _read_system_prompt(body: Body, call: Call) -> None:

@@ -80,16 +80,16 @@ async def slots(call: Call) -> Response:
 
 
 async def slot_action(call: Call) -> Response:
-    """Erase a slot's pin; saving and restoring wait for an engine that can."""
+    """Erase what is kept of a slot, write it to a file, or read that again."""
     _need_slots(call)
     number = call.path["slot"]
     if not number.isdecimal() or len(number) > 6 or int(number) >= call.services.max_n:
         raise bad("id_slot", "Invalid slot ID")
     action = call.query.get("action", "")
+    slot = call.services.slots.all(call.services.max_n)[int(number)]
+    if slot.client and not (call.client.admin or slot.client == call.client.name):
+        raise ApiError(403, f"slot {slot.id} holds what another client wrote: it takes an admin key")
     if action == "erase":
-        slot = call.services.slots.all(call.services.max_n)[int(number)]
-        if slot.client and not (call.client.admin or slot.client == call.client.name):
-            raise ApiError(403, f"slot {slot.id} holds what another client wrote: it takes an admin key")
         return json_response({"id_slot": slot.id, "n_erased": await call.services.erase_slot(slot)})
     if action not in ("save", "restore"):
         raise bad("action", "Invalid action")
@@ -98,7 +98,7 @@ async def slot_action(call: Call) -> Response:
     name = Body(await call.json()).text("filename")
     if not _BARE_NAME.fullmatch(name):
         raise bad("filename", "Invalid filename")
-    raise ApiError(501, "this server does not keep slots on disk")
+    return json_response(await call.services.keep_session(slot, action, call.settings.slot_save_path / name))
 
 
 _BARE_NAME = re.compile(r"(?!\.)[\w.\- ]{1,200}")
@@ -112,21 +112,13 @@ async def metrics(call: Call) -> Response:
     return Response(text, 200, headers, CONTENT_TYPE)
 
 
-async def lora_adapters(call: Call) -> Response:
-    return json_response([])
-
-
-async def set_lora_adapters(call: Call) -> Response:
-    raise ApiError(501, "this server applies no LoRA adapters")
-
-
 def _need_slots(call: Call) -> None:
     if not call.settings.slots:
         raise ApiError(501, "This server does not support slots endpoint. Start it without `--no-slots`")
 
 
 def _slots(call: Call, busy: int) -> list[dict[str, Any]]:
-    """Every slot. Where more branches are written than have one (the terminal's), idle ones stand for them."""
+    """Every slot. Where branches are written that have none (the terminal's), idle ones stand for them."""
     slots = call.services.slots.all(call.services.max_n)
     others = busy - sum(slot.busy for slot in slots)
     lent = [slot.id for slot in slots if not slot.busy][: max(others, 0)]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from srbwriter.server.embeddings import native_embeddings, rerank
 from srbwriter.server.endpoint import Endpoint
-from srbwriter.server.schema import CHAT, INFILL, NATIVE, NATIVE_EMBEDDINGS, RERANK, object_of
+from srbwriter.server.lora import lora_adapters, set_lora_adapters
+from srbwriter.server.schema import CHAT, INFILL, LORA, NATIVE, NATIVE_EMBEDDINGS, RERANK, object_of
 
 from .completion import completion, infill
 from .status import (
     change_props,
     health,
-    lora_adapters,
     metrics,
     props,
-    set_lora_adapters,
     slot_action,
     slots,
 )
@@ -87,8 +86,13 @@ ENDPOINTS = (
         query={"action": {"type": "string", "enum": ["save", "restore", "erase"]}},
     ),
     Endpoint("GET", ("/metrics",), metrics, "llamacpp", "figures for Prometheus"),
-    Endpoint("GET", ("/lora-adapters",), lora_adapters, "llamacpp", "LoRA adapters; none here"),
+    Endpoint("GET", ("/lora-adapters",), lora_adapters, "llamacpp", "LoRA adapters and their scales"),
     Endpoint(
-        "POST", ("/lora-adapters",), set_lora_adapters, "llamacpp", "scale LoRA adapters; not possible here"
+        "POST",
+        ("/lora-adapters",),
+        set_lora_adapters,
+        "llamacpp",
+        "how much of each LoRA adapter is usual from now on",
+        body=LORA,
     ),
 )

@@ -27,7 +27,9 @@ class OpenAIAsk(Ask):
     add_bos: bool = True
     tools: Tools | None = None
 
-    def of_prompt(self, prompt: Prompt, *, parse_special: bool = False, add_bos: bool | None = None) -> Request:
+    def of_prompt(
+        self, prompt: Prompt, *, parse_special: bool = False, add_bos: bool | None = None
+    ) -> Request:
         best = 0 if self.branches > self.n and self.logprobs is None else None  # to tell the best
         return self.request(
             prompt,

@@ -87,7 +87,7 @@ def _answer(call: Call, record: Record, head: dict[str, Any], ask: OpenAIAsk) ->
     generation = record.generation
     answer = {
         **head,
-        "choices": [_choice(call, branch, ask) for branch in generation.branches],
+        "choices": (_choice(call, branch, ask) for branch in generation.branches),
         "usage": usage(record.generations),
         "timings": timings(generation, generation.branches[0]),
     }

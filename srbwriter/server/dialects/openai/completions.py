@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from starlette.responses import Response
 
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import Prompt, Request
+from srbwriter.engine.types import NotSupported, Prompt, Request
 from srbwriter.server.answers import finish_reason, problem, seconds, timings, usage
 from srbwriter.server.body import Body
 from srbwriter.server.call import Call
-from srbwriter.server.errors import ApiError, bad
+from srbwriter.server.errors import bad
 from srbwriter.server.follow import Follower
 from srbwriter.server.registry import Record
 from srbwriter.server.stream import frames
@@ -66,8 +66,8 @@ async def _request(ask: OpenAIAsk, prompt: Prompt, body: Body, call: Call) -> Re
         raise bad("suffix", "Field 'suffix': cannot be combined with echo")
     try:
         return ask.of_prompt(await call.services.infill(prompt, suffix), add_bos=ask.add_bos)
-    except ApiError as error:  # not 501: clients would try again
-        raise bad("suffix", f"Field 'suffix': {error.message}") from None
+    except NotSupported as error:  # not 501: clients would try again
+        raise bad("suffix", f"Field 'suffix': {error}") from None
 
 
 def _text(call: Call, prompt: Prompt) -> str:
@@ -89,15 +89,18 @@ async def _whole(
 def _answer(
     call: Call, record: Record, head: dict[str, Any], ask: OpenAIAsk, prompts: Sequence[Prompt]
 ) -> dict[str, Any]:
-    choices: list[dict[str, Any]] = []
-    for generation, prompt in zip(record.generations, prompts, strict=True):
-        for branch in _best(generation, ask.n):
+    def choices() -> Iterator[dict[str, Any]]:
+        index = 0
+        for generation, prompt in zip(record.generations, prompts, strict=True):
             text = _text(call, prompt) if ask.echo else ""
-            choices.append(_choice(call, generation, branch, ask, len(choices), text))
+            for branch in _best(generation, ask.n):
+                yield _choice(call, generation, branch, ask, index, text)
+                index += 1
+
     first = record.generation
     return {
         **head,
-        "choices": choices,
+        "choices": choices(),
         "usage": usage(record.generations),
         "timings": timings(first, first.branches[0]),
     }

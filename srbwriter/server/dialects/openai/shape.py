@@ -15,6 +15,7 @@ from srbwriter.server.tokens import Written, token_text
 LEAST = -9999.0
 """Stands for minus infinity, which JSON cannot write; vLLM's choice."""
 
+
 def legacy_logprobs(engine: Backend, tokens: Sequence[Written], offset: int = 0) -> dict[str, Any]:
     """``tokens``, ``token_logprobs``, ``top_logprobs``, ``text_offset``; and ``content`` beside them."""
     return {

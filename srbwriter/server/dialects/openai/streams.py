@@ -63,7 +63,7 @@ class _Frames:
         told = progress(self._record.generations[number], event, self._call.now())
         if place is not None:
             told["prompt_progress"]["queue"] = place
-        return f'{self._head}],{encode(told).decode()[1:]}\n\n'
+        return f"{self._head}],{encode(told).decode()[1:]}\n\n"
 
     def _tail_of(self, index: int, *, last: bool) -> str:
         """How a chunk ends: with timings at a choice's end, or with each where they are asked for."""
@@ -198,7 +198,14 @@ class ChatFrames(_Frames):
         self._delta(out, index, "{}", "null", f'"{reason}"{_problem(last)}', last=True)
 
     def _delta(
-        self, out: list[str], index: int, delta: str, logprobs: str, reason: str = "null", *, last: bool = False
+        self,
+        out: list[str],
+        index: int,
+        delta: str,
+        logprobs: str,
+        reason: str = "null",
+        *,
+        last: bool = False,
     ) -> None:
         out.append(
             f'{self._head}{{"index":{index},"delta":{delta},"logprobs":{logprobs},"finish_reason":{reason}}}'

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from srbwriter.server.embeddings import openai_embeddings
 from srbwriter.server.endpoint import Endpoint
-from srbwriter.server.schema import CHAT, EMBEDDINGS
+from srbwriter.server.schema import CHAT, EMBEDDINGS, RESPONSES
 
 from .chat import chat_completions, input_tokens
 from .models import model, models
+from .responses import responses
 
 ENDPOINTS = (
     Endpoint(
@@ -25,6 +26,14 @@ ENDPOINTS = (
         "openai",
         "how many tokens a conversation is",
         body=CHAT,
+    ),
+    Endpoint(
+        "POST",
+        ("/v1/responses", "/responses"),
+        responses,
+        "openai",
+        "a response to text or a conversation",
+        body=RESPONSES,
     ),
     Endpoint("GET", ("/v1/models", "/models"), models, "openai", "the loaded model"),
     Endpoint(

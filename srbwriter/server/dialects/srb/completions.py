@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
@@ -11,6 +12,7 @@ from srbwriter.engine.types import Prompt, Request, Stop, TokenRun
 from srbwriter.server.body import Body
 from srbwriter.server.call import EVENTS, Call
 from srbwriter.server.errors import bad
+from srbwriter.server.lora import for_each_branch
 from srbwriter.server.params import read_branches, read_n, read_options, split_branches
 from srbwriter.server.prompt import read_prompts, wants_bos
 from srbwriter.server.stream import frames
@@ -39,7 +41,8 @@ def is_srb(values: Mapping[str, Any]) -> bool:
 async def completions(call: Call) -> Response:
     call.dialect = "srb"
     body = Body(await call.json())
-    record = await call.submit([await read_request(body, call)])
+    requests = for_each_branch(await read_request(body, call), body, call.engine)
+    record = await call.submit(requests)
     sse = call.switch("sse")
     rich = call.switch("rich") or body.flag("rich")
     headers = {"content-type": EVENTS} if sse else _HEADERS
@@ -87,13 +90,31 @@ def _prompt(body: Body, call: Call, before: tuple[TokenRun, ...] | None) -> Prom
 async def branch_runs(parent: Mapping[str, Any], call: Call) -> tuple[TokenRun, ...]:
     """The prompt and text of the branch that ``{"request": id, "branch": i}`` names.
 
+    Of its text only the first ``chars`` characters, where that is given: token by token as far as these go.
     Before its first token, a branch of a healed prompt has yet to spell the prompt's last word.
     """
     fields, engine = Body(parent), call.engine
     branch = call.record(fields.text("request")).branch(fields.integer("branch", 0))
-    generation = branch.generation
-    ids = (*generation.prompt_ids, *branch.ids)
+    generation, buffer, whole = branch.generation, branch.buffer, branch.text
+    chars = fields.integer("chars", len(whole), 0, len(whole), hard=True)
+    if chars == len(whole):
+        kept, tail = len(buffer.ids), buffer.tail if buffer.ids else generation.healed + whole
+    else:
+        kept, begun = _spelled(buffer.ends, chars)
+        tail = ("" if kept else generation.healed) + whole[begun:chars]
+    ids = (*generation.prompt_ids, *buffer.ids[:kept])
     text = await off_loop(len(ids) * PER_ENTRY, lambda: engine.detokenize(ids))
     runs = (TokenRun(text, ids, engine.info.vocab),)
-    tail = branch.buffer.tail if branch.ids else generation.healed + branch.text
     return (*runs, TokenRun(tail)) if tail else runs
+
+
+def _spelled(ends: Sequence[int], chars: int) -> tuple[int, int]:
+    """How many tokens spell no more than the first ``chars`` characters, and how many characters they do.
+
+    ``ends``: characters decoded after each token. Tokens that begin a character they do not end are left out.
+    """
+    within = bisect_right(ends, chars)
+    if not within or ends[within - 1] < 0:  # or of the prompt's healed word only
+        return 0, 0
+    reached = ends[within - 1]
+    return bisect_left(ends, reached) + 1, reached

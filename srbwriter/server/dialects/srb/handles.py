@@ -15,6 +15,7 @@ from srbwriter.server.body import Body
 from srbwriter.server.call import Call, cancel, json_response
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.follow import Follower
+from srbwriter.server.lora import for_each_branch
 from srbwriter.server.params import (
     read_branches,
     read_n,
@@ -138,7 +139,7 @@ async def steer(call: Call) -> Response:
     if name == "fork":
         return await _fork(call, record, branch, body)
     if name == "pick":
-        return await _pick(call, record, branch)
+        return await _pick(call, record, branch, body)
     verb = VERBS.get(name)
     if verb is None:
         raise ApiError(404, f"there is no verb {name}; there are {', '.join((*VERBS, 'fork', 'pick'))}")
@@ -199,13 +200,16 @@ async def _fork(call: Call, record: Record, branch: Branch, body: Body) -> Respo
         add_bos=False,
         **read_options(body, call.settings.context_shift, call.engine),
     )
+    if request.lora is None:
+        request = replace(request, lora=branch.generation.request.lora)
     return await _start(call, request)
 
 
-async def _pick(call: Call, record: Record, branch: Branch) -> Response:
+async def _pick(call: Call, record: Record, branch: Branch, body: Body) -> Response:
     """Keep what this branch has written and let the others go; a new request may name it as parent.
 
-    Answers when the branch has ended: until then it may write another token.
+    ``chars`` keeps only the beginning of its text. Answers when the branch has ended: until then it may write
+    another token.
     """
     for other in record.branches:
         if other is branch:
@@ -217,10 +221,13 @@ async def _pick(call: Call, record: Record, branch: Branch) -> Response:
             if not branch.live or not news:
                 break
     record.picked = record.index(branch)
-    parent = {"request": record.id, "branch": record.picked}
-    return json_response(
-        {**branch_object(branch), "index": record.picked, "verb": "pick", "parent": parent}
-    )
+    parent: dict[str, Any] = {"request": record.id, "branch": record.picked}
+    value: dict[str, Any] = {**branch_object(branch), "index": record.picked, "verb": "pick"}
+    value["parent"] = parent
+    if body.has("chars"):
+        parent["chars"] = body.integer("chars", 0, 0, len(value["text"]))
+        value["text"] = value["text"][: parent["chars"]]
+    return json_response(value)
 
 
 async def _start(call: Call, request: Request) -> Response:
@@ -230,7 +237,8 @@ async def _start(call: Call, request: Request) -> Response:
             "max_tokens",
             "Field 'max_tokens': needed here, or max_seconds: nobody's connection would ever end this text",
         )
-    record = await call.submit([request], new_id())
+    requests = for_each_branch(request, Body(await call.json()), call.engine)
+    record = await call.submit(requests, new_id())
     headers = {"Location": f"/srb/v1/requests/{record.id}", **call.queue(record)}
     return json_response(request_object(record, int(headers["X-Queue"])), _RUNNING, headers)
 

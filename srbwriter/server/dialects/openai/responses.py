@@ -1,0 +1,203 @@
+"""``/v1/responses``: text and its stream, on top of chat. Nothing is stored, and no tools are called here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from starlette.responses import Response
+
+from srbwriter.engine.types import Finished, FinishReason, Text
+from srbwriter.server.answers import finish_reason, problem, usage
+from srbwriter.server.body import Body
+from srbwriter.server.call import Call
+from srbwriter.server.chat import read_text
+from srbwriter.server.errors import ApiError, bad
+from srbwriter.server.follow import Follower
+from srbwriter.server.registry import Record
+from srbwriter.server.stream import PING, News, frames, waiting_comment
+from srbwriter.server.work import encode
+
+from .chat import submit_chat
+
+_REFUSED = {
+    "previous_response_id": "nothing is stored here; send the conversation as input",
+    "conversation": "nothing is stored here; send the conversation as input",
+    "prompt": "there are no stored prompts here; use input and instructions",
+    "background": "answers are written while somebody waits; /srb/v1/requests runs on its own",
+    "tools": "tools are for /v1/chat/completions here",
+}
+_TAKEN_OVER = frozenset({"input", "instructions", "text", "tool_choice", "parallel_tool_calls", "truncation"})
+
+
+async def responses(call: Call) -> Response:
+    call.dialect = "openai"
+    values = await call.json()
+    record, ask = await submit_chat(call, _as_chat(values))
+    head = _head(values, call)
+    if ask.stream:
+        return await call.stream(record, frames(call, record, ResponseFrames(call, record, head)))
+    return await call.collect(record, _whole(call, record, head))
+
+
+async def _whole(call: Call, record: Record, head: Mapping[str, Any]) -> Response:
+    with Follower(call.services.bridge, record.generations) as follower:
+        await follower.finish()
+    return await call.answer(0.0, lambda: _ended(head, record), record)
+
+
+def _as_chat(values: Mapping[str, Any]) -> Body:
+    """The same request in the fields of chat. Raises ApiError (400)."""
+    for name, why in _REFUSED.items():
+        if values.get(name):
+            raise bad(name, f"Field '{name}': {why}")
+    if Body({"n": values.get("n")}).integer("n", 1) != 1:
+        raise bad("n", "Field 'n': a response is one; /v1/chat/completions has several choices")
+    messages = _messages(values.get("input"))
+    if instructions := Body({"instructions": values.get("instructions")}).text("instructions"):
+        messages.insert(0, {"role": "system", "content": instructions})
+    chat = {name: value for name, value in values.items() if name not in _TAKEN_OVER}
+    chat["messages"] = messages
+    form = (Body({"text": values.get("text")}).mapping("text") or {}).get("format")
+    if isinstance(form, dict):
+        told = cast("dict[str, Any]", form)
+        chat["response_format"] = {"type": told.get("type"), "json_schema": told}
+    if values.get("truncation") == "auto":
+        chat.setdefault("overflow", "truncate")
+    return Body(chat)
+
+
+def _messages(value: Any) -> list[dict[str, Any]]:
+    if isinstance(value, str):
+        return [{"role": "user", "content": value}]
+    if not isinstance(value, list) or not value:
+        raise bad("input", "Field 'input': expected text or a list of messages")
+    return [_message(item) for item in cast("list[Any]", value)]
+
+
+def _message(value: Any) -> dict[str, Any]:
+    item: dict[str, Any] = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if item.get("type", "message") != "message" or not isinstance(item.get("role"), str):
+        raise bad("input", "Field 'input': messages only, each with a role and content")
+    role = "system" if item["role"] == "developer" else item["role"]
+    return {"role": role, "content": read_text(item.get("content"), "input")}
+
+
+# ---- answers
+
+
+def _head(values: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    """What a response says of itself before anything is written."""
+    told = ("instructions", "max_output_tokens", "metadata", "temperature", "top_p", "user")
+    return {
+        "id": f"resp_{call.id}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "model": Body(values).text("model") or call.services.model_name,
+        "parallel_tool_calls": False,
+        "tool_choice": "none",
+        "tools": [],
+        "text": values.get("text") or {"format": {"type": "text"}},
+        "store": False,
+        "error": None,
+        "incomplete_details": None,
+        **{name: values.get(name) for name in told},
+    }
+
+
+def _ended(head: Mapping[str, Any], record: Record) -> dict[str, Any]:
+    """The whole response."""
+    branch = record.generation.branches[0]
+    cut = finish_reason(branch.finish_reason) == "length"
+    response = {
+        **head,
+        "status": "incomplete" if cut else "completed",
+        "output": [_item(head, "incomplete" if cut else "completed", [_part(branch.text)])],
+        "usage": _usage(record),
+    }
+    if cut:
+        response["incomplete_details"] = {"reason": "max_output_tokens"}
+    if wrong := problem(branch):
+        response |= {"status": "failed", "error": {"code": "server_error", "message": wrong["error"]}}
+    return response
+
+
+def _item(head: Mapping[str, Any], status: str, parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    id = str(head["id"]).replace("resp_", "msg_")
+    return {"type": "message", "id": id, "status": status, "role": "assistant", "content": list(parts)}
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _usage(record: Record) -> dict[str, Any]:
+    told = usage(record.generations)
+    return {
+        "input_tokens": told["prompt_tokens"],
+        "input_tokens_details": told["prompt_tokens_details"],
+        "output_tokens": told["completion_tokens"],
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": told["total_tokens"],
+    }
+
+
+class ResponseFrames:
+    """Events with names, each with a number: created, one message, its one part and its deltas, completed."""
+
+    ping = PING
+
+    def __init__(self, call: Call, record: Record, head: Mapping[str, Any]) -> None:
+        self._call, self._record, self._head = call, record, head
+        self._number = 0
+        self._text: list[str] = []
+        self._where = {"item_id": _item(head, "", [])["id"], "output_index": 0, "content_index": 0}
+
+    def batch(self, news: News) -> bytes:
+        text = "".join(event.text for _, event in news if isinstance(event, Text))
+        out = self._begin() if not self._number else []
+        if text:
+            self._text.append(text)
+            out.append(self._event("output_text.delta", **self._where, delta=text, logprobs=[]))
+        if any(isinstance(event, Finished) for _, event in news):
+            out += self._finish()
+        return b"".join(out)
+
+    def waiting(self, place: int) -> bytes:
+        return waiting_comment(place)
+
+    def end(self) -> bytes:
+        response = _ended(self._head, self._record)
+        failed = self._record.generation.branches[0].finish_reason is FinishReason.ERROR
+        return self._event(str("failed" if failed else response["status"]), response=response)
+
+    def error(self, error: ApiError) -> bytes:
+        told = {"code": str(error.code or error.status), "message": error.message, "param": error.field}
+        return self._frame("error", told)
+
+    def _begin(self) -> list[bytes]:
+        begun: dict[str, Any] = {**self._head, "status": "in_progress", "output": [], "usage": None}
+        return [
+            self._event("created", response=begun),
+            self._event("in_progress", response=begun),
+            self._event("output_item.added", output_index=0, item=_item(self._head, "in_progress", [])),
+            self._event("content_part.added", **self._where, part=_part("")),
+        ]
+
+    def _finish(self) -> list[bytes]:
+        text = "".join(self._text)
+        item = _ended(self._head, self._record)["output"][0]
+        return [
+            self._event("output_text.done", **self._where, text=text, logprobs=[]),
+            self._event("content_part.done", **self._where, part=_part(text)),
+            self._event("output_item.done", output_index=0, item=item),
+        ]
+
+    def _event(self, name: str, **fields: Any) -> bytes:
+        return self._frame(f"response.{name}", fields)
+
+    def _frame(self, name: str, fields: Mapping[str, Any]) -> bytes:
+        frame = {"type": name, "sequence_number": self._number, **fields}
+        self._number += 1
+        return f"event: {name}\n".encode() + b"data: " + encode(frame) + b"\n\n"

@@ -1,0 +1,158 @@
+"""An editor for prose: the movements that writers' hands know, and text that stays as it was given.
+
+Textual's own ends a line at every character that Unicode calls a line's end, and so turns a line separator of
+a pasted text into a new paragraph. Here only a newline does. Knows text; knows no story.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, cast
+
+from rich.text import Text
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.document._document import Document, EditResult
+from textual.document._document_navigator import DocumentNavigator
+from textual.document._wrapped_document import WrappedDocument
+from textual.widgets import TextArea
+from textual.widgets.text_area import Location
+
+from srbwriter.tui import boundaries
+from srbwriter.unspaced import CHARACTER
+
+_CONTROLS = {*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029} - {0x09, 0x0A}
+_UNSEEN = dict.fromkeys(_CONTROLS, "\u200b")
+
+
+def drawable(text: str) -> str:
+    """``text`` as it may be sent to a terminal, which would obey control characters; as long as before."""
+    return text.translate(_UNSEEN)
+
+
+class PlainDocument(Document):
+    """Lines that only a newline ends; every other character is kept where it is."""
+
+    def __init__(self, text: str) -> None:
+        self._newline = "\n"
+        self._lines = text.split("\n")
+
+    def replace_range(self, start: Location, end: Location, text: str) -> EditResult:
+        (top, left), (bottom, right) = sorted((start, end))
+        replaced = self.get_text_range((top, left), (bottom, right))
+        before = self._lines[top][:left] if top < len(self._lines) else ""
+        behind = self._lines[bottom][right:] if bottom < len(self._lines) else ""
+        fresh = f"{before}{text}".split("\n")
+        column = len(fresh[-1])
+        fresh[-1] += behind
+        self._lines[top : bottom + 1] = fresh
+        return EditResult((top + len(fresh) - 1, column), replaced)
+
+
+def _both(keys: str, action: str, words: str) -> list[BindingType]:
+    """A movement, and the selection that the same key makes with shift."""
+    with_shift = ",".join(
+        "+".join([*key.split("+")[:-1], "shift", key.split("+")[-1]]) for key in keys.split(",")
+    )
+    return [
+        Binding(keys, action, words, show=False),
+        Binding(with_shift, f"{action}(True)", f"{words}, selecting", show=False),
+    ]
+
+
+class ProseArea(TextArea):
+    """Text with soft wrapping. Where it has no focus, a line below a character shows the cursor's place."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *_both("ctrl+home", "cursor_start", "To the text's beginning"),
+        *_both("ctrl+end", "cursor_end", "To the text's end"),
+        *_both("ctrl+up,alt+up", "cursor_paragraph_up", "A paragraph up"),
+        *_both("ctrl+down,alt+down", "cursor_paragraph_down", "A paragraph down"),
+        *_both("pageup", "cursor_page_up", "A page up"),
+        *_both("pagedown", "cursor_page_down", "A page down"),
+        *_both("alt+left", "cursor_word_left", "A word left"),
+        *_both("alt+right", "cursor_word_right", "A word right"),
+        Binding("alt+backspace", "delete_word_left", "Delete the word to the left", show=False),
+        Binding("ctrl+delete,alt+delete", "delete_word_right", "Delete the word to the right", show=False),
+    ]
+    DEFAULT_CSS = """
+    ProseArea:blur .text-area--cursor { color: $foreground; background: $background; text-style: underline; }
+    """
+
+    @property
+    def _lines(self) -> Document:
+        return cast(Document, self.document)  # always one: no language is ever set
+
+    def _set_document(self, text: str, language: str | None) -> None:
+        self._highlight_query = None
+        self.document = document = PlainDocument(text)
+        self.wrapped_document = WrappedDocument(document, tab_width=self.indent_width)
+        self.navigator = DocumentNavigator(self.wrapped_document)
+        self._build_highlight_map()
+        self.move_cursor((0, 0))
+        self._rewrap_and_refresh_virtual_size()
+
+    def get_line(self, line_index: int) -> Text:
+        return Text(drawable(self.document.get_line(line_index)), end="", no_wrap=True)
+
+    @property
+    def _draw_cursor(self) -> bool:
+        return not self.has_focus or super()._draw_cursor
+
+    def on_paste(self, event: events.Paste) -> None:
+        """Lines of what is pasted may end in the ways of other systems; terminals send a return."""
+        event.text = event.text.replace("\r\n", "\n").replace("\r", "\n")
+
+    # ---- movements
+
+    def action_cursor_start(self, select: bool = False) -> None:
+        self.move_cursor((0, 0), select)
+
+    def action_cursor_end(self, select: bool = False) -> None:
+        self.move_cursor(self.document.end, select)
+
+    def action_cursor_paragraph_up(self, select: bool = False) -> None:
+        """To the beginning of this paragraph, or of the one before it."""
+        row, column = self.cursor_location
+        row -= column == 0
+        while row > 0 and not self.document[row].strip():
+            row -= 1
+        self.move_cursor((max(0, row), 0), select)
+
+    def action_cursor_paragraph_down(self, select: bool = False) -> None:
+        """To the beginning of the next paragraph, or to the text's end."""
+        row, count = self.cursor_location[0] + 1, self.document.line_count
+        while row < count and not self.document[row].strip():
+            row += 1
+        self.move_cursor((row, 0) if row < count else self.document.end, select)
+
+    def action_cursor_page_up(self, select: bool = False) -> None:
+        self._page(-1, select)
+
+    def action_cursor_page_down(self, select: bool = False) -> None:
+        self._page(1, select)
+
+    def _page(self, pages: int, select: bool) -> None:
+        rows = pages * self.content_size.height
+        target = self.navigator.get_location_at_y_offset(self.cursor_location, rows)
+        self.scroll_relative(y=rows, animate=False)
+        self.move_cursor(target, select)
+
+    def get_cursor_word_left_location(self) -> Location:
+        return self._word_step(self.cursor_location, super().get_cursor_word_left_location())
+
+    def get_cursor_word_right_location(self) -> Location:
+        return self._word_step(self.cursor_location, super().get_cursor_word_right_location())
+
+    def _word_step(self, here: Location, usual: Location) -> Location:
+        """Where a step by a word goes: Textual knows none where no space parts them."""
+        if here[0] != usual[0]:
+            return usual
+        return here[0], boundaries.word_step(self.document[here[0]], here[1], usual[1])
+
+    def action_delete_word_right(self) -> None:
+        row, column = self.cursor_location
+        if self.selection.is_empty and not self.read_only and CHARACTER.search(self.document[row], column):
+            end = self.get_cursor_word_right_location()
+            self.delete((row, column), end, maintain_selection_offset=False)
+        else:
+            super().action_delete_word_right()

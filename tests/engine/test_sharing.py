@@ -1,0 +1,116 @@
+"""The batch is shared between clients, then between their requests: nobody waits long for others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.types import EngineOptions, Priority, Request, Stop
+
+from .support import drive, finish, seeded
+
+FIRST_TOKEN = 10  # steps
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    options = EngineOptions(n_ctx=4096, gpu_layers=0, seed=1, threads=1, max_branches=16)
+    with Engine.load(bundled_model(), options, thread=False) as loaded:
+        yield loaded
+
+
+def ask(engine: Engine, client: str, n: int, tokens: int, prompt: str = "", **more: object) -> Generation:
+    stop = Stop(max_tokens=tokens, ignore_eog=True)
+    prompt = prompt or f"Once upon a time, {client} sat in a tree."
+    request = Request(prompt, n=n, stop=stop, sampling=seeded(n), client=client, **more)  # type: ignore[arg-type]
+    return engine.submit(request)
+
+
+def written(generation: Generation) -> int:
+    return sum(len(b.ids) for b in generation.branches)
+
+
+def running(engine: Engine, *generations: Generation) -> list[int]:
+    runners = engine._scheduler.lanes.running
+    return [sum(r.run.generation is g for r in runners) for g in generations]
+
+
+def steps_to_first_token(engine: Engine, generation: Generation) -> int:
+    return drive(engine, lambda: written(generation))
+
+
+def test_one_request_that_takes_every_place(engine: Engine) -> None:
+    heavy = ask(engine, "the crow", 16, 1500)
+    drive(engine, lambda: running(engine, heavy) == [16])
+    small = ask(engine, "the fox", 1, 8)
+    assert steps_to_first_token(engine, small) <= FIRST_TOKEN
+    finish(engine, small)
+    drive(engine, lambda: running(engine, heavy) == [16])  # and what gave way goes on
+
+
+def test_many_clients_that_take_every_place(engine: Engine) -> None:
+    heavy = [ask(engine, f"client {k}", 4, 1500) for k in range(16)]
+    for _ in range(60):
+        engine.process()
+    assert sum(running(engine, *heavy)) == 16
+    assert all(written(g) for g in heavy)
+    small = ask(engine, "the fox", 1, 8)
+    assert steps_to_first_token(engine, small) <= FIRST_TOKEN
+    finish(engine, small)
+
+
+def test_as_many_clients_as_places_take_turns(engine: Engine) -> None:
+    heavy = [ask(engine, f"client {k}", 1, 1500) for k in range(16)]
+    drive(engine, lambda: sum(running(engine, *heavy)) == 16)
+    small = ask(engine, "the fox", 1, 8)
+    assert steps_to_first_token(engine, small) <= FIRST_TOKEN
+    finish(engine, small)
+
+
+def test_a_clients_own_requests_share_its_places(engine: Engine) -> None:
+    heavy = ask(engine, "the crow", 16, 1500)
+    drive(engine, lambda: running(engine, heavy) == [16])
+    small = ask(engine, "the crow", 2, 8, "Another tale.")
+    assert steps_to_first_token(engine, small) <= FIRST_TOKEN
+    finish(engine, small)
+
+
+def test_places_are_shared_evenly(engine: Engine) -> None:
+    first = ask(engine, "one", 16, 600)
+    drive(engine, lambda: running(engine, first) == [16])
+    second = ask(engine, "two", 16, 600)
+    drive(engine, lambda: sum(running(engine, second)) >= 7)
+    for _ in range(40):
+        engine.process()
+        assert sum(running(engine, first, second)) == 16
+        assert abs(running(engine, first)[0] - running(engine, second)[0]) <= 2
+    assert engine.stats().evaluated_again.get("logits", 0) == 0  # who gave way reads nothing again
+
+
+def test_short_prompts_do_not_wait_for_long_ones(engine: Engine) -> None:
+    engine._scheduler.budget.size = lambda writing, abortable: 32  # type: ignore[method-assign]
+    long = [ask(engine, f"client {k}", 1, 4, f"{k} " + "a long tale of a king. " * 100) for k in range(8)]
+    for _ in range(4):
+        engine.process()
+    small = ask(engine, "the fox", 1, 8, "A fox.")
+    assert steps_to_first_token(engine, small) <= FIRST_TOKEN
+    assert not any(g.done for g in long)
+    finish(engine, small, *long)
+
+
+def test_the_writer_goes_first(engine: Engine) -> None:
+    heavy = [ask(engine, f"client {k}", 4, 1500) for k in range(8)]
+    for _ in range(30):
+        engine.process()
+    mine = ask(engine, "", 16, 40, "My own story.", priority=Priority.FOREGROUND)
+    drive(engine, lambda: running(engine, mine) == [16], most=20)
+    assert sum(running(engine, *heavy)) == 0
+    finish(engine, mine)
+    before = [written(g) for g in heavy]
+    for _ in range(60):
+        engine.process()
+    assert all(written(g) > had for g, had in zip(heavy, before, strict=True))

@@ -1,0 +1,130 @@
+"""LoRA adapters over HTTP: named by a request or by each branch, listed, and made usual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from srbwriter.engine import Engine
+from srbwriter.engine.types import EngineOptions
+from srbwriter.server import Loaded, ServerSettings, start_in_thread
+from tests.engine.toy_models import make_lora, make_merged, make_qwen
+
+from .test_handles import text_of
+from .wire import frames
+
+STORY = "the little king said no to the old bird"
+BODY: dict[str, Any] = {"prompt": STORY, "temperature": 0, "n_predict": 8, "ignore_eos": True}
+HALF, BOTH = [{"id": 0, "scale": 0.5}], [{"id": 0}, {"id": 1, "scale": -1}]
+
+
+def options(*lora: tuple[str, float]) -> EngineOptions:
+    return EngineOptions(
+        n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=8, cache_type_k="f32", cache_type_v="f32",
+        lora=lora,
+    )  # fmt: skip
+
+
+def serving(engine: Engine) -> Iterator[httpx.Client]:
+    with engine:
+        handle = start_in_thread(Loaded(engine), ServerSettings(port=0, access_log=False))
+        with httpx.Client(base_url=handle.url, timeout=60) as client:
+            yield client
+        handle.stop(20)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("lora")
+    make_qwen(folder / "base.gguf")
+    for seed in (1, 2):
+        make_lora(folder / f"{seed}.gguf", seed)
+    return folder
+
+
+@pytest.fixture
+def http(files: Path) -> Iterator[httpx.Client]:
+    adapters = options((str(files / "1.gguf"), 1.0), (str(files / "2.gguf"), 0.0))
+    yield from serving(Engine.load(files / "base.gguf", adapters))
+
+
+@pytest.fixture(scope="module")
+def wanted(files: Path) -> dict[str, str]:
+    """What models write that the adapters are a part of."""
+    found = {}
+    for name, adapters in {"usual": [(1, 1.0)], "half": [(1, 0.5)], "both": [(1, 1.0), (2, -1.0)]}.items():
+        make_merged(files / "merged.gguf", *adapters)
+        for client in serving(Engine.load(files / "merged.gguf", options())):
+            found[name] = client.post("/completion", json=BODY).json()["content"]
+    assert len(set(found.values())) == 3
+    return found
+
+
+def test_a_request_names_its_adapters(http: httpx.Client, wanted: dict[str, str]) -> None:
+    for body, name in (({}, "usual"), ({"lora": HALF}, "half"), ({"lora": BOTH}, "both"), ({}, "usual")):
+        answer = http.post("/completion", json={**BODY, **body}).json()
+        assert answer["content"] == wanted[name]
+    assert answer["generation_settings"]["lora"] == []
+    shown = http.post("/completion", json={**BODY, "lora": BOTH}).json()["generation_settings"]["lora"]
+    assert shown == [{"id": 0, "scale": 1.0}, {"id": 1, "scale": -1.0}]
+    chosen = http.post("/v1/completions", json={**BODY, "model": "m", "max_tokens": 8, "lora": HALF})
+    assert chosen.json()["choices"][0]["text"] == wanted["half"]
+
+
+@pytest.mark.parametrize("path", ["/srb/v1/completions", "/srb/v1/requests"])
+def test_every_branch_can_have_its_own(http: httpx.Client, wanted: dict[str, str], path: str) -> None:
+    body = {**BODY, "n": 4, "stop": [], "max_tokens": 8, "lora": [HALF, None, BOTH, HALF], "seed": 1}
+    if path.endswith("requests"):
+        id = http.post(path, json=body).json()["id"]
+        http.get(f"{path}/{id}/events")  # ends with the request
+        texts = [branch["text"] for branch in http.get(f"{path}/{id}").json()["branches"]]
+    else:
+        lines = frames(http.post(f"{path}?sse=1", json=body).content)
+        texts = [text_of(lines, index) for index in range(4)]
+        assert lines[-1]["count"] == 4
+    assert texts == [wanted[name] for name in ("half", "usual", "both", "half")]
+
+
+def test_adapters_are_listed_and_another_scale_made_usual(
+    http: httpx.Client, files: Path, wanted: dict[str, str]
+) -> None:
+    before = http.get("/lora-adapters").json()
+    assert [(one["id"], one["path"], one["scale"]) for one in before] == [
+        (0, str(files / "1.gguf"), 1.0), (1, str(files / "2.gguf"), 0.0),
+    ]  # fmt: skip
+    assert http.post("/lora-adapters", json=BOTH).json() == {"success": True}
+    assert [one["scale"] for one in http.get("/lora-adapters").json()] == [1.0, -1.0]
+    assert http.post("/completion", json=BODY).json()["content"] == wanted["both"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [5, "x", [5], [{"id": "0"}], [{"id": 0, "scale": "big"}], [{"id": 7}], [{"id": -1}], [{"scale": 1}],
+     [{"id": 0, "scale": 1e9}], [{"id": 0}] * 65, {"id": 0}],
+)  # fmt: skip
+def test_what_names_no_adapter_is_a_400(http: httpx.Client, value: Any) -> None:
+    assert http.post("/lora-adapters", json=value).status_code == 400
+    for path in ("/completion", "/v1/completions", "/srb/v1/completions"):
+        answer = http.post(path, json={**BODY, "model": "m", "lora": value})
+        assert answer.status_code == 400 and "lora" in answer.text
+
+
+def test_lists_for_branches_that_are_not_there_are_a_400(http: httpx.Client) -> None:
+    body = {**BODY, "n": 2, "lora": [HALF, HALF, HALF]}
+    assert http.post("/srb/v1/completions", json=body).status_code == 400
+
+
+def test_without_adapters_there_are_none_and_the_cure_is_named(files: Path) -> None:
+    for client in serving(Engine.load(files / "base.gguf", options())):
+        assert client.get("/lora-adapters").json() == []
+        for answer in (
+            client.post("/lora-adapters", json=HALF),
+            client.post("/completion", json={**BODY, "lora": HALF}),
+        ):
+            assert answer.status_code == 501 and "--lora" in answer.json()["error"]["message"]
+        none = client.post("/completion", json={**BODY, "lora": [{"id": 0, "scale": 0}]})
+        assert none.status_code == 200

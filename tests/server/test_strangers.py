@@ -1,0 +1,438 @@
+"""What strangers meet: places in a queue, work of others, values for each branch, words for a refusal."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine import Engine
+from srbwriter.engine.types import Request, Stop
+from srbwriter.server import Loaded, ServerError, ServerSettings, start_in_thread
+
+from .conftest import Serve
+from .fake_backend import EOS, FakeEngine
+from .wire import frames, lines
+
+CHAT = {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 3}
+SHORT = {"prompt": "Once", "n": 2, "max_tokens": 3}
+
+
+# ---- all work is seen
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions", "/srb/v1/requests"],
+)
+def test_slots_see_the_work_of_every_dialect(serve: Serve, engine: FakeEngine, path: str) -> None:
+    engine.hold = 1
+    http = httpx.Client(base_url=serve(max_n=4).url, timeout=30)
+    body = {**SHORT, **CHAT, "n": 4, "stream": True}
+    with http, http.stream("POST", path, json=body) as answer:
+        pieces = answer.iter_bytes()
+        next(pieces)
+        assert http.get("/health").json()["slots_processing"] == 4
+        assert http.get("/health?fail_on_no_slot=1").status_code == 503
+        assert http.get("/slots?fail_on_no_slot=1").status_code == 503
+        assert [slot["is_processing"] for slot in http.get("/slots").json()] == [True] * 4
+        engine.release()
+        list(pieces)
+
+
+def test_slots_see_what_the_terminal_writes(serve: Serve, engine: FakeEngine) -> None:
+    engine.hold = 1
+    with httpx.Client(base_url=serve(max_n=64).url, timeout=30) as http:
+        engine.submit(Request("typed in the terminal", n=60))
+        http.post("/srb/v1/requests", json={**SHORT, "n": 3, "max_tokens": 9})
+        value = http.get("/health").json()
+        assert (value["slots_idle"], value["slots_processing"]) == (1, 63)
+        assert sum(slot["is_processing"] for slot in http.get("/slots").json()) == 63
+        engine.release()
+
+
+# ---- waiting
+
+
+def test_a_request_that_waits_knows_its_place(serve: Serve, engine: FakeEngine) -> None:
+    engine.queue = True
+    with httpx.Client(base_url=serve(ping_seconds=0.1).url, timeout=30) as http:
+        first = http.post("/srb/v1/requests", json=SHORT)
+        second = http.post("/srb/v1/requests", json=SHORT)
+        assert (first.headers["x-queue"], second.headers["x-queue"]) == ("0", "1")
+        assert http.get(second.headers["location"]).json()["queue"] == 1
+        with http.stream(
+            "POST", "/completion", json={**SHORT, "stream": True, "return_progress": True}
+        ) as native:
+            assert native.headers["x-queue"] == "2"
+            natives = native.iter_lines()
+            told = next(natives)
+            assert json.loads(told.removeprefix("data: "))["prompt_progress"]["queue"] == 2
+            with http.stream("POST", "/srb/v1/completions?rich=1&sse=1", json=SHORT) as rich:
+                assert rich.headers["x-queue"] == "3"
+                riches = rich.iter_lines()
+                assert lines(next(riches))[0] == {"event": "queue", "place": 3}
+                with http.stream("POST", "/v1/chat/completions", json={**CHAT, "stream": True}) as chat:
+                    assert chat.headers["x-queue"] == "4"
+                    chats = chat.iter_lines()
+                    assert next(chats) == ": waiting, 4 before this one"
+                    engine.admit()
+                    assert "data: [DONE]" in list(chats)
+                assert lines("\n".join(riches))[-1]["event"] == "done"
+            assert any('"stop":true' in line for line in natives)
+        assert http.get(second.headers["location"]).json()["queue"] == 0
+        assert http.post("/completion", json=SHORT).headers["x-queue"] == "0"
+
+
+# ---- values for each branch
+
+
+def test_every_branch_may_have_values_of_its_own(client: httpx.Client, engine: FakeEngine) -> None:
+    body = {
+        "prompt": "Once", "temperature": [0.1, 1.5], "seed": [7, 3], "max_tokens": [2, 5],
+        "stop": [["cat"], []], "top_k": 9, "sampler_seed": None, "grammar": [None, 'root ::= [a-z ]+'],
+        "samplers": [["top_k"], ["min_p", "top_p"]], "boundary": [None, "line"],
+    }  # fmt: skip
+    for path in ("/srb/v1/completions", "/srb/v1/requests"):
+        answer = client.post(path, json=body)
+        assert answer.status_code in (200, 202), answer.text
+        request = engine.submitted[-1]
+        assert request.n == 2 and isinstance(request.sampling, tuple) and isinstance(request.stop, tuple)
+        assert [s.temperature for s in request.sampling] == [0.1, 1.5]
+        assert [s.seed for s in request.sampling] == [7, 3]
+        assert [s.top_k for s in request.sampling] == [9, 9]
+        assert [s.grammar for s in request.sampling] == [None, "root ::= [a-z ]+"]
+        assert [s.samplers for s in request.sampling] == [("top_k",), ("min_p", "top_p")]
+        assert [(s.max_tokens, s.strings, s.boundary) for s in request.stop] == [
+            (2, ("cat",), None), (5, (), "line"),
+        ]  # fmt: skip
+
+
+def test_branches_that_are_added_or_forked_may_too(client: httpx.Client, engine: FakeEngine) -> None:
+    path = client.post("/srb/v1/requests", json=SHORT).headers["location"]
+    assert client.post(f"{path}/branches", json={"temperature": [0.2, 0.4]}).status_code == 202
+    client.get(f"{path}/events")
+    assert [b.sampling.temperature for b in engine.generations[-1].branches][2:] == [0.2, 0.4]
+    made = client.post(f"{path}/branches/0/fork", json={"n": 2, "seed": [5, 1], "max_tokens": 2})
+    assert made.status_code == 202
+    assert [s.seed for s in engine.submitted[-1].sampling] == [5, 1]
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"n": 3, "temperature": [0.1, 1.5]}, "2 values for 3"),
+        ({"temperature": [0.1, 1.5], "seed": [1, 2, 3]}, "equally long"),
+        ({"temperature": ["hot", 1.5]}, "temperature"),
+        ({"seed": [1] * 65}, "'n'"),
+    ],
+)
+def test_lists_that_fit_no_branches_are_named(client: httpx.Client, fields: Any, named: str) -> None:
+    answer = client.post("/srb/v1/completions", json={"prompt": "Once", **fields})
+    assert answer.status_code == 400 and named in answer.json()["error"]
+
+
+# ---- what is not done is said
+
+
+@pytest.mark.parametrize("name", ["banned_strings", "banned_tokens"])
+def test_texts_cannot_be_banned(client: httpx.Client, name: str) -> None:
+    assert client.post("/completion", json={**SHORT, name: []}).status_code == 200
+    answer = client.post("/completion", json={**SHORT, name: ["suddenly"]})
+    assert answer.status_code == 400
+    assert name in answer.json()["error"]["message"] and "logit_bias" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["truncation_length", "num_ctx", "max_context_length", "context"])
+def test_a_context_of_ones_own_is_read(client: httpx.Client, engine: FakeEngine, name: str) -> None:
+    assert client.post("/v1/completions", json={"model": "m", **SHORT, name: 64}).status_code == 200
+    assert engine.submitted[-1].context == 64
+    assert client.post("/v1/completions", json={"model": "m", **SHORT, name: 10**7}).status_code == 400
+
+
+def test_a_page_from_disk_is_told_what_to_do(serve: Serve, client: httpx.Client) -> None:
+    answer = client.post("/completion", json=SHORT, headers={"Origin": "null"})
+    assert answer.status_code == 403 and "--cors-origins null" in answer.json()["error"]["message"]
+    with httpx.Client(base_url=serve(cors_origins=("null",)).url) as http:
+        for origin in ("null", "http://localhost:5000"):
+            answer = http.post("/completion", json=SHORT, headers={"Origin": origin})
+            assert answer.status_code == 200
+            assert answer.headers["access-control-allow-origin"] == origin
+
+
+# ---- answers say what happened
+
+
+def test_a_word_is_named_only_where_there_is_one(client: httpx.Client, engine: FakeEngine) -> None:
+    for fields, kind, word in (
+        ({"stop": ["cat"]}, "word", "cat"),
+        ({"stop_token_ids": [engine.tokenize(" was")[0]]}, "eos", ""),
+        ({"boundary": "sentence"}, "eos", ""),
+        ({"n_predict": 2}, "limit", ""), ({"n_predict": 99}, "eos", ""),
+    ):  # fmt: skip
+        value = client.post("/completion", json={"prompt": "Once", **fields}).json()
+        assert (value["stop_type"], value["stopping_word"]) == (kind, word), fields
+
+
+def test_errors_about_tokens_name_tokens(client: httpx.Client) -> None:
+    for tokens in ("x", [10**9], ["a"], [1.5], [None]):
+        answer = client.post("/detokenize", json={"tokens": tokens})
+        assert answer.status_code == 400
+        assert "'tokens'" in answer.json()["error"]["message"]
+        assert "prompt" not in answer.json()["error"]["message"]
+
+
+def test_parts_of_a_message_are_joined_alike_everywhere(client: httpx.Client) -> None:
+    parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    prompt = client.post("/apply-template", json={"messages": [{"role": "user", "content": parts}]}).json()
+    assert "one\ntwo" in prompt["prompt"]
+
+
+def test_ignored_ends_stand_among_the_biases(client: httpx.Client) -> None:
+    value = client.post("/completion", json={**SHORT, "n": 1, "ignore_eos": True}).json()
+    assert {"bias": None, "token": EOS} in value["generation_settings"]["logit_bias"]
+
+
+def test_the_form_of_a_fingerprint(client: httpx.Client) -> None:
+    import re
+
+    for path, body in (("/v1/completions", {"model": "m", **SHORT}), ("/v1/chat/completions", CHAT)):
+        assert re.fullmatch(r"b\d+-[0-9a-f]+", client.post(path, json=body).json()["system_fingerprint"])
+    assert re.fullmatch(r"b\d+-[0-9a-f]+", client.get("/props").json()["build_info"])
+
+
+def test_chat_tells_times_progress_and_everything(client: httpx.Client) -> None:
+    whole = client.post("/v1/chat/completions", json={**CHAT, "verbose": True}).json()
+    assert whole["timings"]["predicted_n"] == 3 and whole["__verbose"]["tokens_predicted"] == 3
+    assert "__verbose" not in client.post("/v1/chat/completions", json=CHAT).json()
+    asked = {"stream": True, "timings_per_token": True, "return_progress": True, "verbose": True}
+    chunks = frames(client.post("/v1/chat/completions", json={**CHAT, **asked}).content)[:-1]
+    assert chunks[0]["prompt_progress"]["total"] > 0 and "timings" in chunks[0]
+    assert all("timings" in chunk for chunk in chunks if chunk["choices"])
+    assert chunks[-1]["choices"][0]["finish_reason"] and chunks[-1]["__verbose"]["stop"] is True
+    plain = frames(client.post("/v1/chat/completions", json={**CHAT, "stream": True}).content)[:-1]
+    assert ["timings" in chunk for chunk in plain] == [False] * (len(plain) - 1) + [True]
+    text = {"model": "m", **SHORT, "stream": True, "return_progress": True}
+    assert "prompt_progress" in frames(client.post("/v1/completions", json=text).content)[0]
+
+
+def test_names_and_tags_of_the_model(serve: Serve) -> None:
+    with httpx.Client(base_url=serve(alias="tale, tail", tags="story,small").url) as http:
+        card = http.get("/v1/models").json()["data"][0]
+        assert (card["id"], card["aliases"], card["tags"]) == ("tale", ["tale", "tail"], ["story", "small"])
+        assert http.get("/v1/models/tail").status_code == 200
+
+
+def test_several_addresses(serve: Serve) -> None:
+    handle = serve(host=("127.0.0.1", "127.0.0.2"))
+    for url in handle.url.split(" and "):
+        assert httpx.get(f"{url}/health").status_code == 200
+    assert len(handle.url.split(" and ")) == 2
+    with pytest.raises(ServerError, match="0.0.0.0"):
+        serve(host=("127.0.0.1", "0.0.0.0"))
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt", "end"),
+    [
+        ("llama3", "<|start_header_id|>user<|end_header_id|>\n\nOnce<|eot_id|>", "<|eot_id|>"),
+        (
+            "command-r",
+            "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>Once<|END_OF_TURN_TOKEN|>",
+            "<|END_OF_TURN_TOKEN|>",
+        ),
+        ("vicuna", "USER: Once", "</s>"),
+        ("gemma", "<start_of_turn>user\nOnce<end_of_turn>", "<end_of_turn>"),
+    ],
+)
+def test_templates_by_name(serve: Serve, engine: FakeEngine, name: str, prompt: str, end: str) -> None:
+    with httpx.Client(base_url=serve(chat_template=name).url) as http:
+        assert prompt in http.post("/apply-template", json=CHAT).json()["prompt"]
+        assert http.post("/v1/chat/completions", json=CHAT).status_code == 200
+        assert end in engine.submitted[-1].stop.strings
+        begun = [*CHAT["messages"], {"role": "assistant", "content": "Then"}]
+        assert http.post("/apply-template", json={"messages": begun}).json()["prompt"].endswith("Then")
+    with pytest.raises(ServerError, match="llama3"):
+        serve(chat_template="nothing-of-the-kind")
+
+
+def test_the_models_name_is_known_while_it_is_loaded(serve: Serve) -> None:
+    from srbwriter.engine import EngineLoader
+
+    loader = EngineLoader(bundled_model())
+    with Engine.load(bundled_model()) as engine, httpx.Client(base_url=serve(loader).url) as http:
+        assert http.get("/v1/models").json()["data"][0]["id"] == engine.info.name != "model"
+
+
+# ---- connections
+
+
+def until_closed(plug: socket.socket) -> None:
+    with plug:
+        try:
+            while plug.recv(1000):
+                pass
+        except ConnectionError:
+            pass
+
+
+def test_the_oldest_without_a_head_makes_room(serve: Serve, engine: FakeEngine) -> None:
+    engine.hold = 1
+    handle = serve(max_connections=6)
+    address = ("127.0.0.1", handle.port)
+    with httpx.Client(base_url=handle.url, timeout=30) as busy:
+        with busy.stream("POST", "/completion", json={**SHORT, "stream": True}) as answer:
+            pieces = answer.iter_bytes()
+            assert next(pieces)
+            plugs = [socket.create_connection(address) for _ in range(12)]
+            for plug in plugs:
+                plug.sendall(b"GET /health HTTP/1.1\r\n")
+            with httpx.Client(base_url=handle.url, timeout=30) as other:
+                assert other.get("/health").status_code == 200
+            until_closed(plugs[0])
+            until_closed(plugs[1])
+            engine.release()
+            assert b'"stop":true' in b"".join(pieces)
+        for plug in plugs:
+            plug.close()
+
+
+_FEW_FILES = """
+import resource, sys
+from tests.server.fake_backend import FakeEngine
+from srbwriter.server import Loaded, ServerSettings, run
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+run(Loaded(FakeEngine()), ServerSettings(port=0, access_log=False), ready=lambda url: print(url, flush=True))
+"""
+
+
+def test_half_open_heads_do_not_use_up_the_files_of_the_process() -> None:
+    server = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(_FEW_FILES)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    plugs: list[socket.socket] = []
+    try:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        port = int(url.rpartition(":")[2])
+        waits: list[float] = []
+        over = threading.Event()
+
+        def ask() -> None:
+            while not over.is_set() or not waits:
+                begun = time.perf_counter()
+                assert httpx.get(f"{url}/health", timeout=30).status_code == 200
+                waits.append(time.perf_counter() - begun)
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        for _ in range(300):
+            plugs.append(socket.create_connection(("127.0.0.1", port), timeout=30))
+            plugs[-1].sendall(b"POST /completion HTTP/1.1\r\nHost: ")
+        until_closed(plugs[0])
+        over.set()
+        asking.join(60)
+        assert max(waits) < 1.0  # asyncio rests for a second when it may open no more
+        burnt = _processor_seconds(server.pid)
+        assert httpx.get(f"{url}/health", timeout=30).status_code == 200
+        assert _processor_seconds(server.pid) - burnt < 0.5
+    finally:
+        for plug in plugs:
+            plug.close()
+        server.terminate()
+        _, said = server.communicate(timeout=60)
+    assert "Traceback" not in said
+
+
+def _processor_seconds(pid: int) -> float:
+    from pathlib import Path
+
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+# ---- on the bundled model
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[httpx.Client]:
+    with Engine.load(bundled_model()) as engine:
+        settings = ServerSettings(port=0, access_log=False)
+        handle = start_in_thread(Loaded(engine), settings)
+        with httpx.Client(base_url=handle.url, timeout=60) as http:
+            yield http
+        handle.stop(20)
+
+
+def test_defaults_sent_back_write_the_same(real: httpx.Client) -> None:
+    body = {"prompt": "Once upon a time,", "n_predict": 24, "n": 2}
+    params = real.get("/props").json()["default_generation_settings"]["params"]
+    assert "infill" not in params["samplers"]
+    plain = real.post("/completion", json={**body, "seed": 5}).json()
+    back = real.post("/completion", json={**params, **body, "seed": 5}).json()
+    assert [one["content"] for one in plain] == [one["content"] for one in back]
+    one = plain[0]
+    again = real.post("/completion", json={"prompt": body["prompt"], **one["generation_settings"]}).json()
+    assert again["content"] == one["content"]
+
+
+def test_a_grammar_that_is_fulfilled_is_an_end_of_its_own(real: httpx.Client) -> None:
+    value = real.post("/completion", json={"prompt": "Once", "grammar": 'root ::= " a cat"'}).json()
+    assert (value["content"], value["stop_type"], value["stopping_word"]) == (" a cat", "eos", "")
+
+
+def test_a_prompt_is_cut_to_the_context_that_is_asked_for(real: httpx.Client) -> None:
+    text = "Once upon a time there was a cat. " * 40
+    whole = real.post("/completion", json={"prompt": text, "n_predict": 8}).json()["tokens_evaluated"]
+    for n_keep in (0, 4):
+        body = {"prompt": text, "n_predict": 8, "truncation_length": 64, "n_keep": n_keep}
+        cut = real.post("/completion", json=body).json()
+        assert cut["tokens_evaluated"] == 56 < whole and cut["truncated"]
+        assert cut["prompt"].endswith("there was a cat. ")
+
+
+def test_json_is_not_padded_with_empty_lines(real: httpx.Client) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    line_feed = real.post("/tokenize", json={"content": "\n"}).json()["tokens"][-1]
+    body = {
+        "prompt": "Once", "json_schema": schema, "n_predict": 60, "n": 4, "seed": 1,
+        "logit_bias": [[line_feed, 30]],
+    }  # fmt: skip
+    for one in real.post("/completion", json=body).json():
+        assert "\n\n\n" not in one["content"]
+
+
+def test_progress_comes_before_the_prompt_is_read(real: httpx.Client) -> None:
+    body = {
+        "prompt": "It was a long and winding road to the castle. " * 100, "n_predict": 1, "stream": True,
+        "return_progress": True, "cache_prompt": False, "overflow": "truncate",
+    }  # fmt: skip
+    chunks = frames(real.post("/completion", json=body).content)
+    told = [chunk for chunk in chunks if "prompt_progress" in chunk]
+    first = told[0]["prompt_progress"]
+    assert first["processed"] < first["total"] and "prompt_ms" in told[0]["timings"]
+
+
+def test_the_servers_seed_is_that_of_requests(serve: Serve, engine: FakeEngine) -> None:
+    from srbwriter.cli import serve as command
+    from srbwriter.cli.table import every_key
+    from srbwriter.config import keys, load
+
+    options = command.server_settings(load(every_key(), {keys.SEED.name: 11}, {}))
+    with httpx.Client(base_url=serve(sampling=options.sampling).url) as http:
+        assert http.get("/props").json()["default_generation_settings"]["params"]["seed"] == 11
+        http.post("/completion", json={**SHORT, "stop": Stop().strings})
+        assert [s.seed for s in engine.submitted[-1].sampling] == [11, 12]

@@ -1,0 +1,82 @@
+"""Keys that arrive together go to the prompt that the first of them opens, and none to what lies below it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.terminal.support import OPENING, make_story, text_of, to_branches
+from tests.terminal.terminal import CTRL_F, CTRL_N, CTRL_P, ESC, F3, Terminal
+
+BURST = b"1" * 8
+"""On a branch, ``1`` puts it into the story: the worst that a key can do in the wrong place."""
+
+PROMPTS = {
+    "knobs": (b"K", "temperature"),
+    "knobs of a branch": (b"t", "Knobs of branch"),
+    "memory": (b"M", "told this before"),
+    "author's note": (b"N", "near the end"),
+    "lorebook": (b"O", "Lorebook"),
+    "context": (b"X", "What the model sees"),
+    "models": (b"m", "Models"),
+    "tree": (F3, "hoist"),
+    "search": (b"S", "Words to find"),
+    "history": (b"H", "The way here"),
+    "title": (b"A", "Author"),
+    "export": (b"E", "Export to which"),
+    "import": (b"I", "Import which"),
+    "type into": (b"i", "Words for branch"),
+    "edit, then pick": (b"o", "picks it"),
+    "find": (CTRL_F, "Find"),
+    "commands": (CTRL_P, "No matches"),
+    "help": (b"?", "Help"),
+    "settings": (b"\x1b[21~", "Settings"),
+    "log": (b"\x1b[24~", "goes back"),
+    "reading": (b"p", "goes back"),
+}
+"""What opens it from the branches, and words that it shows."""
+
+
+def on_branches(screen: str) -> bool:
+    """Whether the branches have the keys."""
+    return "1–9" in screen.splitlines()[-1]
+
+
+def leave(terminal: Terminal) -> None:
+    """Press escape until the branches have the keys; a sheet that was changed asks first."""
+    terminal.wait(lambda shown: not on_branches(shown), "a prompt that has the keys")
+    terminal.press(ESC)
+    shown = terminal.wait(lambda shown: on_branches(shown) or "drops what" in shown, "an end")
+    if not on_branches(shown):
+        terminal.press(b"d")
+        terminal.wait(on_branches, "the branches' keys")
+
+
+def with_branches(terminal: Terminal) -> Path:
+    """The program over a story with two branches that have ended, the keys on the first."""
+    file = make_story(terminal.folder)
+    terminal.start(file)
+    terminal.wait_for(OPENING.strip())
+    terminal.press(CTRL_N)
+    terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended")
+    to_branches(terminal)
+    return file
+
+
+@pytest.mark.parametrize("part", [0, 1])
+def test_a_burst_of_keys_goes_to_the_prompt_that_opens(terminal: Terminal, part: int) -> None:
+    file = with_branches(terminal)
+    for name, (key, words) in list(PROMPTS.items())[part::2]:
+        terminal.press(key + BURST)
+        terminal.wait_for(words)
+        leave(terminal)
+        assert text_of(file) == OPENING, name
+
+
+def test_keys_before_the_first_screen_stands_are_not_lost(terminal: Terminal) -> None:
+    file = make_story(terminal.folder)
+    terminal.start(file)
+    terminal.type("and rained, ")
+    terminal.wait_for("and rained,")
+    terminal.wait(lambda _: text_of(file) == f"{OPENING}and rained, ", "words on the disk")

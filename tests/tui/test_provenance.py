@@ -1,0 +1,60 @@
+"""Who wrote what: true while somebody types, and as the story has it."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srbwriter.story import Author
+from srbwriter.tui.provenance import Provenance
+from tests.tui.conftest import OpenBench
+from tests.tui.scenarios.common import started
+
+AUTHORS: list[Author] = ["writer", "model", "edited", "imported"]
+PARTS = st.lists(st.tuples(st.integers(0, 6), st.sampled_from(AUTHORS)), max_size=8)
+
+
+def letters(found: Provenance) -> list[str]:
+    """The author of each character."""
+    return [author for start, end, author in found.between(0, found.length) for _ in range(start, end)]
+
+
+@given(PARTS, st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 5)), max_size=6))
+def test_what_is_typed_is_the_writers_and_all_else_stays_whose_it_was(
+    parts: list[tuple[int, Author]], edits: list[tuple[int, int, int]]
+) -> None:
+    found = Provenance(parts)
+    naive = [author for length, author in parts for _ in range(length)]
+    for one, other, length in edits:
+        start, end = sorted((min(one, len(naive)), min(other, len(naive))))
+        found.typed(start, end, length)
+        naive[start:end] = ["writer"] * length
+        assert letters(found) == naive and found.length == len(naive)
+
+
+@given(PARTS, st.integers(0, 50), st.integers(0, 50))
+def test_a_stretch_has_the_authors_of_its_characters(
+    parts: list[tuple[int, Author]], one: int, other: int
+) -> None:
+    naive = [author for length, author in parts for _ in range(length)]
+    start, end = min(one, other), max(one, other)
+    found = Provenance(parts).between(start, end)
+    assert [author for begin, stop, author in found for _ in range(begin, stop)] == naive[start:end]
+
+
+async def test_words_typed_and_deleted_amid_the_models_keep_the_tint_true(open_bench: OpenBench) -> None:
+    async with open_bench("It rained.", settings={"interface.provenance": True}) as bench:
+        await started(bench)
+        await bench.press("enter")
+        editor = bench.screen.editor
+        bench.screen.editor.focus()
+        editor.go(len("It rained.") + 3)
+        await bench.press(*"dry", "backspace", "delete")
+        editor.go(4)
+        await bench.press("enter", "backspace", *"ever ")
+        assert editor.provenance is not None
+        shown = letters(editor.provenance)
+        assert len(shown) == len(editor.whole)
+        typed = len("It rever ained.") + 3
+        assert shown[: typed] == ["writer"] * (typed - 3) + ["model"] * 3
+        assert shown[typed : typed + 2] == ["writer"] * 2 and set(shown[typed + 2 :]) <= {"model", "writer"}

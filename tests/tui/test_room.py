@@ -1,0 +1,115 @@
+"""Who has the room of the window: layouts by size, the split, quiet, and lines that fit 80 columns."""
+
+from __future__ import annotations
+
+import pytest
+from rich.cells import cell_len
+
+from srbwriter.tui import options
+from tests.tui.conftest import Bench, OpenBench
+from tests.tui.scenarios.common import started, visible
+
+STORY = "\n".join(f"Line {number} of the story." for number in range(200))
+
+
+@pytest.mark.parametrize(("columns", "beside"), [(80, False), (159, False), (160, True), (200, True)])
+async def test_the_layout_is_chosen_by_the_size_of_the_window(
+    columns: int, beside: bool, open_bench: OpenBench
+) -> None:
+    async with open_bench(fake=True, size=(columns, 40)) as bench:
+        assert (bench.screen.grid.region.x > bench.screen.editor.region.x) is beside
+        await bench.pilot.resize_terminal(239 - columns, 40)
+        await bench.pilot.pause()
+        assert (bench.screen.grid.region.x > bench.screen.editor.region.x) is (239 - columns >= 160)
+        await bench.press("ctrl+l")  # a layout that was chosen stays
+        chosen = bench.app.preferences[options.LAYOUT]
+        assert chosen in options.LAYOUTS and (chosen == "right") is (239 - columns < 160)
+
+
+@pytest.mark.parametrize(("layout", "axis"), [("below", "height"), ("right", "width"), ("column", "width")])
+async def test_the_split_holds_in_every_layout_and_is_remembered(
+    layout: str, axis: str, open_bench: OpenBench
+) -> None:
+    async with open_bench(fake=True, size=(120, 42), settings={"interface.layout": layout}) as bench:
+        await started(bench)
+        whole = getattr(bench.screen.query_one("#panes").size, axis)
+        await bench.press("right_curly_bracket", "right_curly_bracket")
+        share = getattr(bench.screen.editor.outer_size, axis) / whole
+        assert share == pytest.approx(0.5, abs=0.03) and bench.app.preferences[options.SPLIT] == 50
+        for _ in range(12):
+            await bench.press("left_curly_bracket")
+        assert bench.app.preferences[options.SPLIT] == 15
+        assert bench.screen.editor.size.height > 0 and bench.screen.editor.size.width > 10
+
+
+def cursor_row(bench: Bench) -> int:
+    """The row of the window that the cursor is in."""
+    return bench.screen.editor.cursor_screen_offset.y
+
+
+def read(bench: Bench) -> None:
+    """The messages have been read."""
+    bench.app.messages.all.clear()
+    bench.screen.show_messages([])
+
+
+async def test_in_quiet_the_line_of_the_cursor_stays_in_the_middle(open_bench: OpenBench) -> None:
+    async with open_bench(STORY, fake=True, size=(80, 24)) as bench:
+        await bench.press("ctrl+t")
+        assert "esc shows everything again" in visible(bench)
+        read(bench)
+        await bench.pilot.pause()
+        seen = visible(bench)
+        assert "Line 199" in seen and "saved" not in seen and "^q" not in seen
+        middle = cursor_row(bench)
+        assert 10 <= middle <= 13
+        await bench.press("enter", *"More.", "enter")
+        assert cursor_row(bench) == middle and "More." in visible(bench)
+        await bench.press(*["up"] * 30)
+        assert cursor_row(bench) == middle, "in the middle of the text"
+        assert "Line 175" in visible(bench), "what follows is in view"
+        await bench.press("escape")
+        assert "saved" in visible(bench) and bench.screen.editor.has_focus
+
+
+@pytest.mark.parametrize("key", ["tab", "ctrl+n"])
+async def test_whoever_goes_to_branches_sees_them(key: str, open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        await started(bench)
+        bench.screen.editor.focus()
+        await bench.press("ctrl+t", key)
+        assert not bench.screen.quiet and bench.screen.grid.size.height > 5
+
+
+async def test_in_quiet_the_writer_still_sees_that_words_are_not_saved(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from srbwriter.story import NotSaved
+
+    async with open_bench(fake=True) as bench:
+        await bench.press("ctrl+t")
+        read(bench)
+        await bench.pilot.pause()
+        assert not bench.screen.status_line.size
+        bench.session.typing.refused(NotSaved(bench.session.story.file, "the disk is gone", full=False))
+        bench.screen.flush_slowly()
+        await bench.pilot.pause()
+        read(bench)
+        await bench.pilot.pause()
+        assert bench.screen.status_line.size.height == 1
+
+
+@pytest.mark.parametrize("on_branch", [True, False])
+async def test_title_and_keys_fit_80_columns(on_branch: bool, open_bench: OpenBench) -> None:
+    async with open_bench(fake=True, size=(80, 24)) as bench:
+        bench.session.story.rename("The extraordinarily long rain over the harbour of Brannoch")
+        await started(bench)
+        if not on_branch:
+            bench.screen.editor.focus()
+        bench.screen.flush_slowly()
+        await bench.pilot.pause()
+        status, keys = visible(bench).splitlines()[-2:]
+        assert "The extraordinarily lon…" in status and "saved" in status and "words" in status
+        for wanted in (" help", "^q quit", " write"):
+            assert wanted in keys
+        assert cell_len(keys.rstrip()) <= 80

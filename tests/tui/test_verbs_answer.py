@@ -1,0 +1,232 @@
+"""Every verb does something to the branch that it is about, or says why not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from srbwriter.engine.types import BranchState, FinishReason
+from srbwriter.story import ROOT
+from srbwriter.tui.screens.ask import AskWords
+from srbwriter.tui.screens.picker import Picker
+from tests.tui.conftest import Bench, OpenBench
+from tests.tui.test_steering_keys import finish, said, typed
+
+
+async def earlier_sitting(open_bench: OpenBench, n: int = 3) -> list[str]:
+    """Branches that have ended, in a story that is closed; returns their texts."""
+    async with open_bench(n=n) as bench:
+        bench.session.stop = replace(bench.session.stop, max_tokens=24)
+        await bench.write(24)
+        finish(bench)
+        await bench.settle()
+        return bench.texts()
+
+
+@pytest.mark.parametrize("verb", ["reroll", "extend", "rewind", "kill", "type_into", "reroll_all", "more"])
+async def test_branches_of_an_earlier_sitting_are_steered(verb: str, open_bench: OpenBench) -> None:
+    before = await earlier_sitting(open_bench)
+    async with open_bench(text="", n=3) as bench:
+        session = bench.session
+        assert bench.texts() == before
+        await bench.on_panes()
+        if verb == "type_into":
+            await typed(bench, " and so")
+        else:
+            bench.screen.run(verb)
+        await bench.settle()
+        await bench.tokens(6)
+        now, branch = bench.texts(), session.round.branches[0]
+        if verb == "more":
+            assert len(now) == 4 and now[:3] == before and now[3]
+            return
+        if verb == "kill":
+            assert branch.finish_reason is FinishReason.KILLED and now == before
+            return
+        assert branch.live
+        if verb != "reroll_all":
+            assert now[1:] == before[1:]
+        if verb == "extend":
+            assert now[0].startswith(before[0]) and len(now[0]) > len(before[0])
+        elif verb == "type_into":
+            assert now[0].startswith(before[0] + " and so") and len(now[0]) > len(before[0]) + 7
+        elif verb == "rewind":
+            assert now[0] != before[0] and now[0][:20] == before[0][:20]
+        else:
+            assert now[0] != before[0]
+        assert bench.screen.grid.panes[0].text == now[0]
+        finish(bench)
+        now = bench.texts()
+        await bench.press("1")
+        session.keep()
+        story = session.story
+        assert session.text() == "It rained." + now[0]
+        assert before[0] in [node.text for node in story.nodes(story.children(story.children(ROOT)[0]))]
+
+
+async def test_extend_goes_on_from_the_end(open_bench: OpenBench) -> None:
+    async with open_bench(n=2) as bench:
+        session = bench.session
+        session.stop = replace(session.stop, max_tokens=600, ignore_eog=False)
+        await bench.write(4)
+        finish(bench)
+        ended = [b for b in session.round.branches if b.finish_reason is FinishReason.EOG]
+        assert ended, "no branch came to the story's end"
+        await bench.on_panes()
+        bench.screen.grid.go(ended[0].index)
+        text = ended[0].text
+        await bench.press("e")
+        await bench.tokens(10)
+        assert ended[0].text.startswith(text) and len(ended[0].ids) >= 10 and len(ended[0].text) > len(text)
+
+
+async def test_extend_of_a_branch_that_writes_says_so(open_bench: OpenBench) -> None:
+    async with open_bench(n=2) as bench:
+        await bench.write(4)
+        await bench.on_panes()
+        await bench.press("e")
+        assert "still writing" in said(bench)
+        await bench.press("space")
+        await bench.press("e")
+        assert "paused" in said(bench)
+
+
+async def test_without_a_model_the_panes_stay(open_bench: OpenBench) -> None:
+    before = await earlier_sitting(open_bench)
+    async with open_bench(text="", n=3) as bench:
+        bench.session._loader.close()
+        bench.session._prompter = None
+        bench.session._cancelled = RuntimeError("gone")
+        bench.screen._told = bench.session.engine_error
+        for _ in range(2):
+            await bench.press("ctrl+n")
+            assert "no model" in said(bench)
+            assert [pane.text for pane in bench.screen.grid.shown] == before
+        await bench.on_panes()
+        await bench.press("r")
+        assert "no model" in said(bench)
+        assert [pane.text for pane in bench.screen.grid.shown] == before
+        await bench.press("1")
+        assert bench.session.text() == "It rained." + before[0]
+
+
+async def test_branches_are_shown_until_those_that_wait_for_the_model_are_written(
+    open_bench: OpenBench,
+) -> None:
+    before = await earlier_sitting(open_bench)
+    async with open_bench(text="", n=3) as bench:
+        session = bench.session
+        prompter, session._prompter = session._prompter, None
+        await bench.press("ctrl+n")
+        assert [pane.text for pane in bench.screen.grid.shown] == before
+        await bench.press("escape", "escape")
+        assert [pane.text for pane in bench.screen.grid.shown] == before
+        await bench.press("ctrl+n")
+        session._prompter = prompter
+        session._submit(session.round)
+        await bench.tokens(3)
+        assert [pane.text for pane in bench.screen.grid.shown] != before
+
+
+async def test_writing_again_replaces_the_round(open_bench: OpenBench) -> None:
+    async with open_bench(n=3) as bench:
+        await bench.write(6)
+        first = bench.texts()
+        await bench.press("ctrl+n")
+        await bench.tokens(6)
+        second = bench.texts()
+        assert len(second) == 3 and not set(first) & set(second)
+        assert [pane.text for pane in bench.screen.grid.shown] == second
+        story = bench.session.story
+        kept = {node.text for node in story.nodes(story.children(bench.session.node))}
+        assert {*first, *second} <= kept
+
+
+async def test_a_branch_waits_while_words_for_it_are_typed(open_bench: OpenBench) -> None:
+    async with open_bench(n=2) as bench:
+        await bench.write(4)
+        await bench.on_panes()
+        first, second = bench.session.round.branches
+        await bench.press("i")
+        assert isinstance(bench.app.screen, AskWords)
+        text = first.text
+        for _ in range(6):
+            bench.session.engine.process()
+        assert first.text == text and second.live
+        await bench.press(*"so", "enter")
+        await bench.tokens(3)
+        assert first.text.startswith(f"{text}so") and len(first.text) > len(text) + 2
+        await bench.press("i", "escape")
+        text = first.text
+        await bench.tokens(3)
+        assert first.text.startswith(text) and first.text != text
+
+
+@pytest.mark.parametrize("key", ["r", "backspace"])
+async def test_a_paused_branch_that_is_written_anew_writes(key: str, open_bench: OpenBench) -> None:
+    async with open_bench(n=2) as bench:
+        await bench.write(30)
+        await bench.on_panes()
+        branch = bench.session.round.branches[0]
+        await bench.press("space")
+        assert branch.state is BranchState.PAUSED
+        await bench.press(key)
+        await bench.tokens(3)
+        assert branch.state is BranchState.WRITING
+
+
+async def test_a_rewind_keeps_bookmark_and_rating(open_bench: OpenBench) -> None:
+    async with open_bench(n=2) as bench:
+        await bench.write(40)
+        await bench.on_panes()
+        await bench.press("b", "greater_than_sign")
+        await bench.press("backspace")
+        await bench.tokens(4)
+        bench.screen.flush_slowly()
+        assert bench.screen.grid.panes[0].marks == "★ good"
+        story = bench.session.story
+        assert len(story.bookmarks()) == 2
+        await bench.press("r")
+        await bench.tokens(4)
+        bench.screen.flush_slowly()
+        assert bench.screen.grid.panes[0].marks == ""
+
+
+async def test_a_sample_in_a_written_story_begins_a_new_one(open_bench: OpenBench) -> None:
+    async with open_bench("It rained.") as bench:
+        file = bench.session.story.file
+        bench.screen.run("openings")
+        await bench.pilot.pause()
+        assert isinstance(bench.app.screen, Picker)
+        await bench.press("enter")
+        made = bench.app.next_story
+        assert isinstance(made, Path) and made != file
+        assert bench.app.next_begins
+        assert bench.session.text() == "It rained."
+
+
+async def test_the_bundled_models_openings_come_first(open_bench: OpenBench) -> None:
+    async with open_bench("") as bench:
+        bench.screen.run("openings")
+        await bench.pilot.pause()
+        picker = bench.app.screen
+        assert isinstance(picker, Picker)
+        kinds = [choice.value.kind for choice in picker._choices if hasattr(choice.value, "kind")]
+        assert kinds == sorted(kinds) and kinds[0] == "base"
+
+
+async def test_undo_and_redo_say_what_they_did(open_bench: OpenBench) -> None:
+    async with open_bench("It rained.", n=2) as bench:
+        await bench.write(6)
+        await bench.on_panes()
+        await bench.press("1")
+        for key, words in (("u", "Pick taken back."), ("U", "Pick done again."), ("U", "Nothing to redo.")):
+            await bench.press(key)
+            assert said(bench) == words
+
+
+async def go(bench: Bench, command: str) -> None:
+    bench.screen.run(command)
+    await bench.pilot.pause()
