@@ -12,8 +12,9 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +40,7 @@ from .prefix import SHARED
 from .prompt import assemble, fit
 from .runner import Run
 from .scheduler import Scheduler
+from .sequences import Sequences
 from .sizing import open_context, threads_of, uses_gpu
 from .steering import make_run, prepared
 from .types import (
@@ -49,6 +51,7 @@ from .types import (
     InvalidRequest,
     ModelInfo,
     NativeError,
+    NotSupported,
     Priority,
     Request,
 )
@@ -104,6 +107,9 @@ class Engine:
         self.embedder = Embedder(model, options, window, lambda: self.busy, adapters)
         self._owner = threading.Lock()  # the right to step
         self._stepper = 0  # thread that is in a step
+        self._sequences = Sequences(
+            model, context, self._cache, self._scheduler, window, self._turn, self._seed
+        )
 
     # ---- life
 
@@ -220,10 +226,31 @@ class Engine:
         if self._step():
             return True
         if self._scheduler.lanes.pending:  # nothing to do until a slow grammar has been asked
-            timeout = None
             self._wake.wait()
             return self._step() or True
         return bool(timeout) and self._wake.wait(timeout) and self._step()
+
+    @property
+    def sequences(self) -> Sequences:
+        """The low-level face, for who owns the loop. Raises NotSupported for an engine with a thread."""
+        if self._thread is not None:
+            raise NotSupported("this engine steps by itself; load it with thread=False to own the loop")
+        return self._sequences
+
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        """The right to use the context between two steps."""
+        self._check_open()
+        self._refuse_reentry()
+        with self._owner:
+            self._check_open()
+            self._stepper = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._stepper = 0
+                if self._closing:
+                    self._release()
 
     def call(self, function: Callable[[], Any], timeout: float | None = 30.0) -> Any:
         """Run ``function`` between two steps and return its result (raise its error)."""
@@ -527,6 +554,7 @@ class Engine:
         if self._cache.storage.disk is not None:
             self._cache.storage.disk.close()
         self._scheduler.grammars.close()
+        self._sequences.close()
         self._context.close()
         self.model.close()
 

@@ -54,7 +54,7 @@ class Lanes:
     @property
     def branch_count(self) -> int:
         """Branches on a sequence."""
-        return len(self.writing) + len(self.pending) + sum(1 for t in self.feeding if isinstance(t, Runner))
+        return len(self.running)
 
     @property
     def outstanding(self) -> int:

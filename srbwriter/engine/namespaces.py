@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .adapters import Turns
 from .prefix import SHARED
-from .runner import Runner, Track, Trunk
+from .runner import Runner, Track
 from .scheduler import Scheduler
 
 
@@ -18,15 +18,11 @@ class AdapterScheduler(Scheduler):
     def _in_turn(self) -> tuple[Sequence[Runner], Sequence[Track]]:
         writing, feeding = super()._in_turn()
         chosen = self.turns.pick({track.run.space for track in (*writing, *feeding)})
-        mine = self.turns.of_set(feeding, _space, chosen)
-        for track in mine:
-            self._catch_up(track)
-        return self.turns.of_set(writing, _space, chosen), mine
+        return self.turns.of_set(writing, _space, chosen), self.turns.of_set(feeding, _space, chosen)
 
-    def _catch_up(self, track: Track) -> None:
-        """Go on over what others evaluated meanwhile, before rows are made of anybody's next tokens."""
-        if not (isinstance(track, Trunk) and track.run.scoring):
-            track.todo = track.todo[self.cache.follow(track.seq, track.todo[:-1]) :]
+    def make_ready(self, space: int, rows: int) -> None:
+        self.turns.pick({space})
+        super().make_ready(space, rows)
 
     def _tidy(self) -> bool:
         if self.tails and not self.lanes.busy:

@@ -202,7 +202,7 @@ class Scheduler:
         seconds = time.perf_counter() - started
         self._in_flight = frozenset()
         if code == OK:
-            self._count(plan, seconds)
+            self.count(plan, seconds)
             if padded:
                 self.cache.storage.traffic.count("padding", padded)
             if self.threads is not None and threads == self.threads.now:
@@ -223,7 +223,12 @@ class Scheduler:
                 live -= {command.branch} if command.branch >= 0 else live.copy()
         return all(number in left and not left[number] for number in self._in_flight)
 
-    def _count(self, plan: Plan, seconds: float) -> None:
+    def make_ready(self, space: int, rows: int) -> None:
+        """The next decode has so many ``rows`` of this space of the prefix tree, and none of a request."""
+        self._use_threads(rows, rows > self.context.sequences)
+
+    def count(self, plan: Plan, seconds: float) -> None:
+        """A decode went well."""
         prompt, branches = plan.prompt_rows, len(plan.rows)
         self.budget.learn(seconds, prompt, branches)
         self.cache.storage.token_seconds = self.budget.per_token
