@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 from srbwriter import __version__
@@ -22,7 +23,7 @@ from srbwriter.engine.limits import check_prompt
 from srbwriter.engine.types import ContextOverflow, EngineError, Prompt, Request, TokenRun
 
 from .auth import ServerError, read_text
-from .errors import ApiError, Dialect, from_engine, unavailable
+from .errors import ApiError, Dialect, bad, from_engine, unavailable
 from .follow import Bridge
 from .prompt import read_prompts
 from .registry import Record, Registry, Slot, Slots
@@ -183,6 +184,29 @@ class Services:
             except EngineError as error:
                 raise from_engine(error) from error
             slot.pinned = ids
+
+    async def keep_session(self, slot: Slot, action: str, file: Path) -> dict[str, Any]:
+        """Save what a slot left in the cache, or restore it, in llama.cpp's words. Raises ApiError."""
+        engine, began = self.engine, time.perf_counter()
+        verb = getattr(engine, "save_session" if action == "save" else "load_session", None)
+        if verb is None:
+            raise ApiError(501, "this engine keeps no sessions in files")
+        try:
+            if action == "save":
+                tokens, size = await asyncio.to_thread(verb, file, slot.ids or slot.pinned)
+            else:
+                ids = await asyncio.to_thread(verb, file)
+                slot.pinned, tokens, size = tuple(ids), len(ids), file.stat().st_size
+                await asyncio.to_thread(cast("Any", engine).pin, f"slot-{slot.id}", ids)
+        except EngineError as error:
+            raise from_engine(error) from error
+        except OSError as error:
+            raise bad("filename", f"{file.name} cannot be used ({error.strerror})") from error
+        seconds = 1000 * (time.perf_counter() - began)
+        told = {"id_slot": slot.id, "filename": file.name}
+        if action == "save":
+            return {**told, "n_saved": tokens, "n_written": size, "timings": {"save_ms": seconds}}
+        return {**told, "n_restored": tokens, "n_read": size, "timings": {"restore_ms": seconds}}
 
     async def erase_slot(self, slot: Slot) -> int:
         """Forget a slot's text; the number of its tokens."""

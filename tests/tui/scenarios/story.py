@@ -46,7 +46,7 @@ async def find(bench: Bench, _: pytest.MonkeyPatch) -> None:
 async def replace(bench: Bench, _: pytest.MonkeyPatch) -> None:
     bench.screen.run("replace")
     await answer(bench, "rained")
-    await answer(bench, "snowed")
+    await bench.press(*"snowed", "enter")
     assert bench.session.text() == "It snowed." == bench.screen.editor.text
 
 
