@@ -52,7 +52,7 @@ with one.
 
 - `grammar` is GBNF as llama.cpp reads it. `!<token>` is refused; a left-recursive grammar is understood here.
   Control tokens are no text: only `<[id]>` or `<name>` lets one through.
-- `json_schema` writes at most 20 characters of whitespace in one place.
+- `json_schema` writes a space, or up to two line ends and an indent of 20, in one place.
 - `regex` has the syntax of Rust's `regex` crate; `\\d` is an ASCII digit. The whole text matches.
 """
 

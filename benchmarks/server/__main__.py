@@ -2,7 +2,7 @@
 
 ``stream``: 64 clients stream at once, with prompts of all lengths; their tokens a second are compared with
 the engine used directly, in turns, in the same process and on the same model. ``memory``: thousands of
-requests, many of whose clients leave at a random moment.
+requests, many of whose clients leave at a random moment. ``fair`` and ``health``: see :mod:`.meanwhile`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from benchmarks.engine import peers
 from benchmarks.engine.setting import Setting, machine, model_path, resident_bytes, story_ids
 from srbwriter.engine import Engine
 from srbwriter.engine.types import Request, Stop
-from srbwriter.server import Loaded, ServerSettings, start_in_thread
 
 from . import crowd
+from .meanwhile import fair, health, served
 
 SAMPLERS = ["top_k", "top_p", "min_p", "temperature"]
 
@@ -42,17 +42,6 @@ def bodies(engine: Engine, clients: int, tokens: int, longest: int) -> list[dict
             "cache_prompt": True,
         })  # fmt: skip
     return made
-
-
-@contextmanager
-def served(engine: Engine) -> Iterator[str]:
-    """The server in this process, as beside the terminal app."""
-    settings = ServerSettings(port=0, access_log=False, max_requests=4096)
-    handle = start_in_thread(Loaded(engine), settings)
-    try:
-        yield handle.url
-    finally:
-        handle.stop()
 
 
 def directly(engine: Engine, setting: Setting, asked: Sequence[dict[str, Any]]) -> float:
@@ -157,7 +146,9 @@ def memory(setting: Setting, args: argparse.Namespace) -> None:
     )
 
 
-PARTS: dict[str, Callable[[Setting, argparse.Namespace], None]] = {"stream": stream, "memory": memory}
+PARTS: dict[str, Callable[[Setting, argparse.Namespace], None]] = {
+    "stream": stream, "memory": memory, "fair": fair, "health": health
+}  # fmt: skip
 
 
 def main() -> None:
@@ -170,6 +161,9 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=96, help="tokens of the longest prompt")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--long", type=int, default=1500, help="tokens of each branch of the others in fair")
+    parser.add_argument("--tries", type=int, default=8, help="small requests in fair")
+    parser.add_argument("--cells", type=int, default=16_384, help="cells of the cache in fair and health")
     args = parser.parse_args()
     cells = 2 * args.clients * (args.prompt + args.tokens)
     setting = Setting(model_path(args.model), prompt=args.prompt, tokens=args.tokens, cells=cells)

@@ -20,7 +20,10 @@ from urllib.parse import urlsplit
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """``bodies`` are asked for all at once, or ``width`` at a time; some clients ``leave`` before the end."""
+    """``bodies`` are asked for all at once, or ``width`` at a time; some clients ``leave`` before the end.
+
+    A body's ``key`` is the client's.
+    """
 
     url: str
     bodies: list[dict[str, Any]]
@@ -55,9 +58,11 @@ class _Client:
     def __init__(self, job: Job, body: dict[str, Any], rng: random.Random) -> None:
         address = urlsplit(job.url)
         self.host, self.port = address.hostname or "127.0.0.1", address.port or 80
-        data = json.dumps({**body, "stream": True}).encode()
+        body = {**body, "stream": True}
+        key = f"Authorization: Bearer {name}\r\n" if (name := body.pop("key", "")) else ""
+        data = json.dumps(body).encode()
         head = (
-            f"POST /completion HTTP/1.1\r\nHost: {self.host}\r\nConnection: close\r\n"
+            f"POST /completion HTTP/1.1\r\nHost: {self.host}\r\n{key}Connection: close\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
         )
         self.request = head.encode() + data

@@ -60,7 +60,7 @@ METRICS = Key("server.metrics", SWITCH, False, "answer GET /metrics", ("--metric
 SLOTS = Key("server.slots", SWITCH, True, "answer GET /slots", ("--slots",))
 SLOT_SAVE_PATH = Key[Path | None](
     "server.slot_save_path", PATH, None,
-    "folder for saved slots; the engine cannot save one yet, and saving answers 501",
+    "folder for saved slots",
     ("--slot-save-path",),
 )
 SYSTEM_PROMPT_FILE = Key[Path | None](

@@ -17,9 +17,9 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .disk import DiskCache
+from .disk import DiskCache, Part
 from .holdings import Holdings
-from .memory import Share, Storage
+from .memory import Share, Storage, ids_through
 from .prefix import SHARED, Match, Node, PrefixTree, common_prefix
 
 log = logging.getLogger(__name__)
@@ -91,6 +91,7 @@ class Cache:
         self._free = list(range(memory.sequences - 1, -1, -1))
         self._excuses: dict[int, tuple[int, Reason]] = {}  # of a live sequence, up to a position
         self._peak = 0  # cells in use at most since they were moved together
+        self.clears = 0  # times that everything was forgotten
         self._settled = False  # whether nothing was parked, leased or given back since the last look
         self.storage.from_disk()
 
@@ -252,6 +253,7 @@ class Cache:
 
     def clear(self) -> None:
         """Forget everything but what is on disk; no sequence may be live."""
+        self.clears += 1
         self.memory.clear()
         self.tree.clear()
         self._holdings.clear()
@@ -335,6 +337,20 @@ class Cache:
                 while node.parent is not None:
                     self.storage.to_disk(node)
                     node = node.parent
+
+    # ---- whole paths
+
+    def states_of(self, ids: Sequence[int]) -> tuple[list[int], list[Part]]:
+        """What is held of the beginning of ``ids``, or a little more of its path, and the states of that."""
+        found = self._find(ids, None)
+        node = self.tree.split(found.node, found.offset)
+        above: Node | None = node
+        while above is not None and above.parent is not None:
+            parent = above.parent
+            self._store(above)
+            above = parent if self.partial else None
+        parts = self.storage.parts(node)
+        return (ids_through(node, node.piece) if parts and node.piece else []), parts
 
     # ---- inside
 

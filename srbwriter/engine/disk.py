@@ -18,6 +18,7 @@ import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 log = logging.getLogger(__name__)
 
 _MAGIC = b"srbwriter kv 1\n"
+_SESSION = b"session of "  # stands before it where the states are those of a whole path
 _DIGEST = 16  # bytes of BLAKE2b
 _LENGTH = struct.Struct("<I")
 _LONGEST_HEADER = 1 << 20
@@ -42,6 +44,47 @@ class File:
 
     def __init__(self, name: str, start: int, end: int, size: int) -> None:
         self.name, self.start, self.end, self.size = name, start, end, size
+
+
+class Part(NamedTuple):
+    """The state of tokens [start, end) of a path."""
+
+    start: int
+    end: int
+    state: NDArray[np.uint8]
+
+
+def write_session(path: Path, key: str, ids: Sequence[int], parts: Sequence[Part]) -> int:
+    """Write what was made of ``ids`` to one file, whole or not at all; its size in bytes.
+
+    Raises OSError.
+    """
+    told = {"key": key, "parts": [(part.start, part.end, int(part.state.size)) for part in parts]}
+    return _write_whole(path, _SESSION + _head(told, ids), [part.state for part in parts])
+
+
+def read_session(path: Path, key: str) -> tuple[list[int], list[Part]]:
+    """Token ids and their states, as :func:`write_session` wrote them for the same ``key``.
+
+    Raises OSError, or ValueError for a file that is damaged, or another model's.
+    """
+    data = path.read_bytes()
+    if not data.startswith(_SESSION + _MAGIC) or not _intact(data):
+        raise ValueError("no saved session, or a damaged one")
+    place = len(_SESSION) + len(_MAGIC)
+    (length,) = _LENGTH.unpack_from(data, place)
+    place += _LENGTH.size
+    header = json.loads(data[place : place + length])
+    if header["key"] != key:
+        raise ValueError("a session of another model, build or kind of cache")
+    place += length
+    ids = np.frombuffer(data, "<i4", header["tokens"], place).tolist()
+    place += 4 * len(ids)
+    parts: list[Part] = []
+    for start, end, size in header["parts"]:
+        parts.append(Part(start, end, np.frombuffer(data, np.uint8, size, place)))
+        place += size
+    return ids, parts
 
 
 class DiskCache:
@@ -163,20 +206,9 @@ class DiskCache:
 
     def _write(self, file: File, head: bytes, state: NDArray[np.uint8]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # it can be read back into words
-        whole = hashlib.blake2b(head, digest_size=_DIGEST)
-        whole.update(state.data)
-        beside = self.folder / f".{file.name}.{os.getpid()}"
-        try:
-            with beside.open("wb") as out:
-                out.write(head)
-                out.write(state.data)
-                out.write(whole.digest())
-            beside.replace(self.folder / file.name)
-        except OSError:
-            beside.unlink(missing_ok=True)
-            raise
+        size = _write_whole(self.folder / file.name, head, [state])
         with self._lock:
-            self._sizes[file.name] = len(head) + file.size + _DIGEST
+            self._sizes[file.name] = size
             total = sum(self._sizes.values())
             names = list(self._sizes)
         for name in names:
@@ -216,6 +248,25 @@ class DiskCache:
             self._sizes.pop(name, None)
         with contextlib.suppress(OSError):
             (self.folder / name).unlink()
+
+
+def _write_whole(path: Path, head: bytes, states: Sequence[NDArray[np.uint8]]) -> int:
+    """Head, states and a digest of them all, beside the file first; bytes written. Raises OSError."""
+    whole = hashlib.blake2b(head, digest_size=_DIGEST)
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with beside.open("wb") as out:
+            out.write(head)
+            for state in states:
+                out.write(state.data)
+                whole.update(state.data)
+            out.write(whole.digest())
+            size = out.tell()
+        beside.replace(path)
+    except OSError:
+        beside.unlink(missing_ok=True)
+        raise
+    return size
 
 
 class _Running:

@@ -393,9 +393,9 @@ def normalized(vector: Vector, how: int) -> Vector:
     """``vector`` scaled as llama.cpp counts: -1 not at all, 0 to 16 bits, p to length 1 in the p-norm."""
     if how < 0:
         return vector
-    exact = np.abs(vector.astype(np.float64))
-    most = float(exact.max(initial=0.0))
+    exact = vector.astype(np.float64)  # the smallest numbers have no smaller ones in 32 bits
+    most = float(np.abs(exact).max(initial=0.0))
     if most == 0.0:
         return vector
-    length = most / 32760.0 if how == 0 else most * float(((exact / most) ** how).sum()) ** (1 / how)
-    return (vector / length).astype(np.float32)
+    length = most / 32760.0 if how == 0 else most * float((np.abs(exact / most) ** how).sum()) ** (1 / how)
+    return (exact / length).astype(np.float32)

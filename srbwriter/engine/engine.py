@@ -12,9 +12,11 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ from .adapters import Adapters, AdapterSet, Turns, key_of
 from .cache import Cache
 from .checks import check_command, check_options, check_request
 from .costs import CostTable
-from .disk import DiskCache, state_key
+from .disk import DiskCache, read_session, state_key, write_session
 from .embedding import Embedder, Embedding, Pooling, Score
 from .ending import close_at_exit
 from .generation import INTERRUPTING, Command, Generation
@@ -38,18 +40,20 @@ from .prefix import SHARED
 from .prompt import assemble, fit
 from .runner import Run
 from .scheduler import Scheduler
+from .sequences import Sequences
 from .sizing import open_context, threads_of, uses_gpu
-from .steering import compile_for, make_run
+from .steering import make_run, prepared
 from .types import (
     EngineClosed,
     EngineError,
     EngineOptions,
     EngineStats,
+    InvalidRequest,
     ModelInfo,
     NativeError,
+    NotSupported,
     Priority,
     Request,
-    Sampling,
 )
 
 log = logging.getLogger(__name__)
@@ -78,26 +82,24 @@ class Engine:
         self._known = threading.Lock()  # of the generations, while they are looked through
         disk = None
         if options.disk_dir is not None and not adapters:  # a file does not tell which it was made with
-            kind = (options.cache_type_k, options.cache_type_v, flash_attention(options), *key_of(options))
-            key = state_key(model.path, *kind)
-            disk = DiskCache(Path(options.disk_dir), key, options.disk_bytes)
+            disk = DiskCache(Path(options.disk_dir), self._state_key, options.disk_bytes)
         self._cache = Cache(
             context, logits_rows=options.logits_rows or max(64, LOGITS_BYTES // (4 * model.n_vocab)),
             host_bytes=host_budget(options.host_bytes), disk=disk,
             screen=self._on_screen,
         )  # fmt: skip
         abortable = context.cuttable and not uses_gpu(options) and context.enable_abort()
+        self._wake = threading.Event()
         kind = AdapterScheduler if adapters else Scheduler
         self._scheduler = kind(
             model, context, self._cache, options, window=window, abortable=abortable,
-            threads=threads_of(options), costs=costs,
+            threads=threads_of(options), wake=self._wake.set, costs=costs,
         )  # fmt: skip
         if isinstance(self._scheduler, AdapterScheduler):
             self._scheduler.turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen))
         self._numbers = itertools.count(1)
         self._seeds = itertools.count()
         self._seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
-        self._wake = threading.Event()
         self._closing = False
         self._dead: Exception | None = None
         self._failures = 0
@@ -105,6 +107,9 @@ class Engine:
         self.embedder = Embedder(model, options, window, lambda: self.busy, adapters)
         self._owner = threading.Lock()  # the right to step
         self._stepper = 0  # thread that is in a step
+        self._sequences = Sequences(
+            model, context, self._cache, self._scheduler, window, self._turn, self._seed
+        )
 
     # ---- life
 
@@ -186,6 +191,8 @@ class Engine:
         check_request(request, self.model, self.max_branches)
         chosen = self.adapters.resolve(request.lora)
         ids, heal_prefix = assemble(self.model, request)
+        if heal_prefix:
+            _ = self.model.piece_index  # made here, if this is the first
         fitted = fit(ids, request, self.n_ctx)
         generation = Generation(next(self._numbers), request, self._post)
         generation.truncated = len(fitted) != len(ids)
@@ -218,7 +225,32 @@ class Engine:
         self._wake.clear()  # before the step, so that what comes in while it runs is not slept over
         if self._step():
             return True
+        if self._scheduler.lanes.pending:  # nothing to do until a slow grammar has been asked
+            self._wake.wait()
+            return self._step() or True
         return bool(timeout) and self._wake.wait(timeout) and self._step()
+
+    @property
+    def sequences(self) -> Sequences:
+        """The low-level face, for who owns the loop. Raises NotSupported for an engine with a thread."""
+        if self._thread is not None:
+            raise NotSupported("this engine steps by itself; load it with thread=False to own the loop")
+        return self._sequences
+
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        """The right to use the context between two steps."""
+        self._check_open()
+        self._refuse_reentry()
+        with self._owner:
+            self._check_open()
+            self._stepper = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._stepper = 0
+                if self._closing:
+                    self._release()
 
     def call(self, function: Callable[[], Any], timeout: float | None = 30.0) -> Any:
         """Run ``function`` between two steps and return its result (raise its error)."""
@@ -368,6 +400,29 @@ class Engine:
         """How many tokens of ``ids`` need not be evaluated now: they are in cells, in memory or on disk."""
         return int(self.call(lambda: self._cache.held(ids)))
 
+    def save_session(self, path: str | os.PathLike[str], ids: Sequence[int]) -> tuple[int, int]:
+        """Write what the cache holds of ``ids`` to a file; tokens and bytes written.
+
+        Raises OSError, or InvalidRequest when nothing is held of them.
+        """
+        self.model.check_ids(ids)
+        held, parts = self.call(lambda: self._cache.states_of(ids), timeout=None)
+        if not parts:
+            raise InvalidRequest("session", "nothing of this text is in the cache")
+        return len(held), write_session(Path(path), self._state_key, held, parts)
+
+    def load_session(self, path: str | os.PathLike[str]) -> list[int]:
+        """Take back what :meth:`save_session` wrote; its token ids, which need not be evaluated now.
+
+        Raises OSError, or InvalidRequest for a file that is damaged or another model's.
+        """
+        try:
+            ids, parts = read_session(Path(path), self._state_key)
+        except ValueError as error:
+            raise InvalidRequest("session", f"{os.fspath(path)} is {error}") from error
+        self.call(lambda: self._cache.storage.adopt(ids, parts))
+        return ids
+
     def stats(self) -> EngineStats:
         """The counters now. Read without waiting for the engine, so a step may be half counted."""
         scheduler, cache = self._scheduler, self._cache
@@ -390,6 +445,13 @@ class Engine:
         )
 
     # ---- inside
+
+    @cached_property
+    def _state_key(self) -> str:
+        """Names the states that this engine makes."""
+        options = self.options
+        kind = (options.cache_type_k, options.cache_type_v, flash_attention(options), *key_of(options))
+        return state_key(self.model.path, *kind)
 
     def _on_screen(self) -> Iterator[tuple[Sequence[int], int]]:
         """Paths that a writer's face still knows, the newest first."""
@@ -418,9 +480,7 @@ class Engine:
         generation = command.generation
         if generation is not _NOBODY:
             check_command(command, self.model, self.max_branches)
-            for value in command.args:
-                if isinstance(value, Sampling):
-                    compile_for(generation.engine_state, value, self.model)
+            command = prepared(command, self.model)
             if not self.alive:
                 generation.abandon(EngineClosed("the engine is closed"))
                 return
@@ -493,6 +553,8 @@ class Engine:
             generation.engine_state.close()
         if self._cache.storage.disk is not None:
             self._cache.storage.disk.close()
+        self._scheduler.grammars.close()
+        self._sequences.close()
         self._context.close()
         self.model.close()
 

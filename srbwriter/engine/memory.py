@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .costs import CostTable
-from .disk import DiskCache
+from .disk import DiskCache, Part
 from .prefix import Node, Piece, PrefixTree
 
 log = logging.getLogger(__name__)
@@ -168,6 +168,37 @@ class Storage:
         self.traffic.damaged += 1
         self.tree.unstore(node)
 
+    # ---- whole paths
+
+    def parts(self, node: Node) -> list[Part]:
+        """The states from the root to ``node``; none if one of them is not stored, or cannot be read."""
+        found: list[Part] = []
+        last: Piece | None = None
+        while node.parent is not None and not (found and found[-1].start == 0):
+            piece = node.piece
+            if piece is None:
+                return []
+            if piece is not last:
+                data = piece.data if piece.data is not None else self._read(piece)
+                if data is None:
+                    self._lose(node)
+                    return []
+                found.append(Part(piece.start, piece.end, data))
+            node, last = node.parent, piece
+        return found[::-1]
+
+    def adopt(self, ids: Sequence[int], parts: Sequence[Part]) -> None:
+        """Keep states that were made of ``ids`` before, where they are not kept already."""
+        for part in parts:
+            path = ids[: part.end]
+            found = self.tree.match(path)
+            if found.length == len(path) or (self.states.cuttable and found.length < part.start):
+                continue
+            parent = self.tree.split(found.node, found.offset)
+            piece = Piece(part.start, part.end, part.state, int(part.state.size))
+            self.tree.touch(self.tree.plant(parent, list(path[found.length :]), piece))
+        self._shrink()
+
     # ---- to disk
 
     def to_disk(self, node: Node) -> None:
@@ -175,9 +206,7 @@ class Storage:
         piece = node.piece
         if self.disk is None or piece is None or piece.file is not None or piece.data is None:
             return
-        while node.end < piece.end:  # it was cut since
-            node = next(child for child in node.children.values() if child.piece is piece)
-        ids = node.ids()
+        ids = ids_through(node, piece)
         piece.file = self.disk.write(ids[: piece.start], ids[piece.start :], piece.data)
 
     def from_disk(self) -> None:
@@ -196,6 +225,13 @@ class Storage:
             elif found.length < len(ids):
                 parent = self.tree.split(found.node, found.offset)
                 self.tree.plant(parent, ids[found.length :], Piece(0, file.end, None, file.size, file))
+
+
+def ids_through(node: Node, piece: Piece) -> list[int]:
+    """All tokens up to the end of the state that ``node`` has, or has a part of."""
+    while node.end < piece.end:  # it was cut since
+        node = next(child for child in node.children.values() if child.piece is piece)
+    return node.ids()
 
 
 def host_budget(asked: int | None) -> int:

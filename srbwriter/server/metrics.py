@@ -99,6 +99,12 @@ def _figures(services: Services, stats: EngineStats) -> Iterator[Figure]:
         _ratio(stats.used_cells, stats.total_cells),
     )
     yield Figure("kv_cache_tokens", "gauge", "Tokens in the KV cache.", stats.used_cells)
+    yield Figure("host_cache_bytes", "gauge", "Bytes of memory for what left the cache.", stats.host_bytes)
+    yield Figure("disk_cache_bytes", "gauge", "Bytes on disk for what is to outlive it.", stats.disk_bytes)
+    yield Figure("tokens_saved_total", "counter", "Tokens copied out of the cache.", stats.saved_tokens)
+    yield Figure("tokens_restored_total", "counter", "Tokens copied back into it.", stats.restored_tokens)
+    again = sum(stats.evaluated_again.values())
+    yield Figure("tokens_evaluated_again_total", "counter", "Tokens evaluated though they were held.", again)
 
 
 def _ratio(a: float, b: float) -> float:

@@ -34,7 +34,7 @@ def read_prompts(value: Any, engine: Backend) -> list[Prompt]:
 
 def wants_bos(prompt: Prompt) -> bool:
     """Whether the beginning token is to be put before a prompt; one of token ids is taken as it is."""
-    return isinstance(prompt, str) or any(isinstance(item, TokenRun) for item in prompt)
+    return isinstance(prompt, str) or isinstance(next(iter(prompt), None), TokenRun)  # never runs and ids
 
 
 def read_penalty_prompt(body: Body, engine: Backend) -> Prompt | None:

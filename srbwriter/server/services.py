@@ -12,6 +12,7 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 from srbwriter import __version__
@@ -19,10 +20,10 @@ from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.infill import infill_ids
 from srbwriter.engine.limits import check_prompt
-from srbwriter.engine.types import EngineError, Prompt, Request, TokenRun
+from srbwriter.engine.types import ContextOverflow, EngineError, Prompt, Request, TokenRun
 
 from .auth import ServerError, read_text
-from .errors import ApiError, Dialect, from_engine, unavailable
+from .errors import ApiError, Dialect, bad, from_engine, unavailable
 from .follow import Bridge
 from .prompt import read_prompts
 from .registry import Record, Registry, Slot, Slots
@@ -130,6 +131,7 @@ class Services:
 
         def work() -> None:
             for request in requests:
+                _check_length(request, engine.n_ctx)
                 generations.append(engine.submit(replace(request, client=client, label=id)))
 
         try:
@@ -183,6 +185,29 @@ class Services:
                 raise from_engine(error) from error
             slot.pinned = ids
 
+    async def keep_session(self, slot: Slot, action: str, file: Path) -> dict[str, Any]:
+        """Save what a slot left in the cache, or restore it, in llama.cpp's words. Raises ApiError."""
+        engine, began = self.engine, time.perf_counter()
+        verb = getattr(engine, "save_session" if action == "save" else "load_session", None)
+        if verb is None:
+            raise ApiError(501, "this engine keeps no sessions in files")
+        try:
+            if action == "save":
+                tokens, size = await asyncio.to_thread(verb, file, slot.ids or slot.pinned)
+            else:
+                ids = await asyncio.to_thread(verb, file)
+                slot.pinned, tokens, size = tuple(ids), len(ids), file.stat().st_size
+                await asyncio.to_thread(cast("Any", engine).pin, f"slot-{slot.id}", ids)
+        except EngineError as error:
+            raise from_engine(error) from error
+        except OSError as error:
+            raise bad("filename", f"{file.name} cannot be used ({error.strerror})") from error
+        seconds = 1000 * (time.perf_counter() - began)
+        told = {"id_slot": slot.id, "filename": file.name}
+        if action == "save":
+            return {**told, "n_saved": tokens, "n_written": size, "timings": {"save_ms": seconds}}
+        return {**told, "n_restored": tokens, "n_read": size, "timings": {"restore_ms": seconds}}
+
     async def erase_slot(self, slot: Slot) -> int:
         """Forget a slot's text; the number of its tokens."""
         erased = len(slot.ids or slot.pinned)
@@ -201,6 +226,14 @@ class Services:
             f"{running} requests are being answered, the limit is {self.settings.max_requests}",
             headers={"Retry-After": "1"},
         )
+
+
+def _check_length(request: Request, window: int) -> None:
+    """Refuse a hopelessly long list of ids before anybody copies it. Raises ContextOverflow."""
+    prompt = request.prompt
+    ids = not isinstance(prompt, str) and bool(prompt) and isinstance(prompt[0], int)
+    if ids and len(prompt) > window and request.overflow == "error" and request.context is None:
+        raise ContextOverflow(len(prompt), window)
 
 
 def words(text: str | None) -> tuple[str, ...]:

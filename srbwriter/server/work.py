@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn, TypeVar, cast
 
-from srbwriter.engine.limits import CONTAINERS, DEPTH, too_deep
+from srbwriter.engine.limits import CONTAINERS, DEPTH, NUMBERS, too_deep
 
 from .errors import ApiError
 
@@ -77,7 +77,7 @@ class _Sliced:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._left = CONTAINERS
+        self._containers, self._numbers_left = CONTAINERS, NUMBERS
 
     def read(self) -> Any:
         """The value. Raises ValueError, and ApiError where it is too deep."""
@@ -104,8 +104,8 @@ class _Sliced:
         if first in ("[", "{"):
             if depth >= DEPTH:
                 raise ApiError(400, f"the body is nested too deeply: more than {DEPTH} lists and objects")
-            self._left -= 1
-            if self._left < 0:
+            self._containers -= 1
+            if self._containers < 0:
                 raise ApiError(400, f"the body has more than {CONTAINERS} lists and objects")
             return self._list(depth + 1) if first == "[" else self._object(depth + 1)
         if first == '"':
@@ -141,6 +141,9 @@ class _Sliced:
         numbers = cast("list[Any]", _DECODER.decode(f"[{self._text[self._at : end]}]"))
         if numbers:
             self._at = end
+        self._numbers_left -= len(numbers)
+        if self._numbers_left < 0:
+            raise ApiError(400, f"the body has more than {NUMBERS} numbers")
         return numbers
 
     def _object(self, depth: int) -> dict[str, Any]:

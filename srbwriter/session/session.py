@@ -468,18 +468,13 @@ class Session:
 
     def undo(self) -> str:
         """Take back the last pick, edit or verb; returns which verb, empty when there is none."""
-        with self._lock:
-            self.stop_all()
-            action = self.together(self.story.undo)
-            self._recall()
-            return action.verb if action is not None else ""
+        action = self._moved(self.story.undo, stop=True)
+        return action.verb if action is not None else ""
 
     def redo(self) -> str:
         """Do again what was taken back last; returns which verb, empty when there is none."""
-        with self._lock:
-            action = self.together(self.story.redo)
-            self._recall()
-            return action.verb if action is not None else ""
+        action = self._moved(self.story.redo)
+        return action.verb if action is not None else ""
 
     def revisit(self, node: NodeId) -> None:
         """Stand at another node; what is resident of its path will not be evaluated again."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from srbwriter import paths
 from srbwriter.story import library
-from srbwriter.story.connection import looking, not_saved
+from srbwriter.story.connection import inode_of, looking, not_saved
 from srbwriter.story.model import NotAStory, NotSaved
 from srbwriter.story.store import SUFFIX
 
@@ -100,9 +100,9 @@ def own_folder(uuid: object, file: Path, folder: Path) -> Path:
     if uuid:
         names = (f"{uuid} {number}" if number > 1 else str(uuid) for number in count(1))
         there = list(takewhile(os.path.isdir, (folder / name for name in names)))
-        owners = [_owner(below) for below in there]
-        ours = [below for below, owner in zip(there, owners, strict=True) if owner == file]
-        left = [b for b, owner in zip(there, owners, strict=True) if owner is None or not owner.exists()]
+        owners = {below: _owner(below) for below in there}
+        ours = [b for b, owner in owners.items() if owner and inode_of(owner) == inode_of(file)]
+        left = [b for b, owner in owners.items() if owner is None or not owner.exists()]
         free = folder / (f"{uuid} {len(there) + 1}" if there else str(uuid))
         return [*ours, *left, free][0]
     for below in sorted(folder.iterdir()) if folder.is_dir() else ():

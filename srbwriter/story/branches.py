@@ -118,7 +118,7 @@ class Branches(Edits):
     def interject(self, branch: NodeId, text: str) -> NodeId:
         """Words of the writer at the end of a branch that goes on being written; returns their node."""
         document = self._document
-        with self._verb(), self._history.action("type", self._written(branch).node) as action:
+        with self._action("type", self._written(branch).node) as action:
             end = self._written(branch).node
             old = document.body(end)
             document.set_body(end, finish="interrupted")

@@ -124,11 +124,6 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
     return db
 
 
-def use_log(db: sqlite3.Connection) -> None:
-    """Write ahead, so that readers of other processes never wait."""
-    db.execute("PRAGMA journal_mode = WAL")
-
-
 def version_of(db: sqlite3.Connection, path: Path) -> int:
     """The story version. A file that was being made when the program died is version 0 and empty."""
     version: int = db.execute("PRAGMA user_version").fetchone()[0]

@@ -16,15 +16,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
-from srbwriter.story.diff import (
-    Piece,
-    changed,
-    difference,
-    lettered,
-    new_texts,
-    touched,
-    whole_words,
-)
+from srbwriter.story import diff
 from srbwriter.story.document import Document
 from srbwriter.story.history import Action, History, Respell, SetEntry, SetSettings, SetValue, Split
 from srbwriter.story.model import (
@@ -90,6 +82,12 @@ class Edits(Reader):
         with self._document.change():
             self._stop()
             yield
+
+    @contextmanager
+    def _action(self, verb: str, node: NodeId) -> Generator[Action]:
+        """A verb that is one action, done to ``node``."""
+        with self._verb(), self._history.action(verb, node) as action:
+            yield action
 
     def _living(self, node: NodeId) -> NodeId:
         """``node``, or NoSuchNode if it is not part of the readable tree."""
@@ -172,35 +170,35 @@ class Edits(Reader):
         with self._document.writing:
             self._stop()
 
-    def _replace(self, old: str, text: str, pieces: Sequence[Piece]) -> NodeId:
+    def _replace(self, old: str, text: str, pieces: Sequence[diff.Piece]) -> NodeId:
         """Make ``text`` of ``old``, which is that of ``pieces``."""
-        parts = difference(old, text, pieces)
+        parts = diff.difference(old, text, pieces)
         start, stop, words = parts[-1]
-        there = touched(pieces, start, stop)
+        there = diff.touched(pieces, start, stop)
         first, last, end = there[0], there[-1], pieces[-1].node
         if last.end == len(old) and start < stop:
             if first != last:
-                start, stop, words = whole_words(old, start, stop, words, first.begin)
+                start, stop, words = diff.whole_words(old, start, stop, words, first.begin)
             head, tail = old[first.begin : start], old[stop : last.end]
             if first != last:  # signs alone are not what is left of a node, they are in the new words too
-                head, words = (head, words) if lettered(head) or len(parts) > 1 else ("", head + words)
-                tail, words = (tail, words) if lettered(tail) else ("", words + tail)
+                head, words = (head, words) if diff.lettered(head) or len(parts) > 1 else ("", head + words)
+                tail, words = (tail, words) if diff.lettered(tail) else ("", words + tail)
             if not tail and (first != last or (first.model and not head)):
-                cut_off = first._replace(end=first.begin + len(head))
-                kept = [*pieces[: pieces.index(first)], cut_off]
-                return self._respell(new_texts(old, kept, parts[:-1]), end, (first.node, len(head), words))
-        return self._respell(new_texts(old, pieces, parts), end)
+                kept = [*pieces[: pieces.index(first)], first._replace(end=first.begin + len(head))]
+                texts = diff.new_texts(old, kept, parts[:-1])
+                return self._respell(texts, end, (first.node, len(head), words))
+        return self._respell(diff.new_texts(old, pieces, parts), end)
 
-    def _pieces(self, end: NodeId) -> tuple[str, list[Piece]]:
+    def _pieces(self, end: NodeId) -> tuple[str, list[diff.Piece]]:
         """The text from the beginning to ``end``, and which node has what of it."""
         path = self._document.tree.path(end)[1:]  # the root has none
         texts = self._document.texts(path)
         being_written = {written.node for written in self._document.live.values()}
-        pieces: list[Piece] = []
+        pieces: list[diff.Piece] = []
         at = 0
         for node in path:
             model, writing = self._document.tree[node].author == "model", node in being_written
-            pieces.append(Piece(node, at, at + len(texts[node]), model, writing))
+            pieces.append(diff.Piece(node, at, at + len(texts[node]), model, writing))
             at += len(texts[node])
         return "".join(texts[node] for node in path), pieces
 
@@ -282,8 +280,8 @@ class Edits(Reader):
         if any(child >= unit.later for child in self._document.tree.all_children(node)):
             return False  # what was begun below it since needs the words as they are now
         now = self._document.body(node).text
-        start, end, _ = changed(now, text)
-        first, _, last = changed(unit.before, now)
+        start, end, _ = diff.changed(now, text)
+        first, _, last = diff.changed(unit.before, now)
         if end < first or start > last:
             return False  # somewhere else
         typed = now[first:last]
@@ -322,16 +320,15 @@ class Edits(Reader):
 
         Text by "imported" does not count as written today, nor by "model" before it is picked.
         """
-        with self._verb():
+        with self._action("add", parent) as action:
             self._living(parent)
             self._unwritten(parent)
-            with self._history.action("add", parent) as action:
-                made = [self._document.add(parent, plain(well_formed(t), author), author) for t in texts]
-                for node in made:
-                    action.created(node)
-                    action.typed += self._document.tree[node].words if author in ("writer", "edited") else 0
-                if stand and made:
-                    action.became = made[-1]
+            made = [self._document.add(parent, plain(well_formed(t), author), author) for t in texts]
+            for node in made:
+                action.created(node)
+                action.typed += self._document.tree[node].words if author in ("writer", "edited") else 0
+            if stand and made:
+                action.became = made[-1]
             return made
 
     def pick(self, node: NodeId, at: int | None = None) -> NodeId:
@@ -339,18 +336,17 @@ class Edits(Reader):
 
         What it hangs below comes out of the bin: a taken text is never cut off from its beginning.
         """
-        with self._verb():
+        with self._action("pick", node) as action:
             self._kept(node)
             length = self._document.tree[node].chars
             if at is not None and not 0 < at <= length:
                 raise Refused(f"node {node} has {length} characters, not {at}")
-            with self._history.action("pick", node) as action:
-                self._out_of_bin(action, node)
-                if at is not None and at < length:
-                    action.run(self._document, Split(node, at))
-                self._flag(node, True)
-                action.picked = taken(self._document.tree, action.was, node)
-                action.became = node
+            self._out_of_bin(action, node)
+            if at is not None and at < length:
+                action.run(self._document, Split(node, at))
+            self._flag(node, True)
+            action.picked = taken(self._document.tree, action.was, node)
+            action.became = node
             return node
 
     def visit(self, node: NodeId) -> None:
@@ -371,36 +367,34 @@ class Edits(Reader):
 
     def split(self, node: NodeId, at: int) -> NodeId:
         """The text from ``at`` on becomes a child with all children of ``node``; returns that child."""
-        with self._verb():
+        with self._action("split", node) as action:
             self._parent(node, "split")
             length = self._document.tree[node].chars
             if not 0 < at < length:
                 raise Refused(f"node {node} cannot be split at character {at} of {length}")
-            with self._history.action("split", node) as action:
-                step = Split(node, at)
-                action.run(self._document, step)
-                if action.was == node:
-                    action.became = step.rest
+            step = Split(node, at)
+            action.run(self._document, step)
+            if action.was == node:
+                action.became = step.rest
             return step.rest
 
     def merge(self, node: NodeId) -> NodeId:
         """Make ``node`` part of its parent, which is returned; siblings keep their text on a copy of it."""
         document = self._document
-        with self._verb():
+        with self._action("merge", node) as action:
             parent = self._parent(node, "merged")
             if parent == ROOT:
                 raise Refused(f"node {node} has no parent with text to merge with")
-            with self._history.action("merge", node) as action:
-                upper, lower = document.tree[parent], document.tree[node]
-                self._settings_down(action, parent, node)
-                action.run(document, Split(parent, upper.chars, rest=node, joining=True))
-                self._set_marks(action, parent, _together(upper.marks, lower.marks))
-                if upper.author != lower.author:
-                    self._set(action, parent, author="edited")
-                if document.value("hoisted") == node:
-                    action.run(document, SetValue("hoisted", node, parent))
-                if action.was == node:
-                    action.became = parent
+            upper, lower = document.tree[parent], document.tree[node]
+            self._settings_down(action, parent, node)
+            action.run(document, Split(parent, upper.chars, rest=node, joining=True))
+            self._set_marks(action, parent, _together(upper.marks, lower.marks))
+            if upper.author != lower.author:
+                self._set(action, parent, author="edited")
+            if document.value("hoisted") == node:
+                action.run(document, SetValue("hoisted", node, parent))
+            if action.was == node:
+                action.became = parent
             return parent
 
     def _settings_down(self, action: Action, parent: NodeId, node: NodeId) -> None:
@@ -412,20 +406,18 @@ class Edits(Reader):
 
     def delete(self, node: NodeId) -> None:
         """Into the bin, with everything below."""
-        with self._verb():
+        with self._action("delete", node) as action:
             parent = self._parent(node, "deleted")
-            with self._history.action("delete", node) as action:
-                if node in self._document.tree.upward(action.was):
-                    action.became = parent
-                self._set(action, node, state=State.BINNED)
+            if node in self._document.tree.upward(action.was):
+                action.became = parent
+            self._set(action, node, state=State.BINNED)
 
     def restore(self, node: NodeId) -> None:
         """Out of the bin, with whatever it hangs below."""
-        with self._verb():
+        with self._action("restore", node) as action:
             if self._document.tree[node].state == State.ABSORBED:
                 self._kept(node)
-            with self._history.action("restore", node) as action:
-                self._out_of_bin(action, node)
+            self._out_of_bin(action, node)
 
     def _out_of_bin(self, action: Action, node: NodeId) -> None:
         for above in list(self._document.tree.upward(node)):
@@ -435,31 +427,29 @@ class Edits(Reader):
     def duplicate(self, node: NodeId, *, deep: bool = False) -> NodeId:
         """A copy beside ``node``; ``deep`` copies everything below as well."""
         document = self._document
-        with self._verb():
+        with self._action("duplicate", node) as action:
             parent = self._parent(node, "duplicated")
-            with self._history.action("duplicate", node) as action:
-                copies = {parent: parent}
-                for old in document.tree.reading_order(node) if deep else [node]:
-                    entry, body = document.tree[old], document.body(old)._replace(name=None)
-                    above = copies[entry.parent or ROOT]
-                    copies[old] = document.add(above, document.spans(old), entry.author, body=body)
-                    document.tree.put(entry._replace(id=copies[old], parent=above))
-                    action.created(copies[old])
+            copies = {parent: parent}
+            for old in document.tree.reading_order(node) if deep else [node]:
+                entry, body = document.tree[old], document.body(old)._replace(name=None)
+                above = copies[entry.parent or ROOT]
+                copies[old] = document.add(above, document.spans(old), entry.author, body=body)
+                document.tree.put(entry._replace(id=copies[old], parent=above))
+                action.created(copies[old])
             return copies[node]
 
     def reorder(self, node: NodeId, index: int) -> None:
         """Make ``node`` the ``index``-th of its siblings, counted from 0."""
         tree = self._document.tree
-        with self._verb():
+        with self._action("reorder", node) as action:
             parent = self._parent(node, "moved")
             living_ones = [sibling for sibling in tree.children(parent) if sibling != node]
             index = max(0, min(index, len(living_ones)))
             order = [sibling for sibling in tree.all_children(parent) if sibling != node]
             order.insert(order.index(living_ones[index]) if index < len(living_ones) else len(order), node)
-            with self._history.action("reorder", node) as action:
-                for place, sibling in enumerate(order):
-                    if tree[sibling].place != place:
-                        self._set(action, sibling, place=place)
+            for place, sibling in enumerate(order):
+                if tree[sibling].place != place:
+                    self._set(action, sibling, place=place)
 
     # -- marks, settings and values ----------------------------------------------------------------
 
@@ -541,7 +531,7 @@ class Edits(Reader):
         changes = [SetValue(key, before[key], after[key]) for key in after if before[key] != after[key]]
         if not changes:
             return
-        with self._verb(), self._history.action(verb, ROOT) as action:
+        with self._action(verb, ROOT) as action:
             for each in changes:
                 action.run(self._document, each)
 

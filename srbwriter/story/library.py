@@ -11,7 +11,6 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -171,11 +170,11 @@ class RecentStories:
     def add(self, path: Path, title: str, at: float) -> None:
         """Put a story first. A list that cannot be written is no reason to stop writing a story."""
         path = path.expanduser().resolve()
-        self._change(lambda known: [Recent(path, title, at), *(r for r in known if r.path != path)])
+        self._write([Recent(path, title, at), *(r for r in self._read() if r.path != path)])
 
     def remove(self, path: Path) -> None:
         path = path.expanduser().resolve()
-        self._change(lambda known: [r for r in known if r.path != path])
+        self._write([r for r in self._read() if r.path != path])
 
     def _read(self) -> list[Recent]:
         try:
@@ -184,12 +183,7 @@ class RecentStories:
         except (OSError, ValueError, TypeError, KeyError):
             return []
 
-    def _change(self, change: Callable[[list[Recent]], list[Recent]]) -> None:
-        rows = [
-            {"path": str(r.path), "title": r.title, "at": r.at} for r in change(self._read())[: self._most]
-        ]
-        temp = self._file.with_name(f".{self._file.name}.{os.getpid()}.part")
+    def _write(self, found: list[Recent]) -> None:
+        rows = [{"path": str(r.path), "title": r.title, "at": r.at} for r in found[: self._most]]
         with contextlib.suppress(OSError):
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            temp.write_text(json.dumps(rows, ensure_ascii=False, indent=1), "utf-8")
-            temp.replace(self._file)
+            paths.write_atomic(self._file, json.dumps(rows, ensure_ascii=False, indent=1).encode())

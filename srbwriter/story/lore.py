@@ -73,8 +73,7 @@ def scan(entries: Iterable[LoreEntry], tail: str, *, scan_depth: int | None = No
 
 def reach(entries: Iterable[LoreEntry], scan_depth: int | None = None) -> int:
     """How many characters from the end of the story :func:`scan` can look at."""
-    default = DEFAULT_SCAN_DEPTH if scan_depth is None else scan_depth
-    return max((default if entry.scan_depth is None else entry.scan_depth for entry in entries), default=0)
+    return max((_depth(entry, scan_depth) for entry in entries), default=0)
 
 
 def is_regex(key: str) -> bool:
@@ -151,7 +150,7 @@ class _Matcher:
             return False
         if entry.constant:
             return True
-        text = _end_of(tail, _depth(entry, scan_depth))
+        text = tail[max(len(tail) - _depth(entry, scan_depth), 0) :]
         if not any(self._hit(entry, key, text) for key in entry.keys):
             return False
         return self._secondary(entry, text)
@@ -196,7 +195,3 @@ def _depth(entry: LoreEntry, scan_depth: int | None) -> int:
     if entry.scan_depth is not None:
         return entry.scan_depth
     return DEFAULT_SCAN_DEPTH if scan_depth is None else scan_depth
-
-
-def _end_of(text: str, length: int) -> str:
-    return text[-length:] if length > 0 else ""

@@ -18,8 +18,9 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
+from operator import add
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
@@ -168,19 +169,11 @@ class Settings:
 
     def inherit(self, above: Settings) -> Settings:
         """These settings, with everything unsaid filled in from ``above`` (the parent's effective ones)."""
+        said = {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
         own_ids = {entry.id for entry in self.lore}
-        return Settings(
-            memory=above.memory if self.memory is None else self.memory,
-            author_note=above.author_note if self.author_note is None else self.author_note,
-            author_note_depth=(
-                above.author_note_depth if self.author_note_depth is None else self.author_note_depth
-            ),
-            lore=[*(entry for entry in above.lore if entry.id not in own_ids), *self.lore],
-            lore_budget=above.lore_budget if self.lore_budget is None else self.lore_budget,
-            scan_depth=above.scan_depth if self.scan_depth is None else self.scan_depth,
-            template=above.template if self.template is None else self.template,
-            sampling={**above.sampling, **self.sampling},
-        )
+        said["lore"] = [*(entry for entry in above.lore if entry.id not in own_ids), *self.lore]
+        said["sampling"] = {**above.sampling, **self.sampling}
+        return replace(above, **said)
 
 
 def settings_text(settings: Settings) -> str | None:
@@ -193,11 +186,11 @@ def settings_text(settings: Settings) -> str | None:
 
 def settings_from(text: str | None) -> Settings:
     """The inverse of :func:`settings_text`."""
-    fields = cast(dict[str, Any], json.loads(text) if text else {})
-    fields["lore"] = [LoreEntry(**entry) for entry in cast(list[dict[str, Any]], fields.get("lore", []))]
-    if fields.get("template"):
-        fields["template"] = Template(**fields["template"])
-    return Settings(**fields)
+    said = cast(dict[str, Any], json.loads(text) if text else {})
+    said["lore"] = [LoreEntry(**entry) for entry in cast(list[dict[str, Any]], said.get("lore", []))]
+    if said.get("template"):
+        said["template"] = Template(**said["template"])
+    return Settings(**said)
 
 
 @dataclass(slots=True)
@@ -324,12 +317,7 @@ class Progress:
         return max(0, self.typed + self.picked)
 
     def __add__(self, other: Progress) -> Progress:
-        return Progress(
-            self.typed + other.typed,
-            self.picked + other.picked,
-            self.generated + other.generated,
-            self.seconds + other.seconds,
-        )
+        return Progress(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -453,8 +441,7 @@ def without_deleted(draft: StoryDraft) -> StoryDraft:
 
 def foreign(meta: JsonObject, format_name: str) -> JsonObject:
     """The fields of ``format_name`` kept under ``meta["foreign"]``; empty when there are none."""
-    fields: JsonValue = as_object(meta.get("foreign")).get(format_name)
-    return as_object(fields)
+    return as_object(as_object(meta.get("foreign")).get(format_name))
 
 
 def keep_foreign(meta: JsonObject, format_name: str, fields: JsonObject) -> None:

@@ -8,6 +8,7 @@ import brought counts for no day, nor does a take that nobody picked.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -109,9 +110,7 @@ def sittings(store: Store) -> list[Sitting]:
 
 def by_author(tree: Tree, nodes: list[NodeId]) -> dict[Author, int]:
     """Words of ``nodes`` by author; a word across two nodes counts for both."""
-    words: dict[Author, int] = {}
+    words = Counter[Author]()
     for node in nodes:
-        entry = tree[node]
-        if entry.words:
-            words[entry.author] = words.get(entry.author, 0) + entry.words
-    return words
+        words[tree[node].author] += tree[node].words
+    return dict(+words)

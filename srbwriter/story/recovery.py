@@ -345,14 +345,13 @@ class _Remains:
             place if isinstance(place, int) else node,
             state if state in list(State) else State.LIVING,
             author if author in AUTHORS else "imported",
-            0, 0, 0,
-            flags & 15 if isinstance(flags, int) else VISITED,
-            rating if rating in (-1, 1) else 0,
-            _clean(tags) or None,
-            _clean(note) or None,
-            _clean(title) or None,
-            created if isinstance(created, float) and math.isfinite(created) else 0.0,
-        )  # fmt: skip
+            flags=flags & 15 if isinstance(flags, int) else VISITED,
+            rating=rating if rating in (-1, 1) else 0,
+            tags=_clean(tags) or None,
+            note=_clean(note) or None,
+            title=_clean(title) or None,
+            created=created if isinstance(created, float) and math.isfinite(created) else 0.0,
+        )
 
 
 def _adds_up(total: Callable[..., int], row: Row) -> bool:

@@ -26,7 +26,6 @@ from srbwriter.story.connection import (
     not_saved,
     quietly,
     remove,
-    use_log,
     version_of,
 )
 from srbwriter.story.migrations import SUMMED, VERSION, body_sum, migrate, row_sum, text_sum
@@ -34,6 +33,7 @@ from srbwriter.story.model import DamagedStory, JsonValue, NotAStory, NotSaved
 from srbwriter.story.tree import Entry
 
 SUFFIX = ".srbw"
+_WRITE_AHEAD = "PRAGMA journal_mode = WAL"  # so that readers of other processes never wait
 _CHUNK = 500  # host parameters in one statement; SQLite allows at least 999
 ENTRY = ", ".join(Entry._fields)
 ACTION = "id, parent, verb, node, at, was, became, typed, picked, touched, changes"
@@ -88,7 +88,7 @@ class Store:
                     temp = copy_aside(path)
                     db = connect(temp / path.name, "rw")
                 if writable:
-                    use_log(db)
+                    db.execute(_WRITE_AHEAD)
                 if writable or temp is not None:
                     migrate(db)
             except BaseException:
@@ -122,7 +122,7 @@ class Store:
         try:
             with in_words(path):
                 db = connect(path, "rw")
-                use_log(db)
+                db.execute(_WRITE_AHEAD)
                 migrate(db)
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file itself says what it is
         except BaseException:

@@ -211,13 +211,9 @@ class Tree:
 
     def binned(self) -> list[NodeId]:
         """The topmost nodes in the bin, newest first."""
-        tops = [e.id for e in self if e.state == State.BINNED and not self._under_bin(e.id)]
+        inside = {entry.id: entry.parent or ROOT for entry in self if entry.state == State.BINNED}
+        tops = (node for node, parent in inside.items() if inside.keys().isdisjoint(self.upward(parent)))
         return sorted(tops, reverse=True)
-
-    def _under_bin(self, node: NodeId) -> bool:
-        above = self.upward(node)
-        next(above)
-        return any(self._entries[n].state == State.BINNED for n in above)
 
     def count(self, node: NodeId) -> Count:
         """Words on the path root → ``node``."""

@@ -384,8 +384,7 @@ class WriteScreen(Screen[None]):
 
     def flush_slowly(self) -> None:
         self.transfers.watch()
-        said = status.left(self.session, self._load_watch, self.transfers.line())
-        self.status_line.left = said if len(said) == 1 else (status.title(self.session), *said)
+        self.status_line.left = status.left(self.session, self._load_watch, self.transfers.line())
         self._show_saved()
         self._show_marks()
         self._show_keys()

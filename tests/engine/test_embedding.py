@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
@@ -300,6 +300,7 @@ def test_a_model_says_how_it_wants_to_be_asked(ranker: Engine, monkeypatch: pyte
 # ---- arithmetic
 
 
+@example([1e-45], 0)
 @given(st.lists(st.floats(-(2.0**90), 2.0**90, width=32), min_size=1, max_size=20), st.integers(-1, 20))
 def test_a_normalised_vector_points_the_same_way(values: list[float], how: int) -> None:
     vector = np.array(values, np.float32)

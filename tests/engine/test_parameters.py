@@ -27,7 +27,9 @@ from tools import sampling_page
 
 NUMBERS = [p for p in PARAMETERS if p.kind in ("int", "float")]
 OF_SAMPLING = [p for p in PARAMETERS if p.record == "sampling"]
-NOT_PARAMETERS = {"prompt", "penalty_prompt", "sampling", "stop", "logits_callback", "label", "client"}
+NOT_PARAMETERS = {
+    "prompt", "penalty_prompt", "sampling", "stop", "lora", "logits_callback", "label", "client"
+}  # fmt: skip
 
 
 def test_every_field_stands_in_the_table_once() -> None:

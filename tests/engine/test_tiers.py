@@ -15,7 +15,7 @@ from srbwriter.engine.cache import IDLE_CELLS, Cache
 from srbwriter.engine.disk import DiskCache
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import EngineOptions, Priority, Request, Stop
+from srbwriter.engine.types import EngineOptions, InvalidRequest, Priority, Request, Stop
 
 from .support import GREEDY, Reference, assert_same_logits, decoded_rows, drive, finish, forcing, seeded
 from .test_memories import HYBRID, SLIDING, assert_right, evict_all, load, path_of, write
@@ -363,3 +363,38 @@ def test_a_folder_that_cannot_be_written_costs_nothing_but_the_cache(tmp_path: P
         engine._cache.storage.disk.flush()
         assert engine.stats().disk_bytes == 0
         assert told(engine, words(engine, 50, 3))
+
+
+# ---- sessions in files
+
+
+@pytest.mark.parametrize("kind", ["attention", SLIDING, HYBRID])
+def test_a_session_goes_into_a_file_and_back(kind: str, tmp_path: Path) -> None:
+    def opened() -> Engine:
+        return small() if kind == "attention" else load(kind)
+
+    file = tmp_path / "session.bin"
+    with opened() as engine:
+        prompt = words(engine, 300)
+        generation = panes(engine, prompt, 2, 12)
+        rest(engine)
+        path = path_of(generation.branches[1])
+        with pytest.raises(InvalidRequest, match="nothing of this text"):
+            engine.save_session(file, [5, 6, 7])
+        tokens, size = engine.save_session(file, path)
+        assert (tokens, size) == (engine.resident(path), file.stat().st_size)
+        assert tokens >= len(path) - 1
+        expected = told(engine, path)
+    with opened() as engine:
+        assert engine.load_session(file) == path[:tokens]
+        assert engine.resident(path) == tokens
+        with decoded_rows(engine) as rows:
+            assert told(engine, path) == expected
+        assert sum(rows) <= 1 + 6
+        data = bytearray(file.read_bytes())
+        for place in (0, 40, len(data) // 2, len(data) - 1):
+            spoilt = bytes(data[:place]) + bytes([data[place] ^ 4]) + bytes(data[place + 1 :])
+            for content in (spoilt, bytes(data[:place])):
+                file.write_bytes(content)
+                with pytest.raises(InvalidRequest, match="session"):
+                    engine.load_session(file)

@@ -8,7 +8,10 @@ import re
 import httpx
 import pytest
 
-from srbwriter.engine.types import TokenRun
+from srbwriter.demo import bundled_model
+from srbwriter.engine import Engine
+from srbwriter.engine.types import EngineOptions, TokenRun
+from srbwriter.server.services import Loaded
 
 from .conftest import Serve
 from .fake_backend import EOS, FIM_MID, FIM_PRE, FIM_SUF, FakeEngine
@@ -314,7 +317,7 @@ def test_a_chosen_slot_is_kept_and_erased(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("path", "name", "status"),
     [
-        ("/slots/0?action=save", "a.bin", 501),
+        ("/slots/0?action=save", "a.bin", 501),  # by an engine that cannot
         ("/slots/0?action=save", "../a", 400),
         ("/slots/0?action=save", "", 400),
         ("/slots/0?action=restore", "/etc/passwd", 400),
@@ -329,6 +332,36 @@ def test_slot_actions_name_no_paths(serve: Serve, tmp_path, path: str, name: str
     with httpx.Client(base_url=serve(slot_save_path=tmp_path).url) as http:
         assert http.post(path, json={"filename": name}).status_code == status
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_slot_is_saved_and_restored(serve: Serve, tmp_path) -> None:
+    text = "Once upon a time there was a fox who told tales. " * 8
+    options = EngineOptions(n_ctx=1024, gpu_layers=0, threads=1)
+    with (
+        Engine.load(bundled_model(), options) as engine,
+        httpx.Client(base_url=serve(Loaded(engine), slot_save_path=tmp_path).url, timeout=60) as http,
+    ):
+        empty = http.post("/slots/3?action=save", json={"filename": "tale.bin"})
+        assert (empty.status_code, list(tmp_path.iterdir())) == (400, [])
+        absent = http.post("/slots/3?action=restore", json={"filename": "tale.bin"})
+        assert absent.status_code == 400
+        assert "No such file" in absent.text
+        asked = {"prompt": text, "n_predict": 4, "id_slot": 3}
+        tokens = http.post("/completion", json=asked).json()["tokens_evaluated"]
+        saved = http.post("/slots/3?action=save", json={"filename": "tale.bin"}).json()
+        assert (saved["id_slot"], saved["filename"]) == (3, "tale.bin")
+        assert saved["n_saved"] >= tokens
+        assert saved["n_written"] == (tmp_path / "tale.bin").stat().st_size
+        assert http.post("/slots/3?action=erase").json()["n_erased"] >= tokens
+        restored = http.post("/slots/5?action=restore", json={"filename": "tale.bin"}).json()
+        assert restored["n_restored"] == saved["n_saved"]
+        assert http.post("/completion", json=asked).json()["tokens_cached"] >= tokens
+        data = bytearray((tmp_path / "tale.bin").read_bytes())
+        data[len(data) // 2] ^= 1
+        (tmp_path / "bad.bin").write_bytes(data)
+        answer = http.post("/slots/5?action=restore", json={"filename": "bad.bin"})
+        assert answer.status_code == 400
+        assert "damaged" in answer.text
 
 
 def test_switched_off_endpoints_say_so(serve: Serve) -> None:

@@ -103,6 +103,11 @@ def test_a_file_and_its_copy_keep_their_copies_apart(story: Story, tmp_path: Pat
     with Story.open(twin) as other:
         theirs = other.backup_folder(kept)
         assert theirs != mine and backup.snapshot(twin, theirs, "twin")
+    linked = tmp_path / "linked.srbw"
+    linked.hardlink_to(story.file)
+    with Story.open(linked) as same:
+        assert same.backup_folder(kept) == mine
+    linked.unlink()
     moved = story.file.rename(tmp_path / "moved.srbw")
     for file, folder in ((moved, mine), (twin, theirs), (moved, mine)):
         with Story.open(file) as again:

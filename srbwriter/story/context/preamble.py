@@ -6,6 +6,7 @@ movable parts will stand.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -75,10 +76,8 @@ def fit_preamble(
     """
     fitter = _Fitter(tokenizer, window)
     template = settings.template
-    before, between, after = (
-        fitter.template(text)
-        for text in ((template.before, template.between, template.after) if template else ("", "", ""))
-    )
+    texts = (template.before, template.between, template.after) if template else ("", "", "")
+    before, between, after = map(fitter.template, texts)
     fitter.begin_optional()
     note = fitter.cut_to_fit("note", settings.author_note or "")
     memory = fitter.cut_to_fit("memory", settings.memory or "")
@@ -175,14 +174,8 @@ class _Fitter:
         if not whole or len(whole[0].tokens) <= room:
             return whole
         ends = [match.end() for match in _WORD_END.finditer(text)]
-        low, high = 0, len(ends)  # the first `low` words are known to fit, `high` are not known to
-        while low < high:
-            middle = (low + high + 1) // 2
-            if len(self._tokenizer.tokenize(text[: ends[middle - 1]])) <= room:
-                low = middle
-            else:
-                high = middle - 1
-        return self._segment(source, text[: ends[low - 1]], ident) if low else []
+        fit = bisect_right(ends, room, key=lambda end: len(self._tokenizer.tokenize(text[:end])))
+        return self._segment(source, text[: ends[fit - 1]], ident) if fit else []
 
 
 def _line(text: str) -> str:

@@ -56,7 +56,11 @@ class StoryTail:
     @cached_property
     def size(self) -> int:
         """Tokens in the whole tail."""
-        return sum(len(segment.tokens) for segment in self.segments(0, len(self.text)))
+        return sum(len(segment.tokens) for segment in self._whole)
+
+    @cached_property
+    def _whole(self) -> list[Segment]:
+        return self.segments(0, len(self.text))
 
     def segments(self, start: int, end: int) -> list[Segment]:
         """The text from ``start`` to ``end`` as story segments, with stored ids where there are any."""
@@ -93,17 +97,13 @@ class StoryTail:
 
     def offset_from_end(self, tokens: int) -> int:
         """The first token start that leaves at most ``tokens`` tokens up to the end."""
-        left = tokens
-        for low, high in self._groups():
-            if self._pieces[low].ids:
-                offsets, _ = self._token_offsets(low)
-            else:
-                text = self.text[self._starts[low] : self._starts[high]]
-                offsets, _ = token_offsets(text, self._tokenizer.tokenize(text), self._tokenizer)
-            if len(offsets) > left:
-                inner = offsets[len(offsets) - left] if left else self._starts[high] - self._starts[low]
-                return self._starts[low] + inner
-            left -= len(offsets)
+        left, end = tokens, len(self.text)
+        for segment in reversed(self._whole):
+            start = end - len(segment.text)
+            if len(segment.tokens) > left:
+                offsets, _ = token_offsets(segment.text, segment.tokens, self._tokenizer)
+                return start + offsets[-left] if left else end
+            left, end = left - len(segment.tokens), start
         return 0
 
     def position(self, offset: int) -> Position:
@@ -152,16 +152,6 @@ class StoryTail:
             base = self._starts[index]
             yield index, max(start - base, 0), min(end - base, len(self._pieces[index].text))
             index += 1
-
-    def _groups(self) -> Iterator[tuple[int, int]]:
-        """Index ranges of pieces tokenised together, from the last to the first."""
-        high = len(self._pieces)
-        while high > 0:
-            low = high - 1
-            while low > 0 and not self._pieces[low].ids and not self._pieces[low - 1].ids:
-                low -= 1
-            yield low, high
-            high = low
 
     def _tokenise(self, texts: list[str], node_id: str) -> list[Segment]:
         text = "".join(texts)

@@ -80,16 +80,16 @@ async def slots(call: Call) -> Response:
 
 
 async def slot_action(call: Call) -> Response:
-    """Erase a slot's pin; saving and restoring wait for an engine that can."""
+    """Erase what is kept of a slot, write it to a file, or read that again."""
     _need_slots(call)
     number = call.path["slot"]
     if not number.isdecimal() or len(number) > 6 or int(number) >= call.services.max_n:
         raise bad("id_slot", "Invalid slot ID")
     action = call.query.get("action", "")
+    slot = call.services.slots.all(call.services.max_n)[int(number)]
+    if slot.client and not (call.client.admin or slot.client == call.client.name):
+        raise ApiError(403, f"slot {slot.id} holds what another client wrote: it takes an admin key")
     if action == "erase":
-        slot = call.services.slots.all(call.services.max_n)[int(number)]
-        if slot.client and not (call.client.admin or slot.client == call.client.name):
-            raise ApiError(403, f"slot {slot.id} holds what another client wrote: it takes an admin key")
         return json_response({"id_slot": slot.id, "n_erased": await call.services.erase_slot(slot)})
     if action not in ("save", "restore"):
         raise bad("action", "Invalid action")
@@ -98,7 +98,7 @@ async def slot_action(call: Call) -> Response:
     name = Body(await call.json()).text("filename")
     if not _BARE_NAME.fullmatch(name):
         raise bad("filename", "Invalid filename")
-    raise ApiError(501, "this server does not keep slots on disk")
+    return json_response(await call.services.keep_session(slot, action, call.settings.slot_save_path / name))
 
 
 _BARE_NAME = re.compile(r"(?!\.)[\w.\- ]{1,200}")

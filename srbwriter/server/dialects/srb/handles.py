@@ -208,7 +208,8 @@ async def _fork(call: Call, record: Record, branch: Branch, body: Body) -> Respo
 async def _pick(call: Call, record: Record, branch: Branch, body: Body) -> Response:
     """Keep what this branch has written and let the others go; a new request may name it as parent.
 
-    ``chars`` keeps only the beginning of its text. Answers when the branch has ended: until then it may write another token.
+    ``chars`` keeps only the beginning of its text. Answers when the branch has ended: until then it may write
+    another token.
     """
     for other in record.branches:
         if other is branch:
@@ -221,7 +222,8 @@ async def _pick(call: Call, record: Record, branch: Branch, body: Body) -> Respo
                 break
     record.picked = record.index(branch)
     parent: dict[str, Any] = {"request": record.id, "branch": record.picked}
-    value = {**branch_object(branch), "index": record.picked, "verb": "pick", "parent": parent}
+    value: dict[str, Any] = {**branch_object(branch), "index": record.picked, "verb": "pick"}
+    value["parent"] = parent
     if body.has("chars"):
         parent["chars"] = body.integer("chars", 0, 0, len(value["text"]))
         value["text"] = value["text"][: parent["chars"]]

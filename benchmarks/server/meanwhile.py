@@ -1,0 +1,231 @@
+"""What one client is made to wait by others: ``fair`` among requests, ``health`` beside long work.
+
+``fair``: steps of the batch until the first of eight tokens, while others have it full. ``health``: how long
+``/health`` takes, asked every 10 ms by another process, while a request is made that takes seconds to answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from benchmarks.engine.setting import Setting, story_ids
+from srbwriter.engine import Engine
+from srbwriter.server import Loaded, ServerSettings, start_in_thread
+
+from . import crowd
+
+MOST_SECONDS = 30.0  # that a first token is waited for; then the figures are what it took at least
+LOADS = {"one request of 64 × {long}": (1, 64), "16 clients of 4 × {long}": (16, 4)}
+"""Clients, and branches of each."""
+
+
+@contextmanager
+def served(engine: Engine, **settings: Any) -> Iterator[str]:
+    """The server in this process, as beside the terminal app."""
+    handle = start_in_thread(
+        Loaded(engine), ServerSettings(port=0, access_log=False, max_requests=4096, **settings)
+    )
+    try:
+        yield handle.url
+    finally:
+        handle.stop()
+
+
+def fair(setting: Setting, args: argparse.Namespace) -> None:
+    """Steps to the first token of a small request while others write; aim: 10 at most."""
+    names = [f"client{k}" for k in range(16)]
+    keys = (*(f"{name} {name}" for name in names), "small small")
+    options = replace(setting.options(cells=args.cells), max_branches=64)
+    print(f"\nAn 8-token request, {args.tries} times, while others have the batch full (aim: ≤ 10 steps)\n")
+    print(
+        "| others | steps to the first token, median / most | seconds, median / most | tokens of the others |"
+    )
+    print("|---|---|---|---|")
+    for title, (clients, n) in LOADS.items():
+        with Engine.load(setting.model, options) as engine, served(engine, api_keys=keys, max_n=64) as url:
+            bodies = [
+                {
+                    "prompt": story_ids(engine, 64, salt=name), "n": n, "n_predict": args.long,
+                    "ignore_eos": True, "overflow": "shift", "key": name,
+                }
+                for name in names[:clients]
+            ]  # fmt: skip
+            with _crowd(crowd.Job(url, bodies)):
+                _until(lambda: engine.stats().generated_tokens > 64 * 4)
+                seen = [_first_token(engine, url, k) for k in range(args.tries)]
+                written = engine.stats().generated_tokens
+        steps, seconds = [s for s, _ in seen], [t for _, t in seen]
+        print(
+            f"| {title.format(long=args.long)} | {statistics.median(steps):.0f} / {max(steps)} | "
+            f"{statistics.median(seconds):.3f} / {max(seconds):.3f} | {written} |"
+        )
+
+
+@contextmanager
+def _crowd(job: crowd.Job) -> Iterator[None]:
+    child = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.server.crowd"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    assert child.stdin is not None
+    with child.stdin:
+        child.stdin.write(json.dumps(asdict(job)))
+    try:
+        yield
+    finally:
+        child.terminate()
+        child.wait()
+
+
+def _until(ready: Any, seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not ready():
+        if time.monotonic() > end:
+            raise TimeoutError("the crowd does not write")
+        time.sleep(0.02)
+
+
+def _first_token(engine: Engine, url: str, number: int) -> tuple[int, float]:
+    """Steps of the batch and seconds from sending a small request to its first token."""
+    address = urlsplit(url)
+    body = {"prompt": f"Small tale {number}:", "n_predict": 8, "stream": True, "cache_prompt": False}
+    data = json.dumps(body).encode()
+    with socket.create_connection((address.hostname, address.port)) as plug:
+        plug.settimeout(MOST_SECONDS)
+        before, begun = engine.stats().decodes, time.perf_counter()
+        plug.sendall(
+            b"POST /completion HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer small\r\n"
+            b"Connection: close\r\nContent-Length: %d\r\n\r\n%b" % (len(data), data)
+        )
+        seen = b""
+        try:
+            while (piece := plug.recv(65536)) and b'"stop":false' not in seen:
+                seen += piece
+        except TimeoutError:
+            return engine.stats().decodes - before, MOST_SECONDS
+        first = engine.stats().decodes - before, time.perf_counter() - begun
+        if b'"stop":false' not in seen + piece:
+            raise RuntimeError(seen.decode()[:300])
+        while plug.recv(65536):
+            pass
+    return first
+
+
+# ---- health beside long work
+
+STORY = {"prompt": "Once upon a time,", "ignore_eos": True}
+PATTERN = "(((([a-z]{1,10} ){1,10}\\.){1,10}\\n){1,10})"
+KNOWN = {**STORY, "model": "m", "n": 64, "logprobs": 100, "max_tokens": 48}
+TEXT = "a tale "
+CASES: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "64 × logprobs 100, 48 tokens": ("/v1/completions", KNOWN),
+    "the same, streamed": ("/v1/completions", {**KNOWN, "stream": True}),
+    "detokenise 3 000 000 ids": ("/detokenize", {"tokens": [300] * 3_000_000}),
+    "detokenise 1 000 000 ids": ("/detokenize", {"tokens": [300] * 1_000_000}),
+    "tokenise 16 MB with pieces": ("/tokenize", {"content": TEXT * 2_250_000, "with_pieces": True}),
+    "tokenise 4 MB with pieces": ("/tokenize", {"content": TEXT * 570_000, "with_pieces": True}),
+    "a nested regex": ("/completion", {**STORY, "n_predict": 48, "n": 8, "regex": PATTERN}),
+    "a prompt of 1 000 000 ids": ("/completion", {"prompt": [300] * 1_000_000}),
+    "100 000 biases by text": (
+        "/completion", {**STORY, "logit_bias": {f"{k} cat": 1 for k in range(100_000)}}
+    ),
+    "65 000 biases by text": (
+        "/completion", {**STORY, "n_predict": 1, "logit_bias": {f"w{k}": 1 for k in range(65_000)}}
+    ),
+    "4096 messages": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello"}] * 4096}),
+}  # fmt: skip
+
+
+def health(setting: Setting, args: argparse.Namespace) -> None:
+    """Waits of ``/health``; aim: p99 ≤ 50 ms."""
+    options = replace(setting.options(cells=args.cells), max_branches=64)
+    print("\n/health every 10 ms meanwhile (aim: p99 ≤ 50 ms)\n")
+    print("| request | status | seconds | p50 / p99 / longest, ms | asked |")
+    print("|---|---|---|---|---|")
+    with Engine.load(setting.model, options) as engine, served(engine, max_n=64) as url:
+        with _asking(url) as waits:
+            time.sleep(2.0)
+        _row("nothing", "–", 2.0, waits)
+        for title, (path, body) in CASES.items():
+            data = json.dumps(body).encode()
+            with _asking(url) as waits:
+                begun = time.perf_counter()
+                status = _post(url, path, data)
+                seconds = time.perf_counter() - begun
+            _row(title, status, seconds, waits)
+
+
+def _row(title: str, status: str, seconds: float, waits: list[float]) -> None:
+    middle, late = np.quantile(waits, (0.5, 0.99)) * 1000
+    told = f"{middle:.1f} / {late:.1f} / {max(waits) * 1000:.0f}"
+    print(f"| {title} | {status} | {seconds:.2f} | {told} | {len(waits)} |")
+
+
+def _post(url: str, path: str, data: bytes) -> str:
+    """By curl: a client in this process would take the interpreter from the server."""
+    command = [
+        "curl",
+        "-sS",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_code}",
+        "-H",
+        "Expect:",
+        "--data-binary",
+        "@-",
+        url + path,
+    ]
+    return subprocess.run(command, input=data, stdout=subprocess.PIPE, check=True).stdout.decode()
+
+
+_ASK = """
+import http.client, sys, time
+from urllib.parse import urlsplit
+address = urlsplit(sys.argv[1])
+http = http.client.HTTPConnection(address.hostname, address.port)
+import threading
+over = threading.Event()
+threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
+waits = []
+print("ready", flush=True)
+while not over.is_set() or len(waits) < 3:
+    begun = time.perf_counter()
+    http.request("GET", "/health"); http.getresponse().read()
+    waits.append(time.perf_counter() - begun)
+    time.sleep(max(0.0, 0.01 - waits[-1]))
+print(*waits)
+"""
+
+
+@contextmanager
+def _asking(url: str) -> Iterator[list[float]]:
+    """Waits of ``/health``, filled when the context is left."""
+    waits: list[float] = []
+    child = subprocess.Popen(
+        [sys.executable, "-c", _ASK, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdin is not None and child.stdout is not None
+    child.stdout.readline()
+    try:
+        yield waits
+    finally:
+        child.stdin.close()
+        with child.stdout:
+            waits += map(float, child.stdout.read().split())
+        child.wait()
