@@ -87,6 +87,8 @@ class Scheduler:
         self.writer.now = time.monotonic()
         written = self.writer.generated
         self._hear()
+        if self.lanes.runs and not self.lanes.busy:
+            self.cache.gather()
         self.admission.admit()
         if self.writer.generated > written:
             self.publish()  # first tokens, from stored logits, do not wait for the decode
