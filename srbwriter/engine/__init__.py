@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .engine import Engine
     from .generation import Branch, Cursor, Delta, Generation
     from .loader import EngineLoader
+    from .sequences import Sequences
     from .types import (
         BranchState,
         ContextOverflow,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         LimitExceeded,
         ModelError,
         ModelInfo,
+        NoRoom,
         NotSupported,
         Priority,
         Request,
@@ -35,20 +37,19 @@ if TYPE_CHECKING:
     )
 
 _HOMES = {
-    "Engine": "engine", "EngineLoader": "loader",
+    "Engine": "engine", "EngineLoader": "loader", "Sequences": "sequences",
     **dict.fromkeys(("Branch", "Cursor", "Delta", "Generation"), "generation"),
     **dict.fromkeys(
         ("BranchState", "ContextOverflow", "EngineClosed", "EngineError", "EngineOptions", "EngineStats",
          "FinishReason", "InvalidRequest", "LibraryError", "LimitExceeded", "ModelError", "ModelInfo",
-         "NotSupported", "Priority", "Request",
-         "Sampling", "Stop", "TokenRun"), "types"),
+         "NoRoom", "NotSupported", "Priority", "Request", "Sampling", "Stop", "TokenRun"), "types"),
 }  # fmt: skip
 
 __all__ = [
     "Branch", "BranchState", "ContextOverflow", "Cursor", "Delta", "Engine", "EngineClosed", "EngineError",
     "EngineLoader", "EngineOptions", "EngineStats", "FinishReason", "Generation", "InvalidRequest",
-    "LibraryError", "LimitExceeded", "ModelError", "ModelInfo", "NotSupported", "Priority", "Request",
-    "Sampling", "Stop", "TokenRun",
+    "LibraryError", "LimitExceeded", "ModelError", "ModelInfo", "NoRoom", "NotSupported", "Priority",
+    "Request", "Sampling", "Sequences", "Stop", "TokenRun",
 ]  # fmt: skip
 
 

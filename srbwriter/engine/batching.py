@@ -43,6 +43,10 @@ class Plan(NamedTuple):
         yield from (f.track for f in self.fed)
 
 
+SCORED = 6_000_000
+"""Logits of a prompt that are scored in one step while branches write: some 10 ms."""
+
+
 class ChunkBudget:
     """How many prompt tokens fit a slice of time, learnt from the steps before."""
 
@@ -71,6 +75,7 @@ class Batcher:
 
     def __init__(self, context: Context, cache: Cache, share: bool) -> None:
         self.context, self.cache = context, cache
+        self.scored_rows = max(8, SCORED // context.n_vocab)
         self.share = share  # whether the memory takes rows of several sequences
         self.costs: CostTable | None = None
 
@@ -78,13 +83,13 @@ class Batcher:
         """At most ``chunk`` tokens of ``feeding``, first come first; all of ``writing``."""
         batch = self.context.batch
         batch.clear()
+        for track in feeding:
+            if not _scored(track):
+                track.todo = track.todo[self.cache.follow(track.seq, track.todo[:-1]) :]
         rows, shared, under_way = self._branch_rows(writing)
         fed: list[Fed] = []
         outputs = self.context.max_outputs - len(rows)
         room = min(chunk, self.context.max_rows - len(rows))
-        for track in feeding:
-            if not _scored(track):
-                track.todo = track.todo[self.cache.follow(track.seq, track.todo[:-1]) :]
         for track in feeding:
             if room <= 0 or outputs <= 0:
                 break
@@ -94,7 +99,8 @@ class Batcher:
                 if begins in under_way:
                     continue  # another evaluates it in this very step, and it is there in the next
                 under_way.add(begins)
-            count = min(len(track.todo), room, outputs if scored else room)
+            most = outputs if not rows else min(outputs, self.scored_rows)
+            count = min(len(track.todo), room, most if scored else room)
             if not self.cache.partial and not scored:
                 count = min(count, self._alike(track, feeding))
             tokens = track.todo[:count]
@@ -119,7 +125,7 @@ class Batcher:
         return more
 
     def _alike(self, track: Track, feeding: Sequence[Track]) -> int:
-        """Tokens of ``track`` up to where others that follow it turn off: a state is to be forked there."""
+        """Tokens of ``track`` up to where others that follow it turn off, and fork its state."""
         tip, todo = self.cache.tree.tip, track.todo
         lengths = (
             common_prefix(todo, other.todo, 0, len(other.todo) - 1)

@@ -92,6 +92,7 @@ class Cache:
         self._free = list(range(memory.sequences - 1, -1, -1))
         self._excuses: dict[int, tuple[int, Reason]] = {}  # of a live sequence, up to a position
         self._peak = 0  # cells in use at most since they were moved together
+        self.clears = 0  # times that everything was forgotten
         self._settled = False  # whether nothing was parked, leased or given back since the last look
         self.storage.from_disk()
 
@@ -253,6 +254,7 @@ class Cache:
 
     def clear(self) -> None:
         """Forget everything but what is on disk; no sequence may be live."""
+        self.clears += 1
         self.memory.clear()
         self.tree.clear()
         self._holdings.clear()

@@ -23,6 +23,16 @@ class Constraint(Protocol):
     """State of one branch under one rule."""
 
     @property
+    def slow(self) -> bool:
+        """Whether a step is too short to wait for it."""
+        ...
+
+    @property
+    def form(self) -> str:
+        """The rule in a form that another process can follow; nothing if it is never slow."""
+        ...
+
+    @property
     def finished(self) -> bool:
         """Nothing can follow any more."""
         ...
@@ -89,6 +99,13 @@ def compile_constraint(sampling: Sampling, model: ConstraintModel) -> Constraint
     return compile_grammar(name, getattr(sampling, name), model)
 
 
+def apply_bits(bits: bytes, logits: NDArray[np.float32]) -> bool:
+    """Set the logits of tokens whose bit is 0 to minus infinity; False when none is left."""
+    allowed = np.unpackbits(np.frombuffer(bits, np.uint8), count=logits.size, bitorder="little")
+    logits[allowed == 0] = _NEGATIVE_INFINITY
+    return bool(logits.max() > _NEGATIVE_INFINITY)
+
+
 class PieceIndex:
     """The pieces of a vocabulary in byte order, to find those that begin alike. Built once per model."""
 
@@ -125,6 +142,8 @@ class PrefixConstraint:
     This is token healing: the end of what someone typed is given back to the model, which completes it with
     the token it would have written there itself.
     """
+
+    slow, form = False, ""
 
     def __init__(self, index: PieceIndex, prefix: bytes) -> None:
         self._index = index

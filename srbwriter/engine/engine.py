@@ -12,8 +12,9 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -39,8 +40,9 @@ from .prefix import SHARED
 from .prompt import assemble, fit
 from .runner import Run
 from .scheduler import Scheduler
+from .sequences import Sequences
 from .sizing import open_context, threads_of, uses_gpu
-from .steering import compile_for, make_run
+from .steering import make_run, prepared
 from .types import (
     EngineClosed,
     EngineError,
@@ -49,9 +51,9 @@ from .types import (
     InvalidRequest,
     ModelInfo,
     NativeError,
+    NotSupported,
     Priority,
     Request,
-    Sampling,
 )
 
 log = logging.getLogger(__name__)
@@ -87,17 +89,17 @@ class Engine:
             screen=self._on_screen,
         )  # fmt: skip
         abortable = context.cuttable and not uses_gpu(options) and context.enable_abort()
+        self._wake = threading.Event()
         kind = AdapterScheduler if adapters else Scheduler
         self._scheduler = kind(
             model, context, self._cache, options, window=window, abortable=abortable,
-            threads=threads_of(options), costs=costs,
+            threads=threads_of(options), wake=self._wake.set, costs=costs,
         )  # fmt: skip
         if isinstance(self._scheduler, AdapterScheduler):
             self._scheduler.turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen))
         self._numbers = itertools.count(1)
         self._seeds = itertools.count()
         self._seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
-        self._wake = threading.Event()
         self._closing = False
         self._dead: Exception | None = None
         self._failures = 0
@@ -105,6 +107,9 @@ class Engine:
         self.embedder = Embedder(model, options, window, lambda: self.busy, adapters)
         self._owner = threading.Lock()  # the right to step
         self._stepper = 0  # thread that is in a step
+        self._sequences = Sequences(
+            model, context, self._cache, self._scheduler, window, self._turn, self._seed
+        )
 
     # ---- life
 
@@ -186,6 +191,8 @@ class Engine:
         check_request(request, self.model, self.max_branches)
         chosen = self.adapters.resolve(request.lora)
         ids, heal_prefix = assemble(self.model, request)
+        if heal_prefix:
+            _ = self.model.piece_index  # made here, if this is the first
         fitted = fit(ids, request, self.n_ctx)
         generation = Generation(next(self._numbers), request, self._post)
         generation.truncated = len(fitted) != len(ids)
@@ -218,7 +225,32 @@ class Engine:
         self._wake.clear()  # before the step, so that what comes in while it runs is not slept over
         if self._step():
             return True
+        if self._scheduler.lanes.pending:  # nothing to do until a slow grammar has been asked
+            self._wake.wait()
+            return self._step() or True
         return bool(timeout) and self._wake.wait(timeout) and self._step()
+
+    @property
+    def sequences(self) -> Sequences:
+        """The low-level face, for who owns the loop. Raises NotSupported for an engine with a thread."""
+        if self._thread is not None:
+            raise NotSupported("this engine steps by itself; load it with thread=False to own the loop")
+        return self._sequences
+
+    @contextmanager
+    def _turn(self) -> Generator[None]:
+        """The right to use the context between two steps."""
+        self._check_open()
+        self._refuse_reentry()
+        with self._owner:
+            self._check_open()
+            self._stepper = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._stepper = 0
+                if self._closing:
+                    self._release()
 
     def call(self, function: Callable[[], Any], timeout: float | None = 30.0) -> Any:
         """Run ``function`` between two steps and return its result (raise its error)."""
@@ -448,9 +480,7 @@ class Engine:
         generation = command.generation
         if generation is not _NOBODY:
             check_command(command, self.model, self.max_branches)
-            for value in command.args:
-                if isinstance(value, Sampling):
-                    compile_for(generation.engine_state, value, self.model)
+            command = prepared(command, self.model)
             if not self.alive:
                 generation.abandon(EngineClosed("the engine is closed"))
                 return
@@ -523,6 +553,8 @@ class Engine:
             generation.engine_state.close()
         if self._cache.storage.disk is not None:
             self._cache.storage.disk.close()
+        self._scheduler.grammars.close()
+        self._sequences.close()
         self._context.close()
         self.model.close()
 

@@ -10,6 +10,8 @@ token 10 µs.
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
+from time import thread_time
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,7 +19,7 @@ import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper, regex_to_lark
 from numpy.typing import NDArray
 
-from .constraints import ConstraintModel
+from .constraints import ConstraintModel, apply_bits
 from .gbnf import to_lark
 from .parameters import BY_NAME
 from .types import InvalidRequest
@@ -28,7 +30,9 @@ _HEADER = '%llguidance {"no_forcing": true}\n'
 _WHITESPACE = r"\x20|\x0A{1,2}[\x20\x09]{0,20}"
 # Parser items of one step: some 40 ms. llguidance's own limit of 50,000 stops rules as plain as `("." | x)+`.
 _MOST_ITEMS = 1_000_000
-_NEGATIVE_INFINITY = np.float32(-np.inf)
+SLOW = 0.002
+"""Seconds of the processor that one look at a grammar takes, from which on it is followed elsewhere."""
+_PACES = 256  # grammars of which that is remembered
 _MOST_WORDS = 200  # characters of llguidance's own reason
 _SPECIAL = b"\xff"  # llguidance's mark of tokens that are not text
 
@@ -36,14 +40,20 @@ _SPECIAL = b"\xff"  # llguidance's mark of tokens that are not text
 def compile_grammar(name: str, text: str, model: ConstraintModel) -> GrammarConstraint:
     """``text`` in the notation that the field ``name`` of Sampling holds. Raises InvalidRequest."""
     BY_NAME[name].check(text)
-    limits = LLParserLimits(step_max_items=_MOST_ITEMS, verbose_errors=False)
     error = ""
     for form in _COMPILERS[name](text, model):
-        matcher = LLMatcher(_tokenizer(model), _HEADER + form, log_level=0, limits=limits)
-        if not matcher.is_error():
-            return GrammarConstraint(matcher, model.n_vocab, model.eog)
-        error = matcher.get_error().strip()
+        made = from_form(form, model)
+        if not made.exhausted:
+            return made
+        error = made.error
     raise InvalidRequest(name, error)
+
+
+def from_form(form: str, model: ConstraintModel) -> GrammarConstraint:
+    """``form`` is what llguidance calls Lark. The constraint is exhausted at once if it is none."""
+    limits = LLParserLimits(step_max_items=_MOST_ITEMS, verbose_errors=False)
+    matcher = LLMatcher(_tokenizer(model), _HEADER + form, log_level=0, limits=limits)
+    return GrammarConstraint(matcher, model.n_vocab, model.eog, form, _pace(form))
 
 
 def _from_gbnf(text: str, model: ConstraintModel) -> list[str]:
@@ -69,13 +79,42 @@ def _from_regex(text: str, _: ConstraintModel) -> list[str]:
 _COMPILERS = {"grammar": _from_gbnf, "json_schema": _from_json_schema, "regex": _from_regex}
 
 
+class _Pace:
+    """Whether a grammar is slow to follow. All texts under it share what one of them finds out."""
+
+    __slots__ = ("slow",)
+
+    def __init__(self) -> None:
+        self.slow = False
+
+
+_paces: OrderedDict[str, _Pace] = OrderedDict()
+
+
+def _pace(form: str) -> _Pace:
+    pace = _paces.pop(form, None) or _Pace()
+    _paces[form] = pace
+    while len(_paces) > _PACES:
+        _paces.popitem(last=False)
+    return pace
+
+
 class GrammarConstraint:
     """A state of llguidance's matcher."""
 
-    def __init__(self, matcher: LLMatcher, n_vocab: int, eog: frozenset[int]) -> None:
+    def __init__(
+        self, matcher: LLMatcher, n_vocab: int, eog: frozenset[int], form: str, pace: _Pace
+    ) -> None:
         self._matcher = matcher
         self._n_vocab = n_vocab
         self._eog = eog
+        self.form = form
+        self._pace = pace
+        self._allowed = -1  # the token that was last found to be allowed here
+
+    @property
+    def slow(self) -> bool:
+        return self._pace.slow
 
     @property
     def finished(self) -> bool:
@@ -86,26 +125,43 @@ class GrammarConstraint:
         """Whether it ran into llguidance's limits."""
         return self._matcher.is_error()
 
+    @property
+    def error(self) -> str:
+        return self._matcher.get_error().strip()
+
+    def bits(self) -> bytes | None:
+        """A bit for each token, the lowest first: whether it may come next. None if it is exhausted."""
+        if self.exhausted:
+            return None
+        begun = thread_time()
+        bits = self._matcher.compute_bitmask()
+        self._took(begun)
+        return None if self.exhausted else bits
+
     def mask(self, logits: NDArray[np.float32]) -> bool:
-        if self.exhausted:
-            return False
-        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
-        if self.exhausted:
-            return False
-        allowed = np.unpackbits(bits, count=self._n_vocab, bitorder="little")
-        logits[allowed == 0] = _NEGATIVE_INFINITY
-        return bool(logits.max() > _NEGATIVE_INFINITY)
+        bits = self.bits()
+        return bits is not None and apply_bits(bits, logits)
 
     def allows(self, token: int) -> bool:
         if token in self._eog:
             return self._matcher.is_accepting()
-        return 0 <= token < self._n_vocab and self._matcher.validate_tokens([token]) == 1
+        if token == self._allowed:
+            return True
+        begun = thread_time()
+        allowed = 0 <= token < self._n_vocab and self._matcher.validate_tokens([token]) == 1
+        self._took(begun)
+        if allowed:
+            self._allowed = token
+        return allowed
 
     def accept(self, token: int) -> None:
         if not self.allows(token):
             raise ValueError(f"token {token} breaks the grammar")
         if token not in self._eog:
+            begun = thread_time()
             self._matcher.consume_token(token)
+            self._took(begun)
+            self._allowed = -1
 
     def trouble(self) -> str:
         if self.exhausted:
@@ -114,7 +170,11 @@ class GrammarConstraint:
         return "" if self._matcher.is_accepting() else "no token of this model can go on from here"
 
     def fork(self) -> GrammarConstraint:
-        return GrammarConstraint(self._matcher.deep_copy(), self._n_vocab, self._eog)
+        return GrammarConstraint(self._matcher.deep_copy(), self._n_vocab, self._eog, self.form, self._pace)
+
+    def _took(self, begun: float) -> None:
+        if thread_time() - begun > SLOW:
+            self._pace.slow = True
 
 
 class _Vocabulary:

@@ -40,10 +40,11 @@ class Lanes:
         self.writing: list[Runner] = []  # one token to evaluate each
         self.feeding: deque[Track] = deque()  # more than one
         self.step = 0  # of the engine
+        self.pending: list[Runner] = []  # none before a slow grammar has been asked
 
     @property
     def busy(self) -> bool:
-        return bool(self.writing or self.feeding)
+        return bool(self.writing or self.feeding or self.pending)
 
     @property
     def left_waiting(self) -> bool:
@@ -53,7 +54,7 @@ class Lanes:
     @property
     def branch_count(self) -> int:
         """Branches on a sequence."""
-        return len(self.writing) + sum(1 for t in self.feeding if isinstance(t, Runner))
+        return len(self.running)
 
     @property
     def outstanding(self) -> int:
@@ -63,7 +64,7 @@ class Lanes:
     @property
     def running(self) -> list[Runner]:
         """Branches on a sequence."""
-        return [*self.writing, *(t for t in self.feeding if isinstance(t, Runner))]
+        return [*self.writing, *self.pending, *(t for t in self.feeding if isinstance(t, Runner))]
 
     # ---- on and off
 
@@ -85,6 +86,8 @@ class Lanes:
             self.writing.remove(track)
         elif track in self.feeding:
             self.feeding.remove(track)
+        else:
+            self.pending = [runner for runner in self.pending if runner is not track]
 
     def park(self, runner: Runner) -> None:
         """Back to waiting; what it wrote stays, and its cells as long as there is room."""
@@ -102,13 +105,20 @@ class Lanes:
 
     def retire(self) -> None:
         """Take what has ended off the lists."""
-        if any(r.seq < 0 for r in self.writing):  # what has ended has no sequence
-            self.writing = [r for r in self.writing if r.branch.live]
+        if any(r.seq < 0 or r.pending is not None for r in self.writing):  # what has ended has no sequence
+            self.pending += [r for r in self.writing if r.pending is not None]
+            self.writing = [r for r in self.writing if r.branch.live and r.pending is None]
+        self.pending = [r for r in self.pending if r.pending is not None]
         for track in [t for t in self.feeding if isinstance(t, Runner) and not t.branch.live]:
             self.feeding.remove(track)
         for run in self.runs:
             if run.trunk is not None and not run.live:
                 self.drop_trunk(run)
+
+    def decided(self, runner: Runner) -> None:
+        """The grammar was asked: the branch writes, or is taken off the list if it has ended."""
+        self.pending.remove(runner)
+        self.writing.append(runner)
 
     def forget(self, run: Run) -> None:
         """Give back what a request holds besides its place in the cache."""
@@ -124,13 +134,14 @@ class Lanes:
             self.writer.fail_run(run, error)
         self.writing.clear()
         self.feeding.clear()
+        self.pending.clear()
         self.cache.clear()
 
     # ---- giving way
 
     def relieve(self) -> bool:
         """Cells ran out: park the least branch, or end it where it is the last one."""
-        live = [t for t in (*self.writing, *self.feeding) if t.seq >= 0]
+        live = [t for t in (*self.writing, *self.feeding, *self.pending) if t.seq >= 0]
         if len(live) > 1:
             self._suspend(max(live, key=_rank))
             return True
@@ -143,7 +154,7 @@ class Lanes:
     def preempt(self, run: Run) -> bool:
         """Take a sequence from what is less urgent than ``run``, or from whoever has more than a share."""
         priority = run.request.priority
-        lesser = [t for t in (*self.writing, *self.feeding) if t.urgency > priority]
+        lesser = [t for t in (*self.writing, *self.feeding, *self.pending) if t.urgency > priority]
         if lesser:
             self._suspend(max(lesser, key=_rank))
             return True

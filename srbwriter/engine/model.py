@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
+from .constraints import PieceIndex
 from .native import weights
 from .native.context import recurrent
 from .native.library import library
@@ -114,6 +115,11 @@ class Model:
     def _adds_space(self) -> bool:
         ids = self.tokenize("a")
         return b"".join(self.pieces.bytes[t] for t in ids).startswith(b" ")
+
+    @cached_property
+    def piece_index(self) -> PieceIndex:
+        """Finds tokens by how they begin. Takes a tenth of a second for a large vocabulary, once."""
+        return PieceIndex(self.pieces.bytes)
 
     def check_ids(self, ids: Iterable[int]) -> None:
         """Raises InvalidRequest for an id that is not in the vocabulary."""

@@ -20,6 +20,10 @@ class AdapterScheduler(Scheduler):
         chosen = self.turns.pick({track.run.space for track in (*writing, *feeding)})
         return self.turns.of_set(writing, _space, chosen), self.turns.of_set(feeding, _space, chosen)
 
+    def make_ready(self, space: int, rows: int) -> None:
+        self.turns.pick({space})
+        super().make_ready(space, rows)
+
     def _tidy(self) -> bool:
         if self.tails and not self.lanes.busy:
             self.turns.pick({SHARED})  # the only space whose tails are kept

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .chains import derive_seed
-from .constraints import Constraint, PieceIndex, PrefixConstraint, compile_constraint
+from .constraints import Constraint, PrefixConstraint, compile_constraint
 from .model import Model
 from .native.context import Context
 from .parameters import notation
@@ -26,7 +26,6 @@ class Preparer:
 
     def __init__(self, model: Model, context: Context) -> None:
         self.model, self.context = model, context
-        self._index: PieceIndex | None = None
 
     def prepare(self, runner: Runner) -> None:
         """Bring chain and constraint to where the text ends.
@@ -52,9 +51,7 @@ class Preparer:
 
     def heal(self, runner: Runner, prefix: bytes) -> None:
         """Make the next tokens spell ``prefix``, the end of the text so far, again."""
-        if self._index is None:
-            self._index = PieceIndex(self.model.pieces.bytes)
-        runner.heal = PrefixConstraint(self._index, prefix)
+        runner.heal = PrefixConstraint(self.model.piece_index, prefix)
         runner.skip = len(prefix.decode("utf-8", "replace"))
         text = runner.branch.text
         runner.text.restart(text[: max(len(text) - runner.skip, 0)], len(runner.buffer.ids), runner.skip)
@@ -85,7 +82,9 @@ class Preparer:
         compiled = self._compiled(runner.run, runner)
         constraint = None if compiled is None else compiled.fork()
         if constraint is not None:
-            for token in self._seen(runner):
+            for token in self.seen(runner):
+                if constraint.slow:
+                    break  # whoever follows it reads the text, too
                 if not constraint.allows(token):
                     problem = constraint.trouble() if constraint.exhausted else "the text does not follow it"
                     raise InvalidRequest(notation(runner.sampling) or "grammar", problem)
@@ -98,7 +97,7 @@ class Preparer:
             run.constraints[key] = compile_constraint(runner.sampling, self.model)
         return run.constraints[key]
 
-    def _seen(self, runner: Runner) -> Sequence[int]:
+    def seen(self, runner: Runner) -> Sequence[int]:
         """The branch's tokens as a constraint sees them: of one that completes the prompt, what is new."""
         buffer = runner.buffer
         if not runner.branch.overlap:

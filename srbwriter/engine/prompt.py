@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from typing import SupportsIndex, cast
+from typing import NamedTuple, SupportsIndex, cast
+
+import numpy as np
 
 from .limits import check_prompt
 from .model import Model
@@ -48,6 +50,28 @@ def _read(model: Model, field: str, prompt: Prompt, parse_special: bool) -> tupl
     runs = _runs(field, prompt)
     check_prompt(field, sum(len(run.text) for run in runs), sum(len(run.ids or ()) for run in runs))
     return _join(model, runs, parse_special)
+
+
+class Typed(NamedTuple):
+    """Typed text as tokens, and how many characters of it are there after each."""
+
+    ids: Sequence[int]
+    ends: Sequence[int]
+
+
+def typed(model: Model, text: str) -> Typed:
+    """Tokens of ``text`` that follows other text.
+
+    A character of which a token spells a part counts as there when the last part is.
+    """
+    ids = model.tokenize_continuation(text)
+    pieces = [model.pieces.bytes[token] for token in ids]
+    data = text.encode("utf-8", "replace")
+    if b"".join(pieces) != data:  # the vocabulary writes it in another way, so nothing is known of the parts
+        return Typed(ids, [len(text)] * len(ids))
+    begins = np.frombuffer(data, np.uint8) & 0xC0 != 0x80  # bytes with which a character begins
+    ends = np.cumsum(begins)[np.cumsum([len(piece) for piece in pieces]) - 1] if data else np.array([])
+    return Typed(ids, ends.tolist())
 
 
 def _constrained(request: Request) -> bool:

@@ -10,7 +10,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from .chains import Chain, derive_seed
 from .constraints import Constraint
@@ -20,8 +20,14 @@ from .sampling import SamplerTemplate
 from .text import BranchText, Pieces
 from .types import BranchState, Done, Event, Request, Sampling, Stop, TokenLogprob
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Logits: TypeAlias = "NDArray[np.float32]"
 ConstraintKey: TypeAlias = "tuple[str | None, str | None, str | None]"
 NO_LIMIT = 1 << 60
+_BLOCK = 256  # logits of which the highest is found in one go
 WAITING_STATES = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING})
 
 
@@ -59,9 +65,9 @@ class Runner(Track):
     """One branch. ``base`` and the buffer's ids from ``first`` on are the path it is on."""
 
     __slots__ = (
-        "base", "branch", "chain", "chain_is", "constrained", "constraint", "deadline", "fast", "first",
-        "heal", "hidden", "ignore_eog", "limit", "min_tokens", "sampling", "since", "skip", "stop_ids",
-        "text",
+        "base", "branch", "chain", "chain_is", "constrained", "constraint", "deadline", "drawn", "fast",
+        "first", "heal", "hidden", "ignore_eog", "limit", "min_tokens", "pending", "sampling", "since",
+        "skip", "stop_ids", "text",
     )
 
     def __init__(self, run: Run, branch: Branch, pieces: Pieces) -> None:
@@ -74,6 +80,8 @@ class Runner(Track):
         self.chain_is = ChainIs.RIGHT
         self.constraint: Constraint | None = None
         self.constrained = False  # whether the constraint stands where the text ends
+        self.pending: Pending | None = None  # the choice that waits for a slow grammar
+        self.drawn: int | None = None  # the token drawn for a choice that was put off
         self.heal: Constraint | None = None  # the next tokens must spell what typed text began
         self.hidden = 0  # decoded characters that belong to the prompt (token healing)
         self.skip = 0  # characters still to be hidden
@@ -152,7 +160,19 @@ class Runner(Track):
         self.unconstrain()
 
     def unconstrain(self) -> None:
-        self.constraint, self.constrained = None, False
+        self.constraint, self.constrained, self.drawn = None, False, None
+
+
+class Pending:
+    """A token that a branch drew, and may not write before a slow grammar has been asked.
+
+    ``logits`` are the model's, ``edited`` those that the caller's rules made of them (the same, if nothing).
+    """
+
+    __slots__ = ("edited", "logits", "runner", "token")
+
+    def __init__(self, runner: Runner, token: int, logits: Logits, edited: Logits) -> None:
+        self.runner, self.token, self.logits, self.edited = runner, token, logits, edited
 
 
 class Run:
@@ -244,8 +264,18 @@ def score(row: object, token: int, best: int) -> TokenLogprob:
     total = peak + float(np.log(np.exp(logits - peak).sum()))
     top: tuple[tuple[int, float], ...] = ()
     if best > 0:
-        best = min(best, len(logits))
-        order = np.argpartition(logits, -best)[-best:]
-        order = order[np.argsort(-logits[order], kind="stable")]
+        likely = _likely(logits, min(best, len(logits)))
+        order = likely[np.argsort(-logits[likely], kind="stable")][:best]
         top = tuple((int(t), float(logits[t]) - total) for t in order)
     return TokenLogprob(token, float(logits[token]) - total, top)
+
+
+def _likely(logits: Logits, best: int) -> NDArray[np.intp]:
+    """Places of the ``best`` highest, and of some more: those above the peaks of as many blocks."""
+    import numpy as np
+
+    blocks = len(logits) // _BLOCK
+    if blocks < 2 * best:
+        return np.arange(len(logits))
+    peaks = logits[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)
+    return np.flatnonzero(logits >= np.partition(peaks, -best)[-best])

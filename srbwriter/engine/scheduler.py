@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .admission import SHORT, Admission
@@ -16,6 +16,7 @@ from .batching import Batcher, ChunkBudget, Fed, Plan
 from .cache import Cache
 from .costs import CostTable
 from .generation import INTERRUPTING, Command, Generation
+from .grammar_process import GrammarProcess
 from .lanes import Lanes
 from .model import Model
 from .native.context import ABORTED, OK, Context
@@ -51,11 +52,13 @@ class Scheduler:
 
     def __init__(
         self, model: Model, context: Context, cache: Cache, options: EngineOptions, *, window: int,
-        abortable: bool, threads: Threads | None, costs: CostTable | None = None,
+        abortable: bool, threads: Threads | None, wake: Callable[[], None],
+        costs: CostTable | None = None,
     ) -> None:  # fmt: skip
         self.context, self.cache, self.window = context, cache, window
         self.tails = Tails(context, cache, window, options.max_branches)
-        self.writer = Writer(model, context, cache, self.tails)
+        self.grammars = GrammarProcess(model, wake)
+        self.writer = Writer(model, context, cache, self.tails, self.grammars)
         self.lanes = Lanes(self.writer, cache)
         self.steering = Steering(model, self.writer, self.lanes, window)
         self.admission = Admission(
@@ -83,6 +86,7 @@ class Scheduler:
             self.steering.handle(self.commands.popleft())
         self.writer.now = time.monotonic()
         written = self.writer.generated
+        self._hear()
         if self.lanes.runs and not self.lanes.busy:
             self.cache.gather()
         self.admission.admit()
@@ -97,6 +101,14 @@ class Scheduler:
         if plan.rows or plan.fed or self.commands or self.lanes.left_waiting:
             return True
         return self._tidy()
+
+    def _hear(self) -> None:
+        """Branches whose slow grammar has been asked write on."""
+        for pending, answer in self.grammars.take():
+            if pending.runner.pending is pending:  # nobody has steered it meanwhile
+                self.lanes.decided(pending.runner)
+                self.writer.decide(pending, answer)
+        self.lanes.retire()
 
     def interrupt(self, generation: Generation) -> None:
         """From any thread: do not finish a decode first that nobody wants any more."""
@@ -192,7 +204,7 @@ class Scheduler:
         seconds = time.perf_counter() - started
         self._in_flight = frozenset()
         if code == OK:
-            self._count(plan, seconds)
+            self.count(plan, seconds)
             if padded:
                 self.cache.storage.traffic.count("padding", padded)
             if self.threads is not None and threads == self.threads.now:
@@ -213,7 +225,12 @@ class Scheduler:
                 live -= {command.branch} if command.branch >= 0 else live.copy()
         return all(number in left and not left[number] for number in self._in_flight)
 
-    def _count(self, plan: Plan, seconds: float) -> None:
+    def make_ready(self, space: int, rows: int) -> None:
+        """The next decode has so many ``rows`` of this space of the prefix tree, and none of a request."""
+        self._use_threads(rows, rows > self.context.sequences)
+
+    def count(self, plan: Plan, seconds: float) -> None:
+        """A decode went well."""
         prompt, branches = plan.prompt_rows, len(plan.rows)
         self.budget.learn(seconds, prompt, branches)
         self.cache.storage.token_seconds = self.budget.per_token

@@ -16,7 +16,7 @@ from .constraints import compile_constraint
 from .generation import Branch, Buffer, Command, Generation
 from .lanes import Lanes
 from .model import Model
-from .prompt import token_ids
+from .prompt import Typed, token_ids, typed
 from .runner import Run, Runner, constraint_key, tokens_within
 from .types import (
     Added,
@@ -172,7 +172,10 @@ class Steering:
             rest = runner.run.heal_prefix.decode("utf-8", "replace") + rest
         runner.cut(chars, self.model.tokenize_continuation(rest) if rest else ())
 
-    def append(self, runner: Runner, text: str, go_on: bool) -> None:
+    def append(
+        self, runner: Runner, text: str, go_on: bool, alone: Typed, healed: Typed | None = None
+    ) -> None:
+        """``healed`` are the tokens where the text begins with what token healing took off the prompt."""
         branch = runner.branch
         if not text:
             return
@@ -185,32 +188,31 @@ class Steering:
         if go_on and not branch.live:
             runner.set_stop(branch.stop_rule, branch.stop_rule.max_tokens)
         unspelt = "" if runner.buffer.ids else runner.run.heal_prefix.decode("utf-8", "replace")
-        ids = self.model.tokenize_continuation(unspelt + text)
+        new = healed if unspelt and healed is not None else alone
         if unspelt:
             branch.overlap = len(unspelt)
         heals = goes_on and runner.run.request.heal and not any(constraint_key(runner.sampling))
-        prefix = last_token_prefix(self.model, ids, text) if heals else b""
+        prefix = last_token_prefix(self.model, new.ids, text) if heals else b""
         if prefix:
-            ids = ids[:-1]
-        begun = prefix.decode("utf-8", "replace")
-        self._typed(runner, text, ids, len(begun))
+            new = Typed(new.ids[:-1], new.ends[:-1])
+        self._typed(runner, text, new, len(unspelt))
         if prefix:
             self.writer.preparer.heal(runner, prefix)
         if go_on or branch.live and branch.state is not BranchState.PAUSED:
             self._revive(runner)
 
-    def _typed(self, runner: Runner, text: str, ids: list[int], begun: int) -> None:
-        """Add typed text; its last ``begun`` characters no id spells yet."""
+    def _typed(self, runner: Runner, text: str, new: Typed, unspelt: int) -> None:
+        """Add typed text. The tokens spell ``unspelt`` characters before it, too; its end they need not."""
         branch, buffer = runner.branch, runner.buffer
         begin = len(branch.text)
         buffer.typed.append((begin, begin + len(text)))  # before the text, so that no reader misses it
         buffer.pieces.append(text)
-        buffer.ids.extend(ids)
-        buffer.ends.extend([len(branch.text) - begun] * len(ids))
-        runner.limit += len(ids)
+        buffer.ids.extend(new.ids)
+        buffer.ends.extend(begin + max(end - unspelt, 0) for end in new.ends)
+        runner.limit += len(new.ids)
         runner.text_changed()
         self._restart_text(runner)
-        runner.run.events.append(Text(branch.index, text, tuple(ids)))
+        runner.run.events.append(Text(branch.index, text, tuple(new.ids)))
 
     def set_sampling(self, runner: Runner, sampling: Sampling) -> None:
         runner.sampling = runner.branch.sampling = sampling
@@ -270,7 +272,9 @@ class Steering:
 
     def _prepare(self, runner: Runner) -> None:
         """Let a branch that writes go on by other rules, or end in the attempt."""
-        if runner.seq >= 0 and not self.writer.prepare(runner):
+        if runner.pending is not None:
+            self.lanes.park(runner)  # it chooses anew when it is let in
+        elif runner.seq >= 0 and not self.writer.prepare(runner):
             self.lanes.retire()
 
     def _take_off(self, runner: Runner) -> None:
@@ -353,6 +357,24 @@ def _take_up(runner: Runner, take: Take, model: Model) -> None:
     branch.overlap = len(unspelt)
     branch.finish_reason, branch.state = take.finish_reason, BranchState.DONE
     runner.text.restart(take.text, len(ids))
+
+
+def prepared(command: Command, model: Model) -> Command:
+    """The command with what can be worked out before the engine's thread has it.
+
+    Raises InvalidRequest for a grammar that is none.
+    """
+    run = command.generation.engine_state
+    for value in command.args:
+        if isinstance(value, Sampling):
+            compile_for(run, value, model)
+    if command.verb != "append":
+        return command
+    text, begun = command.args[0], run.heal_prefix.decode("utf-8", "replace")
+    if run.request.heal:
+        _ = model.piece_index
+    more = (typed(model, text), *((typed(model, begun + text),) if begun else ()))
+    return command._replace(args=command.args + more)
 
 
 def compile_for(run: Run, sampling: Sampling, model: Model) -> None:

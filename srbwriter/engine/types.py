@@ -395,6 +395,10 @@ class ContextOverflow(EngineError):
         )
 
 
+class NoRoom(EngineError):
+    """The context has no cell or no sequence left; the message names the cure."""
+
+
 class Cancelled(EngineError):
     """The request was cancelled before it could finish."""
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from .cache import Cache
 from .chains import Resting
+from .constraints import Constraint, apply_bits
+from .grammar_process import Answer, GrammarProcess, Question
 from .model import Model
 from .native.context import Context
 from .native.library import library
 from .parameters import notation
 from .prefix import SHARED
 from .preparing import Preparer
-from .runner import Run, Runner, score, tokens_within
+from .runner import Logits, Pending, Run, Runner, score, tokens_within
 from .tails import Tails
 from .types import (
     BranchState,
@@ -41,12 +43,18 @@ from .types import (
 
 log = logging.getLogger(__name__)
 
+Row: TypeAlias = "int | Logits | None"
+"""Where the logits are that a token was chosen from: in the last decode, in a copy, or nowhere any more."""
+
 
 class Writer:
     """Samples and publishes for all branches of one context."""
 
-    def __init__(self, model: Model, context: Context, cache: Cache, tails: Tails) -> None:
+    def __init__(
+        self, model: Model, context: Context, cache: Cache, tails: Tails, grammars: GrammarProcess
+    ) -> None:
         self.model, self.context, self.cache, self.tails = model, context, cache, tails
+        self.grammars = grammars
         self.now = 0.0  # time.monotonic() of this step
         self.generated = 0
         self.resting = Resting()
@@ -79,8 +87,11 @@ class Writer:
         else:
             self.sample_from(runner, self.context.logits(row), row)
 
-    def sample_from(self, runner: Runner, logits: NDArray[np.float32], row: int | None) -> None:
-        """Sample from logits at hand (stored ones have no row), and publish."""
+    def sample_from(self, runner: Runner, logits: Logits, row: Row) -> None:
+        """Sample from logits at hand (stored ones have no row), and publish.
+
+        Where a slow grammar has to be asked, that is put off: the branch is ``pending`` then.
+        """
         try:
             token = self._choose(runner, logits)
         except NotANumber as error:
@@ -90,39 +101,68 @@ class Writer:
             self._fail(runner, error)
             return
         if token is None:
-            self._dead_end(runner, row)
+            if runner.pending is None:
+                self._dead_end(runner, row)
             return
-        wanted = runner.run.request.logprobs
-        self.publish(runner, token, row, None if wanted is None else score(logits, token, wanted))
+        self._write(runner, token, logits, row)
         if not runner.branch.live or (not runner.constrained and not self.prepare(runner)):
             return
         if runner.constraint is not None and runner.constraint.finished:
             self.finish(runner, FinishReason.STOP, None)
 
+    def decide(self, pending: Pending, answer: Answer) -> None:
+        """A slow grammar was asked about a token: write that, or another one, or end the branch."""
+        runner, token = pending.runner, pending.token
+        runner.pending = None
+        chain = runner.chain
+        assert chain is not None
+        if answer.mask is not None:
+            edited = pending.edited.copy()
+            token = chain.pick(edited) if apply_bits(answer.mask, edited) else -1
+        elif not answer.allowed:
+            token = -1
+        if token < 0:
+            self._end_of_grammar(runner, answer.trouble, pending.logits)
+            return
+        chain.accept(token)
+        self._write(runner, token, pending.logits, pending.logits)
+        if runner.branch.live and answer.finished:
+            self.finish(runner, FinishReason.STOP, None)
+
+    def _write(self, runner: Runner, token: int, logits: Logits, row: Row) -> None:
+        wanted = runner.run.request.logprobs
+        self.publish(runner, token, row, None if wanted is None else score(logits, token, wanted))
+
     def _broken(self, runner: Runner, row: int) -> bool:
         """Whether anything in a row is no number; now and then only, as large vocabularies take a while."""
         return _now_and_then(runner) and bool(np.isnan(self.context.logits(row)).any())
 
-    def _dead_end(self, runner: Runner, row: int | None) -> None:
-        """No token is allowed. The text is complete, or can never be."""
+    def _dead_end(self, runner: Runner, row: Row) -> None:
+        """No token is allowed."""
         constraint = runner.heal or runner.constraint
-        problem = "" if constraint is None else constraint.trouble()
+        self._end_of_grammar(runner, "" if constraint is None else constraint.trouble(), row)
+
+    def _end_of_grammar(self, runner: Runner, problem: str, row: Row) -> None:
+        """The text is complete, or can never be."""
         if problem:
             self.break_off(runner, InvalidRequest(notation(runner.sampling) or "grammar", problem))
         else:
             self.finish(runner, FinishReason.STOP, row)
 
-    def _choose(self, runner: Runner, logits: NDArray[np.float32]) -> int | None:
-        """A token, accepted by the chain and the constraint; None when none is allowed.
+    def _choose(self, runner: Runner, logits: Logits) -> int | None:
+        """A token, accepted by the chain and the constraint; None when none is allowed, or not yet.
 
         Raises NotANumber when the model's row is none to choose by; a callback may spoil its own copy.
         """
         chain, constraint = runner.chain, runner.heal or runner.constraint
         assert chain is not None
         edited = self._edited(runner, logits)
-        token = chain.pick(edited)
+        token, runner.drawn = (chain.pick(edited) if runner.drawn is None else runner.drawn), None
         if not logits[token] < np.inf or (_now_and_then(runner) and np.isnan(logits).any()):
             raise NotANumber
+        if constraint is not None and constraint.slow:
+            self._ask(runner, constraint, token, logits, edited)
+            return None
         if constraint is not None and not constraint.allows(token):
             if edited is logits:
                 edited = logits.copy()
@@ -137,7 +177,17 @@ class Writer:
                 runner.unconstrain()  # it has not seen what this token adds to the prompt's end
         return token
 
-    def _edited(self, runner: Runner, logits: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _ask(
+        self, runner: Runner, constraint: Constraint, token: int, logits: Logits, edited: Logits
+    ) -> None:
+        """Put the choice off until the constraint's own process has said whether ``token`` may come."""
+        kept = logits.copy()
+        runner.todo = ()
+        runner.pending = Pending(runner, token, kept, kept if edited is logits else edited)
+        ids = tuple(self.preparer.seen(runner))
+        self.grammars.ask(Question(constraint.form, id(runner), ids, token), runner.pending)
+
+    def _edited(self, runner: Runner, logits: Logits) -> Logits:
         """The row as the caller's rules want it; the row itself where they want nothing."""
         callback = runner.run.request.logits_callback
         no_end = len(runner.buffer.ids) < runner.min_tokens
@@ -150,7 +200,7 @@ class Writer:
             edited[self._eog_ids] = -np.inf
         return edited
 
-    def publish(self, runner: Runner, token: int, row: int | None, logprob: TokenLogprob | None) -> None:
+    def publish(self, runner: Runner, token: int, row: Row, logprob: TokenLogprob | None) -> None:
         """Add a sampled token to its branch and apply the stop rules."""
         self.generated += 1
         branch = runner.branch
@@ -195,7 +245,7 @@ class Writer:
 
     def _stop_at(
         self, runner: Runner, text: str, keep: int, reason: FinishReason, stop_text: str | None,
-        row: int | None, logprob: TokenLogprob | None,
+        row: Row, logprob: TokenLogprob | None,
     ) -> None:
         """A stop rule matched: keep ``keep`` characters and the tokens that lie wholly in them."""
         branch, buffer = runner.branch, runner.buffer
@@ -219,7 +269,7 @@ class Writer:
     # ---- the end
 
     def finish(
-        self, runner: Runner, reason: FinishReason, row: int | None, stop_text: str | None = None,
+        self, runner: Runner, reason: FinishReason, row: Row, stop_text: str | None = None,
         flush: bool = True,
     ) -> None:
         """End a branch; its sequence is parked, with its logits when it ends exactly there."""
@@ -267,10 +317,13 @@ class Writer:
             ends = runner.buffer.ends
             runner.buffer.tail = runner.branch.text[max(ends[-1], 0) if ends else 0 :]
 
-    def detach(self, runner: Runner, row: int | None = None, keep: bool = True) -> None:
+    def detach(self, runner: Runner, row: Row = None, keep: bool = True) -> None:
         """Take the branch off its sequence, which stays in the cache as long as room allows."""
         seq, runner.seq = runner.seq, -1
         runner.todo = ()
+        pending, runner.pending = runner.pending, None
+        if pending is not None:
+            runner.drawn, row = pending.token, pending.logits
         if seq < 0:
             return
         length = len(runner.path) if keep else len(runner.base)
@@ -280,7 +333,7 @@ class Writer:
                 self.cache.drop(seq)
                 return
         elif length == evaluated and row is not None:
-            self.cache.store_logits(seq, self.context.logits(row))
+            self.cache.store_logits(seq, self.context.logits(row) if isinstance(row, int) else row)
         self.cache.park(seq)
 
     def set_state(self, runner: Runner, state: BranchState) -> None:
