@@ -225,6 +225,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         control_vector_layers=settings[keys.CONTROL_VECTOR_LAYERS],
         pooling=settings[keys.POOLING] or "",
         load_anyway=settings[keys.LOAD_ANYWAY],
+        strict=settings[keys.STRICT],
     )
 
 

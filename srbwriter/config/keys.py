@@ -229,6 +229,11 @@ SEED = Key[int | None](
     "number from which the seeds of all branches follow; random if not given", ("--seed", "-s"),
     minimum=0, maximum=2**32 - 1,
 )
+STRICT = Key(
+    "generation.strict", SWITCH, False,
+    "write the same text whatever else runs or ran; one branch at a time, each prompt read anew",
+    ("--strict",),
+)
 
 LOG_LEVEL = Key(
     "log.level", one_of("debug", "info", "warning", "error"), "info",

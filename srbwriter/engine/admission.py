@@ -40,13 +40,13 @@ class Admission:
 
         The first that does not fit keeps its place; only short prompts pass it.
         """
-        queue = [run for run in self.lanes.runs if any(map(waiting, run.runners))]
+        queue = [r for r in self.lanes.runs if not r.request.strict and any(map(waiting, r.runners))]
         if len(queue) > 1:
             shares = Shares(self.lanes.running)
             queue.sort(key=lambda r: (r.order[0], *shares.of(r), _waits_since(r), r.order[1]))
         held_up = False
         for run in queue:
-            if self._too_new(run) or (held_up and len(run.ids) > SHORT):
+            if self.too_new(run) or (held_up and len(run.ids) > SHORT):
                 continue
             try:
                 held_up = not self._admit_run(run) or held_up
@@ -54,7 +54,7 @@ class Admission:
                 self.writer.fail_run(run, error)
                 self.lanes.retire()
 
-    def _too_new(self, run: Run) -> bool:
+    def too_new(self, run: Run) -> bool:
         """Whether a request may yet be thought better of, and would be in the way of a more important one."""
         age = self.writer.now - run.generation.submitted_at
         return age < self.second_thoughts and any(

@@ -47,6 +47,8 @@ def check_request(request: Request, model: SamplerModel, max_branches: int) -> N
         check_sampling(sampling, model)
     for stop in _each("stop", request.stop, request.n):
         check_stop(stop, model.n_vocab)
+    if request.strict and request.prompt_logprobs is not None:
+        raise InvalidRequest("prompt_logprobs", "a strict request has none: ask for them in another")
     if request.logits_callback is not None and not callable(request.logits_callback):
         raise InvalidRequest("logits_callback", "it cannot be called")
 

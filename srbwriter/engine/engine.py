@@ -41,8 +41,9 @@ from .prompt import assemble, fit
 from .runner import Run
 from .scheduler import Scheduler
 from .sequences import Sequences
-from .sizing import open_context, threads_of, uses_gpu
+from .sizing import open_alone, open_context, threads_of, uses_gpu
 from .steering import make_run, prepared
+from .strict import CHUNK
 from .types import (
     EngineClosed,
     EngineError,
@@ -73,9 +74,10 @@ class Engine:
 
     def __init__(
         self, model: Model, context: Context, options: EngineOptions, window: int, adapters: Adapters,
-        costs: CostTable | None = None,
+        costs: CostTable | None = None, asked: EngineOptions | None = None,
     ) -> None:  # fmt: skip
         self.model, self.options, self.adapters = model, options, adapters
+        self._asked = asked or options  # before anything was measured
         self.n_ctx = window
         self._context = context
         self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
@@ -93,7 +95,7 @@ class Engine:
         kind = AdapterScheduler if adapters else Scheduler
         self._scheduler = kind(
             model, context, self._cache, options, window=window, abortable=abortable,
-            threads=threads_of(options), wake=self._wake.set, costs=costs,
+            threads=threads_of(options), costs=costs, wake=self._wake.set, open_alone=self._open_alone,
         )  # fmt: skip
         if isinstance(self._scheduler, AdapterScheduler):
             self._scheduler.turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen))
@@ -124,7 +126,7 @@ class Engine:
         ``thread=False`` nothing happens until the caller calls :meth:`process`.
         Raises ModelError, or Cancelled.
         """
-        options = options or EngineOptions()
+        options = asked = options or EngineOptions()
         check_options(options)
         file = Path(path).expanduser()
         with marked(file, options.load_anyway):
@@ -140,7 +142,7 @@ class Engine:
             except EngineError:
                 model.close()
                 raise
-        engine = cls(model, context, options, window, adapters, costs)
+        engine = cls(model, context, options, window, adapters, costs, asked)
         if thread:
             engine._start()
         log.info("%s is ready: %d cells, %d tokens a branch", model.name, context.cells, window)
@@ -180,6 +182,13 @@ class Engine:
 
         self.call(forget)
 
+    def _open_alone(self, space: int) -> Context:
+        """A context for strict requests with the adapters of a space. Raises ModelError."""
+        context = open_alone(self.model, self._asked, self.n_ctx, CHUNK)
+        if self.adapters:
+            set_adapters(context.pointer, self.adapters.pointers(self.adapters.of(space)))
+        return context
+
     # ---- work
 
     def submit(self, request: Request) -> Generation:
@@ -188,6 +197,8 @@ class Engine:
         Raises InvalidRequest (LimitExceeded for n), ContextOverflow or EngineClosed.
         """
         self._check_open()
+        if self.options.strict:
+            request = replace(request, strict=True)
         check_request(request, self.model, self.max_branches)
         chosen = self.adapters.resolve(request.lora)
         ids, heal_prefix = assemble(self.model, request)
@@ -555,6 +566,7 @@ class Engine:
             self._cache.storage.disk.close()
         self._scheduler.grammars.close()
         self._sequences.close()
+        self._scheduler.strict.reset()
         self._context.close()
         self.model.close()
 

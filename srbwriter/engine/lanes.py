@@ -118,7 +118,8 @@ class Lanes:
     def decided(self, runner: Runner) -> None:
         """The grammar was asked: the branch writes, or is taken off the list if it has ended."""
         self.pending.remove(runner)
-        self.writing.append(runner)
+        if not runner.run.request.strict:
+            self.writing.append(runner)
 
     def forget(self, run: Run) -> None:
         """Give back what a request holds besides its place in the cache."""

@@ -327,6 +327,8 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("request", "context", "request", "Tokens that prompt and text may have together; the beginning "
               "of a longer prompt is dropped.", 2, limits.TOKENS, 256, size=True,
               aliases=("truncation_length", "max_context_length", "num_ctx")),
+    Parameter("request", "strict", "request", "The same text whatever else runs or ran; one branch at a "
+              "time.", flags=("--strict",)),
     Parameter("request", "cache_prompt", "request", "Use what the cache holds of the prompt; false evaluates "
               "all of it anew."),
 )  # fmt: skip

@@ -203,7 +203,8 @@ class Run:
     @property
     def running(self) -> bool:
         """Whether anything of it is on a sequence."""
-        return self.trunk is not None or any(r.seq >= 0 for r in self.runners)
+        begun = self.accounted and self.request.strict
+        return begun or self.trunk is not None or any(r.seq >= 0 for r in self.runners)
 
     @property
     def scoring(self) -> bool:

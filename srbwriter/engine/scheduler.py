@@ -22,6 +22,7 @@ from .model import Model
 from .native.context import ABORTED, OK, Context
 from .runner import Runner, Track, Trunk, score
 from .steering import Steering
+from .strict import Strict
 from .tails import Tails
 from .threads import Threads, shape
 from .types import (
@@ -52,8 +53,8 @@ class Scheduler:
 
     def __init__(
         self, model: Model, context: Context, cache: Cache, options: EngineOptions, *, window: int,
-        abortable: bool, threads: Threads | None, wake: Callable[[], None],
-        costs: CostTable | None = None,
+        abortable: bool, threads: Threads | None, costs: CostTable | None = None, wake: Callable[[], None],
+        open_alone: Callable[[int], Context],
     ) -> None:  # fmt: skip
         self.context, self.cache, self.window = context, cache, window
         self.tails = Tails(context, cache, window, options.max_branches)
@@ -75,6 +76,10 @@ class Scheduler:
         self.commands: deque[Command] = deque()
         self.counters = Counters()
         self._in_flight: frozenset[int] = frozenset()
+        self.strict = Strict(
+            self.lanes, self.writer, self.steering, cache, self.counters, window=window,
+            open_context=open_alone, too_new=self.admission.too_new,
+        )  # fmt: skip
 
     # ---- the step
 
@@ -97,8 +102,9 @@ class Scheduler:
         plan = self._plan()
         if plan.rows or plan.fed:
             self._decode(plan)
+        alone = self.strict.step()
         self.publish()
-        if plan.rows or plan.fed or self.commands or self.lanes.left_waiting:
+        if plan.rows or plan.fed or alone or self.commands or self.lanes.left_waiting:
             return True
         return self._tidy()
 
@@ -118,6 +124,7 @@ class Scheduler:
     def fail_all(self, error: EngineError) -> None:
         """End every request; the cache starts empty."""
         self.tails.clear()
+        self.strict.reset()
         self.lanes.fail_all(error)
         self.publish()
 

@@ -43,8 +43,6 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
         sequences = max(options.max_sequences or 2 * options.max_branches, options.max_branches)
     else:
         sequences = options.max_sequences or min(options.max_branches + 2, RECURRENT_SEQUENCES)
-    layers = control_vector(options.control_vectors, model.n_embd, model.n_layer)
-    first, last = layer_range(options, model.n_layer)
     threads = options.threads or default_threads()
     batch = options.n_batch or (GPU_BATCH if uses_gpu(options) else CPU_BATCH)
     context = Context(
@@ -52,6 +50,22 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
         threads=threads, threads_batch=options.threads_batch or threads, options=options,
         path=str(model.path),
     )  # fmt: skip
-    if layers is not None:
-        set_control_vector(context.pointer, layers, first, last)
+    _apply_control_vectors(context, model, options)
     return context, min(window, context.cells)
+
+
+def open_alone(model: Model, options: EngineOptions, window: int, batch: int) -> Context:
+    """A context for one sequence of ``window`` tokens, that computes alike every time. Raises ModelError."""
+    threads = options.threads or default_threads()
+    context = Context(
+        model.pointer, cells=window, sequences=1, batch=batch, ubatch=batch, threads=threads,
+        threads_batch=threads, options=options, path=str(model.path),
+    )  # fmt: skip
+    _apply_control_vectors(context, model, options)
+    return context
+
+
+def _apply_control_vectors(context: Context, model: Model, options: EngineOptions) -> None:
+    layers = control_vector(options.control_vectors, model.n_embd, model.n_layer)
+    if layers is not None:
+        set_control_vector(context.pointer, layers, *layer_range(options, model.n_layer))

@@ -179,6 +179,7 @@ class Request:
     n_keep: int = 0  # tokens at the start kept when truncating or shifting; -1 all of the prompt
     context: int | None = None  # tokens of prompt and text together, where fewer than the window has
     cache_prompt: bool = True  # False: evaluate all of it anew, whatever the cache holds
+    strict: bool = False  # the text depends on nothing but the request: slower, one branch at a time
     lora: tuple[tuple[int, float], ...] | None = None  # (adapter, scale); None is the engine's, () is none
     penalty_prompt: Prompt | None = None  # what penalties and DRY look back at instead of the prompt
     logits_callback: LogitsCallback | None = None
@@ -298,6 +299,7 @@ class EngineOptions:
     control_vector_layers: tuple[int, int] | None = None  # the first and the last they act on; None: all
     pooling: Literal["", "none", "mean", "cls", "last", "rank"] = ""  # of embeddings; "" is the model's own
     load_anyway: bool = False  # a file that a process died of
+    strict: bool = False  # every request is
     step_seconds: float = 0.05  # time budget of one prompt chunk while branches write
 
 

@@ -123,6 +123,7 @@ class Options(TypedDict):
     n_keep: int
     overflow: Overflow
     cache_prompt: bool
+    strict: bool
     context: int | None
     penalty_prompt: Prompt | None
     lora: Scales | None
@@ -139,6 +140,7 @@ def read_options(body: Body, context_shift: bool, engine: Backend) -> Options:
         n_keep=body.integer("n_keep", 0, -1, 2**31 - 1),
         overflow=overflow,
         cache_prompt=body.flag("cache_prompt", True),
+        strict=body.flag("strict"),
         context=body.size("context", 0, 2) or None if body.has("context") else None,
         penalty_prompt=read_penalty_prompt(body, engine),
         lora=read_lora(body, engine),

@@ -47,6 +47,16 @@ def test_the_same_seed_writes_the_same(capsys: pytest.CaptureFixture[str]) -> No
     assert first == second
 
 
+def test_a_strict_branch_is_the_same_whatever_its_number_of_neighbours(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    texts = [
+        json.loads(write(capsys, "Once upon a time,", "--strict", "-n", n, "--json"))["branches"][0]["text"]
+        for n in ("1", "4")
+    ]
+    assert texts[0] == texts[1]
+
+
 def test_plain_output_is_the_text_under_a_line_for_each_branch(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(write(capsys, "Once upon a time,", "-n", "3", "--json"))
     plain = write(capsys, "Once upon a time,", "-n", "3")

@@ -53,6 +53,16 @@ def test_the_same_seed_writes_the_same_in_every_dialect(http: httpx.Client) -> N
     assert len(set(native)) == 3
 
 
+def test_a_strict_text_is_the_same_beside_others(http: httpx.Client) -> None:
+    body = {"prompt": STORY, "max_tokens": 24, "seed": 5, "stop": [], "strict": True}
+    alone = http.post("/completion", json=body).json()["content"]
+    http.post("/completion", json={**body, "strict": False, "n": 4})
+    several = http.post("/completion", json={**body, "n": 3}).json()
+    assert several[0]["content"] == alone
+    chosen = http.post("/v1/completions", json={**body, "model": "m", "n": 2}).json()["choices"]
+    assert [c["text"] for c in chosen] == [r["content"] for r in several[:2]]
+
+
 @pytest.mark.parametrize("stop", [None, "the", [" a", "b"], "."])
 def test_streams_and_answers_agree_and_tokens_join(http: httpx.Client, stop: Any) -> None:
     body = {"model": "m", "prompt": STORY, "n": 2, "max_tokens": 40, "seed": 3, "logprobs": 4, "stop": stop}

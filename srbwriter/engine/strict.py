@@ -1,0 +1,227 @@
+"""Requests whose text depends on nothing but themselves: one branch at a time, in a context of their own.
+
+Sums of the same numbers in another order differ in their last bits, and once in a while another token is
+drawn for it. Their order depends on what else is in the batch, where in the cache a token lies, and in which
+portions a prompt was read. So a strict branch is alone in its batch and its cache; its prompt is read in
+portions of a fixed length that begin where they always do, and what follows it token by token. What was
+evaluated in another way is not used: such tokens are counted under the reason "strict".
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .cache import Cache
+from .lanes import Lanes
+from .native.context import OK, Context
+from .prefix import SHARED, common_prefix
+from .runner import Run, Runner, waiting
+from .steering import Steering
+from .types import BranchState, EngineError, FinishReason, NativeError, Priority, PromptProgress
+from .writing import Writer
+
+CHUNK = 64
+"""Tokens of a portion. A prompt's state can be gone on from where one ends."""
+SEQ = 0  # the only sequence of the context
+
+
+class _Counters(Protocol):
+    prompt_rows: int
+    branch_rows: int
+    decodes: int
+    prompt_seconds: float
+    decode_seconds: float
+
+
+class Strict:
+    """The strict requests of a scheduler. Belongs to the engine's thread.
+
+    Args:
+        open_context: a context of ``window`` tokens, made ready for a space, opened when it is first needed.
+        too_new: whether a request may yet be thought better of.
+    """
+
+    def __init__(
+        self, lanes: Lanes, writer: Writer, steering: Steering, cache: Cache, counters: _Counters, *,
+        window: int, open_context: Callable[[int], Context], too_new: Callable[[Run], bool],
+    ) -> None:  # fmt: skip
+        self.lanes, self.writer, self.steering, self.cache = lanes, writer, steering, cache
+        self.counters, self.window, self._open, self._too_new = counters, window, open_context, too_new
+        self._context: Context | None = None
+        self._space = SHARED
+        self._runner: Runner | None = None  # the branch that is written
+        self._base: list[int] = []  # its prompt
+        self._held: list[int] = []  # tokens in the context
+        self._after_base: NDArray[np.float32] | None = None  # logits
+        self._state: NDArray[np.uint8] | None = None  # after the prompt, where the memory cannot be cut
+
+    def step(self) -> bool:
+        """Read a portion, or write a token; False when there is nothing to do."""
+        runner = next(self._waiting(), None)
+        if runner is None:
+            self._runner = None
+            return False
+        try:
+            self._go_on(runner)
+        except NativeError:
+            raise
+        except EngineError as error:
+            self.writer.fail_run(runner.run, error)
+        return True
+
+    def reset(self) -> None:
+        """Forget everything; after an error of the context, a new one is opened."""
+        context, self._context = self._context, None
+        self._forget()
+        if context is not None:
+            context.close()
+
+    # ---- whose turn it is
+
+    def _waiting(self) -> Iterator[Runner]:
+        """Branches that have something to write: the one that has begun, then by priority, age and place."""
+        others = any(t.urgency is not Priority.BACKGROUND for t in (*self.lanes.running, *self.lanes.feeding))
+        runs = [r for r in self.lanes.runs if r.request.strict and not self._too_new(r)]
+        begun = self._runner
+        if begun is not None and begun.run in runs and waiting(begun) and begun.pending is None:
+            runs = [begun.run]
+            yield begun
+        for run in sorted(runs, key=lambda r: r.order):
+            if not (others and run.request.priority is Priority.BACKGROUND):
+                yield from (r for r in run.runners if waiting(r) and r.pending is None)
+
+    def _go_on(self, runner: Runner) -> None:
+        if runner is not self._runner:
+            self._runner = runner
+            self._begin(runner)
+        written = len(runner.buffer.ids)
+        if written and runner.limit <= written:
+            self.writer.finish(runner, FinishReason.LENGTH, None)
+            return
+        if len(runner.path) > self.window and not self.steering.make_window(runner):
+            self.writer.finish(runner, FinishReason.CONTEXT, None)
+            return
+        path = runner.path
+        self._stand_on(runner, path)
+        if len(self._held) < len(runner.base):
+            self._read(runner)
+        elif runner.limit <= 0:
+            self.writer.finish(runner, FinishReason.LENGTH, None)
+        else:
+            self._write(runner, path)
+
+    def _write(self, runner: Runner, path: Sequence[int]) -> None:
+        """Evaluate the next token, and draw another if it was the last."""
+        if len(self._held) == len(path) and len(path) > len(runner.base):
+            self._go_back(len(path) - 1)
+        logits, todo = self._after_base, path[len(self._held) :]
+        if todo:
+            logits = self._decode(todo[:1])
+        if len(todo) > 1 or logits is None or not self.writer.prepare(runner):
+            return
+        self.writer.set_state(runner, BranchState.WRITING)
+        self.writer.sample_from(runner, logits, None)
+        if runner.pending is not None:
+            self.lanes.pending.append(runner)
+
+    # ---- where it stands
+
+    def _begin(self, runner: Runner) -> None:
+        """The context gets the adapters of the branch, and its request is told what is read."""
+        run = runner.run
+        if self._context is None or self._space != run.space:
+            self.reset()
+            self._runner = runner
+            self._context, self._space = self._open(run.space), run.space
+        if runner.buffer.ids:
+            self._count_again(len(runner.path) - 1 - min(len(self._held), len(runner.base)))
+        if not run.accounted:
+            run.accounted = True
+            run.events.append(PromptProgress(0, len(run.ids), 0))
+            self._count_again(self.cache.held(run.ids, None, run.space))
+
+    def _stand_on(self, runner: Runner, path: Sequence[int]) -> None:
+        """Keep what the context holds of the path and was evaluated as all of it has to be."""
+        common = common_prefix(self._held, path, 0, len(path))
+        if self._after_base is not None and (self._base is runner.base or self._base == runner.base):
+            if common < len(self._held):
+                self._go_back(max(common, len(runner.base)))
+            return
+        whole = min(common, len(self._base) // CHUNK * CHUNK, len(self._held))
+        self._base, self._after_base, self._state = runner.base, None, None
+        self._go_back(min(whole, len(runner.base) - 1) // CHUNK * CHUNK)
+
+    def _go_back(self, length: int) -> None:
+        """Keep the first ``length`` tokens; a memory that cannot be cut keeps the prompt, or nothing."""
+        context = self._opened()
+        if length == len(self._held):
+            return
+        if context.cuttable:
+            context.remove(SEQ, length)
+            del self._held[length:]
+            return
+        base = len(self._base)
+        context.remove(SEQ)
+        self._held.clear()
+        if length >= base and self._state is not None:
+            if context.restore(self._state, 0, base, (SEQ, 0, base)):
+                self._held += self._base
+            else:
+                self._after_base = self._state = None
+
+    def _forget(self) -> None:
+        self._runner, self._base, self._after_base, self._state = None, [], None, None
+        self._held.clear()
+
+    # ---- evaluating
+
+    def _read(self, runner: Runner) -> None:
+        """The next portion of the prompt."""
+        base, done = runner.base, len(self._held)
+        self.writer.set_state(runner, BranchState.PROMPT)
+        logits = self._decode(base[done : done + CHUNK])
+        self._tell(runner.run)
+        if len(self._held) == len(base):
+            self._after_base = logits.copy()
+            context = self._opened()
+            if not context.cuttable:
+                self._state = context.save(SEQ, 0, len(base))
+
+    def _tell(self, run: Run) -> None:
+        done = min(len(self._held), len(run.ids))
+        if done > run.generation.prompt_done:
+            run.generation.prompt_done = done
+            run.events.append(PromptProgress(done, len(run.ids), 0))
+
+    def _decode(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """Add ``tokens``; what the model says after the last, until the next decode."""
+        context, counters = self._opened(), self.counters
+        context.batch.clear()
+        row = context.batch.add_run(tokens, len(self._held), SEQ, 1)
+        started = time.perf_counter()
+        code = context.decode()
+        seconds = time.perf_counter() - started
+        if code != OK:
+            raise NativeError("llama_decode", code)
+        self._held += tokens
+        counters.decodes += 1
+        if len(self._held) <= len(self._base):
+            counters.prompt_rows += len(tokens)
+            counters.prompt_seconds += seconds
+        else:
+            counters.branch_rows += len(tokens)
+            counters.decode_seconds += seconds
+        return context.logits(row)
+
+    def _opened(self) -> Context:
+        assert self._context is not None
+        return self._context
+
+    def _count_again(self, tokens: int) -> None:
+        if tokens > 0:
+            self.cache.storage.traffic.count("strict", tokens)
