@@ -27,8 +27,8 @@ from srbwriter.engine import Engine
 def report(played: dict[str, list[Played]]) -> str:
     """A row for each side; the opening, which both sides evaluate, counts in the total only."""
     head = [
-        "", "tokens typed", "evaluated after a pick", "while nobody waited", "text in every branch, ms",
-        "slowest, ms", "written in, s", "and while nobody waited, s",
+        "", "tokens typed", "evaluated after a pick", "and while nobody waited", "text in every branch, ms",
+        "slowest, ms", "written in, s", "processor time, s", "while nobody waited, s",
     ]  # fmt: skip
     rows: list[list[str]] = []
     for name, rounds in played.items():
@@ -37,7 +37,8 @@ def report(played: dict[str, list[Played]]) -> str:
         rows.append([
             name, str(sum(p.typed for p in after)), str(sum(p.round.evaluated for p in after)),
             str(sum(p.later for p in after)), f"{1e3 * median(waits):.0f}", f"{1e3 * max(waits):.0f}",
-            f"{_total(rounds):.2f}", f"{sum(p.resting for p in rounds):.2f}",
+            f"{_total(rounds):.2f}", f"{sum(p.round.busy for p in rounds):.2f}",
+            f"{sum(p.resting for p in rounds):.2f}",
         ])  # fmt: skip
     return table(head, rows)
 
@@ -65,8 +66,9 @@ def _total(rounds: Sequence[Played]) -> float:
     return sum(p.round.seconds for p in rounds)
 
 
-def run(setting: Setting, args: argparse.Namespace) -> None:
-    print(heading(setting))
+def run(setting: Setting, rests: bool, args: argparse.Namespace) -> None:
+    picks = "picked when the engine rests" if rests else "picked the moment all have ended"
+    print(heading(setting, f"{args.rounds} rounds of {args.branches} x {args.tokens} tokens", picks))
     with ExitStack() as stack:
         engine = stack.enter_context(Engine.load(setting.model, setting.options()))
         sides: list[Side] = [EngineSide(setting, engine)]
@@ -77,7 +79,7 @@ def run(setting: Setting, args: argparse.Namespace) -> None:
             sides.append(ServerSide(server))
         words = story_ids(engine, args.typed, "She wrote: ")
         script = Script(
-            story_ids(engine, args.prompt), words, args.rounds, args.branches, args.tokens, not args.at_once
+            story_ids(engine, args.prompt), words, args.rounds, args.branches, args.tokens, rests
         )
         played = alternate(script, sides)
     print(report(played))
@@ -97,7 +99,10 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=64, help="tokens of each branch")
     parser.add_argument("--prompt", type=int, default=512, help="tokens of the opening")
     parser.add_argument("--typed", type=int, default=6, help="tokens typed in every third round")
-    parser.add_argument("--at-once", action="store_true", help="pick the moment all have ended")
+    parser.add_argument(
+        "--picks", nargs="+", choices=("rested", "at-once"), default=["rested", "at-once"],
+        help="after what is done while nobody waits, or the moment all have ended",
+    )  # fmt: skip
     return parser.parse_args(argv)
 
 
@@ -106,8 +111,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     logging.basicConfig(level=logging.ERROR)
     model = model_path(args.model, args.models)
     for kind in args.settings:
-        defaults = kind == "defaults"
-        run(Setting(model, args.prompt, args.tokens, args.cells, args.threads, defaults), args)
+        setting = Setting(model, args.prompt, args.tokens, args.cells, args.threads, kind == "defaults")
+        for picks in args.picks:
+            run(setting, picks == "rested", args)
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ def test_no_module_is_too_long() -> None:
 
 def test_the_app_class_stays_small() -> None:
     modules = {str(file): file.read_text("utf-8") for file in files(".py")}
-    apps = [file for file, text in modules.items() if re.search(r"^class \w+\(App[\[)]", text, re.M)]
+    apps = [file for file, text in modules.items() if re.search(r"^class \w+\(\w*App[\[)]", text, re.M)]
     assert apps
     assert not [app for app in apps if len(modules[app].splitlines()) > MAX_APP_LINES]
 

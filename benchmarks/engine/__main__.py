@@ -64,7 +64,8 @@ def run_throughput(args: argparse.Namespace) -> None:
                 kind == "defaults",
             )  # fmt: skip
             for state in args.cache:
-                print(f"### {state} cache: {report.heading(setting)}", flush=True)
+                lengths = f"{setting.prompt} + {setting.tokens} tokens"
+                print(f"### {state} cache: {report.heading(setting, lengths)}", flush=True)
                 match = Match(
                     setting, table.counts, table.rounds, beside, args.peers,
                     args.others if state == "used" else 0, table.other_tokens,

@@ -19,6 +19,7 @@ from typing import Any
 
 from srbwriter.engine import Engine
 from srbwriter.engine.native.amx import weights_may_be_repacked
+from srbwriter.engine.native.spin import spin_limits
 
 from .contestants import Score
 from .setting import Setting, story_ids
@@ -61,7 +62,9 @@ class Server:
             str(program), *_common(setting), "-np", str(slots), "-kvu", "--host", "127.0.0.1",
             "--port", str(port), "--no-webui",
         ]  # fmt: skip
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=_environment(setting)
+        )
         try:
             self._wait_until_up()
         except BaseException:
@@ -155,6 +158,12 @@ def program(folder: Path | None, name: str) -> Path:
         if place.is_file():
             return place
     raise SystemExit(f"--peers: {name} is not in {folder}")
+
+
+def _environment(setting: Setting) -> dict[str, str]:
+    """For the program: without what the engine has set for this process, which says how threads wait."""
+    own = spin_limits({}) if setting.defaults else {}
+    return {name: value for name, value in os.environ.items() if name not in own}
 
 
 def _common(setting: Setting) -> list[str]:

@@ -27,11 +27,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([texts[0], rule, *texts[1:]])
 
 
-def heading(setting: Setting) -> str:
+def heading(setting: Setting, *more: str) -> str:
     """When, where and under what conditions: what belongs above every table."""
-    today = datetime.datetime.now().strftime("%Y-%m-%d %H:%M")
-    words = [today, machine(), load_average(), setting.words()]
-    return f"{', '.join(filter(None, words))}\n"
+    now = datetime.datetime.now().strftime("%Y-%m-%d %H:%M")
+    return f"{', '.join(filter(None, (now, machine(), load_average(), setting.words(), *more)))}\n"
 
 
 def throughput(results: Sequence[Result]) -> str:

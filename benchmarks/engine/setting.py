@@ -52,12 +52,11 @@ class Setting:
         )
 
     def words(self) -> str:
-        """The conditions, for the head of a table."""
+        """Model and settings, for the head of a table."""
         if self.defaults:
-            alike = "each side's defaults"
-        else:
-            alike = f"{self.thread_count} threads, flash attention {'on' if self.flash else 'off'}"
-        return f"{self.model.name}, {alike}, {self.prompt} + {self.tokens} tokens, {self.cells} cells"
+            return f"{self.model.name}, each side's defaults"
+        threads = f"{self.thread_count} thread{'s' if self.thread_count > 1 else ''}"
+        return f"{self.model.name}, {threads}, flash attention {'on' if self.flash else 'off'}"
 
 
 def model_path(name: str, folder: Path | None = None) -> Path:

@@ -27,6 +27,7 @@ class Round:
     first: float  # until every branch had text
     seconds: float  # until all had ended
     evaluated: int  # tokens of the prompt
+    busy: float  # processor time of the side
 
 
 class Side(Protocol):
@@ -50,14 +51,14 @@ class EngineSide:
 
     def write(self, prompt: list[int], n: int, tokens: int, seed: int) -> Round:
         before = self.engine.stats().prompt_rows
-        begun = time.perf_counter()
+        begun, busy = time.perf_counter(), time.process_time()
         generation = ask(self.engine, self.setting, prompt, n, tokens, seed)
         first = FirstText(generation, n)
         generation.wait()
-        seconds = time.perf_counter() - begun
+        seconds, busy = time.perf_counter() - begun, time.process_time() - busy
         self._on_screen = [*self._on_screen[-7:], generation]
         ids = [list(branch.ids) for branch in generation.branches]
-        return Round(ids, first.at - begun, seconds, self.engine.stats().prompt_rows - before)
+        return Round(ids, first.at - begun, seconds, self.engine.stats().prompt_rows - before, busy)
 
     def rest(self) -> tuple[int, float]:
         before = _evaluated(self.engine)
@@ -77,7 +78,7 @@ class ServerSide:
         ids: list[list[int]] = [[] for _ in range(n)]
         silent = set(range(n))
         first = evaluated = 0
-        begun = time.perf_counter()
+        begun, busy = time.perf_counter(), self.server.processor_seconds()
         for chunk in self.server.stream(prompt, n, tokens, seed):
             index = chunk["index"]
             if chunk["stop"]:
@@ -89,7 +90,8 @@ class ServerSide:
                 silent.discard(index)
                 if not silent:
                     first = time.perf_counter() - begun
-        return Round(ids, first, time.perf_counter() - begun, evaluated)
+        seconds = time.perf_counter() - begun
+        return Round(ids, first, seconds, evaluated, self.server.processor_seconds() - busy)
 
     def rest(self) -> tuple[int, float]:
         return 0, 0.0

@@ -147,7 +147,7 @@ CASES: Mapping[str, tuple[str, dict[str, Any]]] = {
     "65 000 biases by text": (
         "/completion", {**STORY, "n_predict": 1, "logit_bias": {f"w{k}": 1 for k in range(65_000)}}
     ),
-    "4096 messages": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello"}] * 4096}),
+    "4096 messages": ("/v1/chat/completions", {"messages": [{"role": "user", "content": TEXT * 9}] * 4096}),
 }  # fmt: skip
 
 

@@ -83,13 +83,13 @@ class Batcher:
         """At most ``chunk`` tokens of ``feeding``, first come first; all of ``writing``."""
         batch = self.context.batch
         batch.clear()
+        for track in feeding:
+            if not _scored(track):
+                track.todo = track.todo[self.cache.follow(track.seq, track.todo[:-1]) :]
         rows, shared, under_way = self._branch_rows(writing)
         fed: list[Fed] = []
         outputs = self.context.max_outputs - len(rows)
         room = min(chunk, self.context.max_rows - len(rows))
-        for track in feeding:
-            if not _scored(track):
-                track.todo = track.todo[self.cache.follow(track.seq, track.todo[:-1]) :]
         for track in feeding:
             if room <= 0 or outputs <= 0:
                 break
@@ -125,7 +125,7 @@ class Batcher:
         return more
 
     def _alike(self, track: Track, feeding: Sequence[Track]) -> int:
-        """Tokens of ``track`` up to where others that follow it turn off: a state is to be forked there."""
+        """Tokens of ``track`` up to where others that follow it turn off, and fork its state."""
         tip, todo = self.cache.tree.tip, track.todo
         lengths = (
             common_prefix(todo, other.todo, 0, len(other.todo) - 1)

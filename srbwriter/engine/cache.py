@@ -24,8 +24,9 @@ from .prefix import SHARED, Match, Node, PrefixTree, common_prefix
 
 log = logging.getLogger(__name__)
 
-IDLE_CELLS = 256
-"""Cells that nobody runs and that may stay while something runs: llama.cpp reads them in such portions."""
+IDLE_CELLS = 32
+"""Cells that nobody runs and that may stay while something runs. For 256 of them, which is the portion that
+llama.cpp reads, a step of eight branches takes a tenth longer."""
 SCATTERED_CELLS = 512
 """Free cells below the highest in use, at most, before the others are moved together."""
 
@@ -280,6 +281,11 @@ class Cache:
         seq = self.tree.oldest((s for s in self.parked if s not in spared), self._pinned())
         if seq is None:
             return False
+        self._evict_last(seq)
+        return True
+
+    def _evict_last(self, seq: int) -> None:
+        """Take the cells of the last run of a parked sequence."""
         node = self.tree.tip[seq]
         if len(node.seqs) == 1:
             self._store(node)
@@ -291,7 +297,6 @@ class Cache:
         else:
             self._store_path(seq)
             self.drop(seq)
-        return True
 
     def free_sequence(self, spared: Iterable[int] = ()) -> bool:
         """Release a whole parked sequence for its id."""
@@ -301,6 +306,19 @@ class Cache:
         self._store_path(seq)
         self.drop(seq)
         return True
+
+    def gather(self) -> None:
+        """Somebody begins alone: branches that have ended leave the cells, if they are copied already.
+
+        The one that is gone on from comes back in one piece. Branches that were written together lie in
+        turns, and each step reads all cells up to the highest in use: as many for one of them as for all.
+        """
+        if not self.partial:
+            return
+        for seq, runs in [(seq, self._since_parting(seq)) for seq in self.parked]:
+            if all(node.piece is not None and len(node.seqs) == 1 for node in runs):
+                for _ in runs:
+                    self._evict_last(seq)
 
     def make_way(self) -> None:
         """Something is about to run: what nobody runs leaves the cells, so that it costs few steps."""
@@ -416,6 +434,14 @@ class Cache:
             nodes.append(node)
             node = node.parent
         return nodes
+
+    def _since_parting(self, seq: int) -> list[Node]:
+        """Nodes that ``seq`` holds beside others in cells, the last first; none where it has no company."""
+        path = self._path(seq)
+        for number, node in enumerate(path[:-1], 1):
+            if any(other.seqs for other in path[number].children.values() if other is not node):
+                return path[:number]
+        return []
 
     def _protected(self) -> set[Node]:
         """Nodes of what is on the screen, and of what is pinned."""

@@ -39,8 +39,8 @@ class Lanes:
         self.runs: list[Run] = []
         self.writing: list[Runner] = []  # one token to evaluate each
         self.feeding: deque[Track] = deque()  # more than one
-        self.pending: list[Runner] = []  # none before a slow grammar has been asked
         self.step = 0  # of the engine
+        self.pending: list[Runner] = []  # none before a slow grammar has been asked
 
     @property
     def busy(self) -> bool:

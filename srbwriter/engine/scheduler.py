@@ -53,8 +53,8 @@ class Scheduler:
 
     def __init__(
         self, model: Model, context: Context, cache: Cache, options: EngineOptions, *, window: int,
-        abortable: bool, threads: Threads | None, costs: CostTable | None = None, wake: Callable[[], None],
-        open_alone: Callable[[int], Context],
+        abortable: bool, threads: Threads | None, wake: Callable[[], None],
+        open_alone: Callable[[int], Context], costs: CostTable | None = None,
     ) -> None:  # fmt: skip
         self.context, self.cache, self.window = context, cache, window
         self.tails = Tails(context, cache, window, options.max_branches)
@@ -92,6 +92,8 @@ class Scheduler:
         self.writer.now = time.monotonic()
         written = self.writer.generated
         self._hear()
+        if self.lanes.runs and not self.lanes.busy:
+            self.cache.gather()
         self.admission.admit()
         if self.writer.generated > written:
             self.publish()  # first tokens, from stored logits, do not wait for the decode

@@ -342,6 +342,23 @@ def make_run(generation: Generation, ids: list[int], heal_prefix: bytes, seed: i
     return run
 
 
+def _take_up(runner: Runner, take: Take, model: Model) -> None:
+    """Let a branch stand where ``take`` ended."""
+    branch, unspelt = runner.branch, runner.run.heal_prefix.decode("utf-8", "replace")
+    ids, whole = list(take.ids), unspelt + take.text
+    known = all(0 <= token < model.n_vocab for token in ids)
+    if not known or model.detokenize(ids) != whole:
+        ids = model.tokenize_continuation(whole)
+    spelt, ends = b"", list[int]()
+    for token in ids:
+        spelt += model.pieces.bytes[token]
+        ends.append(len(spelt.decode("utf-8", "ignore")) - len(unspelt))
+    branch.buffer = Buffer(pieces=[take.text] if take.text else [], ids=ids, ends=ends)
+    branch.overlap = len(unspelt)
+    branch.finish_reason, branch.state = take.finish_reason, BranchState.DONE
+    runner.text.restart(take.text, len(ids))
+
+
 def prepared(command: Command, model: Model) -> Command:
     """The command with what can be worked out before the engine's thread has it.
 
@@ -358,23 +375,6 @@ def prepared(command: Command, model: Model) -> Command:
         _ = model.piece_index
     more = (typed(model, text), *((typed(model, begun + text),) if begun else ()))
     return command._replace(args=command.args + more)
-
-
-def _take_up(runner: Runner, take: Take, model: Model) -> None:
-    """Let a branch stand where ``take`` ended."""
-    branch, unspelt = runner.branch, runner.run.heal_prefix.decode("utf-8", "replace")
-    ids, whole = list(take.ids), unspelt + take.text
-    known = all(0 <= token < model.n_vocab for token in ids)
-    if not known or model.detokenize(ids) != whole:
-        ids = model.tokenize_continuation(whole)
-    spelt, ends = b"", list[int]()
-    for token in ids:
-        spelt += model.pieces.bytes[token]
-        ends.append(len(spelt.decode("utf-8", "ignore")) - len(unspelt))
-    branch.buffer = Buffer(pieces=[take.text] if take.text else [], ids=ids, ends=ends)
-    branch.overlap = len(unspelt)
-    branch.finish_reason, branch.state = take.finish_reason, BranchState.DONE
-    runner.text.restart(take.text, len(ids))
 
 
 def compile_for(run: Run, sampling: Sampling, model: Model) -> None:

@@ -294,12 +294,13 @@ def read_biases(body: Body, engine: Backend) -> tuple[tuple[int, float], ...]:
     if len(cast("Sized", value or ())) > limits.BIASES:
         raise bad("logit_bias", f"Field 'logit_bias': at most {limits.BIASES} entries")
     biases: dict[int, float] = {}
+    n_vocab = engine.info.n_vocab
     for key, bias in pairs:
         amount = _bias(bias)
-        for token in _tokens(key, engine):
+        for token in _tokens(key, engine, n_vocab):
             biases[token] = biases.get(token, 0.0) + amount
     for token in _bans(body):
-        if token < engine.info.n_vocab:
+        if token < n_vocab:
             biases[token] = -math.inf
     if len(biases) > limits.BIASES:
         raise bad("logit_bias", f"Field 'logit_bias': at most {limits.BIASES} tokens")
@@ -395,7 +396,7 @@ def _bias(value: Any) -> float:
     raise bad("logit_bias", "Field 'logit_bias': expected pairs of a token and a number or false")
 
 
-def _tokens(key: Any, engine: Backend) -> list[int]:
+def _tokens(key: Any, engine: Backend, n_vocab: int) -> list[int]:
     """Ids that a key of ``logit_bias`` means; ids outside the vocabulary mean nothing."""
     if isinstance(key, str):
         if len(key) > limits.LIST_CHARS:
@@ -405,4 +406,4 @@ def _tokens(key: Any, engine: Backend) -> list[int]:
         key = int(key)
     if not is_integer(key):
         raise bad("logit_bias", "Field 'logit_bias': a token is an id or a text")
-    return [key] if 0 <= key < engine.info.n_vocab else []
+    return [key] if 0 <= key < n_vocab else []

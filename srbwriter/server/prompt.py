@@ -69,7 +69,8 @@ def _one(value: Any, engine: Backend) -> Prompt:
 
 
 def _checked(ids: list[int], engine: Backend) -> list[int]:
-    wrong = next((token for token in ids if not 0 <= token < engine.info.n_vocab), None)
+    n_vocab = engine.info.n_vocab
+    wrong = next((token for token in ids if not 0 <= token < n_vocab), None)
     if wrong is not None:
         raise bad("prompt", f"Field 'prompt': token id {wrong} is not in the vocabulary")
     return ids

@@ -26,6 +26,7 @@ class Piece(NamedTuple):
     begin: int
     end: int
     model: bool  # who wrote it
+    writing: bool = False  # it still does
 
 
 def same_start(a: str, b: str) -> int:
@@ -137,12 +138,14 @@ def difference(old: str, text: str, pieces: Sequence[Piece]) -> list[tuple[int, 
 def touched(pieces: Sequence[Piece], start: int, stop: int) -> list[Piece]:
     """The nodes that have characters ``start`` to ``stop``.
 
-    What is inserted between nodes goes into the first there that a person wrote, or into the last.
+    What is inserted between nodes goes into the first there that a person wrote, or into the last that is
+    not being written: to that one words can only be added at its end.
     """
     low = bisect_left(pieces, start, key=lambda piece: piece.end)
     there = pieces[low : bisect_right(pieces, stop, key=lambda piece: piece.begin)]
     within = [p for p in there if p.begin < stop and start < p.end and p.begin < p.end]
-    return within or [next((p for p in there if not p.model), there[-1])]
+    ended = next((p for p in reversed(there) if not p.writing), there[-1])
+    return within or [next((p for p in there if not p.model), ended)]
 
 
 def new_texts(old: str, pieces: Sequence[Piece], parts: Sequence[tuple[int, int, str]]) -> dict[NodeId, str]:

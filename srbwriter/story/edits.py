@@ -193,12 +193,13 @@ class Edits(Reader):
         """The text from the beginning to ``end``, and which node has what of it."""
         path = self._document.tree.path(end)[1:]  # the root has none
         texts = self._document.texts(path)
+        being_written = {written.node for written in self._document.live.values()}
         pieces: list[diff.Piece] = []
         at = 0
         for node in path:
-            stop, model = at + len(texts[node]), self._document.tree[node].author == "model"
-            pieces.append(diff.Piece(node, at, stop, model))
-            at = stop
+            model, writing = self._document.tree[node].author == "model", node in being_written
+            pieces.append(diff.Piece(node, at, at + len(texts[node]), model, writing))
+            at += len(texts[node])
         return "".join(texts[node] for node in path), pieces
 
     def _words(self, node: NodeId) -> int:

@@ -149,12 +149,6 @@ class Reader:
             texts = self._document.texts(path)
             return "".join(texts.get(part, "") for part in reversed(path))
 
-    def length(self, node: NodeId) -> int:
-        """Characters of the full text."""
-        with self._lock:
-            tree = self._document.tree
-            return sum(tree[above].chars for above in tree.upward(node))
-
     def words(self, node: NodeId) -> int:
         """Words of the full text, counted exactly without reading it."""
         with self._lock:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 _LEAST_SECONDS, _CHARACTERS_A_SECOND = 5.0, 15
 _MOST = 3  # shown at a time; the newest
+_TOGETHER_SECONDS = 1.5  # between messages of one moment; a later one takes the place of those before
 
 
 class Message(NamedTuple):
@@ -18,7 +19,8 @@ class Message(NamedTuple):
 
     words: str
     error: bool
-    until: float  # seconds of the clock
+    at: float  # seconds of the clock, as the next
+    until: float
 
 
 @runtime_checkable
@@ -37,11 +39,13 @@ class Messages:
 
     def add(self, words: str, error: bool) -> float:
         """Say something; returns for how many seconds it is shown."""
-        seconds = max(_LEAST_SECONDS, len(words) / _CHARACTERS_A_SECOND)
-        self.all.append(Message(words, error, self._clock() + seconds))
+        seconds, now = max(_LEAST_SECONDS, len(words) / _CHARACTERS_A_SECOND), self._clock()
+        self.all.append(Message(words, error, now, now + seconds))
         return seconds
 
     @property
     def current(self) -> list[Message]:
         """Those to be read now, the oldest first."""
-        return [message for message in self.all[-_MOST:] if message.until > self._clock()]
+        last = self.all[-_MOST:]
+        since = last[-1].at - _TOGETHER_SECONDS if last else 0.0
+        return [message for message in last if message.at >= since and message.until > self._clock()]

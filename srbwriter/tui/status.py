@@ -56,8 +56,14 @@ def progress(words: str, share: float, time_left: str) -> str:
     return "  ·  ".join(part for part in parts if part)
 
 
+def title(session: Session) -> str:
+    """What the story is called, in few cells."""
+    name = " ".join(session.title.split())
+    return name if cell_len(name) <= _TITLE_CELLS else f"{set_cell_size(name, _TITLE_CELLS - 1).rstrip()}…"
+
+
 def left(session: Session, load: Watch, work: str = "") -> tuple[str, ...]:
-    """Model, context and speed, most wanted first; while something takes long, how far that is.
+    """Title, model, context and speed, most wanted first; while something takes long, how far that is.
 
     ``load`` watches the load of the model; ``work`` is the line of what the writer asked for beside it.
     """
@@ -70,7 +76,7 @@ def left(session: Session, load: Watch, work: str = "") -> tuple[str, ...]:
         return (f"no model: {session.engine_error}",)
     if (reading := _reading(session)) is not None:
         return (reading,)
-    parts = [session.model.name if session.model is not None else "no model"]
+    parts = [title(session), session.model.name if session.model is not None else "no model"]
     current = session.round
     generation = current.generation if current is not None else None
     total = len(generation.prompt_ids) if generation is not None else 0
@@ -84,12 +90,6 @@ def left(session: Session, load: Watch, work: str = "") -> tuple[str, ...]:
     if generation is not None and total:
         parts.append(f"{generation.cached_tokens} of {total} tokens from cache")
     return tuple(parts)
-
-
-def title(session: Session) -> str:
-    """What the story is called, in few cells."""
-    name = " ".join(session.title.split())
-    return name if cell_len(name) <= _TITLE_CELLS else f"{set_cell_size(name, _TITLE_CELLS - 1).rstrip()}…"
 
 
 def right(session: Session, done_today: int, goal: int, address: str = "") -> tuple[str, ...]:

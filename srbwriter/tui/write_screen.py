@@ -28,6 +28,7 @@ from srbwriter.tui.provenance import Provenance
 from srbwriter.tui.pump import Pump
 from srbwriter.tui.screens.confirm import Confirm
 from srbwriter.tui.screens.crash import CrashNote
+from srbwriter.tui.screens.find import Looked
 from srbwriter.tui.screens.leader import LeaderMenu
 from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, ModelTrouble
 from srbwriter.tui.transfers import Transfers
@@ -74,7 +75,7 @@ class WriteScreen(Screen[None]):
         self.focused_before: Widget | None = None  # what had the focus before the window became too small
         self.transfers = Transfers(self)
         self._load_watch = status.Watch()
-        self.found = ""  # what was looked for last
+        self.looked = Looked()
         self._round: Round | None = None
         self._shown = -1
         self._usual = session.sampling
@@ -240,11 +241,15 @@ class WriteScreen(Screen[None]):
         self.notify("Nothing was pasted: the branches have the keys. tab leads into the story.")
 
     def go_to_story(self) -> None:
-        """Give the story the keys; it is shown first, where one branch alone has hidden it."""
+        """Give the story the keys."""
+        self.show_the_story()
+        self.editor.focus()
+
+    def show_the_story(self) -> None:
+        """Have the story in view, also where one branch alone has hidden it."""
         if self.large:
             self.large = False
             self.apply_layout()
-        self.editor.focus()
 
     # ---- the story
 
@@ -379,8 +384,7 @@ class WriteScreen(Screen[None]):
 
     def flush_slowly(self) -> None:
         self.transfers.watch()
-        said = status.left(self.session, self._load_watch, self.transfers.line())
-        self.status_line.left = said if len(said) == 1 else (status.title(self.session), *said)
+        self.status_line.left = status.left(self.session, self._load_watch, self.transfers.line())
         self._show_saved()
         self._show_marks()
         self._show_keys()

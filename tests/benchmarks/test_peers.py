@@ -57,17 +57,24 @@ def test_a_stream_is_a_round_of_branches(server: peers.Server) -> None:
     assert side.write([1, 2, 3, 4, 7, 7, 7, 5, 6], 2, 1, seed=1).evaluated == 2
 
 
-def test_defaults_are_the_servers_own(programs: Path, setting: Setting) -> None:
-    echo = "import sys; open(sys.argv[0] + '.args', 'w').write(' '.join(sys.argv[1:])); sys.exit(3)"
+def test_defaults_are_the_servers_own(
+    programs: Path, setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
+    echo = (
+        "import os, sys; spin = os.environ.get('GOMP_SPINCOUNT', 'its own')\n"
+        "open(sys.argv[0] + '.args', 'w').write(' '.join([*sys.argv[1:], '-spin', spin])); sys.exit(3)"
+    )
     program = write_program(programs, "echo", echo)
-    told: list[set[str]] = []
+    told: list[list[str]] = []
     for defaults in (False, True):
         with pytest.raises(RuntimeError, match="ended with 3"):
             peers.Server(replace(setting, defaults=defaults), program, 5)
-        told.append({word for word in Path(f"{program}.args").read_text().split() if word[:1] == "-"})
+        told.append(Path(f"{program}.args").read_text().split())
     equal, own = told
-    assert {"-t", "-tb", "-fa", "-b", "-ub"} <= equal - own
-    assert {"-m", "-c", "-np", "-kvu"} <= own
+    assert {"-t", "-tb", "-fa", "-b", "-ub"} <= set(equal) - set(own)
+    assert {"-m", "-c", "-np", "-kvu"} <= set(own)
+    assert (equal[-1], own[-2:]) == ("7", ["its", "own"])
 
 
 def test_server_that_ends_at_once_is_told(tmp_path: Path, setting: Setting) -> None:

@@ -24,7 +24,7 @@ class Recorder:
         self.log.append(self.name)
         self.prompts.append(prompt)
         ids = [[100 * seed + 10 * k] * tokens for k in range(n)]
-        return Round(ids, first=0.5, seconds=1.0, evaluated=len(prompt))
+        return Round(ids, first=0.5, seconds=1.0, evaluated=len(prompt), busy=1.0)
 
     def rest(self) -> tuple[int, float]:
         return 2, 0.25
@@ -54,7 +54,7 @@ def test_sides_take_turns_round_by_round() -> None:
 
 def test_the_last_line_tells_ratios_of_rounds() -> None:
     def rounds(first: float, seconds: float, evaluated: int) -> list[Played]:
-        return [Played(Round([], first, seconds, evaluated), 5, 0, 1.0) for _ in range(3)]
+        return [Played(Round([], first, seconds, evaluated, seconds), 5, 0, 1.0) for _ in range(3)]
 
     line = ratios({"srbwriter": rounds(0.1, 2.0, 5), "llama-server": rounds(0.4, 4.0, 25)})
     assert "beyond what was typed: 0 (aim 0), theirs 40" in line
@@ -63,7 +63,7 @@ def test_the_last_line_tells_ratios_of_rounds() -> None:
 
 
 def test_a_session_of_the_engine_evaluates_what_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
-    main([*SMALL, "--settings", "equal"])
+    main([*SMALL, "--settings", "equal", "--picks", "rested"])
     out = capsys.readouterr().out
     (row,) = re.findall(r"^\| *srbwriter \|(.*)\|$", out, re.M)
     typed, evaluated, later, *_ = map(int, re.findall(r"\d+", row))
@@ -77,6 +77,6 @@ def test_a_session_beside_a_server_is_a_table_and_a_line(
 ) -> None:
     main([*SMALL, "--peers", str(programs)])
     out = capsys.readouterr().out
-    assert len(re.findall(r"^\| *llama-server \|", out, re.M)) == 2  # equal settings, and defaults
-    assert len(re.findall(r"^evaluated beyond .* times sooner .* of theirs", out, re.M)) == 2
-    assert "defaults" in out
+    assert len(re.findall(r"^\| *llama-server \|", out, re.M)) == 4  # two kinds of settings and of picks
+    assert len(re.findall(r"^evaluated beyond .* times sooner .* of theirs", out, re.M)) == 4
+    assert out.count("each side's defaults") == out.count("the moment all have ended") == 2

@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from srbwriter.demo import bundled_model
 from srbwriter.engine.adapters import MOST_SETS, QUANTUM, Adapters, AdapterSet, Turns, check_adapter
 from srbwriter.engine.engine import Engine
+from srbwriter.engine.namespaces import AdapterScheduler
 from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError, Request, Stop
 
 from .support import GREEDY, Reference, assert_same_logits, drive, finish, forcing
@@ -112,7 +114,7 @@ def test_requests_with_different_sets_run_side_by_side(files: Path, tmp_path: Pa
                 assert_all_same(seen[index], wanted[lora])
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(12))
 def test_sets_stay_apart_whatever_leaves_the_cells(
     files: Path, merged: dict[AdapterSet, Reference], seed: int
 ) -> None:
@@ -120,6 +122,11 @@ def test_sets_stay_apart_whatever_leaves_the_cells(
     rng = random.Random(seed)
     lora = (("one.gguf", 1.0), ("two.gguf", 0.0))
     with loaded(files, *lora, n_ctx=256, max_branches=4, max_sequences=5) as engine:
+        scheduler = engine._scheduler
+        assert isinstance(scheduler, AdapterScheduler)
+        scheduler.budget.size = lambda writing, abortable: rng.choice([1, 2, 3, 8, 16, 64])  # type: ignore[method-assign]
+        clock = count(0.0, 0.4 * QUANTUM)
+        scheduler.turns._clock = clock.__next__
         words = TEXT.split()
         running: list[tuple[Any, dict[int, list[Any]], AdapterSet]] = []
         for _ in range(30):

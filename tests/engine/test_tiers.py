@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,20 @@ def test_no_step_waits_until_all_that_gives_way_is_copied(monkeypatch: pytest.Mo
         assert engine.stats().used_cells <= 60 + 64 + 2 * 16 + IDLE_CELLS
 
 
+def test_a_picked_branch_comes_back_in_one_piece() -> None:
+    with small() as engine, closing(Reference(engine)) as reference:
+        first = panes(engine, words(engine, 230), 8, 64)  # the branches cross a boundary of pieces
+        rest(engine)
+        before = engine.stats()
+        path = path_of(first.branches[3])
+        picked = panes(engine, path, 2, 1)
+        after = engine.stats()
+        assert after.prompt_rows == before.prompt_rows  # its last token, too, was evaluated at rest
+        assert 56 < after.restored_tokens - before.restored_tokens <= 64  # some begin alike
+        assert after.used_cells <= 230 + 64 + IDLE_CELLS
+        assert_right(engine, reference, path, path_of(picked.branches[0]))
+
+
 @pytest.mark.parametrize("kind", ["attention", SLIDING])
 def test_cells_that_lie_scattered_are_moved_together(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with small(n_ctx=2048) if kind == "attention" else load(kind, n_ctx=2048) as engine:
@@ -180,8 +195,9 @@ def test_cells_that_lie_scattered_are_moved_together(kind: str, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("kind", [SLIDING, HYBRID])
-def test_what_comes_back_is_what_left(kind: str) -> None:
+def test_what_comes_back_is_what_left(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with load(kind) as engine:
+        monkeypatch.setattr(engine._cache.storage, "cheaper_to_evaluate", lambda _: False)  # a matter of time
         generation = write(engine)
         longer = write(engine, path_of(generation.branches[1]))
         evict_all(engine)

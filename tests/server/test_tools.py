@@ -11,6 +11,7 @@ import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from openai.types.chat import ChatCompletionChunk
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine
@@ -22,6 +23,7 @@ from srbwriter.server.tools import Argued, Format, Said, ToolReader, Tools, mess
 
 from .conftest import Serve
 from .fake_backend import FakeEngine
+from .wire import frames
 
 _HEAD = "{% if tools %}Tools: {{ tools | tojson }}\n{% endif %}"
 _REST = "{% if add_generation_prompt %}A: {% endif %}"
@@ -142,37 +144,38 @@ def test_text_is_text_where_calls_are_free(http: httpx.Client) -> None:
         assert choice["finish_reason"] in ("length", "stop")
 
 
-def test_streams_and_answers_agree(http: httpx.Client) -> None:
+def test_a_stream_tells_what_was_written(
+    http: httpx.Client, model: Engine, request: pytest.FixtureRequest
+) -> None:
+    name = request.node.callspec.params["http"]
     for fields in (
-        {"tool_choice": "required"},
-        {"tool_choice": NAMED, "parallel_tool_calls": False},
-        {"max_tokens": 20},
-    ):
-        whole = ask(http, **fields)
-        client = openai.OpenAI(base_url=f"{http.base_url}/v1", api_key="none")
-        fields = {"max_tokens": 200, **fields}
-        body = {"messages": ASKED, "tools": [WEATHER, CLOCK], "n": 4, "seed": 1, **fields}
-        told: dict[int, dict[str, Any]] = {k: {"content": "", "calls": {}, "reason": None} for k in range(4)}
-        with client.chat.completions.create(model="m", stream=True, **body) as stream:
-            for chunk in stream:
-                for choice in chunk.choices:
-                    one = told[choice.index]
-                    one["content"] += choice.delta.content or ""
-                    one["reason"] = choice.finish_reason or one["reason"]
-                    for call in choice.delta.tool_calls or []:
-                        assert call.function is not None
-                        if call.id:
-                            assert call.index == len(one["calls"])
-                            one["calls"][call.index] = [call.function.name, ""]
-                        one["calls"][call.index][1] += call.function.arguments or ""
-        for choice in whole:
-            one, message = told[choice["index"]], choice["message"]
+        {"tool_choice": "required"}, {"tool_choice": NAMED, "parallel_tool_calls": False}, {"max_tokens": 20}
+    ):  # fmt: skip
+        body = {"messages": ASKED, "tools": [WEATHER, CLOCK], "n": 4, "max_tokens": 200, **fields}
+        answer = http.post("/v1/chat/completions", json={**body, "stream": True})
+        told: dict[int, dict[str, Any]] = {k: {"content": "", "calls": [], "reason": None} for k in range(4)}
+        for frame in frames(answer.content)[:-1]:
+            for choice in ChatCompletionChunk.model_validate(frame, strict=True).choices:
+                one = told[choice.index]
+                one["content"] += choice.delta.content or ""
+                one["reason"] = choice.finish_reason or one["reason"]
+                for call in choice.delta.tool_calls or []:
+                    assert call.function is not None
+                    if call.id:
+                        assert call.index == len(one["calls"])
+                        one["calls"].append([call.function.name, ""])
+                    one["calls"][call.index][1] += call.function.arguments or ""
+        path = f"/srb/v1/requests/{answer.headers['x-request-id']}"
+        tools = read_tools(Body(body), model, TEMPLATES[name])
+        assert tools is not None
+        for branch in http.get(path).json()["branches"]:
+            one, message = told[branch["index"]], message_of(tools, branch["text"])
             assert one["content"] == (message["content"] or "")
-            calls = [
-                [c["function"]["name"], c["function"]["arguments"]] for c in message.get("tool_calls", [])
-            ]
-            assert list(one["calls"].values()) == calls
-            assert one["reason"] == choice["finish_reason"]
+            made = [call["function"] for call in message.get("tool_calls", [])]
+            calls = [[function["name"], function["arguments"]] for function in made]
+            assert one["calls"] == calls
+            ended = branch["reason"] != "length"
+            assert one["reason"] == ("tool_calls" if calls and ended else "stop" if ended else "length")
 
 
 def test_calls_and_answers_of_tools_are_read_back(http: httpx.Client) -> None:

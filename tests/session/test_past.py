@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.loader import EngineLoader
-from srbwriter.engine.types import InvalidRequest, Stop
+from srbwriter.engine.types import NoModel, Stop
 from srbwriter.session import Session
 from srbwriter.story import ROOT, Story
 
@@ -209,7 +209,7 @@ def test_a_reopened_story_shows_what_was_written_where_it_was_left(file: Path, s
         assert shown is not None
         assert [branch.text for branch in shown.branches] == texts
         assert not any(branch.live for branch in shown.branches)
-        with pytest.raises(InvalidRequest, match="earlier sitting"):
+        with pytest.raises(NoModel, match="still loading"):
             again.extend(1)
         again.loader.wait(60)
         again.pick(2, 5)

@@ -186,3 +186,15 @@ def test_parts_of_the_text(story: Story) -> None:
     for number in range(20):
         [node] = story.add(node, [f"{number:03d}"])
     assert story.text(node, 4) == "018019"
+
+
+def test_words_between_the_models_nodes_are_kept_while_the_later_is_written(story: Story) -> None:
+    [above] = story.add(ROOT, ["It rained."], "model", stand=True)
+    [below] = story.begin_branches(above, 1)
+    story.stream(below, " Hard", [1])
+    story.visit(below)
+    story.set_text("It rained. All day. Hard")
+    assert story.text(story.current) == "It rained. All day. Hard"
+    story.stream(below, " and long.", [2, 3])
+    story.finish(below, "length")
+    assert story.text(below) == "It rained. All day. Hard and long."

@@ -6,8 +6,16 @@ import random
 
 import pytest
 
-from tests.terminal.support import OPENING, make_story, says_saved, text_of, words_from
-from tests.terminal.terminal import CTRL_Q, Terminal
+from tests.terminal.support import (
+    OPENING,
+    make_story,
+    node_texts,
+    says_saved,
+    text_of,
+    to_branches,
+    words_from,
+)
+from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_Z, ENTER, Terminal
 
 CHARACTERS = {
     "no-break space": "10\u00a0km",
@@ -67,3 +75,82 @@ def test_a_long_paste_is_kept(terminal: Terminal) -> None:
     kept = text_of(file)
     assert len(kept) == len(OPENING) + len(text)
     assert kept == OPENING + text
+
+
+OTHERS = {
+    "line separator": "a\u2028b",
+    "paragraph separator": "a\u2029b",
+    "next line": "a\u0085b",
+    "byte order mark": "a\ufeffb",
+    "tab": "a\tb",
+    "tag flag": "\U0001f3f4\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f",
+    "keycap": "1\ufe0f\u20e3",
+    "private use": "\ue0b0\U000f0001",
+    "many marks": "Z\u0351\u036b\u0343\u036a\u0302\u036b\u033d\u034f\u0334\u0319\u0324\u031e\u0349\u035a",
+    "isolates": "\u2066abc\u2069 \u061c",
+    "jamo": "\u1112\u1161\u11ab",
+}
+"""Of these some are keys and some end a line for Python; a paste can hold them all."""
+
+
+def test_what_only_a_paste_can_hold_is_kept(terminal: Terminal) -> None:
+    file = make_story(terminal.folder)
+    terminal.start(file)
+    terminal.wait_for(OPENING.strip())
+    text = "".join(f"[{characters}]" for characters in OTHERS.values())
+    terminal.paste(text)
+    terminal.type("|")
+    terminal.wait(lambda _: text_of(file).endswith("|"), "the words on the disk")
+    assert text_of(file) == f"{OPENING}{text}|"
+
+
+def test_a_line_for_an_answer_keeps_them_too(terminal: Terminal) -> None:
+    """Words for a branch, typed, and pasted with line ends in them."""
+    file = make_story(terminal.folder)
+    terminal.start(file)
+    terminal.wait_for(OPENING.strip())
+    terminal.press(CTRL_N)
+    terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended")
+    to_branches(terminal)
+    typed = "".join(f"[{characters}]" for characters in CHARACTERS.values())
+    terminal.press(b"i")
+    terminal.type(typed)
+    terminal.paste("one\u2028line\r\nand another")
+    terminal.press(ENTER)
+    wanted = f"{typed}one\u2028line and another"
+    terminal.wait(lambda _: any(wanted in words for words in node_texts(file)), "words in the tree")
+
+
+MOVES = {
+    "ctrl+home": (b"\x1b[1;5H", "*One two.\n\nThree four. Five\nsix."),
+    "ctrl+end": (b"\x1b[1;5H\x1b[1;5F", "One two.\n\nThree four. Five\nsix.*"),
+    "paragraph up": (b"\x1b[1;5A\x1b[1;5A", "One two.\n\n*Three four. Five\nsix."),
+    "paragraph down": (b"\x1b[1;5H\x1b[1;5B", "One two.\n\n*Three four. Five\nsix."),
+    "word left": (b"\x1b[1;5D", "One two.\n\nThree four. Five\nsix*."),
+    "word right": (b"\x1b[1;5H\x1b[1;5C", "One* two.\n\nThree four. Five\nsix."),
+    "page up": (b"\x1b[5~", "One *two.\n\nThree four. Five\nsix."),
+    "select to the start": (b"\x1b[1;6H", "*"),
+    "select to the end": (b"\x1b[1;5H\x1b[1;6F", "*"),
+    "select a paragraph": (b"\x1b[1;6A", "One two.\n\nThree four. Five\n*"),
+    "select a word": (b"\x1b[1;6D", "One two.\n\nThree four. Five\nsix*"),
+    "select a page": (b"\x1b[5;2~", "One *"),
+}
+"""Keys as xterm sends them, from the text's end, and the text with ``*`` typed then."""
+
+
+def test_the_movements_of_an_editor(terminal: Terminal) -> None:
+    text = "One two.\n\nThree four. Five\nsix."
+    file = make_story(terminal.folder, text)
+    terminal.start(file)
+    terminal.wait_for("Three four.")
+    wrong: list[str] = []
+    for name, (keys, expected) in MOVES.items():
+        terminal.press(b"\x1b[1;5F", keys, b"*")
+        try:
+            terminal.wait(lambda _, expected=expected: text_of(file) == expected, name, within=8)
+        except AssertionError:
+            wrong.append(f"{name}: {text_of(file)!r}")
+        terminal.press(CTRL_Z)
+        terminal.wait(lambda _: text_of(file) == text, f"undo of {name}", within=20)
+    print(f"\nmovements that do something else: {wrong or 'none'}")
+    assert not wrong

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from textual.events import Key, Paste
 
+from srbwriter.tui.commands import by_id
 from srbwriter.tui.widgets.branch_pane import BranchPane
 from tests.tui.conftest import Bench, OpenBench
 
@@ -83,3 +85,64 @@ async def test_tab_a_key_and_a_click_lead_into_the_story(open_bench: OpenBench) 
         await bench.press("escape")
         await bench.pilot.click("#story")
         assert bench.screen.editor.has_focus
+
+
+@pytest.mark.parametrize("way", ["tab", "a", "ctrl+f"])
+async def test_a_story_that_was_hidden_is_shown_before_it_has_the_keys(
+    way: str, open_bench: OpenBench
+) -> None:
+    async with open_bench("The rain.") as bench:
+        await bench.write(5)
+        await bench.on_panes()
+        await bench.press("z")
+        editor = bench.screen.editor
+        assert not editor.size
+        editor.focus()
+        await bench.press("x")
+        assert not editor.has_focus and bench.screen.editor.text == "The rain."
+        await bench.press(way)
+        assert editor.size.height > 1
+        assert editor.has_focus or way == "ctrl+f"
+
+
+async def test_the_badge_says_where_keys_go(open_bench: OpenBench) -> None:
+    async with open_bench("The rain.") as bench:
+        line = bench.screen.status_line
+        assert line.line.startswith(" STORY ")
+        await bench.write(5)
+        await bench.press("escape")
+        assert line.line.startswith(" BRANCH 1 ")
+        await bench.press("right")
+        assert line.line.startswith(" BRANCH 2 ")
+        await bench.press("K")
+        assert line.line.startswith(" PROMPT ")
+        await bench.press("escape")
+        assert line.line.startswith(" BRANCH 2 ")
+
+
+async def test_a_paste_among_the_branches_says_where_it_can_go(open_bench: OpenBench) -> None:
+    async with open_bench("The rain.") as bench:
+        await bench.write(5)
+        await bench.on_panes()
+        bench.app.post_message(Paste("Words"))
+        await bench.settle()
+        assert "tab leads into the story" in bench.app.messages.all[-1].words
+        assert bench.session.text() == "The rain."
+
+
+@pytest.mark.parametrize("command", [c for c in DIALOGS if c not in ("leader", "jump", "bookmarks", "bin")])
+async def test_keys_that_come_together_go_to_the_dialog_that_opens(
+    command: str, open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_bench("The rain.") as bench:
+        await bench.write(40)
+        await bench.on_panes()
+        await bench.press("escape")
+        strayed: list[str] = []
+        run = bench.screen.run
+        monkeypatch.setattr(bench.screen, "run", lambda name, *number: strayed.append(name) or run(name))
+        monkeypatch.setitem(bench.app.branch_keys, "f5", (by_id()[command], 0))
+        for key in ("f5", *"kkrrssii"):
+            bench.app.post_message(Key(key, key if len(key) == 1 else None))
+        await bench.settle()
+        assert strayed == [command]

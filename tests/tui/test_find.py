@@ -85,6 +85,39 @@ def test_both_ways_round_meet_every_place(text: str, words: str) -> None:
         assert back == found[::-1]
 
 
+@given(
+    st.text("aAbİß .", max_size=60), st.text("aAbß.", min_size=1, max_size=2), st.booleans(), st.booleans()
+)
+def test_what_is_counted_is_what_is_replaced(text: str, words: str, case: bool, whole: bool) -> None:
+    finder = Finder(text)
+    count = finder.look(words, case, whole)
+    pattern = rf"(?<!\w){re.escape(words)}(?!\w)" if whole else re.escape(words)
+    expected, times = re.subn(pattern, lambda _: "<->", text, flags=0 if case else re.IGNORECASE)
+    assert (finder.replaced("<->"), count) == (expected, times)
+    assert finder.replaced("<->").count("<->") == count
+
+
+async def test_find_and_replace_agree(open_bench: OpenBench) -> None:
+    async with open_bench("The captain slept. Captains do. CAPTAIN!") as bench:
+        await bench.press("ctrl+f", *"Captain")
+        assert "3 found" in visible(bench)
+        await bench.press("alt+w")
+        assert "2 found · whole words" in visible(bench)
+        await bench.press("enter", "escape")
+        bench.screen.run("replace")
+        await bench.pilot.pause()
+        assert "2 found · whole words" in visible(bench)  # as it was looked for before
+        await bench.press("tab", *"mate")
+        assert "replaces 2 places: …" in visible(bench)
+        await bench.press("enter")
+        assert bench.session.text() == "The mate slept. Captains do. mate!"
+        assert "Replaced in 2 places." in bench.screen.status_line.line
+        await bench.press("ctrl+z")
+        assert "CAPTAIN!" in bench.session.text()
+        await bench.press("ctrl+f", "alt+c", "alt+w", *"captain")
+        assert "2 found · case" not in visible(bench) and "1 found · case" in visible(bench)
+
+
 def forwards(finder: Finder, words: str) -> list[tuple[int, int]]:
     """Every place of ``words``, each with its number, until the first one comes again."""
     count = finder.look(words)

@@ -63,14 +63,14 @@ async def test_presets_say_what_they_turn(open_bench: OpenBench) -> None:
 
 
 async def test_a_theme_is_seen_in_its_own_colours_while_it_is_chosen(open_bench: OpenBench) -> None:
-    async with open_bench(fake=True) as bench:
+    async with open_bench(fake=True, size=(80, 24)) as bench:
         bench.screen.run("theme")
         picker = await opened(bench, Picker)
         await bench.press(*"paper")
-        assert bench.app.theme == "paper"
+        assert bench.app.theme == "paper" and "enter keeps it" in visible(bench)
         assert picker.styles.background.a == 0
         box = picker.query_one(".box").region
-        assert box.x > bench.app.size.width // 2, "the list lies over what is to be seen"
+        assert box.x >= bench.app.size.width * 0.4, "the list lies over what is to be seen"
         left = bench.app.screen._compositor.render_strips()[5].crop(0, 10)
         backgrounds = {s.style.bgcolor.name for s in left if s.style and s.style.bgcolor}
         assert backgrounds == {str(read(files()["paper"]).background).lower()}

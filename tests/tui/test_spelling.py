@@ -10,6 +10,11 @@ from srbwriter.tui import options, spelling
 from tests.tui.conftest import OpenBench
 
 
+@pytest.fixture(autouse=True)
+def no_words_of_other_tests(own_folders: None) -> None:
+    spelling.read_again()
+
+
 @pytest.mark.parametrize(
     ("line", "words"),
     [

@@ -170,7 +170,7 @@ async def test_there_is_one_at_a_time(open_bench: OpenBench, folder: Path) -> No
         await endless(bench, folder)
         await asked(bench, "export", "rain.md")
         assert "The import of endless.json is still under way; esc stops it" in said(bench)
-        assert "importing" in bench.screen.status_line.line
+        assert "importing" in bench.screen.status_line.left[0]
 
 
 # ---- files that are there, and names that cannot be

@@ -207,9 +207,7 @@ async def test_resizing_keeps_what_is_read_in_view(open_bench: OpenBench) -> Non
 
 
 async def test_a_picker_narrows_by_words(open_bench: OpenBench) -> None:
-    async with open_bench() as bench:
-        bench.screen.run("openings")
-        await bench.pilot.pause()
+    async with open_bench("") as bench:  # which asks how it shall begin
         bench.app.screen.query_one(Input).value = "diary horror"
         await bench.press("enter")
         assert "14 October" in bench.session.text()

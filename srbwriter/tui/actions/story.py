@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from srbwriter.story import Properties
+from srbwriter.story.model import counted
 from srbwriter.tui import clipboard, external, options
 from srbwriter.tui import spelling as spell
 from srbwriter.tui.actions import verb
-from srbwriter.tui.screens.ask import Ask
-from srbwriter.tui.screens.find import FindBar
+from srbwriter.tui.screens.find import FindBar, ReplaceBar
 from srbwriter.tui.screens.openings import offer_openings
 from srbwriter.tui.screens.properties import PropertiesForm
 from srbwriter.tui.welcome import refuse, tell_damage, writes
@@ -41,41 +41,21 @@ def redo(screen: WriteScreen) -> None:
 
 @verb
 def find(screen: WriteScreen) -> None:
-    def looked(words: str) -> None:
-        screen.found = words
-
-    screen.large = False
-    screen.apply_layout()
-    screen.app.push_screen(FindBar(screen.editor, screen.found, looked))
+    screen.show_the_story()
+    screen.app.push_screen(FindBar(screen.editor, screen.looked))
 
 
 @verb
 @writes
 def replace(screen: WriteScreen) -> None:
-    def first(words: str | None) -> None:
-        if not words:
-            return
-        screen.found = words
-        times = screen.editor.whole.count(words)
-        if not times:
-            screen.notify(f"{words} is not in the story.")
-            return
+    def take(text: str, places: int) -> bool:
+        done = screen.guarded(lambda: screen.rewrite(text))
+        if done:
+            screen.notify(f"Replaced in {counted(places, 'place')}.")
+        return done
 
-        def second(by: str | None) -> None:
-            if by is not None:
-                screen.guarded(lambda: _replace(screen, words, by))
-
-        where = f"in {times} places" if times > 1 else "in one place"
-        screen.app.push_screen(Ask(f"Replace {words} {where} by"), second)
-
-    screen.app.push_screen(Ask("Find, to replace it", screen.found, select=True), first)
-
-
-def _replace(screen: WriteScreen, words: str, by: str) -> None:
-    whole = screen.editor.whole
-    times = whole.count(words)
-    screen.rewrite(whole.replace(words, by))
-    screen.notify(f"Replaced {times} times." if times != 1 else "Replaced once.")
+    screen.show_the_story()
+    screen.app.push_screen(ReplaceBar(screen.editor, screen.looked, take))
 
 
 @verb

@@ -56,7 +56,8 @@ class AskWords(Ask):
 
     @on(LineInput.Changed)
     def _typed(self, event: LineInput.Changed) -> None:
-        if event.value != self._said and not self._answered:  # it hears of its last keys late
+        # It hears of its last keys when it has been left.
+        if event.value != self._said and not self._answered:
             self._said = event.value
             self._draft.typed(event.value)
 

@@ -1,34 +1,50 @@
-"""The find bar: goes from one place of some words to the next, and stays open until the writer leaves it.
+"""The find bar, which goes from one place of some words to the next, and the bar that replaces them.
 
-The story's text has no focus meanwhile, so no key can replace what was found. Knows an editor's text and
-selects in it; changes no word.
+The story's text has no focus meanwhile, so no key can replace what was found. Both find the same places: what
+is counted is what is replaced.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal
+from textual.content import Content
 from textual.widgets import Static
 
+from srbwriter.story.model import counted
 from srbwriter.tui.dialog import Bar
 from srbwriter.tui.finder import Finder
 from srbwriter.tui.widgets.line_input import LineInput
 from srbwriter.tui.widgets.story_editor import StoryEditor
 
-_KEYS = "enter next · shift+enter or ↑ previous · esc closes"
+_KEYS = "enter next · shift+enter or ↑ previous · alt+c case · alt+w whole words · esc closes"
+_REPLACE_KEYS = "tab between the lines · ↓ ↑ next, previous · alt+c case · alt+w whole words · esc closes"
+_ROOM = 30  # characters around a place in the preview
+
+
+@dataclass(slots=True)
+class Looked:
+    """What is looked for, and how; offered again the next time."""
+
+    words: str = ""
+    case: bool = False
+    whole: bool = False
 
 
 class FindBar(Bar[None]):
-    """``looked`` is told what is looked for, so that it can be offered the next time."""
+    """``looked`` is what was looked for last, and learns what is looked for now."""
 
     HEADING = f"Find · {_KEYS}"
     BINDINGS = [  # a line of input has its own enter, and ctrl+f would delete a word in it
-        Binding("ctrl+f,down", "go(1)", "next", priority=True),
-        Binding("shift+enter,up", "go(-1)", "previous", priority=True),
+        Binding("ctrl+f,down", "go(1)", "Next place", priority=True, id="find.next"),
+        Binding("shift+enter,up", "go(-1)", "Previous place", priority=True, id="find.previous"),
+        Binding("alt+c", "case", "Case or any case", priority=True, id="find.case"),
+        Binding("alt+w", "whole", "Whole words or parts too", priority=True, id="find.whole"),
     ]
     DEFAULT_CSS = """
     FindBar Horizontal { height: 1; }
@@ -36,36 +52,49 @@ class FindBar(Bar[None]):
     FindBar Input { width: 1fr; }
     """
 
-    def __init__(self, editor: StoryEditor, words: str, looked: Callable[[str], None]) -> None:
+    def __init__(self, editor: StoryEditor, looked: Looked) -> None:
         super().__init__()
-        self._editor, self._first, self._looked = editor, words, looked
+        self._editor, self._looked = editor, looked
         self._finder = Finder(editor.whole)
         self._many = 0  # places
-        self._words = ""
+        self._asked: tuple[str, bool, bool] | None = None
         self._at: tuple[int, int] | None = None  # the place that is shown
 
     def content(self) -> ComposeResult:
         with Horizontal():
-            yield LineInput(self._first, compact=True, select_on_focus=True)
+            yield LineInput(self._looked.words, id="words", compact=True, select_on_focus=True)
             yield Static(id="found", markup=False)
 
     def on_mount(self) -> None:
-        self._look(self._first)
+        self._look()
 
-    @on(LineInput.Changed)
-    def _changed(self, event: LineInput.Changed) -> None:
-        self._look(event.value)
+    @property
+    def words(self) -> str:
+        """What is looked for now."""
+        return self.query_one("#words", LineInput).value
 
-    @on(LineInput.Submitted)
+    @on(LineInput.Changed, "#words")
+    def _changed(self) -> None:
+        self._look()
+
+    @on(LineInput.Submitted, "#words")
     def _submitted(self) -> None:
         self.action_go(1)
 
+    def action_case(self) -> None:
+        self._looked.case = not self._looked.case
+        self._look()
+
+    def action_whole(self) -> None:
+        self._looked.whole = not self._looked.whole
+        self._look()
+
     def action_go(self, step: int) -> None:
         """Show the next place from where the cursor is, or the one before; round at either end."""
-        self._look(self.query_one(LineInput).value)
+        self._look()
         place = self._next(step)
         if place is not None:
-            self._looked(self._words)
+            self._looked.words = self.words
             self._at = place
             self._editor.mark(*place)
         self._say()
@@ -75,15 +104,15 @@ class FindBar(Bar[None]):
         start, end = self._at or (self._editor.place, self._editor.place)
         return self._finder.after(end) if step > 0 else self._finder.before(start)
 
-    def _look(self, words: str) -> None:
-        if words == self._words:
-            return
-        self._words, self._at = words, None
-        self._many = self._finder.look(words)
-        self._say()
+    def _look(self) -> None:
+        asked = self.words, self._looked.case, self._looked.whole
+        if asked != self._asked:
+            self._asked, self._at = asked, None
+            self._many = self._finder.look(*asked)
+            self._say()
 
     def _say(self) -> None:
-        if not self._words:
+        if not self.words:
             said = ""
         elif not self._many:
             said = "not in the story"
@@ -91,8 +120,60 @@ class FindBar(Bar[None]):
             said = f"{self._many} found"
         else:
             said = f"{self._finder.number(self._at[0])} of {self._many}"
-        self.query_one("#found", Static).update(said)
+        parts = said, "case" if self._looked.case else "", "whole words" if self._looked.whole else ""
+        self.query_one("#found", Static).update(" · ".join(filter(None, parts)))
 
     def action_close(self) -> None:
         self._editor.unmark()
         self.close()
+
+
+class ReplaceBar(FindBar):
+    """``take`` is given the text with every place replaced; False leaves the bar open."""
+
+    HEADING = f"Replace · {_REPLACE_KEYS}"
+    DEFAULT_CSS = """
+    ReplaceBar #preview { color: $text-muted; height: 1; }
+    """
+
+    def __init__(
+        self, editor: StoryEditor, looked: Looked, take: Callable[[str, int], bool]
+    ) -> None:
+        super().__init__(editor, looked)
+        self._take = take
+
+    def content(self) -> ComposeResult:
+        yield from super().content()
+        with Horizontal():
+            yield LineInput(id="by", placeholder="by …", compact=True)
+        yield Static(id="preview")
+
+    @on(LineInput.Submitted, "#words")
+    def _submitted(self) -> None:
+        self.query_one("#by", LineInput).focus()
+
+    @on(LineInput.Changed, "#by")
+    def _by_changed(self) -> None:
+        self._say()
+
+    @on(LineInput.Submitted, "#by")
+    def _replace(self) -> None:
+        if self._many and self._take(self._finder.replaced(self._by), self._many):
+            self._looked.words = self.words
+            self.close()
+
+    @property
+    def _by(self) -> str:
+        return self.query_one("#by", LineInput).value
+
+    def _say(self) -> None:
+        super()._say()
+        place = self._at or self._next(1)
+        preview = Content("")
+        if place is not None:
+            before, old, behind = self._finder.around(place, _ROOM)
+            preview = Content.assemble(
+                f"enter in the second line replaces {counted(self._many, 'place')}: …{before}",
+                (old, "strike"), (self._by, "bold $text-accent"), f"{behind}…",
+            )  # fmt: skip
+        self.query_one("#preview", Static).update(preview)
