@@ -190,7 +190,7 @@ def test_no_token_is_asked_for(engine: Engine) -> None:
     assert strict(engine, 2, tokens=0) == [(), ()]
 
 
-@pytest.mark.parametrize("fields", [{"regex": "( [a-z]+)+"}, {"repeat_penalty": 1.3}, {"mirostat": 2}], ids=str)
+@pytest.mark.parametrize("fields", [{"regex": "( [a-z]+)+"}, {"repeat_penalty": 1.3}, {"mirostat": 2}])
 def test_whatever_it_samples_by(engine: Engine, fields: dict[str, Any]) -> None:
     sampling = replace(HOT, **fields)
     first = strict(engine, 3, sampling=sampling)
