@@ -15,7 +15,7 @@ _TOGETHER_SECONDS = 1.5  # between messages of one moment; a later one takes the
 
 
 class Message(NamedTuple):
-    """``error`` is of what could not be done."""
+    """``error`` is of what could not be done; ``until`` may be cut short when it does not hold any more."""
 
     words: str
     error: bool
@@ -40,8 +40,17 @@ class Messages:
     def add(self, words: str, error: bool) -> float:
         """Say something; returns for how many seconds it is shown."""
         seconds, now = max(_LEAST_SECONDS, len(words) / _CHARACTERS_A_SECOND), self._clock()
+        self.take_back(words)  # said again, it is shown once
         self.all.append(Message(words, error, now, now + seconds))
         return seconds
+
+    def take_back(self, words: str) -> None:
+        """What was said does not hold any more: it is not shown any longer."""
+        now = self._clock()
+        self.all = [
+            message._replace(until=now) if message.words == words and message.until > now else message
+            for message in self.all
+        ]
 
     @property
     def current(self) -> list[Message]:

@@ -414,6 +414,9 @@ class WriteScreen(Screen[None]):
         trouble = self.session.typing.state.trouble
         if trouble is not None and type(trouble) is not type(self._disk_told):
             self.notify(str(trouble), severity="error")
+        if trouble is None and self._disk_told is not None:
+            self.app.messages.take_back(str(self._disk_told))
+            self.app.show_messages()
         self._disk_told = trouble
 
     def _after_trouble(self, chosen: str | None) -> None:
