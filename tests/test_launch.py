@@ -38,7 +38,7 @@ def test_every_model_setting_reaches_the_engine() -> None:
         "model.cache_disk": 9, "model.lora": ("a.gguf:0.5",),
         "model.lora_init_without_apply": True, "model.control_vectors": ("b.gguf",),
         "model.control_vector_layers": (2, 5), "model.pooling": "last", "model.load_anyway": True,
-        "generation.seed": 9, "generation.max_n": 16,
+        "generation.seed": 9, "generation.max_n": 16, "generation.strict": True,
     }  # fmt: skip
     options = launch.engine_options(load(every_key(), said, {}))
     plain = EngineOptions()
