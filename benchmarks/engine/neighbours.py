@@ -2,9 +2,9 @@
 
 Others are a client that asks and cancels all the time, as programs that complete while somebody types do, and
 four branches under an ambiguous grammar, which gets slower with each token. A writer writes alone and beside
-them by turns; the ratio is that of neighbouring runs. Beside nobody it shows what chance does, and beside four
-branches without a grammar what sharing a batch takes. Wall time says what the writer notices; processor time
-is what the process used, and hardly changes with other work on the machine where there is one thread.
+them by turns; the ratio is that of neighbouring runs. Beside nobody it shows what chance does, and beside
+four branches without a grammar what sharing a batch takes. Wall time says what the writer notices; processor
+time is what the process used, and hardly changes with other work on the machine where there is one thread.
 """
 
 from __future__ import annotations
