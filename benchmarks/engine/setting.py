@@ -48,8 +48,9 @@ class Setting:
     def options(self, cells: int = 0) -> EngineOptions:
         threads = None if self.defaults else self.thread_count
         return EngineOptions(
-            n_ctx=cells or self.cells, threads=threads, threads_batch=threads, gpu_layers=0, seed=1
-        )
+            n_ctx=cells or self.cells, threads=threads, threads_batch=threads, gpu_layers=0, seed=1,
+            measure=self.defaults,
+        )  # fmt: skip
 
     def words(self) -> str:
         """Model and settings, for the head of a table."""

@@ -95,7 +95,7 @@ class Engine:
         kind = AdapterScheduler if adapters else Scheduler
         self._scheduler = kind(
             model, context, self._cache, options, window=window, abortable=abortable,
-            threads=threads_of(options), wake=self._wake.set, open_alone=self._open_alone, costs=costs,
+            threads=threads_of(options), costs=costs, wake=self._wake.set, open_alone=self._open_alone,
         )  # fmt: skip
         if isinstance(self._scheduler, AdapterScheduler):
             self._scheduler.turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen))

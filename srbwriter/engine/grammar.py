@@ -110,7 +110,7 @@ class GrammarConstraint:
         self._eog = eog
         self.form = form
         self._pace = pace
-        self._allowed = -1  # the token that was last found to be allowed here
+        self._allowed: int | None = None  # the token that was last found to be allowed here
 
     @property
     def slow(self) -> bool:
@@ -161,7 +161,7 @@ class GrammarConstraint:
             begun = thread_time()
             self._matcher.consume_token(token)
             self._took(begun)
-            self._allowed = -1
+            self._allowed = None
 
     def trouble(self) -> str:
         if self.exhausted:

@@ -53,8 +53,8 @@ class Scheduler:
 
     def __init__(
         self, model: Model, context: Context, cache: Cache, options: EngineOptions, *, window: int,
-        abortable: bool, threads: Threads | None, wake: Callable[[], None],
-        open_alone: Callable[[int], Context], costs: CostTable | None = None,
+        abortable: bool, threads: Threads | None, costs: CostTable | None = None, wake: Callable[[], None],
+        open_alone: Callable[[int], Context],
     ) -> None:  # fmt: skip
         self.context, self.cache, self.window = context, cache, window
         self.tails = Tails(context, cache, window, options.max_branches)

@@ -91,10 +91,10 @@ CHUNK = 32
 
 
 @contextmanager
-def stepped(chunk: int = CHUNK, **options: Any) -> Iterator[Engine]:
+def stepped(chunk: int = CHUNK, model: Path | None = None, **options: Any) -> Iterator[Engine]:
     """An engine to be stepped, whose prompt chunks have ``chunk`` tokens."""
     chosen = EngineOptions(**{"n_ctx": 2048, "gpu_layers": 0, "seed": 1, "threads": 1, **options})
-    with Engine.load(bundled_model(), chosen, thread=False) as engine:
+    with Engine.load(model or bundled_model(), chosen, thread=False) as engine:
         engine._scheduler.budget.size = lambda writing, abortable: chunk  # type: ignore[method-assign]
         yield engine
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import (
@@ -24,7 +26,7 @@ from srbwriter.engine.types import (
     Stop,
 )
 
-from .support import PROMPT, SHORT, WAIT, decoded_rows, drive, finish, seeded, small_engine, works
+from .support import PROMPT, SHORT, SMALL, WAIT, decoded_rows, drive, finish, seeded, small_engine, works
 
 
 @pytest.fixture
@@ -124,25 +126,26 @@ def test_reset_forgets_everything(engine: Engine) -> None:
     assert works(engine)
 
 
-def test_pinned_prefixes_stay_longest(engine: Engine) -> None:
-    kept, other = "A pinned tale of a king. " * 8, "Another tale of a fox. " * 8
-    for text in (kept, other):
-        finish(engine, engine.submit(Request(text, stop=Stop(max_tokens=0))))
-    ids = [engine.tokenize(text, add_bos=True) for text in (kept, other)]
-    engine.pin("story", ids[0])
-    shared = 2  # tokens with which both begin
-    cache = engine._cache
-    while cache.resident(ids[1]) > shared:
-        assert cache.resident(ids[0]) == len(ids[0])
-        assert engine.call(cache.evict)
-    engine.unpin("story")
-    finish(engine, engine.submit(Request(other, stop=Stop(max_tokens=1, ignore_eog=True))))
-    while cache.resident(ids[0]) > shared:
-        assert cache.resident(ids[1]) == len(ids[1])  # without the pin the older one goes first
-        assert engine.call(cache.evict)
-    assert [engine.resident(path) for path in ids] == [len(path) for path in ids]  # both are in memory
-    with pytest.raises(InvalidRequest):
-        engine.pin("story", [10**9])
+def test_pinned_prefixes_stay_longest() -> None:
+    options = replace(SMALL, host_bytes=0)  # nothing leaves the cells but for want of room
+    with Engine.load(bundled_model(), options, thread=False) as engine:
+        kept, other = "A pinned tale of a king. " * 8, "Another tale of a fox. " * 8
+        for text in (kept, other):
+            finish(engine, engine.submit(Request(text, stop=Stop(max_tokens=0))))
+        ids = [engine.tokenize(text, add_bos=True) for text in (kept, other)]
+        engine.pin("story", ids[0])
+        shared = 2  # tokens with which both begin
+        cache = engine._cache
+        while cache.resident(ids[1]) > shared:
+            assert cache.resident(ids[0]) == len(ids[0])
+            assert engine.call(cache.evict)
+        engine.unpin("story")
+        finish(engine, engine.submit(Request(other, stop=Stop(max_tokens=1, ignore_eog=True))))
+        while cache.resident(ids[0]) > shared:
+            assert cache.resident(ids[1]) == len(ids[1])  # without the pin the older one goes first
+            assert engine.call(cache.evict)
+        with pytest.raises(InvalidRequest):
+            engine.pin("story", [10**9])
 
 
 def test_a_conversation(engine: Engine) -> None:

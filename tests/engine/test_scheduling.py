@@ -22,7 +22,20 @@ from srbwriter.engine.types import (
     Stop,
 )
 
-from .support import CHUNK, ask, decoded_rows, drive, finish, lengths, long_prompt, stepped
+from .support import (
+    CHUNK,
+    Reference,
+    ask,
+    assert_same_logits,
+    decoded_rows,
+    drive,
+    exact_model,
+    finish,
+    forcing,
+    lengths,
+    long_prompt,
+    stepped,
+)
 
 ENDLESS = Stop(ignore_eog=True)
 
@@ -161,27 +174,29 @@ def test_cancel_within_a_decode_aborts_it(engine: Engine) -> None:
 
 
 def test_an_aborted_chunk_disturbs_no_writer() -> None:
-    def text(disturb: bool) -> tuple[int, ...]:
-        with stepped(flash_attn="on") as engine:
-            writer = ask(engine, tokens=30)
-            drive(engine, lambda: lengths(writer)[0] >= 5)
-            reader = ask(engine, long_prompt(engine, 1000), tokens=4)
-            drive(engine, lambda: reader.prompt_done > 0)
-            if disturb:
-                lib: Any = engine._context._lib
-                native = lib.llama_decode
+    with stepped(model=exact_model(), flash_attn="on") as engine:
+        seen: dict[int, list[Any]] = {}
+        script = long_prompt(engine, 30, "A king. ")
+        writer = ask(engine, tokens=30, logits_callback=forcing([script], seen))
+        drive(engine, lambda: lengths(writer)[0] >= 5)
+        reader = ask(engine, long_prompt(engine, 1000), tokens=4)
+        drive(engine, lambda: reader.prompt_done > 0)
+        lib: Any = engine._context._lib
+        native = lib.llama_decode
 
-                def cancelling(context: int, batch: Any) -> int:
-                    reader.cancel()
-                    return native(context, batch)
+        def cancelling(context: int, batch: Any) -> int:
+            reader.cancel()
+            return native(context, batch)
 
-                lib.llama_decode = cancelling
-                engine.process()
-                lib.llama_decode = native
-            finish(engine, writer)
-            return writer.branches[0].ids
-
-    assert text(True) == text(False)
+        lib.llama_decode = cancelling
+        engine.process()
+        lib.llama_decode = native
+        finish(engine, writer)
+        reference = Reference(engine)
+        fresh = reference.logits([*writer.prompt_ids, *script[:-1]], last=30)
+        for found, alone in zip(seen[0], fresh, strict=True):
+            assert_same_logits(found, alone, most=5e-2)
+        reference.close()
 
 
 def test_other_requests_commands_do_not_abort(engine: Engine) -> None:

@@ -18,15 +18,28 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import EngineOptions, InvalidRequest, Priority, Request, Stop
 
-from .support import GREEDY, Reference, assert_same_logits, decoded_rows, drive, finish, forcing, seeded
-from .test_memories import HYBRID, SLIDING, assert_right, evict_all, load, path_of, write
+from .support import (
+    GREEDY,
+    Reference,
+    assert_same_logits,
+    decoded_rows,
+    drive,
+    exact_model,
+    finish,
+    forcing,
+    seeded,
+)
+from .test_memories import HYBRID, SLIDING, assert_right, evict_all, load, path_of, seen_after, write
 
 ONE = Stop(max_tokens=1, ignore_eog=True)
 
 
-def small(**options: Any) -> Engine:
+def small(model: Path | None = None, **options: Any) -> Engine:
     chosen = {"n_ctx": 1024, "gpu_layers": 0, "seed": 1, "threads": 1, **options}
-    return Engine.load(bundled_model(), EngineOptions(**chosen), thread=False)
+    engine = Engine.load(model or bundled_model(), EngineOptions(**chosen), thread=False)
+    # so small a model is sometimes faster than a copy
+    engine._cache.storage.cheaper_to_evaluate = lambda nodes: False  # type: ignore[method-assign]
+    return engine
 
 
 def rest(engine: Engine) -> None:
@@ -147,7 +160,7 @@ def test_no_step_waits_until_all_that_gives_way_is_copied(monkeypatch: pytest.Mo
 
 
 def test_a_picked_branch_comes_back_in_one_piece() -> None:
-    with small() as engine, closing(Reference(engine)) as reference:
+    with small(exact_model()) as engine, closing(Reference(engine)) as reference:
         first = panes(engine, words(engine, 230), 8, 64)  # the branches cross a boundary of pieces
         rest(engine)
         before = engine.stats()
@@ -157,12 +170,14 @@ def test_a_picked_branch_comes_back_in_one_piece() -> None:
         assert after.prompt_rows == before.prompt_rows  # its last token, too, was evaluated at rest
         assert 56 < after.restored_tokens - before.restored_tokens <= 64  # some begin alike
         assert after.used_cells <= 230 + 64 + IDLE_CELLS
-        assert_right(engine, reference, path, path_of(picked.branches[0]))
+        for ids in (path, path_of(picked.branches[0])):  # in one go there, in steps of eight rows here
+            assert_same_logits(seen_after(engine, ids), reference.logits(ids)[0], 5e-2)
 
 
 @pytest.mark.parametrize("kind", ["attention", SLIDING])
 def test_cells_that_lie_scattered_are_moved_together(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with small(n_ctx=2048) if kind == "attention" else load(kind, n_ctx=2048) as engine:
+    exact = kind == "attention"
+    with small(exact_model(), n_ctx=2048) if exact else load(kind, n_ctx=2048) as engine:
         reference = Reference(engine, cells=1024)
         moved: list[int] = []
         compact = engine._context.compact
