@@ -47,8 +47,9 @@ At most one of `grammar`, `json_schema` and `regex`. All three run on
 [llguidance](https://github.com/guidance-ai/llguidance). A branch ends when its constraint is fulfilled
 for good; the model may end its text wherever the constraint may. Where no token is left before that, where
 typed text breaks the constraint, or where it is beyond llguidance's limits (2000 optional keys of an object
-are), the branch ends with an error that says so. A constraint begins where the prompt ends: `heal` is off
-with one.
+are), the branch ends with an error that says so. A grammar that takes long is followed in a process of its
+own: its branches sit out the steps until that has answered, and nobody else waits. A constraint begins where
+the prompt ends: `heal` is off with one.
 
 - `grammar` is GBNF as llama.cpp reads it. `!<token>` is refused; a left-recursive grammar is understood here.
   Control tokens are no text: only `<[id]>` or `<name>` lets one through.

@@ -43,6 +43,7 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
         sequences = max(options.max_sequences or 2 * options.max_branches, options.max_branches)
     else:
         sequences = options.max_sequences or min(options.max_branches + 2, RECURRENT_SEQUENCES)
+    vectors = _ControlVectors(model, options)
     threads = options.threads or default_threads()
     batch = options.n_batch or (GPU_BATCH if uses_gpu(options) else CPU_BATCH)
     context = Context(
@@ -50,22 +51,29 @@ def open_context(model: Model, options: EngineOptions) -> tuple[Context, int]:
         threads=threads, threads_batch=options.threads_batch or threads, options=options,
         path=str(model.path),
     )  # fmt: skip
-    _apply_control_vectors(context, model, options)
+    vectors.apply(context)
     return context, min(window, context.cells)
 
 
 def open_alone(model: Model, options: EngineOptions, window: int, batch: int) -> Context:
     """A context for one sequence of ``window`` tokens, that computes alike every time. Raises ModelError."""
+    vectors = _ControlVectors(model, options)
     threads = options.threads or default_threads()
     context = Context(
         model.pointer, cells=window, sequences=1, batch=batch, ubatch=batch, threads=threads,
         threads_batch=threads, options=options, path=str(model.path),
     )  # fmt: skip
-    _apply_control_vectors(context, model, options)
+    vectors.apply(context)
     return context
 
 
-def _apply_control_vectors(context: Context, model: Model, options: EngineOptions) -> None:
-    layers = control_vector(options.control_vectors, model.n_embd, model.n_layer)
-    if layers is not None:
-        set_control_vector(context.pointer, layers, *layer_range(options, model.n_layer))
+class _ControlVectors:
+    """What control vectors add to which layers, read and checked. Raises ModelError or InvalidRequest."""
+
+    def __init__(self, model: Model, options: EngineOptions) -> None:
+        self._layers = control_vector(options.control_vectors, model.n_embd, model.n_layer)
+        self._range = layer_range(options, model.n_layer)
+
+    def apply(self, context: Context) -> None:
+        if self._layers is not None:
+            set_control_vector(context.pointer, self._layers, *self._range)

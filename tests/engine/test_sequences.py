@@ -457,7 +457,6 @@ TestAttention = SequencesMachine.TestCase
 TestSliding = SlidingMachine.TestCase
 TestHybrid = HybridMachine.TestCase
 TestRecurrent = RecurrentMachine.TestCase
-for machine in (TestAttention, TestSliding, TestHybrid, TestRecurrent):
-    machine.settings = settings(
-        max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-    )
+TestAttention.settings = TestSliding.settings = TestHybrid.settings = TestRecurrent.settings = settings(
+    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)

@@ -1,0 +1,171 @@
+"""What a writer keeps of their speed beside others: ``python -m benchmarks.engine.neighbours --model FILE``.
+
+Others are a client that asks and cancels all the time, as programs that complete while somebody types do, and
+four branches under an ambiguous grammar, which gets slower with each token. A writer writes alone and beside
+them by turns; the ratio is that of neighbouring runs. Beside nobody it shows what chance does, and beside
+four branches without a grammar what sharing a batch takes. Wall time says what the writer notices; processor
+time is what the process used, and hardly changes with other work on the machine where there is one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TypeAlias
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine import Engine
+from srbwriter.engine.types import Priority, Request, Sampling, Stop
+
+from .setting import TEXT, Setting
+
+AIMS = {"cancels": 0.9, "grammar": 0.8}
+PERIODS = (0.02, 0.05, 0.1)  # seconds
+AMBIGUOUS = "root ::= e\ne ::= e e e | e e | [a-z ]"
+_ASKED = 100  # tokens of a prompt that is cancelled, about
+_SLOW_FROM = 24  # tokens: looking at the next one takes tens of milliseconds from there on
+
+Speed: TypeAlias = "tuple[float, float]"
+"""Tokens a second of the wall's clock, and of the processor's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A writer beside one kind of neighbour; each pair is alone and beside, next to each other in time."""
+
+    name: str
+    aim: float
+    pairs: Sequence[tuple[Speed, Speed]]
+    got: str  # what the neighbour had of it
+
+    def ratio(self, clock: int) -> str:
+        ratios = sorted(beside[clock] / alone[clock] for alone, beside in self.pairs)
+        return f"{median(ratios):.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f})"
+
+    def row(self) -> str:
+        alone, beside = (median(pair[k][0] for pair in self.pairs) for k in (0, 1))
+        aim = f"≥ {self.aim}" if self.aim else ""
+        return (
+            f"| {self.name} | {alone:.1f} | {beside:.1f} | {self.ratio(0)} | {self.ratio(1)} | "
+            f"{aim} | {self.got} |"
+        )
+
+
+HEAD = """\
+| beside | alone tok/s | beside tok/s | ratio | ratio, processor time | aim | it got |
+|---|---:|---:|---:|---:|---:|---|"""
+
+
+def write(engine: Engine, setting: Setting) -> Speed:
+    """The writer, once."""
+    stop = Stop(max_tokens=setting.tokens, ignore_eog=True)
+    wall, used = time.perf_counter(), time.process_time()
+    request = Request(TEXT, sampling=Sampling(seed=1), stop=stop, priority=Priority.FOREGROUND)
+    engine.submit(request).wait(600)
+    wall, used = time.perf_counter() - wall, time.process_time() - used
+    return setting.tokens / wall, setting.tokens / used
+
+
+@contextmanager
+def cancelling(engine: Engine, period: float, fresh: bool, told: list[str]) -> Generator[None]:
+    """Ask and cancel every ``period`` seconds, always the same or something new."""
+    over, asked = threading.Event(), 0
+
+    def run() -> None:
+        nonlocal asked
+        last = None
+        for number in itertools.count():
+            text = (f"{number} " if fresh else "") + TEXT
+            last, before = engine.submit(Request(text[: 4 * _ASKED], n=2, stop=Stop(ignore_eog=True))), last
+            if before is not None:
+                before.cancel()
+            asked = number + 1
+            if over.wait(period):
+                break
+        last.cancel()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        told.append(f"{asked} requests")
+
+
+@contextmanager
+def branches(engine: Engine, told: list[str], grammar: str | None = None) -> Generator[None]:
+    """Four branches, under a grammar or none."""
+    sampling = Sampling(seed=1, grammar=grammar)
+    generation = engine.submit(
+        Request("The king", n=4, sampling=sampling, stop=Stop(max_tokens=800, ignore_eog=True))
+    )
+    give_up = time.perf_counter() + 30
+    while any(len(b.ids) < _SLOW_FROM for b in generation.branches) and time.perf_counter() < give_up:
+        time.sleep(0.05)
+    begun, before = time.perf_counter(), sum(len(branch.ids) for branch in generation.branches)
+    try:
+        yield
+    finally:
+        tokens = sum(len(branch.ids) for branch in generation.branches) - before
+        told.append(f"{tokens / (time.perf_counter() - begun):.1f} tok/s")
+        generation.cancel()
+        generation.wait(60)
+
+
+def compare(
+    engine: Engine, setting: Setting, rounds: int, beside: Callable[[], AbstractContextManager[None]]
+) -> list[tuple[Speed, Speed]]:
+    """Alone and beside, and every other round the other way round."""
+    pairs: list[tuple[Speed, Speed]] = []
+    for number in range(rounds):
+        speeds: dict[bool, Speed] = {}
+        for alone in (True, False) if number % 2 else (False, True):
+            with nullcontext() if alone else beside():
+                speeds[alone] = write(engine, setting)
+        pairs.append((speeds[True], speeds[False]))
+    return pairs
+
+
+def measure(setting: Setting, rounds: int, periods: Sequence[float]) -> Iterator[Result]:
+    with Engine.load(setting.model, setting.options()) as engine:
+        write(engine, setting)
+        told: list[str] = []
+        pairs = compare(engine, setting, rounds, nullcontext)
+        yield Result("nobody", 0.0, pairs, "")
+        for period, fresh in itertools.product(periods, (False, True)):
+            what = "new prompts" if fresh else "one prompt"
+            name = f"a client that cancels every {1000 * period:.0f} ms, {what}"
+            pairs = compare(engine, setting, rounds, partial(cancelling, engine, period, fresh, told))
+            yield Result(name, AIMS["cancels"], pairs, told[-1])
+        pairs = compare(engine, setting, rounds, partial(branches, engine, told))
+        yield Result("four branches without a grammar", 0.0, pairs, told[-1])
+        pairs = compare(engine, setting, rounds, partial(branches, engine, told, AMBIGUOUS))
+        yield Result("four branches under an ambiguous grammar", AIMS["grammar"], pairs, told[-1])
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.engine.neighbours")
+    parser.add_argument("--model", type=Path, default=bundled_model())
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--tokens", type=int, default=300)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--periods", type=float, nargs="+", default=PERIODS, help="seconds")
+    chosen = parser.parse_args(argv)
+    setting = Setting(chosen.model, tokens=chosen.tokens, threads=chosen.threads)
+    print(f"{setting.words()}, {setting.tokens} tokens a run, {chosen.rounds} rounds\n\n{HEAD}")
+    for result in measure(setting, chosen.rounds, chosen.periods):
+        print(result.row(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
