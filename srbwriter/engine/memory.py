@@ -24,8 +24,8 @@ from .prefix import Node, Piece, PrefixTree
 log = logging.getLogger(__name__)
 
 PIECE = 128
-"""Tokens of a piece, at most, and of a file on disk. Where cells of several branches lie in turns, which is the
-slowest case, copying that many takes some 25 ms of a model of 135M."""
+"""Tokens of a piece, at most, and of a file on disk. Where cells of several branches lie in turns, which is
+the slowest case, copying that many takes some 25 ms of a model of 135M."""
 _MOST_FREE_SHARE, _MOST_BYTES = 0.25, 8 << 30
 
 Share = tuple[int, int, int]
@@ -48,8 +48,7 @@ class Traffic:
 
     saved_tokens: int = 0
     restored_tokens: int = 0
-    restored_bytes: int = 0
-    restored_seconds: float = 0.0
+    byte_seconds: float = 0.0  # the least that a byte took to come back; what it takes while others run varies
     damaged: int = 0  # states that could not be read back
     evaluated_again: dict[str, int] = field(default_factory=dict[str, int])  # tokens, by reason
 
@@ -125,13 +124,11 @@ class Storage:
         tokens = sum(len(n.tokens) for n in nodes)
         if self.costs is not None:
             return not self.costs.copying_is_cheaper(tokens)
-        known = self.traffic.restored_seconds and self.token_seconds
-        if not known:
+        if not self.token_seconds:
             return False
-        a_byte = self.traffic.restored_seconds / self.traffic.restored_bytes
         pieces = {id(n.piece): n.piece for n in nodes if n.piece is not None}
         size = sum(piece.size for piece in pieces.values())
-        return tokens * self.token_seconds < size * a_byte
+        return tokens * self.token_seconds < size * self.traffic.byte_seconds
 
     def restore(self, seq: int, node: Node) -> bool:
         """Bring the state of one stored node back into cells, for ``seq``.
@@ -153,8 +150,8 @@ class Storage:
             self._lose(node)
             return False
         traffic = self.traffic
-        traffic.restored_seconds += time.perf_counter() - started
-        traffic.restored_bytes += piece.size
+        took = (time.perf_counter() - started) / piece.size
+        traffic.byte_seconds = min(traffic.byte_seconds or took, took)
         traffic.restored_tokens += node.end - first
         return True
 
