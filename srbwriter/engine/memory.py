@@ -48,7 +48,7 @@ class Traffic:
 
     saved_tokens: int = 0
     restored_tokens: int = 0
-    byte_seconds: float = 0.0  # the least that a byte took to come back; what it takes while others run varies
+    byte_seconds: float = 0.0  # the least that a byte took to come back; busy machines take longer
     damaged: int = 0  # states that could not be read back
     evaluated_again: dict[str, int] = field(default_factory=dict[str, int])  # tokens, by reason
 
