@@ -274,11 +274,12 @@ def test_health_while_loading_ready_and_failed(serve: Serve) -> None:
         assert http.post("/completion", json=BODY).status_code == 503
 
 
-def test_slots_show_numbers_and_no_text(client: httpx.Client, engine: FakeEngine) -> None:
+def test_slots_show_numbers_and_no_text(serve: Serve, engine: FakeEngine) -> None:
     engine.hold = 1
-    with client.stream(
-        "POST", "/completion", json={**BODY, "prompt": "secret cat", "stream": True}
-    ) as answer:
+    with (
+        httpx.Client(base_url=serve().url) as client,  # nobody else's requests are on it
+        client.stream("POST", "/completion", json={**BODY, "prompt": "secret cat", "stream": True}) as answer,
+    ):
         incoming = answer.iter_bytes()
         next(incoming)
         health = client.get("/health", params={"include_slots": "1"}).json()
@@ -291,7 +292,7 @@ def test_slots_show_numbers_and_no_text(client: httpx.Client, engine: FakeEngine
             "n_decoded": 1,
         }
         assert "secret" not in client.get("/slots").text
-    assert len(client.get("/slots").json()) == 64
+        assert len(client.get("/slots").json()) == 64
 
 
 def test_no_slot_left(serve: Serve, engine: FakeEngine) -> None:
