@@ -252,12 +252,12 @@ TestSliding = SlidingMachine.TestCase
 TestHybrid = HybridMachine.TestCase
 TestRecurrent = RecurrentMachine.TestCase
 TestEngine.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck),
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target),
 )
 TestSpilling.settings = TestSpillingSliding.settings = TestSpillingHybrid.settings = settings(
-    TestEngine.settings, max_examples=30
+    TestEngine.settings, max_examples=16
 )
 TestSliding.settings = TestHybrid.settings = TestRecurrent.settings = settings(
-    TestEngine.settings, max_examples=40
+    TestEngine.settings, max_examples=24
 )
