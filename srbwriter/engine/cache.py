@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .disk import DiskCache, Part
 from .holdings import Holdings
-from .memory import Share, Storage, ids_through
+from .memory import States, Storage, ids_through
 from .prefix import SHARED, Match, Node, PrefixTree, common_prefix
 
 log = logging.getLogger(__name__)
@@ -43,20 +43,15 @@ than copying; because it could not be read back; in a memory that cannot be cut;
 because the copy found no room. There should be none without a name."""
 
 
-class Memory(Protocol):
+class Memory(States, Protocol):
     """What the cache asks of a native context."""
 
     cells: int
     sequences: int
 
-    cuttable: bool
-    window: int
-
     def copy(self, source: int, target: int, start: int = -1, end: int = -1) -> None: ...
     def remove(self, seq: int, start: int = -1, end: int = -1) -> None: ...
     def clear(self) -> None: ...
-    def save(self, seq: int, start: int, end: int) -> NDArray[np.uint8]: ...
-    def restore(self, data: NDArray[np.uint8], start: int, end: int, *shares: Share) -> bool: ...
     def compact(self) -> None: ...
 
 
@@ -351,10 +346,8 @@ class Cache:
         """Hand what is on the screen to the disk, which writes in its own time."""
         if self.storage.disk is not None:
             for ids, space in itertools.islice(self.screen(), WRITTEN_DOWN):
-                node = self.tree.match(ids, None, space).node
-                while node.parent is not None:
+                for node in self.tree.match(ids, None, space).node.upward():
                     self.storage.to_disk(node)
-                    node = node.parent
 
     # ---- whole paths
 
@@ -362,11 +355,8 @@ class Cache:
         """What is held of the beginning of ``ids``, or a little more of its path, and the states of that."""
         found = self._find(ids, None)
         node = self.tree.split(found.node, found.offset)
-        above: Node | None = node
-        while above is not None and above.parent is not None:
-            parent = above.parent
-            self._store(above)
-            above = parent if self.partial else None
+        for one in node.upward() if self.partial else (node,):
+            self._store(one)
         parts = self.storage.parts(node)
         return (ids_through(node, node.piece) if parts and node.piece else []), parts
 
@@ -429,11 +419,7 @@ class Cache:
 
     def _path(self, seq: int) -> list[Node]:
         """Nodes that ``seq`` holds, the last first."""
-        node, nodes = self.tree.tip[seq], list[Node]()
-        while node.parent is not None:
-            nodes.append(node)
-            node = node.parent
-        return nodes
+        return list(self.tree.tip[seq].upward())
 
     def _since_parting(self, seq: int) -> list[Node]:
         """Nodes that ``seq`` holds beside others in cells, the last first; none where it has no company."""
@@ -447,10 +433,7 @@ class Cache:
         """Nodes of what is on the screen, and of what is pinned."""
         kept: set[Node] = set()
         for ids, space in (*self.screen(), *((ids, SHARED) for ids in self.pins.values())):
-            node: Node | None = self.tree.match(ids, None, space).node
-            while node is not None and node not in kept:
-                kept.add(node)
-                node = node.parent
+            kept.update(self.tree.match(ids, None, space).node.upward())
         return kept
 
     def _find(self, ids: Sequence[int], limit: int | None, space: int = SHARED) -> Match:

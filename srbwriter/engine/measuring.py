@@ -256,7 +256,7 @@ class _Measuring:
         started = time.perf_counter()
         data = context.save(0, 0, held)
         out = time.perf_counter()
-        if not context.restore(data, 0, held, (1, 0, held)):
+        if not context.restore(data, 0, held, 1, 0, held):
             return
         back = time.perf_counter()
         context.remove(1)
@@ -273,7 +273,7 @@ class _Measuring:
             return 0
         data = context.save(0, 0, held)
         cells = held
-        while cells + held <= DEPTH and context.restore(data, 0, held, (0, 0, held)):
+        while cells + held <= DEPTH and context.restore(data, 0, held, 0, 0, held):
             cells += held
         return cells
 

@@ -28,9 +28,6 @@ PIECE = 128
 the slowest case, copying that many takes some 25 ms of a model of 135M."""
 _MOST_FREE_SHARE, _MOST_BYTES = 0.25, 8 << 30
 
-Share = tuple[int, int, int]
-"""A sequence, and the positions [start, end) of a state that it is to hold."""
-
 
 class States(Protocol):
     """What is asked of a native context."""
@@ -39,7 +36,9 @@ class States(Protocol):
     window: int
 
     def save(self, seq: int, start: int, end: int) -> NDArray[np.uint8]: ...
-    def restore(self, data: NDArray[np.uint8], start: int, end: int, *shares: Share) -> bool: ...
+    def restore(
+        self, data: NDArray[np.uint8], start: int, end: int, seq: int, first: int, last: int
+    ) -> bool: ...
 
 
 @dataclass(slots=True)
@@ -82,8 +81,6 @@ class Storage:
 
         The node is cut at multiples of their length; it remains the last of them.
         """
-        if not self.budget:
-            return
         if not self.states.cuttable:
             self._save(node, next(iter(node.tips)))
             return
@@ -145,7 +142,7 @@ class Storage:
                 return False
         started = time.perf_counter()
         first = node.start if self.states.cuttable else 0
-        if not self.states.restore(data, piece.start, piece.end, (seq, first, node.end)):
+        if not self.states.restore(data, piece.start, piece.end, seq, first, node.end):
             log.warning("a saved state of %d tokens could not be brought back", piece.end - piece.start)
             self._lose(node)
             return False
@@ -188,14 +185,16 @@ class Storage:
     def adopt(self, ids: Sequence[int], parts: Sequence[Part]) -> None:
         """Keep states that were made of ``ids`` before, where they are not kept already."""
         for part in parts:
-            path = ids[: part.end]
-            found = self.tree.match(path)
-            if found.length == len(path) or (self.states.cuttable and found.length < part.start):
-                continue
-            parent = self.tree.split(found.node, found.offset)
-            piece = Piece(part.start, part.end, part.state, int(part.state.size))
-            self.tree.touch(self.tree.plant(parent, list(path[found.length :]), piece))
+            self._plant(ids[: part.end], Piece(part.start, part.end, part.state, int(part.state.size)))
         self._shrink()
+
+    def _plant(self, ids: Sequence[int], piece: Piece) -> None:
+        """Keep the state of the end of ``ids``, unless it is kept already, or what it hangs on is not."""
+        found = self.tree.match(ids)
+        if found.length == len(ids) or (self.states.cuttable and found.length < piece.start):
+            return
+        parent = self.tree.split(found.node, found.offset)
+        self.tree.touch(self.tree.plant(parent, list(ids[found.length :]), piece))
 
     # ---- to disk
 
@@ -209,20 +208,8 @@ class Storage:
 
     def from_disk(self) -> None:
         """Make the tree know what the disk holds."""
-        if self.disk is None:
-            return
-        for ids, file in self.disk.entries():
-            start = file.start
-            found = self.tree.match(ids)
-            if self.states.cuttable:
-                if found.length < start or found.length == len(ids):
-                    continue  # what it hangs on is gone, or it is there twice
-                tokens = ids[found.length :]
-                parent = self.tree.split(found.node, found.offset)
-                self.tree.plant(parent, tokens, Piece(start, file.end, None, file.size, file))
-            elif found.length < len(ids):
-                parent = self.tree.split(found.node, found.offset)
-                self.tree.plant(parent, ids[found.length :], Piece(0, file.end, None, file.size, file))
+        for ids, file in self.disk.entries() if self.disk is not None else ():
+            self._plant(ids, Piece(file.start, file.end, None, file.size, file))
 
 
 def ids_through(node: Node, piece: Piece) -> list[int]:

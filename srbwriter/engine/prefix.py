@@ -77,14 +77,16 @@ class Node:
     def start(self) -> int:
         return self.end - len(self.tokens)
 
+    def upward(self) -> Iterator[Node]:
+        """This node and those above it but the root; each may be cut in two once it has been given."""
+        node = self
+        while (above := node.parent) is not None:
+            yield node
+            node = above
+
     def ids(self) -> list[int]:
         """Tokens from the root to the end of this node."""
-        runs: list[list[int]] = []
-        node: Node | None = self
-        while node is not None:
-            runs.append(node.tokens)
-            node = node.parent
-        return [t for run in reversed(runs) for t in run]
+        return [t for node in reversed(list(self.upward())) for t in node.tokens]
 
 
 SHARED = 0

@@ -169,7 +169,7 @@ class Strict:
         context.remove(SEQ)
         self._held.clear()
         if length >= base and self._state is not None:
-            if context.restore(self._state, 0, base, (SEQ, 0, base)):
+            if context.restore(self._state, 0, base, SEQ, 0, base):
                 self._held += self._base
             else:
                 self._after_base = self._state = None

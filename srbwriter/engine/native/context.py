@@ -161,28 +161,25 @@ class Context:
         finally:
             self._lib.llama_memory_seq_rm(self.memory, self._scratch, -1, -1)
 
-    def restore(self, data: NDArray[np.uint8], start: int, end: int, *shares: tuple[int, int, int]) -> bool:
-        """Bring a saved state back: ``shares`` are sequences and the positions [start, end) they are to hold.
+    def restore(
+        self, data: NDArray[np.uint8], start: int, end: int, seq: int, first: int, last: int
+    ) -> bool:
+        """Bring a saved state of [start, end) back, for ``seq`` to hold positions [first, last) of it.
 
-        What nobody takes is given back. A memory that cannot be cut takes one share, which is all of it.
-        False when there is no room, or the data are not a state of [start, end) in such a context.
+        A memory that cannot be cut takes all of it. False when there is no room, or for other data.
         """
-        for seq, _, _ in shares:
-            self._check(seq)
-        target = self._scratch if self.cuttable else shares[0][0]
+        self._check(seq)
+        target = self._scratch if self.cuttable else seq
         lib, memory = self._lib, self.memory
         taken = lib.llama_state_seq_set_data(self.pointer, _bytes_of(data), data.size, target)
         whole = taken == data.size and lib.llama_memory_seq_pos_max(memory, target) == end - 1
         if self.cuttable:
-            if whole and lib.llama_memory_seq_pos_min(memory, target) == start:
-                for seq, first, last in shares:
-                    for offset in self._offsets:
-                        lib.llama_memory_seq_cp(memory, target, seq + offset, first, last)
-            else:
-                whole = False
+            whole = whole and lib.llama_memory_seq_pos_min(memory, target) == start
+            for offset in self._offsets if whole else ():
+                lib.llama_memory_seq_cp(memory, target, seq + offset, first, last)
         if self.cuttable or not whole:
             lib.llama_memory_seq_rm(memory, target, -1, -1)
-        return whole
+        return bool(whole)
 
     def compact(self) -> None:
         """Move every cell in use to the beginning of the memory. Raises NativeError; then all is lost."""
