@@ -42,6 +42,7 @@ from srbwriter.tui.widgets.tab_strip import TabStrip
 from srbwriter.tui.words import sampling_words, state_sign
 
 if TYPE_CHECKING:
+    from srbwriter.engine.generation import Branch
     from srbwriter.session import Round, Session
     from srbwriter.tui.app import App
     from srbwriter.tui.messages import Message
@@ -335,11 +336,17 @@ class WriteScreen(Screen[None]):
 
     def on_branch(self, act: Callable[[int], object]) -> None:
         """Do something to the current branch."""
+        here = self.branch_here()
+        if here is not None:
+            act(here[0].index)
+
+    def branch_here(self) -> tuple[BranchPane, Branch] | None:
+        """The current pane and its branch; None, and the writer is told so, while there is none."""
         pane = self.grid.pane
         if pane is None or pane.branch is None:
             self.notify("There is no branch here yet.")
-            return
-        act(pane.index)
+            return None
+        return pane, pane.branch
 
     def revisit(self, node: NodeId, write: bool = False) -> None:
         """Stand at another node of the tree, and write there if asked to."""

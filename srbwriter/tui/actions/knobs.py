@@ -39,11 +39,10 @@ def knobs(screen: WriteScreen) -> None:
 
 @verb
 def branch_knobs(screen: WriteScreen) -> None:
-    pane = screen.grid.pane
-    if pane is None or pane.branch is None:
-        screen.notify("There is no branch here yet.")
+    here = screen.branch_here()
+    if here is None:
         return
-    index, branch = pane.index, pane.branch
+    index, branch = here[0].index, here[1]
 
     def changed(setup: Setup) -> None:
         screen.guarded(lambda: screen.session.set_sampling(index, setup.sampling))

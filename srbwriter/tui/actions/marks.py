@@ -27,11 +27,11 @@ def lock(screen: WriteScreen) -> None:
 @verb
 @writes
 def type_into(screen: WriteScreen) -> None:
-    pane = screen.grid.pane
-    if pane is None or pane.branch is None:
-        screen.notify("There is no branch here yet.")
+    here = screen.branch_here()
+    if here is None:
         return
-    index, branch = pane.index, pane.branch
+    pane, branch = here
+    index = pane.index
     held = branch.live and branch.state is not BranchState.PAUSED
     if held:  # else it would write on where the words are to go
         screen.session.pause(index)
