@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from srbwriter.engine import Engine
 from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
 
 from .fake_backend import FakeEngine
@@ -58,3 +59,12 @@ def client(shared: tuple[Loaded, str], engine: FakeEngine) -> Iterator[httpx.Cli
     loader.engine = engine
     with httpx.Client(base_url=url, timeout=20) as http:
         yield http
+
+
+def serving(engine: Engine) -> Iterator[httpx.Client]:
+    """A client of a server of its own over the real ``engine``, which is closed afterwards."""
+    with engine:
+        handle = start_in_thread(Loaded(engine), ServerSettings(port=0, access_log=False))
+        with httpx.Client(base_url=handle.url, timeout=60) as client:
+            yield client
+        handle.stop(20)

@@ -14,19 +14,12 @@ import pytest
 from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine
 from srbwriter.engine.types import EngineOptions
-from srbwriter.server import Loaded, ServerSettings, start_in_thread
 from tests.engine.support import toy_model
 from tests.engine.toy_models import make_qwen
 
+from .conftest import serving
+
 OPTIONS = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=4)
-
-
-def serving(engine: Engine) -> Iterator[httpx.Client]:
-    with engine:
-        handle = start_in_thread(Loaded(engine), ServerSettings(port=0, access_log=False))
-        with httpx.Client(base_url=handle.url, timeout=60) as client:
-            yield client
-        handle.stop(20)
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import pytest
 
 from srbwriter.engine import Engine
 from srbwriter.engine.types import EngineOptions
-from srbwriter.server import Loaded, ServerSettings, start_in_thread
 from tests.engine.toy_models import make_lora, make_merged, make_qwen
 
+from .conftest import serving
 from .test_handles import text_of
 from .wire import frames
 
@@ -27,14 +27,6 @@ def options(*lora: tuple[str, float]) -> EngineOptions:
         n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=8, cache_type_k="f32", cache_type_v="f32",
         lora=lora,
     )  # fmt: skip
-
-
-def serving(engine: Engine) -> Iterator[httpx.Client]:
-    with engine:
-        handle = start_in_thread(Loaded(engine), ServerSettings(port=0, access_log=False))
-        with httpx.Client(base_url=handle.url, timeout=60) as client:
-            yield client
-        handle.stop(20)
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import Stop
 from srbwriter.session import Round, Session
 from srbwriter.session.typing import TYPING
@@ -179,20 +180,26 @@ def test_a_pick_where_the_story_has_changed_is_one_thing_to_undo(session: Sessio
     assert session.text() == OPENING
 
 
-def test_takes_that_follow_each_other_quickly_are_all_kept(
-    session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A branch is rolled again twice before the recorder comes by once."""
+def unrecorded_round(session: Session, monkeypatch: pytest.MonkeyPatch) -> tuple[Round, Generation]:
+    """A round that has been written and that the recorder does not come by for."""
     session.set_text(OPENING)
     monkeypatch.setattr(session._recorder, "_note", lambda seconds: None)
     current = session.generate()
     until(session, lambda: current.generation is not None)  # it may wait for the model
     assert current.generation is not None
     current.generation.wait(WAIT)
+    return current, current.generation
+
+
+def test_takes_that_follow_each_other_quickly_are_all_kept(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A branch is rolled again twice before the recorder comes by once."""
+    current, generation = unrecorded_round(session, monkeypatch)
     texts = [current.branches[0].text]
     for _ in range(2):
         session.reroll(0)
-        current.generation.wait(WAIT)
+        generation.wait(WAIT)
         texts.append(current.branches[0].text)
     session.keep()
     kept = [session.story.node(node).text for node in session.story.children(current.parent)]
@@ -203,14 +210,9 @@ def test_takes_that_follow_each_other_quickly_are_all_kept(
 def test_a_take_that_two_threads_noticed_at_once_is_written_down_once(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session.set_text(OPENING)
-    monkeypatch.setattr(session._recorder, "_note", lambda seconds: None)
-    current = session.generate()
-    until(session, lambda: current.generation is not None)  # it may wait for the model
-    assert current.generation is not None
-    current.generation.wait(WAIT)
+    current, generation = unrecorded_round(session, monkeypatch)
     session.reroll(0)
-    current.generation.wait(WAIT)
+    generation.wait(WAIT)
     takes = current.takes(current.branches[0])
     takes.append(takes[-1])  # as the engine's thread and the recorder's may, each for itself
     session.keep()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from srbwriter.story import Story
-from tests.terminal.terminal import TAB, Key, Terminal
+from tests.terminal.terminal import CTRL_N, TAB, Key, Terminal
 
 Result = TypeVar("Result")
 
@@ -113,6 +113,17 @@ def to_branches(terminal: Terminal) -> None:
     """Give a branch the focus: plain keys are commands then."""
     terminal.press(TAB)
     terminal.wait_for("1–9")
+
+
+def with_branches(terminal: Terminal) -> Path:
+    """The program over a story with two branches that have ended, the keys on the first."""
+    file = make_story(terminal.folder)
+    terminal.start(file)
+    terminal.wait_for(OPENING.strip())
+    terminal.press(CTRL_N)
+    terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended")
+    to_branches(terminal)
+    return file
 
 
 def foot(screen: str) -> str:

@@ -12,10 +12,10 @@ from tests.terminal.support import (
     node_texts,
     says_saved,
     text_of,
-    to_branches,
+    with_branches,
     words_from,
 )
-from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_Z, ENTER, Terminal
+from tests.terminal.terminal import CTRL_Q, CTRL_Z, ENTER, Terminal
 
 CHARACTERS = {
     "no-break space": "10\u00a0km",
@@ -106,12 +106,7 @@ def test_what_only_a_paste_can_hold_is_kept(terminal: Terminal) -> None:
 
 def test_a_line_for_an_answer_keeps_them_too(terminal: Terminal) -> None:
     """Words for a branch, typed, and pasted with line ends in them."""
-    file = make_story(terminal.folder)
-    terminal.start(file)
-    terminal.wait_for(OPENING.strip())
-    terminal.press(CTRL_N)
-    terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended")
-    to_branches(terminal)
+    file = with_branches(terminal)
     typed = "".join(f"[{characters}]" for characters in CHARACTERS.values())
     terminal.press(b"i")
     terminal.type(typed)

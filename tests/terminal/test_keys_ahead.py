@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from tests.terminal.support import OPENING, make_story, text_of, to_branches
-from tests.terminal.terminal import CTRL_F, CTRL_N, CTRL_P, ESC, F3, Terminal
+from tests.terminal.support import OPENING, make_story, text_of, with_branches
+from tests.terminal.terminal import CTRL_F, CTRL_P, ESC, F3, Terminal
 
 BURST = b"1" * 8
 """On a branch, ``1`` puts it into the story: the worst that a key can do in the wrong place."""
@@ -51,17 +49,6 @@ def leave(terminal: Terminal) -> None:
     if not on_branches(shown):
         terminal.press(b"d")
         terminal.wait(on_branches, "the branches' keys")
-
-
-def with_branches(terminal: Terminal) -> Path:
-    """The program over a story with two branches that have ended, the keys on the first."""
-    file = make_story(terminal.folder)
-    terminal.start(file)
-    terminal.wait_for(OPENING.strip())
-    terminal.press(CTRL_N)
-    terminal.wait(lambda shown: shown.count("■") >= 2, "branches that have ended")
-    to_branches(terminal)
-    return file
 
 
 @pytest.mark.parametrize("part", [0, 1])
