@@ -78,9 +78,7 @@ def run(setting: Setting, rests: bool, args: argparse.Namespace) -> None:
             stack.callback(server.close)
             sides.append(ServerSide(server))
         words = story_ids(engine, args.typed, "She wrote: ")
-        script = Script(
-            story_ids(engine, args.prompt), words, args.rounds, args.branches, args.tokens, rests
-        )
+        script = Script(story_ids(engine, args.prompt), words, args.rounds, args.branches, args.tokens, rests)
         played = alternate(script, sides)
     print(report(played))
     print(f"\n{ratios(played)}\n", flush=True)

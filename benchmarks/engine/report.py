@@ -78,9 +78,7 @@ def reopen(result: Reopened, story: int) -> str:
 
 def overhead(steps: Iterable[Step]) -> str:
     head = ["n", "step ms", "decode ms", "sample ms", "Python ms (≤ 0.3 at n = 32)"]
-    rows = [
-        [str(s.n), *(f"{value:.3f}" for value in (s.whole, s.decode, s.sample, s.python))] for s in steps
-    ]
+    rows = [[str(s.n), *(f"{value:.3f}" for value in (s.whole, s.decode, s.sample, s.python))] for s in steps]
     return table(head, rows)
 
 

@@ -37,7 +37,9 @@ TAGS = Key[str | None](
     "server.tags", TEXT, None, "words for the model's card, with commas between them", ("--tags",)
 )
 API_KEYS = Key[tuple[str, ...]](
-    "server.api_keys", TEXTS, (),
+    "server.api_keys",
+    TEXTS,
+    (),
     "key that clients must send, perhaps with a name after it; may be given several times",
     ("--api-key",),
 )
@@ -45,32 +47,42 @@ ADMIN_KEYS = Key[tuple[str, ...]](
     "server.admin_keys", TEXTS, (), "such a key that sees and ends the requests of all", ("--admin-key",)
 )
 API_KEY_FILE = Key[Path | None](
-    "server.api_key_file", PATH, None, "file of such keys, one a line: KEY [NAME] [admin]",
+    "server.api_key_file",
+    PATH,
+    None,
+    "file of such keys, one a line: KEY [NAME] [admin]",
     ("--api-key-file",),
 )
-INSECURE = Key(
-    "server.insecure", SWITCH, False, "serve other machines without a key", ("--insecure",)
-)
+INSECURE = Key("server.insecure", SWITCH, False, "serve other machines without a key", ("--insecure",))
 CORS_ORIGINS = Key[tuple[str, ...]](
-    "server.cors_origins", TEXTS, (),
+    "server.cors_origins",
+    TEXTS,
+    (),
     "web origin that may read answers beside this machine's own; * is any; may be given several times",
     ("--cors-origins",),
 )
 METRICS = Key("server.metrics", SWITCH, False, "answer GET /metrics", ("--metrics",))
 SLOTS = Key("server.slots", SWITCH, True, "answer GET /slots", ("--slots",))
 SLOT_SAVE_PATH = Key[Path | None](
-    "server.slot_save_path", PATH, None,
+    "server.slot_save_path",
+    PATH,
+    None,
     "folder for saved slots",
     ("--slot-save-path",),
 )
 SYSTEM_PROMPT_FILE = Key[Path | None](
-    "server.system_prompt_file", PATH, None,
+    "server.system_prompt_file",
+    PATH,
+    None,
     "file with a text that precedes every prompt, or with JSON: prompt, anti_prompt and assistant_name",
     ("--system-prompt-file", "-spf"),
 )
 CHAT_TEMPLATE = Key[str | None](
-    "server.chat_template", TEXT, None,
-    "chat template (Jinja, or a name such as llama3) instead of the model's own", ("--chat-template",),
+    "server.chat_template",
+    TEXT,
+    None,
+    "chat template (Jinja, or a name such as llama3) instead of the model's own",
+    ("--chat-template",),
 )
 CHAT_TEMPLATE_FILE = Key[Path | None](
     "server.chat_template_file", PATH, None, "file with such a template", ("--chat-template-file",)
@@ -89,13 +101,21 @@ SSL_CERT_FILE = Key[Path | None](
     "server.ssl_cert_file", PATH, None, "certificate for HTTPS", ("--ssl-cert-file",)
 )
 LOG_FORMAT = Key(
-    "server.log_format", one_of("text", "json"), "text",
-    "lines about requests in the log as text or as JSON objects", ("--log-format",),
+    "server.log_format",
+    one_of("text", "json"),
+    "text",
+    "lines about requests in the log as text or as JSON objects",
+    ("--log-format",),
 )
 ACCESS_LOG = Key("server.access_log", SWITCH, True, "log requests", ("--access-log",))
 TIMEOUT = Key(
-    "server.timeout", NUMBER, 600.0,
-    "seconds a connection may be silent", ("--timeout", "-to"), minimum=1, maximum=86400,
+    "server.timeout",
+    NUMBER,
+    600.0,
+    "seconds a connection may be silent",
+    ("--timeout", "-to"),
+    minimum=1,
+    maximum=86400,
 )
 
 OPTIONS: tuple[Key[Any], ...] = tuple(

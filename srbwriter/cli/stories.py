@@ -470,9 +470,7 @@ def _import(file: Path, output: Path | None, title: str, encoding: str, form: st
     folder = paths.library_dir()
     if str(file) == "-":
         data = sys.stdin.buffer.read()
-        work = transfer.Import(
-            _STANDARD_INPUT, folder, output, title, data, "Imported story", encoding, form
-        )
+        work = transfer.Import(_STANDARD_INPUT, folder, output, title, data, "Imported story", encoding, form)
     else:
         work = transfer.Import(file, folder, output, title, encoding=encoding, form=form)
     landed = transfer.carry_out(work)

@@ -143,9 +143,7 @@ def read_overlay(table: Table) -> tuple[dict[str, Any], list[str]]:
     return values, complaints
 
 
-def _read_file(
-    table: Table, environment: Mapping[str, str], named: Path | None
-) -> Iterator[tuple[str, Any]]:
+def _read_file(table: Table, environment: Mapping[str, str], named: Path | None) -> Iterator[tuple[str, Any]]:
     if named is None and environment.get(CONFIG_VARIABLE):
         named = Path(environment[CONFIG_VARIABLE]).expanduser()
     file = named or paths.config_file()
@@ -192,9 +190,7 @@ def _checked(table: Table, place: str, name: str, value: object) -> Any:
         raise WrongValue(place, table[name], value) from None
 
 
-def _read_environment(
-    table: Table, environment: Mapping[str, str]
-) -> tuple[dict[str, Any], list[str]]:
+def _read_environment(table: Table, environment: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     """Values of our variables, and a complaint for each that starts like ours and is none."""
     by_variable = {key.env: key for key in table}
     values: dict[str, Any] = {}

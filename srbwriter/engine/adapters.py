@@ -69,7 +69,8 @@ def check_adapter(path: Path, architecture: str, base: Mapping[str, tuple[int, .
     if text("general.architecture") != architecture:
         made_for = text("general.architecture") or "unknown"
         raise ModelError(
-            str(path), f"this LoRA adapter is made for {made_for} models, and the model is {architecture}",
+            str(path),
+            f"this LoRA adapter is made for {made_for} models, and the model is {architecture}",
             _MADE_FOR,
         )
     if type(values.get("adapter.lora.alpha", 0.0)) is not float:
@@ -141,9 +142,7 @@ def _base_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 # ---- control vectors
 
 
-def control_vector(
-    files: Sequence[tuple[str, float]], width: int, layers: int
-) -> NDArray[np.float32] | None:
+def control_vector(files: Sequence[tuple[str, float]], width: int, layers: int) -> NDArray[np.float32] | None:
     """The sum of scaled control vectors, a row for each layer from the first on; None without files.
 
     ``width`` and ``layers`` are the model's. Raises ModelError. The format is that of llama.cpp's
@@ -173,8 +172,9 @@ def _direction(path: Path, tensor: Tensor, width: int, layers: int) -> int:
         )
     if len(tensor.shape) != 1 or tensor.size != width or not 1 <= int(number) < max(layers, 2):
         raise ModelError(
-            str(path), f"{tensor.name} of {tensor.size} numbers does not fit a model of {layers} layers "
-            f"of {width}", "give the control vector that was made for this model",
+            str(path),
+            f"{tensor.name} of {tensor.size} numbers does not fit a model of {layers} layers of {width}",
+            "give the control vector that was made for this model",
         )
     return int(number) - 1
 

@@ -48,8 +48,16 @@ class Chain:
     """
 
     __slots__ = (
-        "__weakref__", "_accept", "_free", "_members", "_memories", "_n_vocab", "_states", "length",
-        "pointer", "rests",
+        "__weakref__",
+        "_accept",
+        "_free",
+        "_members",
+        "_memories",
+        "_n_vocab",
+        "_states",
+        "length",
+        "pointer",
+        "rests",
     )
 
     def __init__(

@@ -68,9 +68,7 @@ class _Job:
 
     __slots__ = ("done", "found", "rank", "result", "texts")
 
-    def __init__(
-        self, texts: Sequence[list[int]], rank: bool, result: Callable[[Vector, int], Any]
-    ) -> None:
+    def __init__(self, texts: Sequence[list[int]], rank: bool, result: Callable[[Vector, int], Any]) -> None:
         self.texts, self.rank, self.result = texts, rank, result
         self.found: list[Any] = []
         self.done = Future[list[Any]]()
@@ -354,9 +352,7 @@ def _group(texts: Sequence[list[int]], cells: int, most: int) -> list[list[int]]
     return group
 
 
-def _pieces(
-    group: Sequence[list[int]], rows: int, whole: bool
-) -> Iterator[list[tuple[int, int, int]]]:
+def _pieces(group: Sequence[list[int]], rows: int, whole: bool) -> Iterator[list[tuple[int, int, int]]]:
     """What goes into each decode: (sequence, start, end), ``rows`` tokens at the most."""
     batch: list[tuple[int, int, int]] = []
     room = rows

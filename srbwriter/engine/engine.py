@@ -117,8 +117,12 @@ class Engine:
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], options: EngineOptions | None = None, *,
-        on_progress: Progress | None = None, thread: bool = True,
+        cls,
+        path: str | os.PathLike[str],
+        options: EngineOptions | None = None,
+        *,
+        on_progress: Progress | None = None,
+        thread: bool = True,
     ) -> Engine:
         """Load a GGUF model and make it ready to write.
 
@@ -349,9 +353,14 @@ class Engine:
         return self.model.token(text)
 
     def apply_template(
-        self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True,
-        continue_final_message: bool = False, tools: Sequence[Mapping[str, Any]] | None = None,
-        template: str | None = None, **kwargs: Any,
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        template: str | None = None,
+        **kwargs: Any,
     ) -> str:
         """Messages as one prompt, by the model's own template, or ChatML if it has none.
 
@@ -361,9 +370,14 @@ class Engine:
 
         model = self.model
         return render(
-            template or model.chat_template, messages, add_generation_prompt=add_generation_prompt,
-            continue_final_message=continue_final_message, tools=tools,
-            bos=model.special_text(model.bos), eos=model.special_text(model.eos), **kwargs,
+            template or model.chat_template,
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            tools=tools,
+            bos=model.special_text(model.bos),
+            eos=model.special_text(model.eos),
+            **kwargs,
         )
 
     def create_chat_completion(self, messages: Sequence[Mapping[str, Any]], **settings: Any) -> Generation:
@@ -440,16 +454,25 @@ class Engine:
         traffic = cache.storage.traffic
         counters, admission, runs = scheduler.counters, scheduler.admission, list(scheduler.lanes.runs)
         return EngineStats(
-            prompt_tokens=admission.prompt_tokens, reused_tokens=admission.reused_tokens,
-            prompt_rows=counters.prompt_rows, branch_rows=counters.branch_rows,
-            generated_tokens=scheduler.writer.generated, decodes=counters.decodes,
-            prompt_seconds=counters.prompt_seconds, decode_seconds=counters.decode_seconds,
-            used_cells=cache.used_cells, total_cells=self._context.cells,
-            used_sequences=cache.used_sequences, total_sequences=self._context.sequences,
-            logits_rows=cache.tree.stored_rows, host_bytes=cache.tree.stored_bytes,
+            prompt_tokens=admission.prompt_tokens,
+            reused_tokens=admission.reused_tokens,
+            prompt_rows=counters.prompt_rows,
+            branch_rows=counters.branch_rows,
+            generated_tokens=scheduler.writer.generated,
+            decodes=counters.decodes,
+            prompt_seconds=counters.prompt_seconds,
+            decode_seconds=counters.decode_seconds,
+            used_cells=cache.used_cells,
+            total_cells=self._context.cells,
+            used_sequences=cache.used_sequences,
+            total_sequences=self._context.sequences,
+            logits_rows=cache.tree.stored_rows,
+            host_bytes=cache.tree.stored_bytes,
             disk_bytes=0 if cache.storage.disk is None else cache.storage.disk.bytes,
-            saved_tokens=traffic.saved_tokens, restored_tokens=traffic.restored_tokens,
-            damaged_states=traffic.damaged, evaluated_again=dict(traffic.evaluated_again),
+            saved_tokens=traffic.saved_tokens,
+            restored_tokens=traffic.restored_tokens,
+            damaged_states=traffic.damaged,
+            evaluated_again=dict(traffic.evaluated_again),
             live_branches=scheduler.lanes.branch_count,
             waiting_requests=sum(1 for r in runs if not r.running),
             running_requests=sum(1 for r in runs if r.running),

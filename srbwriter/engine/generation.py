@@ -157,7 +157,11 @@ class Branch:
         self._post("resume")
 
     def rewind(
-        self, *, tokens: int | None = None, chars: int | None = None, sentences: int | None = None,
+        self,
+        *,
+        tokens: int | None = None,
+        chars: int | None = None,
+        sentences: int | None = None,
         seed: int | None = None,
     ) -> None:
         """Drop the last ``tokens``, ``chars`` or ``sentences`` (exactly one of them) and go on.

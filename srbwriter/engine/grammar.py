@@ -102,9 +102,7 @@ def _pace(form: str) -> _Pace:
 class GrammarConstraint:
     """A state of llguidance's matcher."""
 
-    def __init__(
-        self, matcher: LLMatcher, n_vocab: int, eog: frozenset[int], form: str, pace: _Pace
-    ) -> None:
+    def __init__(self, matcher: LLMatcher, n_vocab: int, eog: frozenset[int], form: str, pace: _Pace) -> None:
         self._matcher = matcher
         self._n_vocab = n_vocab
         self._eog = eog

@@ -37,7 +37,8 @@ def marked(path: Path, anyway: bool = False) -> Generator[None]:
     left = [mark for mark in marks_dir().glob(f"{name}.*") if _is_left(mark, path)]
     if left and not anyway:
         raise ModelError(
-            str(path), "srbwriter ended while it was loading this file",
+            str(path),
+            "srbwriter ended while it was loading this file",
             "if something else ended it, load the file with --load-anyway; else download it again",
         )
     mark = marks_dir() / f"{name}.{os.getpid()}.{threading.get_ident()}"

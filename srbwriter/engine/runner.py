@@ -65,9 +65,27 @@ class Runner(Track):
     """One branch. ``base`` and the buffer's ids from ``first`` on are the path it is on."""
 
     __slots__ = (
-        "base", "branch", "chain", "chain_is", "constrained", "constraint", "deadline", "drawn", "fast",
-        "first", "heal", "hidden", "ignore_eog", "limit", "min_tokens", "pending", "sampling", "since",
-        "skip", "stop_ids", "text",
+        "base",
+        "branch",
+        "chain",
+        "chain_is",
+        "constrained",
+        "constraint",
+        "deadline",
+        "drawn",
+        "fast",
+        "first",
+        "heal",
+        "hidden",
+        "ignore_eog",
+        "limit",
+        "min_tokens",
+        "pending",
+        "sampling",
+        "since",
+        "skip",
+        "stop_ids",
+        "text",
     )
 
     def __init__(self, run: Run, branch: Branch, pieces: Pieces) -> None:

@@ -42,9 +42,16 @@ class Steering:
     def __init__(self, model: Model, writer: Writer, lanes: Lanes, window: int) -> None:
         self.model, self.writer, self.lanes, self.window = model, writer, lanes, window
         self._verbs: dict[str, Callable[..., None]] = {
-            "stop": self.stop, "kill": self.kill, "reroll": self.reroll, "extend": self.extend,
-            "pause": self.pause, "resume": self.resume, "rewind": self.rewind, "append": self.append,
-            "set_sampling": self.set_sampling, "set_stop": self.set_stop,
+            "stop": self.stop,
+            "kill": self.kill,
+            "reroll": self.reroll,
+            "extend": self.extend,
+            "pause": self.pause,
+            "resume": self.resume,
+            "rewind": self.rewind,
+            "append": self.append,
+            "set_sampling": self.set_sampling,
+            "set_stop": self.set_stop,
         }
 
     def handle(self, command: Command) -> None:

@@ -244,8 +244,14 @@ class Writer:
         return text[hidden:]
 
     def _stop_at(
-        self, runner: Runner, text: str, keep: int, reason: FinishReason, stop_text: str | None,
-        row: Row, logprob: TokenLogprob | None,
+        self,
+        runner: Runner,
+        text: str,
+        keep: int,
+        reason: FinishReason,
+        stop_text: str | None,
+        row: Row,
+        logprob: TokenLogprob | None,
     ) -> None:
         """A stop rule matched: keep ``keep`` characters and the tokens that lie wholly in them."""
         branch, buffer = runner.branch, runner.buffer
@@ -269,7 +275,11 @@ class Writer:
     # ---- the end
 
     def finish(
-        self, runner: Runner, reason: FinishReason, row: Row, stop_text: str | None = None,
+        self,
+        runner: Runner,
+        reason: FinishReason,
+        row: Row,
+        stop_text: str | None = None,
         flush: bool = True,
     ) -> None:
         """End a branch; its sequence is parked, with its logits when it ends exactly there."""

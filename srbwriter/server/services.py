@@ -165,9 +165,7 @@ class Services:
         engine = self.engine
         return await off_loop(seconds, lambda: read_prompts(value, engine))
 
-    async def infill(
-        self, prefix: Prompt, suffix: str, files: Sequence[tuple[str, str]] = ()
-    ) -> list[int]:
+    async def infill(self, prefix: Prompt, suffix: str, files: Sequence[tuple[str, str]] = ()) -> list[int]:
         """Token ids that ask for what stands between two texts, with others to know. Raises NotSupported."""
         engine = self.engine
         size = len(prefix) + len(suffix) + sum(len(text) for _, text in files)

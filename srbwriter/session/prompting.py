@@ -106,7 +106,11 @@ class Prompter:
         parts = [Part(s.source, s.text, len(s.tokens), True) for s in assembly.segments]
         parts = [Part(f.source, f.text, 0, False) for f in assembly.dropped] + parts
         return Context(
-            parts, len(assembly.tokens), self.engine.n_ctx, self._reserve(stop), assembly.cache_break,
+            parts,
+            len(assembly.tokens),
+            self.engine.n_ctx,
+            self._reserve(stop),
+            assembly.cache_break,
             [str(p) for p in assembly.problems],
         )
 

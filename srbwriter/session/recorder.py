@@ -241,8 +241,12 @@ class Recorder:
         fresh = current.branches[len(current.tracks) :]
         if fresh:
             names = self._story.begin_branches(
-                self._standing(current.parent), len(fresh), model=current.model, vocab=current.vocab,
-                sampling=[_sampling_json(b) for b in fresh], seeds=[b.seed for b in fresh],
+                self._standing(current.parent),
+                len(fresh),
+                model=current.model,
+                vocab=current.vocab,
+                sampling=[_sampling_json(b) for b in fresh],
+                seeds=[b.seed for b in fresh],
             )
             current.tracks += [
                 Track(b, name, current.takes(b)[0], [(name, 0)]) for b, name in zip(fresh, names, strict=True)
@@ -333,7 +337,11 @@ class Recorder:
     def _begin(self, current: Round, track: Track, parent: int) -> None:
         """A branch that was finished writes again, in a node below ``parent``."""
         [track.name] = self._story.begin_branches(
-            parent, 1, model=current.model, vocab=current.vocab, sampling=[_sampling_json(track.branch)],
+            parent,
+            1,
+            model=current.model,
+            vocab=current.vocab,
+            sampling=[_sampling_json(track.branch)],
             seeds=[track.branch.seed],
         )
         track.finished = False

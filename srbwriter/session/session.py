@@ -52,8 +52,14 @@ class Session:
     """An open story and an engine that may still be loading. Close it when done."""
 
     def __init__(
-        self, story: Story, loader: EngineLoader, *, n: int = 8, sampling: Sampling | None = None,
-        stop: Stop | None = None, options: EngineOptions | None = None,
+        self,
+        story: Story,
+        loader: EngineLoader,
+        *,
+        n: int = 8,
+        sampling: Sampling | None = None,
+        stop: Stop | None = None,
+        options: EngineOptions | None = None,
     ) -> None:
         self.story = story
         self.n = n
@@ -89,8 +95,11 @@ class Session:
         Raises StoryError when the file is no story or its folder cannot be written.
         """
         return cls(
-            open_story(story), loader or launch.loader(settings), n=launch.branches(settings),
-            sampling=launch.sampling(settings), stop=launch.stop(settings),
+            open_story(story),
+            loader or launch.loader(settings),
+            n=launch.branches(settings),
+            sampling=launch.sampling(settings),
+            stop=launch.stop(settings),
             options=launch.engine_options(settings),
         )
 
@@ -241,8 +250,14 @@ class Session:
             assembly = prompter.assemble(parent, stop)
             generation = engine.submit(
                 Request(
-                    prompter.prompt(assembly), n=n, sampling=samplings, stop=stop, takes=takes,
-                    priority=Priority.FOREGROUND, heal=True, add_bos=False,
+                    prompter.prompt(assembly),
+                    n=n,
+                    sampling=samplings,
+                    stop=stop,
+                    takes=takes,
+                    priority=Priority.FOREGROUND,
+                    heal=True,
+                    add_bos=False,
                 )
             )
         except (EngineError, ContextError, StoryError) as error:
@@ -562,4 +577,4 @@ class Session:
 
 def _in_short(why: str) -> str:
     """As much of ``why`` as fits into a line with other things."""
-    return why if len(why) <= _LINE_CHARS else f"{why[:_LINE_CHARS - 1].rstrip()}…"
+    return why if len(why) <= _LINE_CHARS else f"{why[: _LINE_CHARS - 1].rstrip()}…"

@@ -240,9 +240,7 @@ class Document:
 
     # -- spares: a text that was, kept for what was written after it ------------------------------
 
-    def park(
-        self, node: NodeId, spare: NodeId, children: Sequence[NodeId], always: bool = False
-    ) -> NodeId:
+    def park(self, node: NodeId, spare: NodeId, children: Sequence[NodeId], always: bool = False) -> NodeId:
         """Move ``children`` from ``node`` to a sibling with the same text, so that theirs does not change.
 
         ``spare`` is that sibling from an earlier time, or 0. Returns it. With ``always`` the sibling is
@@ -305,4 +303,3 @@ class Document:
         name = self.written_at(old)
         if name is not None:
             self.live[name] = self.live[name]._replace(node=new)
-

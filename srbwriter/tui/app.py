@@ -66,9 +66,7 @@ class App(TextualApp[None]):
         self.preferences = Preferences(settings)
         self.knobs = RememberedKnobs(session, settings)
         self.knobs.recall()
-        self._own_keys = {
-            row.name.removeprefix("keys."): self.preferences[row] for row in options.OWN_KEYS
-        }
+        self._own_keys = {row.name.removeprefix("keys."): self.preferences[row] for row in options.OWN_KEYS}
         self.branch_keys = self._index_keys()
         self._form: colours.Form | None = None
         self.load_themes()

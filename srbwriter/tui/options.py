@@ -13,7 +13,9 @@ from srbwriter.tui.commands import COMMANDS
 
 THEME = Key("interface.theme", TEXT, "lamplight", "colour theme", ("--theme",))
 COLOURS = Key(
-    "interface.colours", one_of("auto", "256", "16"), "auto",
+    "interface.colours",
+    one_of("auto", "256", "16"),
+    "auto",
     "colours of the terminal; auto is what TERM and COLORTERM say",
 )
 LAYOUTS = ("below", "right", "column")
@@ -21,15 +23,23 @@ AUTO = "auto"
 KEYMAPS = ("default", "vim")
 
 LAYOUT = Key(
-    "interface.layout", one_of(AUTO, *LAYOUTS), AUTO,
+    "interface.layout",
+    one_of(AUTO, *LAYOUTS),
+    AUTO,
     "where the branches stand; auto is right of the story from 160 columns on, else below it",
 )
 SPLIT = Key(
-    "interface.split", INTEGER, 40, "share of the window that the story has, in percent",
-    minimum=15, maximum=85,
+    "interface.split",
+    INTEGER,
+    40,
+    "share of the window that the story has, in percent",
+    minimum=15,
+    maximum=85,
 )
 PANES = Key(
-    "interface.panes", one_of("top", "end"), "top",
+    "interface.panes",
+    one_of("top", "end"),
+    "top",
     "what a branch shows while it grows beyond its pane: its beginning, or its end",
 )
 KEYMAP = Key("interface.keymap", one_of(*KEYMAPS), "default", "keys for moving about")
@@ -45,11 +55,15 @@ TEXT_WIDTH = Key("interface.text_width", INTEGER, 76, "widest line of the story,
 CONTINUE = Key("interface.continue", SWITCH, True, "write new branches as soon as one is picked")
 REDUCED_MOTION = Key("interface.reduced_motion", SWITCH, False, "no animation")
 SPELLING = Key(
-    "interface.spelling", SWITCH, False,
+    "interface.spelling",
+    SWITCH,
+    False,
     "underline words of the story that are in no English list and not in words.txt beside config.toml",
 )
 PROVENANCE = Key(
-    "interface.provenance", SWITCH, False,
+    "interface.provenance",
+    SWITCH,
+    False,
     "tint words of the story that the model wrote, that were edited, and that were imported",
 )
 GOAL = Key("interface.goal", INTEGER, 0, "words to write in a day; 0 is no goal", minimum=0)

@@ -160,9 +160,7 @@ def test_a_terminal_is_shown_no_escape_sequences(engine: Engine, out: type[io.St
     assert "b\tc\n" in sink.getvalue()
 
 
-def test_a_config_file_speaks_for_missing_flags(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_config_file_speaks_for_missing_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "short.toml"
     file.write_text("[generation]\nn = 2\n", "utf-8")
     assert len(json.loads(write(capsys, "Once", "--json", "--config", str(file)))["branches"]) == 2

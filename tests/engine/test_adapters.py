@@ -440,4 +440,3 @@ def test_a_control_vector_of_no_layer_changes_nothing(files: Path, tmp_path: Pat
     path = make_control_vector(tmp_path / "one.gguf", directions(1, 1))
     with steered(files, (path, 1.0), layers=(2, 2)) as engine, loaded(files) as plain:
         assert_all_same(logits_of(engine), logits_of(plain))
-

@@ -43,7 +43,8 @@ def engine() -> Iterator[Engine]:
 
 @pytest.mark.parametrize("make", [make_without_numbers, make_with_a_token_without_number])
 @pytest.mark.parametrize(
-    "fields", [{}, {"temperature": 0.0}, {"top_k": 0, "top_p": 0.9}, {"mirostat": 2}, {"regex": ".*"}],
+    "fields",
+    [{}, {"temperature": 0.0}, {"top_k": 0, "top_p": 0.9}, {"mirostat": 2}, {"regex": ".*"}],
     ids=str,
 )
 @pytest.mark.parametrize("logprobs", [None, 2])

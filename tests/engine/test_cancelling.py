@@ -69,9 +69,7 @@ def test_a_client_that_cancels_all_the_time_costs_a_writer_a_tenth_at_most(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, period: float, fresh: bool
 ) -> None:
     player = Player(engine, monkeypatch)
-    writer = engine.submit(
-        Request(PROMPT, sampling=seeded(5), stop=ENDLESS, priority=Priority.FOREGROUND)
-    )
+    writer = engine.submit(Request(PROMPT, sampling=seeded(5), stop=ENDLESS, priority=Priority.FOREGROUND))
     drive(engine, lambda: lengths(writer)[0] > 5)
     alone = speed(engine, player, writer, 0.3)
     asked: list[Generation] = []

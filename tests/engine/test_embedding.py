@@ -328,4 +328,3 @@ def test_every_token_is_evaluated_once_and_in_order(lengths: list[int], rows: in
             assert start == done[seq] and (not whole or (start, end) == (0, lengths[seq]))
             done[seq] = end
     assert done == lengths
-

@@ -50,7 +50,9 @@ def forced(
     seen: dict[int, list[NDArray[np.float32]]] = {}
     generation = engine.submit(
         Request(
-            PROMPT, n=len(written), stop=Stop(max_tokens=LENGTH, ignore_eog=True),
+            PROMPT,
+            n=len(written),
+            stop=Stop(max_tokens=LENGTH, ignore_eog=True),
             logits_callback=forcing(written, seen),
         )
     ).wait(WAIT)
@@ -63,8 +65,15 @@ def bare_loop(engine: Engine, prompt: list[int], written: list[list[int]]) -> li
     """The same rows through the C API alone."""
     n = len(written)
     context = Context(
-        engine.model.pointer, cells=1024, sequences=n, batch=512, ubatch=512, threads=1, threads_batch=1,
-        options=engine.options, path="bare loop",
+        engine.model.pointer,
+        cells=1024,
+        sequences=n,
+        batch=512,
+        ubatch=512,
+        threads=1,
+        threads_batch=1,
+        options=engine.options,
+        path="bare loop",
     )
     try:
         row = context.batch.add_run(prompt, 0, 0, 1)

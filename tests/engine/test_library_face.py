@@ -182,8 +182,11 @@ def test_statistics_agree_with_the_rows_that_were_counted(engine: Engine) -> Non
         for k in range(25):
             generation = engine.submit(
                 Request(
-                    PROMPT[: int(rng.integers(5, 60))], n=int(rng.integers(1, 6)), sampling=seeded(k),
-                    stop=Stop(max_tokens=int(rng.integers(0, 20))), priority=list(Priority)[k % 3],
+                    PROMPT[: int(rng.integers(5, 60))],
+                    n=int(rng.integers(1, 6)),
+                    sampling=seeded(k),
+                    stop=Stop(max_tokens=int(rng.integers(0, 20))),
+                    priority=list(Priority)[k % 3],
                 )
             )
             for _ in range(int(rng.integers(0, 12))):
@@ -221,7 +224,10 @@ def test_cells_and_ids_return_to_where_they_were(engine: Engine) -> None:
         stop = Stop(max_tokens=3, strings=("the",), boundary="sentence" if k % 2 else None)
         generation = engine.submit(
             Request(
-                f"Tale {k}", n=1 + k % 5, stop=stop, heal=k % 3 == 0,
+                f"Tale {k}",
+                n=1 + k % 5,
+                stop=stop,
+                heal=k % 3 == 0,
                 sampling=seeded(k, repeat_penalty=1.1),
             )
         )

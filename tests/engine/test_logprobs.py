@@ -65,7 +65,8 @@ def submit(engine: Engine, **fields: Any) -> Generation:
 @pytest.mark.parametrize(
     "sampling",
     [
-        seeded(3), seeded(3, temperature=2.0, top_k=3),
+        seeded(3),
+        seeded(3, temperature=2.0, top_k=3),
         seeded(3, repeat_penalty=2.0, logit_bias=((300, 50.0),)),
     ],
 )

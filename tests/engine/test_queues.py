@@ -155,9 +155,7 @@ def test_identical_branches_share_a_row_until_they_diverge(engine: Engine) -> No
 
     stop = Stop(max_tokens=10, ignore_eog=True)
     with decoded_rows(engine) as rows:
-        generation = engine.submit(
-            Request(PROMPT, n=8, sampling=GREEDY, stop=stop, logits_callback=callback)
-        )
+        generation = engine.submit(Request(PROMPT, n=8, sampling=GREEDY, stop=stop, logits_callback=callback))
         finish(engine, generation)
     assert sum(rows) == len(generation.prompt_ids) + parted + 3 * 8
     assert len({b.ids for b in generation.branches}) == 8
@@ -168,8 +166,11 @@ def test_branches_under_one_engine_thread_run_to_their_end(threaded: Engine) -> 
     requests = [
         threaded.submit(
             Request(
-                f"Tale {k}: once", n=4, stop=Stop(max_tokens=8, ignore_eog=True),
-                sampling=Sampling(seed=k), priority=list(Priority)[k % 3],
+                f"Tale {k}: once",
+                n=4,
+                stop=Stop(max_tokens=8, ignore_eog=True),
+                sampling=Sampling(seed=k),
+                priority=list(Priority)[k % 3],
             )
         )
         for k in range(9)

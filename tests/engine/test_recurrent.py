@@ -104,9 +104,7 @@ def test_what_cannot_be_cut_is_read_again_and_right(engine: Engine) -> None:
 def test_more_branches_than_sequences_take_turns() -> None:
     options = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=12, max_sequences=4)
     with Engine.load(toy_model(make_mamba), options, thread=False) as engine:
-        requests = [
-            engine.submit(Request(f"Tale {k}", n=6, stop=RULE, sampling=seeded(k))) for k in range(3)
-        ]
+        requests = [engine.submit(Request(f"Tale {k}", n=6, stop=RULE, sampling=seeded(k))) for k in range(3)]
         finish(engine, *requests)
         assert [[len(b.ids) for b in g.branches] for g in requests] == [[10] * 6] * 3
         assert {b.finish_reason for g in requests for b in g.branches} == {FinishReason.LENGTH}

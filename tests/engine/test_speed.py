@@ -33,9 +33,7 @@ def written(branch: Branch, clock: Clock, tokens: int) -> None:
         (BranchState.WAITING, BranchState.PROMPT),
     ],
 )
-def test_a_rest_is_no_time_of_writing(
-    rest: tuple[BranchState, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rest_is_no_time_of_writing(rest: tuple[BranchState, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
     request = Generation(1, Request("", n=1), lambda command: None)
     branch = Branch(request, 0, request.request.sampling, request.request.stop, 1)  # type: ignore[arg-type]

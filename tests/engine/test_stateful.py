@@ -27,8 +27,11 @@ from .support import Reference, assert_same_logits, exact_model, seeded, toy_mod
 from .toy_models import make_gemma, make_jamba, make_mamba
 
 PROMPTS = (
-    "Once upon a time,", "Once upon a time, there was a fox.", "The king",
-    "Tom and Lily went to the park. " * 6, "Ben had a red ball. He was glad. " * 22,
+    "Once upon a time,",
+    "Once upon a time, there was a fox.",
+    "The king",
+    "Tom and Lily went to the park. " * 6,
+    "Ben had a red ball. He was glad. " * 22,
 )
 WORDS = st.sampled_from(["", " and", " The rain fell.", "\n", " x", ' "Oh!"'])
 SMALL: dict[str, Any] = {"n_ctx": 256, "flash_attn": "on"}
@@ -76,20 +79,28 @@ class EngineMachine(RuleBasedStateMachine):
         return data.draw(st.sampled_from(self.generation(data).branches))
 
     @rule(
-        prompt=st.sampled_from(PROMPTS), n=st.integers(1, 6), tokens=st.integers(0, 30),
-        seed=st.integers(0, 99), boundary=st.sampled_from([None, None, "sentence", "line"]),
-        priority=st.sampled_from(Priority), strings=st.sampled_from([(), (), (" the", "a t")]),
-        heal=st.booleans(), overflow=st.sampled_from(["error", "shift"]),
+        prompt=st.sampled_from(PROMPTS),
+        n=st.integers(1, 6),
+        tokens=st.integers(0, 30),
+        seed=st.integers(0, 99),
+        boundary=st.sampled_from([None, None, "sentence", "line"]),
+        priority=st.sampled_from(Priority),
+        strings=st.sampled_from([(), (), (" the", "a t")]),
+        heal=st.booleans(),
+        overflow=st.sampled_from(["error", "shift"]),
         temperature=st.sampled_from([0.0, 0.8]),
     )
     def submit(
         self, prompt, n, tokens, seed, boundary, priority, strings, heal, overflow, temperature
     ) -> None:
         request = Request(
-            prompt[: self.longest], n=n,
+            prompt[: self.longest],
+            n=n,
             sampling=seeded(seed, temperature=temperature, repeat_penalty=1.1),
             stop=Stop(max_tokens=tokens, boundary=boundary, strings=strings),
-            heal=heal, overflow=overflow, priority=priority,
+            heal=heal,
+            overflow=overflow,
+            priority=priority,
         )
         self.generations.append(self.engine.submit(request))
 
@@ -152,8 +163,12 @@ class EngineMachine(RuleBasedStateMachine):
 
         generation = self.engine.submit(
             Request(
-                path, stop=Stop(max_tokens=1), logits_callback=keep, add_bos=False,
-                priority=Priority.FOREGROUND, sampling=seeded(1),  # its token may be evaluated, too
+                path,
+                stop=Stop(max_tokens=1),
+                logits_callback=keep,
+                add_bos=False,
+                priority=Priority.FOREGROUND,
+                sampling=seeded(1),  # its token may be evaluated, too
             )
         )
         for _ in range(400):
@@ -252,7 +267,10 @@ TestSliding = SlidingMachine.TestCase
 TestHybrid = HybridMachine.TestCase
 TestRecurrent = RecurrentMachine.TestCase
 TestEngine.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck),
+    max_examples=40,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target),
 )
 TestSpilling.settings = TestSpillingSliding.settings = TestSpillingHybrid.settings = settings(

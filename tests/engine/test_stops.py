@@ -21,9 +21,7 @@ def test_the_earliest_and_longest_that_ends_in_a_piece_is_found(texts: list[str]
     before = ""
     for text in texts:
         whole = before + text
-        ends = [
-            (whole.find(s, k), s) for s in wanted for k in range(len(whole)) if whole.startswith(s, k)
-        ]
+        ends = [(whole.find(s, k), s) for s in wanted for k in range(len(whole)) if whole.startswith(s, k)]
         new = [(at, s) for at, s in ends if at + len(s) > len(before)]
         found = reader.read(text)
         if new:

@@ -204,4 +204,4 @@ def test_ids_of_another_vocabulary_are_tokenised_again(engine: Engine) -> None:
     text = first.branches[0].text
     foreign = write(engine, (TokenRun(PROMPT), TokenRun(text, (5, 6, 7), "another vocabulary")))
     own = engine.tokenize(PROMPT + text)
-    assert list(foreign.prompt_ids)[-len(own):] == own
+    assert list(foreign.prompt_ids)[-len(own) :] == own

@@ -214,9 +214,7 @@ def make_bert(path: Path, seed: int = 1) -> Path:
 
 def make_without_vocabulary(path: Path, seed: int = 1) -> Path:
     """A file that says its vocabulary is somewhere else, as some for speech and pictures do."""
-    metadata: Metadata = [
-        pair for pair in _common("mamba", layers=1) if not pair[0].startswith("tokenizer.")
-    ]
+    metadata: Metadata = [pair for pair in _common("mamba", layers=1) if not pair[0].startswith("tokenizer.")]
     metadata += [*_ssm("mamba"), ("tokenizer.ggml.model", _STRING, "no_vocab")]
     metadata += [("mamba.vocab_size", _U32, len(_TOKENS)), ("mamba.feed_forward_length", _U32, 0)]
     metadata += [("mamba.attention.head_count", _U32, 0)]

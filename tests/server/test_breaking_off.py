@@ -34,7 +34,9 @@ def test_openai(client: httpx.Client, path: str) -> None:
     stream = frames(client.post(path, json={**PATHS[path], "stream": True}).content)
     ends = {
         choice["index"]: choice
-        for frame in stream[:-1] for choice in frame["choices"] if choice["finish_reason"]
+        for frame in stream[:-1]
+        for choice in frame["choices"]
+        if choice["finish_reason"]
     }
     assert [ends[k]["finish_reason"] for k in (0, 1)] == ["stop", "error"]
     assert [ends[k].get("error") for k in (0, 1)] == [None, str(WHY)]

@@ -229,7 +229,12 @@ def test_what_others_write_with_the_same_engine_is_shown_nowhere(
         shown = [
             http.get(path).text
             for path in (
-                "/slots", "/health?include_slots=1", "/props", "/metrics", "/v1/models", "/srb/v1/requests",
+                "/slots",
+                "/health?include_slots=1",
+                "/props",
+                "/metrics",
+                "/v1/models",
+                "/srb/v1/requests",
             )
         ]
         assert len(json.loads(shown[0])) == len(json.loads(shown[1])["slots"]) == 64

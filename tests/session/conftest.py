@@ -25,8 +25,11 @@ def file(tmp_path: Path) -> Path:
 @pytest.fixture
 def session(file: Path) -> Iterator[Session]:
     opened = Session(
-        Story.create(file), EngineLoader(bundled_model(), OPTIONS), n=4,
-        stop=Stop(max_tokens=24, ignore_eog=True), options=OPTIONS,
+        Story.create(file),
+        EngineLoader(bundled_model(), OPTIONS),
+        n=4,
+        stop=Stop(max_tokens=24, ignore_eog=True),
+        options=OPTIONS,
     )
     opened.loader.wait(WAIT)
     yield opened

@@ -13,7 +13,7 @@ from .conftest import WAIT
 
 SENTENCES = (
     "The {} fox ran down to the river and looked for his friend. ",
-    "\"Where are you?\" he called, but there were only {} birds in the tall trees. ",
+    '"Where are you?" he called, but there were only {} birds in the tall trees. ',
     "Then a little girl named Lily came with her {} umbrella and smiled at him. ",
     "They sat under the big tree and shared {} cookies until it was dark. ",
 )

@@ -25,9 +25,7 @@ class SlowLoad:
     def __init__(self) -> None:
         self.begun, self.gate = threading.Event(), threading.Event()
 
-    def __call__(
-        self, path: object, options: EngineOptions | None, /, *, on_progress: OnProgress
-    ) -> Engine:
+    def __call__(self, path: object, options: EngineOptions | None, /, *, on_progress: OnProgress) -> Engine:
         self.begun.set()
         self.gate.wait(WAIT)
         if not on_progress(0.5):

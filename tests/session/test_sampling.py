@@ -111,8 +111,12 @@ def test_a_ladder_that_no_knob_takes_is_left_out(story: Story, ladder: list[Any]
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-        lambda inner: st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["sampling", "stop", "ladder", "temperature", "seed", "x"]), inner),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(["sampling", "stop", "ladder", "temperature", "seed", "x"]), inner
+            )
+        ),
     )
 )
 def test_whatever_stands_in_the_file_does_no_harm(kept: Any) -> None:

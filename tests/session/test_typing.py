@@ -160,7 +160,7 @@ def test_edits_in_two_places_are_two_things_to_undo_though_they_are_saved_at_onc
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3), st.text("ab ", max_size=3)), max_size=60))
 def test_whatever_is_typed_wherever_the_last_text_is_the_one_that_is_saved(
-    edits: list[tuple[int, int, str]]
+    edits: list[tuple[int, int, str]],
 ) -> None:
     saved: list[str] = []
     with tempfile.TemporaryDirectory() as folder, Story.create(Path(folder) / "story.srbw") as story:

@@ -31,7 +31,8 @@ def today(story: Story) -> tuple[int, int]:
 
 def test_an_opening_and_an_import_count_nothing_until_something_is_written(tmp_path: Path) -> None:
     nodes = [
-        DraftNode("1"), DraftNode("2", "1", text="Once upon a time", author="writer"),
+        DraftNode("1"),
+        DraftNode("2", "1", text="Once upon a time", author="writer"),
         DraftNode("3", "2", text=" there was", author="model"),
     ]
     nodes[2].mark(visited=False)

@@ -147,9 +147,7 @@ class Terminal:
         """The program's state folder."""
         return self.folder / "state" / "srbwriter"
 
-    def start(
-        self, *arguments: str | Path, env: Mapping[str, str] | None = None, job: bool = False
-    ) -> None:
+    def start(self, *arguments: str | Path, env: Mapping[str, str] | None = None, job: bool = False) -> None:
         """Run ``srbwriter ARGUMENTS``; what was typed before is forgotten.
 
         As a ``job`` it runs below a shell, and can be stopped and sent on.

@@ -82,8 +82,12 @@ def open_bench(tmp_path: Path) -> OpenBench:
 
     @asynccontextmanager
     async def opened(
-        text: str = "It rained.", n: int = 4, size: tuple[int, int] = (120, 40), ready: bool = True,
-        settings: dict[str, object] | None = None, fake: bool = False,
+        text: str = "It rained.",
+        n: int = 4,
+        size: tuple[int, int] = (120, 40),
+        ready: bool = True,
+        settings: dict[str, object] | None = None,
+        fake: bool = False,
     ) -> AsyncIterator[Bench]:
         session: Any
         if fake or not ready:

@@ -122,7 +122,8 @@ class FakeEngine:
     def _do_cancel(self, command: Command) -> list[Event]:
         return [
             event
-            for branch in command.generation.branches if branch.live
+            for branch in command.generation.branches
+            if branch.live
             for event in self._end(branch, FinishReason.STOPPED)
         ]
 

@@ -16,9 +16,19 @@ from srbwriter.story import ROOT, NodeId, Story
 from tests.tui.fake_engine import FakeEngine
 
 MODEL = ModelInfo(
-    path="/models/storyteller.gguf", name="storyteller", description="llama 15M", architecture="llama",
-    n_params=15_000_000, size=30_000_000, n_vocab=8192, n_ctx_train=4096, n_ctx=4096, n_embd=288,
-    vocab="v", chat_template=None, metadata={},
+    path="/models/storyteller.gguf",
+    name="storyteller",
+    description="llama 15M",
+    architecture="llama",
+    n_params=15_000_000,
+    size=30_000_000,
+    n_vocab=8192,
+    n_ctx_train=4096,
+    n_ctx=4096,
+    n_embd=288,
+    vocab="v",
+    chat_template=None,
+    metadata={},
 )
 
 

@@ -56,5 +56,5 @@ async def test_words_typed_and_deleted_amid_the_models_keep_the_tint_true(open_b
         shown = letters(editor.provenance)
         assert len(shown) == len(editor.whole)
         typed = len("It rever ained.") + 3
-        assert shown[: typed] == ["writer"] * (typed - 3) + ["model"] * 3
+        assert shown[:typed] == ["writer"] * (typed - 3) + ["model"] * 3
         assert shown[typed : typed + 2] == ["writer"] * 2 and set(shown[typed + 2 :]) <= {"model", "writer"}

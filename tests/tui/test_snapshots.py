@@ -54,9 +54,7 @@ async def frozen(bench: Bench, tokens: int = 40) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("look", LOOKS)
-async def test_the_desk(
-    look: str, size: str, open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_desk(look: str, size: str, open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch) -> None:
     if look == "no-color":
         monkeypatch.setenv("NO_COLOR", "1")
     theme = {"interface.theme": LOOKS[look], "interface.reduced_motion": True}

@@ -142,8 +142,12 @@ async def test_the_line_and_the_context_count_the_same_tokens(open_bench: OpenBe
 
 def test_neighbours_of_one_source_are_one_row() -> None:
     parts = [
-        Part("story", "a", 0, False), Part("memory", "m", 3, True), Part("story", "b ", 5, True),
-        Part("story", "c", 6, True), Part("note", "n", 2, True), Part("story", "d", 4, True),
+        Part("story", "a", 0, False),
+        Part("memory", "m", 3, True),
+        Part("story", "b ", 5, True),
+        Part("story", "c", 6, True),
+        Part("note", "n", 2, True),
+        Part("story", "d", 4, True),
     ]
     shown = " ".join(str(ContextView(Context(parts, 20, 100))._budget()).split())
     rows = "story 0 tokens does not fit", "story 1 of 2 11 tokens", "note 2 tokens", "story 2 of 2 4 tokens"
@@ -225,6 +229,7 @@ async def test_the_leaders_menu_cuts_no_label(open_bench: OpenBench) -> None:
 
 async def test_esc_says_stop_only_where_something_can_be_stopped(open_bench: OpenBench) -> None:
     async with open_bench(n=2, size=(160, 30)) as bench:
+
         def label() -> str:
             bench.screen.flush_slowly()
             return next((hint for id, _, hint in bench.screen.key_line.entries if id == "back"), "")

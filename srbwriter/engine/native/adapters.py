@@ -23,7 +23,8 @@ def load_adapter(model: int, path: Path) -> int:
     pointer = library().llama_adapter_lora_init(model, os.fsencode(path))
     if not pointer:
         raise ModelError(
-            str(path), "llama.cpp could not load this LoRA adapter; the log says why",
+            str(path),
+            "llama.cpp could not load this LoRA adapter; the log says why",
             "give the adapter that was made for this model, or download it again",
         )
     return C.cast(pointer, C.c_void_p).value or 0

@@ -37,8 +37,17 @@ class Context:
     """A context with one unified cache. Only its owner's thread may call it."""
 
     def __init__(
-        self, model: int, *, cells: int, sequences: int, batch: int, ubatch: int, threads: int,
-        threads_batch: int, options: EngineOptions, path: str,
+        self,
+        model: int,
+        *,
+        cells: int,
+        sequences: int,
+        batch: int,
+        ubatch: int,
+        threads: int,
+        threads_batch: int,
+        options: EngineOptions,
+        path: str,
     ) -> None:
         if cells > MOST_CELLS:
             raise ModelError(
@@ -68,7 +77,8 @@ class Context:
         pointer = lib.llama_init_from_model(model, params)
         if not pointer:
             raise ModelError(
-                path, f"no room for a context of {cells} tokens, or the cache types do not fit together",
+                path,
+                f"no room for a context of {cells} tokens, or the cache types do not fit together",
                 "lower --ctx-size, use --cache-type-k/v f16, or offload fewer layers",
             )
         self.pointer = int(pointer)
@@ -161,9 +171,7 @@ class Context:
         finally:
             self._lib.llama_memory_seq_rm(self.memory, self._scratch, -1, -1)
 
-    def restore(
-        self, data: NDArray[np.uint8], start: int, end: int, seq: int, first: int, last: int
-    ) -> bool:
+    def restore(self, data: NDArray[np.uint8], start: int, end: int, seq: int, first: int, last: int) -> bool:
         """Bring a saved state of [start, end) back, for ``seq`` to hold positions [first, last) of it.
 
         A memory that cannot be cut takes all of it. False when there is no room, or for other data.
@@ -238,7 +246,7 @@ def has_gpu() -> bool:
 
 
 def flash_attention(options: EngineOptions) -> str:
-    """"auto" resolved for this build.
+    """ "auto" resolved for this build.
 
     On CPU flash attention works row by row below 64 queries, so that several branches over one
     prefix are 1.7 to 2.1 times slower with it. A quantised V cache cannot do without it.

@@ -25,7 +25,8 @@ def check_vocabulary(path: Path) -> None:
             for key, value in pairs(file, size):
                 if key == _KIND and value == _NONE:
                     raise ModelError(
-                        str(path), "it has no vocabulary, so it writes no text",
+                        str(path),
+                        "it has no vocabulary, so it writes no text",
                         "choose a model that generates text",
                     )
                 if key == _TOKENS and isinstance(value, Array) and value.holds_texts:

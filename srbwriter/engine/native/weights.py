@@ -87,7 +87,8 @@ def load(path: Path, options: EngineOptions, on_progress: Progress | None) -> in
     if lib.llama_model_has_encoder(pointer):  # its decoder would end the process: nothing was encoded
         lib.llama_model_free(pointer)
         raise ModelError(
-            str(path), "this model encodes one text and decodes another; it cannot go on from a prompt",
+            str(path),
+            "this model encodes one text and decodes another; it cannot go on from a prompt",
             "choose a model that generates text",
         )
     return int(pointer)

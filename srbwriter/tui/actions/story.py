@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 
 
 _DID = {
-    "type": "Typing", "add": "Passage", "pick": "Pick", "edit": "Edit", "delete": "Deletion", "mark": "Mark",
-    "settings": "Setting", "restore": "Return",
+    "type": "Typing",
+    "add": "Passage",
+    "pick": "Pick",
+    "edit": "Edit",
+    "delete": "Deletion",
+    "mark": "Mark",
+    "settings": "Setting",
+    "restore": "Return",
 }
 """The verbs of the story, as what they did is called; others by their own names."""
 

@@ -72,8 +72,10 @@ def _rows(parts: list[Part]) -> list[Part]:
     """Neighbours of one source as one part; sources that still come up more than once are numbered."""
     joined = [
         replace(
-            same[0], source=_NAMES.get(same[0].source, same[0].source),
-            text="".join(part.text for part in same), tokens=sum(part.tokens for part in same),
+            same[0],
+            source=_NAMES.get(same[0].source, same[0].source),
+            text="".join(part.text for part in same),
+            tokens=sum(part.tokens for part in same),
         )
         for same in (list(group) for _, group in groupby(parts, lambda part: (part.source, part.fits)))
     ]

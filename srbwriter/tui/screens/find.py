@@ -136,9 +136,7 @@ class ReplaceBar(FindBar):
     ReplaceBar #preview { color: $text-muted; height: 1; }
     """
 
-    def __init__(
-        self, editor: StoryEditor, looked: Looked, take: Callable[[str, int], bool]
-    ) -> None:
+    def __init__(self, editor: StoryEditor, looked: Looked, take: Callable[[str, int], bool]) -> None:
         super().__init__(editor, looked)
         self._take = take
 

@@ -39,7 +39,12 @@ class Sheet(Dialog[bool]):
     """
 
     def __init__(
-        self, title: str, text: str, about: str, take: Callable[[str], bool], draft: Draft,
+        self,
+        title: str,
+        text: str,
+        about: str,
+        take: Callable[[str], bool],
+        draft: Draft,
         keeps: str = "keeps it",
     ) -> None:
         super().__init__()
