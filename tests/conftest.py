@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,19 @@ settings.load_profile("srbwriter")
 # A shell's background job ignores ctrl+c, and so would every program that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep compiled modules where the shell forbids to write them beside the source: hundreds of starts read them."""
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) and config.cache is not None:
+        sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(config.cache.mkdir("bytecode"))
+        sys.dont_write_bytecode = False
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """None (a worker for each core), or no workers where one file is named: to look at, with a debugger."""
+    files = {argument.partition("::")[0] for argument in config.args}
+    return 0 if len(files) == 1 and files.pop().endswith(".py") else None
 
 
 @pytest.fixture(autouse=True)
