@@ -28,7 +28,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep compiled modules where the shell forbids to write them beside the source: hundreds of starts read them."""
+    """Where the shell forbids compiled modules beside the source, keep them: hundreds of starts need them."""
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) and config.cache is not None:
         sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(config.cache.mkdir("bytecode"))
         sys.dont_write_bytecode = False
