@@ -11,8 +11,8 @@ import numpy as np
 from .limits import check_prompt
 from .model import Model
 from .parameters import notation
+from .sampling_loop import last_token_prefix
 from .types import ContextOverflow, InvalidRequest, Prompt, Request, TokenRun
-from .writing import last_token_prefix
 
 _END = 4  # tokens of a prompt's end that remain at least, as in llama.cpp's server
 
