@@ -130,7 +130,7 @@ _FILES = {API_KEY_FILE, CHAT_TEMPLATE_FILE}
 def run(settings: Settings) -> int:
     """Serve until a signal ends it; returns the exit code."""
     from srbwriter import launch, server
-    from srbwriter.server.auth import ServerError
+    from srbwriter.server.settings import ServerError
 
     loader = launch.loader(settings)
     try:
@@ -150,8 +150,7 @@ def server_settings(settings: Settings) -> ServerSettings:
     from dataclasses import replace
 
     from srbwriter import launch
-    from srbwriter.server.auth import read_keys, read_text
-    from srbwriter.server.settings import ServerSettings
+    from srbwriter.server.settings import ServerSettings, read_keys, read_text
 
     fields = {row.name.partition(".")[2]: settings[row] for row in OPTIONS if row not in _FILES}
     options = ServerSettings(
@@ -199,7 +198,7 @@ def server_beside(settings: Settings) -> Beside:
     @contextlib.contextmanager
     def beside(session: Session) -> Generator[str]:
         from srbwriter import server
-        from srbwriter.server.auth import ServerError
+        from srbwriter.server.settings import ServerError
 
         try:
             handle = server.start_in_thread(SessionLoader(session), server_settings(settings))

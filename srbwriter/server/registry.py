@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import BranchState
+from srbwriter.server.settings import Client
 
-from .auth import Client
 from .errors import ApiError, Dialect
 
 

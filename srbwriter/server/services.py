@@ -21,13 +21,12 @@ from srbwriter.engine.generation import Generation
 from srbwriter.engine.infill import infill_ids
 from srbwriter.engine.limits import check_prompt
 from srbwriter.engine.types import ContextOverflow, EngineError, Prompt, Request, TokenRun
+from srbwriter.server.fields import read_prompts
+from srbwriter.server.notifier import Notifier
+from srbwriter.server.settings import ServerError, ServerSettings, read_text
 
-from .auth import ServerError, read_text
 from .errors import ApiError, Dialect, bad, from_engine, unavailable
-from .follow import Bridge
-from .prompt import read_prompts
 from .registry import Record, Registry, Slot, Slots
-from .settings import ServerSettings
 from .work import PER_BYTE, off_loop
 
 
@@ -63,10 +62,10 @@ class SystemPrompt:
 class Services:
     """One per server. Used from the server's loop only."""
 
-    def __init__(self, loader: Loader, settings: ServerSettings, bridge: Bridge) -> None:
+    def __init__(self, loader: Loader, settings: ServerSettings, notifier: Notifier) -> None:
         self.loader = loader
         self.settings = settings
-        self.bridge = bridge
+        self.notifier = notifier
         self.registry = Registry(settings.keep_requests, settings.keep_seconds)
         self.slots = Slots()
         self.system = _read_system(settings)

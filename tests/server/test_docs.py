@@ -11,9 +11,9 @@ import pytest
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine
-from srbwriter.server import Loaded, ServerSettings, pages, start_in_thread
+from srbwriter.server import Loaded, ServerSettings, app, start_in_thread
 from srbwriter.server.dialects import ENDPOINTS
-from srbwriter.server.dialects.openai import vllm
+from srbwriter.server.dialects.openai import params as openai
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "http-api.md"
 HOME = "http://localhost:9090"
@@ -49,7 +49,7 @@ def test_every_line_runs_and_answers_what_it_says(url: str, tmp_path: Path) -> N
 
 def test_every_endpoint_has_a_line() -> None:
     text = "\n".join(commands())
-    for row in (*ENDPOINTS, *pages.ENDPOINTS, pages.PAGE):
+    for row in (*ENDPOINTS, *app.PAGES, app.PAGE):
         method = METHODS.get(row.method, f"curl -X {row.method} ")
         shapes = [re.sub(r"\\\{[^}]*\\\}", r"[^/'\" ?]+", re.escape(path)) for path in row.paths]
         assert any(re.search(rf"{method}.*{HOME}{shape}(?=['\" ?]|$)", text, re.M) for shape in shapes), (
@@ -59,7 +59,7 @@ def test_every_endpoint_has_a_line() -> None:
 
 def test_the_table_of_extras_is_the_programs_own() -> None:
     text = DOCUMENT.read_text("utf-8")
-    rows = {"honoured": vllm.HONOURED, "passed over": vllm.IGNORED, "400 unless neutral": vllm.NEUTRAL}
+    rows = {"honoured": openai.HONOURED, "passed over": openai.IGNORED, "400 unless neutral": openai.NEUTRAL}
     for title, names in rows.items():
         row = next(line for line in text.splitlines() if line.startswith(f"| {title} |"))
         assert re.findall(r"`(\w+)`", row) == list(names)

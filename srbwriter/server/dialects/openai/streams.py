@@ -7,17 +7,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from srbwriter.engine.types import Finished, PromptProgress, Text
-from srbwriter.server.answers import final_object, finish_reason, progress, prompt_text, timings, usage
-from srbwriter.server.call import Call
+from srbwriter.server.answers import (
+    Tokens,
+    Written,
+    content_logprobs,
+    final_object,
+    finish_reason,
+    legacy_logprobs,
+    progress,
+    prompt_text,
+    prompt_tokens,
+    timings,
+    usage,
+)
+from srbwriter.server.context import PING, Context, News, error_frame, waiting_comment
+from srbwriter.server.dialects.openai.params import OpenAIParams
 from srbwriter.server.errors import ApiError
 from srbwriter.server.registry import Record
-from srbwriter.server.stream import PING, News, error_frame, waiting_comment
-from srbwriter.server.tokens import Tokens, Written, prompt_tokens
 from srbwriter.server.tools import Argued, Called, Said, ToolReader
 from srbwriter.server.work import encode
-
-from .ask import OpenAIAsk
-from .shape import content_logprobs, legacy_logprobs
 
 _QUOTED = json.encoder.encode_basestring
 DONE = b"data: [DONE]\n\n"
@@ -28,12 +36,14 @@ class _Frames:
 
     ping = PING
 
-    def __init__(self, call: Call, record: Record, head: Mapping[str, Any], ask: OpenAIAsk) -> None:
-        self._call, self._record, self._ask = call, record, ask
+    def __init__(
+        self, context: Context, record: Record, head: Mapping[str, Any], params: OpenAIParams
+    ) -> None:
+        self._context, self._record, self._params = context, record, params
         self._head = (
             "data: " + json.dumps(head, ensure_ascii=False, separators=(",", ":"))[:-1] + ',"choices":['
         )
-        self._tail = '],"usage":null}\n\n' if ask.include_usage else "]}\n\n"
+        self._tail = '],"usage":null}\n\n' if params.include_usage else "]}\n\n"
         self._tokens: dict[int, Tokens] = {}
         self._begun: set[int] = set()
 
@@ -43,56 +53,56 @@ class _Frames:
         out: list[str] = []
         for number, event in news:
             if isinstance(event, Text):
-                texts.setdefault(number * self._ask.n + event.branch, []).append(event)
+                texts.setdefault(number * self._params.n + event.branch, []).append(event)
             elif isinstance(event, Finished):
-                ends[number * self._ask.n + event.branch] = event
-            elif isinstance(event, PromptProgress) and self._ask.return_progress:
+                ends[number * self._params.n + event.branch] = event
+            elif isinstance(event, PromptProgress) and self._params.return_progress:
                 out.append(self._progress(number, event))
         for index in dict.fromkeys((*texts, *ends)):
             self._write(out, index, texts.get(index, ()), ends.get(index))
         return "".join(out).encode()
 
     def waiting(self, place: int) -> bytes:
-        if not self._ask.return_progress:
+        if not self._params.return_progress:
             return waiting_comment(place)
         event = PromptProgress(0, len(self._record.generation.prompt_ids), 0)
         return self._progress(0, event, place).encode()
 
     def _progress(self, number: int, event: PromptProgress, place: int | None = None) -> str:
         """A chunk without choices that tells how far a prompt has been read."""
-        told = progress(self._record.generations[number], event, self._call.now())
+        told = progress(self._record.generations[number], event, self._context.now())
         if place is not None:
             told["prompt_progress"]["queue"] = place
         return f"{self._head}],{encode(told).decode()[1:]}\n\n"
 
     def _tail_of(self, index: int, *, last: bool) -> str:
         """How a chunk ends: with timings at a choice's end, or with each where they are asked for."""
-        if not (last or self._ask.timings_per_token):
+        if not (last or self._params.timings_per_token):
             return self._tail
-        number, branch = divmod(index, self._ask.n)
+        number, branch = divmod(index, self._params.n)
         generation = self._record.generations[number]
         more: dict[str, Any] = {"timings": timings(generation, generation.branches[branch])}
-        if last and self._ask.verbose:
-            engine = self._call.engine
+        if last and self._params.verbose:
+            engine = self._context.engine
             more["__verbose"] = final_object(
-                engine, generation, generation.branches[branch], self._ask, index=index,
-                slot=self._record.slot(index), model=self._call.services.model_name,
+                engine, generation, generation.branches[branch], self._params, index=index,
+                slot=self._record.slot(index), model=self._context.services.model_name,
                 prompt=prompt_text(engine, generation), stream=True,
             )  # fmt: skip
         return f"{self._tail[:-3]},{encode(more).decode()[1:]}\n\n"
 
     def end(self) -> bytes:
-        if not self._ask.include_usage:
+        if not self._params.include_usage:
             return DONE
         head = self._head.removesuffix("[")
         return (head + '[],"usage":').encode() + encode(usage(self._record.generations)) + b"}\n\n" + DONE
 
     def error(self, error: ApiError) -> bytes:
-        return error_frame(self._call, error)
+        return error_frame(self._context, error)
 
     def _write(self, out: list[str], index: int, events: Sequence[Text], last: Finished | None) -> None:
         text = "".join([event.text for event in events])
-        tokens = self._written(index, text, events, last) if self._ask.logprobs is not None else ()
+        tokens = self._written(index, text, events, last) if self._params.logprobs is not None else ()
         if index not in self._begun and (text or last is not None):
             self._begun.add(index)
             self._begin(out, index)
@@ -106,9 +116,9 @@ class _Frames:
     ) -> Sequence[Written]:
         tokens = self._tokens.get(index)
         if tokens is None:
-            number, branch = divmod(index, self._ask.n)
+            number, branch = divmod(index, self._params.n)
             overlap = self._record.generations[number].branches[branch].overlap
-            tokens = self._tokens[index] = Tokens(self._call.engine, overlap)
+            tokens = self._tokens[index] = Tokens(self._context.engine, overlap)
         ids = [id for event in events for id in event.ids]
         logprobs = [entry for event in events for entry in event.logprobs]
         return tokens.feed(text, ids, logprobs, last is not None)
@@ -127,25 +137,30 @@ class CompletionFrames(_Frames):
     """``text_completion`` chunks."""
 
     def __init__(
-        self, call: Call, record: Record, head: Mapping[str, Any], ask: OpenAIAsk, prompts: Sequence[str]
+        self,
+        context: Context,
+        record: Record,
+        head: Mapping[str, Any],
+        params: OpenAIParams,
+        prompts: Sequence[str],
     ) -> None:
-        super().__init__(call, record, head, ask)
+        super().__init__(context, record, head, params)
         self._prompts = prompts
 
     def _begin(self, out: list[str], index: int) -> None:
-        if not self._ask.echo:
+        if not self._params.echo:
             return
-        number = index // self._ask.n
+        number = index // self._params.n
         generation = self._record.generations[number]
         tokens = ()
-        if self._ask.logprobs is not None:
-            tokens = prompt_tokens(self._call.engine, generation.prompt_ids, generation.prompt_logprobs)
+        if self._params.logprobs is not None:
+            tokens = prompt_tokens(self._context.engine, generation.prompt_ids, generation.prompt_logprobs)
         self._piece(out, index, self._prompts[number], tokens)
 
     def _piece(self, out: list[str], index: int, text: str, tokens: Sequence[Written]) -> None:
         known = "null"
         if tokens:
-            known = encode(legacy_logprobs(self._call.engine, tokens)).decode()
+            known = encode(legacy_logprobs(self._context.engine, tokens)).decode()
         out.append(
             f'{self._head}{{"index":{index},"text":{_QUOTED(text)},"logprobs":{known},"finish_reason":null}}'
             + self._tail_of(index, last=False)
@@ -163,8 +178,10 @@ class CompletionFrames(_Frames):
 class ChatFrames(_Frames):
     """``chat.completion.chunk`` chunks: the role once, then content and calls of tools, then the reason."""
 
-    def __init__(self, call: Call, record: Record, head: Mapping[str, Any], ask: OpenAIAsk) -> None:
-        super().__init__(call, record, head, ask)
+    def __init__(
+        self, context: Context, record: Record, head: Mapping[str, Any], params: OpenAIParams
+    ) -> None:
+        super().__init__(context, record, head, params)
         self._readers: dict[int, ToolReader] = {}
 
     def _begin(self, out: list[str], index: int) -> None:
@@ -173,8 +190,8 @@ class ChatFrames(_Frames):
     def _piece(self, out: list[str], index: int, text: str, tokens: Sequence[Written]) -> None:
         known = "null"
         if tokens:
-            known = encode({"content": content_logprobs(self._call.engine, tokens)}).decode()
-        if self._ask.tools is None:
+            known = encode({"content": content_logprobs(self._context.engine, tokens)}).decode()
+        if self._params.tools is None:
             self._delta(out, index, f'{{"content":{_QUOTED(text)}}}', known)
             return
         deltas = self._called(index, text)
@@ -184,13 +201,13 @@ class ChatFrames(_Frames):
 
     def _called(self, index: int, text: str, last: bool = False) -> list[str]:
         """What is certain of an answer that may call tools."""
-        assert self._ask.tools is not None
-        reader = self._readers.setdefault(index, ToolReader(self._ask.tools))
+        assert self._params.tools is not None
+        reader = self._readers.setdefault(index, ToolReader(self._params.tools))
         return [_tool_delta(part) for part in reader.feed(text, last)]
 
     def _finish(self, out: list[str], index: int, last: Finished) -> None:
         reason = finish_reason(last.reason)
-        if self._ask.tools is not None:
+        if self._params.tools is not None:
             for delta in self._called(index, "", last=True):
                 self._delta(out, index, delta, "null")
             if self._readers[index].calls and reason == "stop":
