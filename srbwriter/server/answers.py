@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.parameters import PARAMETERS
 from srbwriter.engine.types import FinishReason, PromptProgress, TokenLogprob
 from srbwriter.server.params import Params, default_order
-from srbwriter.server.registry import Record
-from srbwriter.server.work import PER_BYTE, PER_ENTRY
 
 _BY_LIMIT = frozenset({FinishReason.LENGTH, FinishReason.CONTEXT})
 
@@ -106,19 +105,6 @@ def _ratio(a: float, b: float) -> float:
     return a / b if a > 0 and b > 0 else 0.0
 
 
-def seconds(record: Record) -> float:
-    """How long it takes to write a whole answer, about."""
-    entries, tokens = 0, 0
-    for generation in record.generations:
-        known = generation.request.logprobs
-        each = 1 if known is None else 3 + 3 * known
-        entries += each * sum(len(branch.buffer.ids) for branch in generation.branches)
-        tokens += len(generation.prompt_ids) * len(generation.branches)
-        if (before := generation.request.prompt_logprobs) is not None:
-            entries += (3 + 3 * before) * len(generation.prompt_ids) * len(generation.branches)
-    return entries * PER_ENTRY + tokens * PER_BYTE
-
-
 def settings_object(
     engine: Backend, params: Params, seed: int | None = None, stream: bool = False
 ) -> dict[str, Any]:
@@ -155,12 +141,11 @@ def settings_object(
     }
 
 
-_NUMBERS = (
-    "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "top_n_sigma",
-    "typical_p", "xtc_probability", "xtc_threshold", "repeat_last_n", "repeat_penalty", "presence_penalty",
-    "frequency_penalty", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "mirostat",
-    "mirostat_tau", "mirostat_eta", "adaptive_target", "adaptive_decay", "min_keep",
-)  # fmt: skip
+_NUMBERS = [
+    row.field
+    for row in PARAMETERS
+    if row.record == "sampling" and row.kind in ("int", "float") and row.name != "seed"
+]
 
 
 def prompt_text(engine: Backend, generation: Generation) -> str:

@@ -151,13 +151,18 @@ class Context:
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
 
-    async def collect(self, record: Record, work: Coroutine[Any, Any, T]) -> T:
-        """``until_gone`` for an answer in one piece; whatever still runs afterwards is cancelled."""
+    async def whole(self, record: Record, make: Callable[[], Any]) -> Response:
+        """``make``'s value as JSON, when all is written; whatever still runs afterwards is cancelled."""
         try:
-            return await self.until_gone(work)
+            return await self.until_gone(self._whole(record, make))
         finally:
             cancel(record)
             self.close()
+
+    async def _whole(self, record: Record, make: Callable[[], Any]) -> Response:
+        with Follower(self.services.notifier, record.generations) as follower:
+            await follower.finish()
+        return await self.answer(record.effort, make, record)
 
     async def stream(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypedDict, cast
 
@@ -28,46 +28,137 @@ from srbwriter.engine.parameters import (
 from srbwriter.engine.types import InvalidRequest, Overflow, Prompt, Request, Sampling, Stop
 from srbwriter.server.context import Context
 from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.fields import ALIASES, SEED_LIMIT, Fields, is_integer, read_penalty_prompt, wants_bos
+from srbwriter.server.fields import SEED_LIMIT, Fields, is_integer, read_penalty_prompt, wants_bos
 
 log = logging.getLogger(__name__)
 
 _MOST_BANS = 8 * limits.BIASES  # characters
 
 
-_OF_SAMPLING = [p for p in PARAMETERS if p.record == "sampling" and p.kind in ("int", "float", "bool")]
+# ---- one loop over the table
+
+
+def _told(fields: Fields, rows: Iterable[Parameter], base: object) -> dict[str, Any]:
+    """The values that a body names in any spelling, by the field of the record. Raises ApiError (400)."""
+    return {
+        row.field: _READERS.get(row.name, _value)(fields, row, getattr(base, row.field, row.default))
+        for row in rows
+        if fields.has(row.name)
+    }
+
+
+def _value(fields: Fields, row: Parameter, default: Any) -> Any:
+    """A value of the row's kind: bent into its range, or refused where it is a size."""
+    if row.kind == "bool":
+        return fields.flag(row.name, default)
+    if row.kind == "texts":
+        return fields.texts(row.name)
+    if row.kind == "ids":
+        return fields.integers(row.name) or default
+    if row.kind == "choice":
+        return _choice(fields, row)
+    if row.kind == "text":
+        return fields.text(row.name) or default
+    if row.size:
+        return fields.size(row.name, default, int(row.minimum or 0))
+    value = row.clamp(fields.number(row.name, default or 0.0))
+    return int(value) if row.kind == "int" else float(value)
+
+
+def _choice(fields: Fields, row: Parameter) -> str | None:
+    text = fields.text(row.name)
+    if not text and row.optional:
+        return None
+    if text not in row.choices:
+        words = f"{', '.join(row.choices[:-1])} or {row.choices[-1]}"
+        raise bad(row.name, f"Field '{row.name}': expected {words}")
+    return text
+
+
+def _limit(fields: Fields, row: Parameter, default: int | None) -> int | None:
+    """Tokens at most, None without end. Where two spellings differ, the one that says a number is meant.
+
+    The settings that llama.cpp tells have the limit twice, and clients send them back with one changed.
+    """
+    told = [
+        Fields({spelling: value}).integer(row.name, -1, -1, limits.TOKENS, hard=True)
+        for spelling in (row.name, *row.aliases)
+        if (value := fields.values.get(spelling)) is not None
+    ]
+    return next((number for number in told if number >= 0), None)
+
+
+def _base(fields: Fields, row: Parameter, default: float) -> float:
+    """Less than 1 means the usual one, as with llama.cpp."""
+    return row.default if fields.number(row.name, default) < 1.0 else _value(fields, row, default)
+
+
+def _breakers(fields: Fields, row: Parameter, default: tuple[str, ...]) -> tuple[str, ...]:
+    """A list, or a list written as JSON text, which some clients send."""
+    value = fields.raw(row.name)
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except RecursionError:
+            raise bad(row.name, f"Field '{row.name}': nested too deeply") from None
+        except ValueError:
+            value = [value]
+    if not isinstance(value, list):
+        return default
+    texts = [item for item in cast("list[Any]", value) if isinstance(item, str) and "\0" not in item]
+    return Fields({row.name: texts}).texts(row.name) or default
+
+
+def _samplers(fields: Fields, row: Parameter, default: Any) -> tuple[str, ...] | None:
+    """An order by name or by letter; unknown names are skipped."""
+    value = fields.raw(row.name)
+    items: list[Any] = list(value) if isinstance(value, str) else []
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+    order = tuple(dict.fromkeys(sampler_order(item for item in items if isinstance(item, str))))
+    return order or default
+
+
+def _schema(fields: Fields, row: Parameter, default: str | None) -> str | None:
+    spelling, schema = fields.found(row.name)
+    return default if schema == "" else schema_text(spelling, schema)
+
+
+_READERS: Mapping[str, Callable[[Fields, Parameter, Any], Any]] = {
+    "seed": lambda fields, row, default: fields.seed(),
+    "top_k": lambda fields, row, default: max(_value(fields, row, default), 0),
+    "max_tokens": _limit,
+    "max_seconds": lambda fields, row, default: fields.number(row.name, 0.0, 0.0) or default,
+    "context": lambda fields, row, default: (
+        fields.size(row.name, 0, 2) if fields.number(row.name, 0) else None
+    ),
+    "dry_base": _base,
+    "dry_sequence_breakers": _breakers,
+    "samplers": _samplers,
+    "json_schema": _schema,
+}
+"""Rows that the wire writes otherwise than their kind says."""
+
+_BY_DIALECTS = frozenset({"n", "priority", "logprobs", "prompt_logprobs", "add_bos", "parse_special"})
+"""Rows of a request that each dialect reads itself, or that clients cannot have."""
+
+_SAMPLING = [row for row in PARAMETERS if row.record == "sampling" and row.kind != "biases"]
+_STOP = [row for row in PARAMETERS if row.record == "stop"]
+_OPTIONS = [row for row in PARAMETERS if row.record == "request" and row.name not in _BY_DIALECTS]
 
 
 def read_sampling(fields: Fields, base: Sampling, engine: Backend) -> Sampling:
     """How the request wants its tokens chosen; ``base`` where it says nothing. Raises ApiError (400)."""
-    changes: dict[str, Any] = {
-        parameter.field: _plain(fields, parameter, getattr(base, parameter.field))
-        for parameter in _OF_SAMPLING
-        if parameter.field != "seed" and fields.has(parameter.name)
-    }
-    if "top_k" in changes:
-        changes["top_k"] = max(changes["top_k"], 0)
-    if fields.number("dry_base", 1.75) < 1.0:
-        changes["dry_base"] = Sampling().dry_base  # llama.cpp's rule
-    changes["seed"] = fields.seed() if fields.has("seed") else base.seed
-    if breakers := _breakers(fields):
-        changes["dry_sequence_breakers"] = breakers
+    changes = _told(fields, _SAMPLING, base)
     if biases := read_biases(fields, engine):
         changes["logit_bias"] = tuple({**dict(base.logit_bias), **dict(biases)}.items())
-    if fields.has("samplers"):
-        order = _samplers(fields)
-        usual = changes.get("infill", base.infill) is False and order == default_order(False)
-        changes["samplers"] = None if usual and base.samplers is None else order or base.samplers
-    changes.update(_constraint(fields))
-    for name, value in _emulated(fields).items():
-        if name != "samplers" or "samplers" not in changes:
-            changes[name] = value
-    return replace(base, **changes)
-
-
-def default_order(infill: bool) -> tuple[str, ...]:
-    """The samplers that act where a request names none, in their order."""
-    return tuple(name for name in DEFAULT_ORDER if infill or name != "infill")
+    if changes.get("samplers") == default_order(False) and base.samplers is None:
+        infill = changes.get("infill", base.infill)
+        changes["samplers"] = changes["samplers"] if infill else None
+    emulated = _emulated(fields)
+    if "samplers" in changes:
+        emulated.pop("samplers", None)
+    return replace(base, **{**changes, **emulated})
 
 
 def _emulated(fields: Fields) -> dict[str, Any]:
@@ -81,39 +172,17 @@ def _emulated(fields: Fields) -> dict[str, Any]:
     return changes
 
 
+def default_order(infill: bool) -> tuple[str, ...]:
+    """The samplers that act where a request names none, in their order."""
+    return tuple(name for name in DEFAULT_ORDER if infill or name != "infill")
+
+
 def read_stop(fields: Fields, base: Stop) -> Stop:
     """When the request wants its branches to end; ``base`` where it says nothing. Raises ApiError (400)."""
-    tokens = _limit(fields, -1 if base.max_tokens is None else base.max_tokens)
-    seconds = fields.number("t_max_predict_ms", 0.0, 0.0) / 1000 or fields.number("max_seconds", 0.0, 0.0)
-    boundary = fields.text("boundary", base.boundary or "") or None
-    if boundary not in (None, "line", "sentence", "paragraph"):
-        raise bad("boundary", "Field 'boundary': expected line, sentence or paragraph")
-    return replace(
-        base,
-        max_tokens=None if tokens < 0 else tokens,
-        min_tokens=fields.integer("min_tokens", base.min_tokens, 0, 2**31 - 1),
-        strings=fields.texts("stop") if fields.has("stop") else base.strings,
-        boundary=boundary,
-        token_ids=fields.integers("stop_token_ids") or base.token_ids,
-        include_string=fields.flag("include_stop", base.include_string),
-        ignore_eog=fields.flag("ignore_eos", base.ignore_eog),
-        after_any=fields.texts("after_any") if fields.has("after_any") else base.after_any,
-        after_min_tokens=fields.integer("after_min_tokens", base.after_min_tokens, 0, 2**31 - 1),
-        max_seconds=seconds or base.max_seconds,
-    )
-
-
-def _limit(fields: Fields, default: int) -> int:
-    """Tokens at most, -1 without end. Where two spellings differ, the one that says a number is meant.
-
-    The settings that llama.cpp tells have the limit twice, and clients send them back with one changed.
-    """
-    told = [
-        Fields({spelling: value}).integer("max_tokens", default, -1, limits.TOKENS, hard=True)
-        for spelling in ("max_tokens", *ALIASES["max_tokens"])
-        if (value := fields.values.get(spelling)) is not None
-    ]
-    return next((number for number in told if number >= 0), told[0] if told else default)
+    changes = _told(fields, _STOP, base)
+    if milliseconds := fields.number("t_max_predict_ms", 0.0, 0.0):
+        changes["max_seconds"] = milliseconds / 1000
+    return replace(base, **changes)
 
 
 class Options(TypedDict):
@@ -131,19 +200,15 @@ class Options(TypedDict):
 
 def read_options(fields: Fields, context_shift: bool, engine: Backend) -> Options:
     """What happens where prompt and text meet, and where the context ends. Raises ApiError (400)."""
-    usual: Overflow = "shift" if context_shift else "error"
-    overflow = fields.text("overflow", usual)
-    if overflow not in ("error", "truncate", "shift"):
-        raise bad("overflow", "Field 'overflow': expected error, truncate or shift")
-    return Options(
-        heal=fields.flag("heal"),
-        n_keep=fields.integer("n_keep", 0, -1, 2**31 - 1),
-        overflow=overflow,
-        cache_prompt=fields.flag("cache_prompt", True),
-        strict=fields.flag("strict"),
-        context=fields.size("context", 0, 2) or None if fields.has("context") else None,
-        penalty_prompt=read_penalty_prompt(fields, engine),
-        lora=read_lora(fields, engine),
+    usual = {row.field: row.default for row in _OPTIONS} | {"overflow": "shift" if context_shift else "error"}
+    return cast(
+        "Options",
+        {
+            **usual,
+            **_told(fields, _OPTIONS, None),
+            "penalty_prompt": read_penalty_prompt(fields, engine),
+            "lora": read_lora(fields, engine),
+        },
     )
 
 
@@ -194,7 +259,7 @@ class Params:
 
 
 class Common(TypedDict):
-    """Fields of Ask that are read alike in every dialect."""
+    """Fields of Params that are read alike in every dialect."""
 
     n: int
     sampling: Sampling
@@ -330,52 +395,6 @@ def schema_text(name: str, schema: Any) -> str:
     if not isinstance(schema, dict):
         raise bad(name, f"Field '{name}': expected a JSON schema")
     return json.dumps(schema)
-
-
-def _plain(fields: Fields, parameter: Parameter, default: Any) -> Any:
-    if parameter.kind == "bool":
-        return fields.flag(parameter.name, default)
-    if parameter.size:
-        return fields.size(parameter.name, default, int(parameter.minimum or 0))
-    value = parameter.clamp(fields.number(parameter.name, default))
-    return int(value) if parameter.kind == "int" else float(value)
-
-
-def _breakers(fields: Fields) -> tuple[str, ...]:
-    """A list, or a list written as JSON text, which some clients send."""
-    name = "dry_sequence_breakers"
-    value = fields.raw(name)
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except RecursionError:
-            raise bad(name, f"Field '{name}': nested too deeply") from None
-        except ValueError:
-            value = [value]
-    if not isinstance(value, list):
-        return ()
-    texts = [item for item in cast("list[Any]", value) if isinstance(item, str) and "\0" not in item]
-    return Fields({name: texts}).texts(name)
-
-
-def _samplers(fields: Fields) -> tuple[str, ...]:
-    """An order by name or by letter; unknown names are skipped."""
-    value = fields.raw("samplers")
-    items: list[Any] = list(value) if isinstance(value, str) else []
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-    return tuple(dict.fromkeys(sampler_order(item for item in items if isinstance(item, str))))
-
-
-def _constraint(fields: Fields) -> dict[str, str | None]:
-    changes: dict[str, str | None] = {}
-    for name in ("grammar", "regex"):
-        if text := fields.text(name):
-            changes[name] = text
-    spelling, schema = fields.found("json_schema")
-    if schema not in (None, ""):
-        changes["json_schema"] = schema_text(spelling, schema)
-    return changes
 
 
 def _pair(item: Any) -> tuple[Any, Any]:

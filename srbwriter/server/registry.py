@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import BranchState
 from srbwriter.server.settings import Client
+from srbwriter.server.work import PER_BYTE, PER_ENTRY
 
 from .errors import ApiError, Dialect
 
@@ -56,6 +57,19 @@ class Record:
     def bytes(self) -> int:
         """What it holds in memory, about; log-probabilities are most of that where they were asked for."""
         return sum(map(_bytes, self.generations))
+
+    @property
+    def effort(self) -> float:
+        """Seconds that it takes to write the whole answer, about."""
+        entries, tokens = 0, 0
+        for generation in self.generations:
+            known = generation.request.logprobs
+            each = 1 if known is None else 3 + 3 * known
+            entries += each * sum(len(branch.buffer.ids) for branch in generation.branches)
+            tokens += len(generation.prompt_ids) * len(generation.branches)
+            if (before := generation.request.prompt_logprobs) is not None:
+                entries += (3 + 3 * before) * len(generation.prompt_ids) * len(generation.branches)
+        return entries * PER_ENTRY + tokens * PER_BYTE
 
     @property
     def live(self) -> bool:

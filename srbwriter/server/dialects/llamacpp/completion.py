@@ -20,7 +20,6 @@ from srbwriter.server.answers import (
     final_object,
     progress,
     prompt_text,
-    seconds,
     timings,
     token_text,
 )
@@ -28,7 +27,6 @@ from srbwriter.server.chat import read_chat
 from srbwriter.server.context import PING, Context, News, error_frame, frames, json_response, waiting_comment
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields, is_integer
-from srbwriter.server.notifier import Follower
 from srbwriter.server.params import Params, read_common
 from srbwriter.server.registry import Record
 from srbwriter.server.services import SystemPrompt
@@ -102,13 +100,7 @@ async def _answer(
         return await context.stream(
             record, frames(context, record, CompletionFrames(context, record, params))
         )
-    return await context.collect(record, _whole(context, record, params))
-
-
-async def _whole(context: Context, record: Record, params: LlamaCppParams) -> Response:
-    with Follower(context.services.notifier, record.generations) as follower:
-        await follower.finish()
-    answer = await context.answer(seconds(record), lambda: _results(context, record, params), record)
+    answer = await context.whole(record, lambda: _results(context, record, params))
     await _keep_slot(context, record, params)
     return answer
 

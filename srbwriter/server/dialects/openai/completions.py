@@ -20,7 +20,6 @@ from srbwriter.server.answers import (
     problem,
     prompt_text,
     prompt_tokens,
-    seconds,
     timings,
     usage,
 )
@@ -30,7 +29,6 @@ from srbwriter.server.dialects.openai.params import OpenAIParams, read_params
 from srbwriter.server.dialects.openai.streams import ChatFrames, CompletionFrames
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields
-from srbwriter.server.notifier import Follower
 from srbwriter.server.registry import Record
 from srbwriter.server.tools import message_of, refused
 
@@ -55,7 +53,7 @@ async def completions(context: Context) -> Response:
         )
         writer = CompletionFrames(context, record, head, params, texts)
         return await context.stream(record, frames(context, record, writer))
-    return await context.collect(record, _whole(context, record, head, params, prompts))
+    return await context.whole(record, lambda: _answer(context, record, head, params, prompts))
 
 
 def _logprobs(fields: Fields) -> int | None:
@@ -87,16 +85,6 @@ def _text(context: Context, prompt: Prompt) -> str:
         return prompt
     return "".join(
         token.text for token in prompt_tokens(context.engine, [t for t in prompt if isinstance(t, int)], ())
-    )
-
-
-async def _whole(
-    context: Context, record: Record, head: dict[str, Any], params: OpenAIParams, prompts: Sequence[Prompt]
-) -> Response:
-    with Follower(context.services.notifier, record.generations) as follower:
-        await follower.finish()
-    return await context.answer(
-        seconds(record), lambda: _answer(context, record, head, params, prompts), record
     )
 
 
@@ -174,7 +162,7 @@ async def chat_completions(context: Context) -> Response:
         return await context.stream(
             record, frames(context, record, ChatFrames(context, record, head, params))
         )
-    return await context.collect(record, _chat_whole(context, record, head, params))
+    return await context.whole(record, lambda: _chat_answer(context, record, head, params))
 
 
 async def submit_chat(context: Context, fields: Fields) -> tuple[Record, OpenAIParams]:
@@ -204,14 +192,6 @@ def _chat_logprobs(fields: Fields) -> int | None:
             raise bad("top_logprobs", "Field 'top_logprobs': needs logprobs to be true")
         return None
     return top
-
-
-async def _chat_whole(
-    context: Context, record: Record, head: dict[str, Any], params: OpenAIParams
-) -> Response:
-    with Follower(context.services.notifier, record.generations) as follower:
-        await follower.finish()
-    return await context.answer(seconds(record), lambda: _chat_answer(context, record, head, params), record)
 
 
 def _chat_answer(

@@ -13,25 +13,8 @@ from srbwriter.server.fields import Fields, wants_bos
 from srbwriter.server.params import Params, read_common, schema_text
 from srbwriter.server.tools import Tools
 
-HONOURED = (
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "stop_token_ids",
-    "include_stop_str_in_output",
-    "ignore_eos",
-    "min_tokens",
-    "add_special_tokens",
-    "response_format",
-    "guided_json",
-    "guided_regex",
-    "guided_choice",
-    "guided_grammar",
-    "tools",
-    "tool_choice",
-    "parallel_tool_calls",
-)
-"""Mean here what they mean there."""
+HONOURED = ("response_format", "guided_choice", "tools", "tool_choice", "parallel_tool_calls")
+"""Mean here what they mean there, beside all parameters of the engine's table."""
 
 IGNORED = (
     "length_penalty",

@@ -15,7 +15,6 @@ from srbwriter.server.context import PING, Context, News, frames, waiting_commen
 from srbwriter.server.dialects.openai.completions import submit_chat
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields
-from srbwriter.server.notifier import Follower
 from srbwriter.server.registry import Record
 from srbwriter.server.work import encode
 
@@ -36,13 +35,7 @@ async def responses(context: Context) -> Response:
     head = _head(values, context)
     if params.stream:
         return await context.stream(record, frames(context, record, ResponseFrames(context, record, head)))
-    return await context.collect(record, _whole(context, record, head))
-
-
-async def _whole(context: Context, record: Record, head: Mapping[str, Any]) -> Response:
-    with Follower(context.services.notifier, record.generations) as follower:
-        await follower.finish()
-    return await context.answer(0.0, lambda: _ended(head, record), record)
+    return await context.whole(record, lambda: _ended(head, record))
 
 
 def _as_chat(values: Mapping[str, Any]) -> Fields:

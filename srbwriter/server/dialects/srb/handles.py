@@ -10,7 +10,6 @@ from starlette.responses import Response
 
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import Request
-from srbwriter.server.answers import seconds
 from srbwriter.server.context import Context, cancel, frames, json_response
 from srbwriter.server.dialects.srb.completions import EventLines, branch_runs, read_request
 from srbwriter.server.errors import ApiError, bad
@@ -96,7 +95,7 @@ async def create(context: Context) -> Response:
 async def read(context: Context) -> Response:
     record = _record(context)
     place = context.services.registry.place(record)
-    return await context.answer(seconds(record), lambda: request_object(record, place, texts=True))
+    return await context.answer(record.effort, lambda: request_object(record, place, texts=True))
 
 
 async def forget(context: Context) -> Response:
