@@ -23,7 +23,7 @@ from starlette.types import ASGIApp
 
 from srbwriter.server.chat import template_of
 from srbwriter.server.context import Context, json_response
-from srbwriter.server.dialects import ENDPOINTS
+from srbwriter.server.dialects import ENDPOINTS, SOCKETS
 from srbwriter.server.endpoints import Endpoint, description
 from srbwriter.server.errors import ApiError
 from srbwriter.server.middleware import Middleware, dialect_of
@@ -99,7 +99,7 @@ def build_app(loader: Loader, settings: ServerSettings) -> ASGIApp:
     rows = (*ENDPOINTS, *PAGES) if settings.static_path else (*ENDPOINTS, *PAGES, PAGE)
     services.openapi = description(rows)
     ours = [route for row in rows for route in row.routes(services)]
-    routes: list[BaseRoute] = [*ours]
+    routes: list[BaseRoute] = [*ours, *(socket.route(services) for socket in SOCKETS)]
     if settings.static_path:
         routes.append(Mount("/", StaticFiles(directory=_folder(settings.static_path, "to serve"), html=True)))
 

@@ -84,15 +84,19 @@ class Context:
     async def json(self) -> dict[str, Any]:
         """The body as a JSON object; no body is an empty one. No content type is asked for."""
         if self._values is None:
-            raw = await self._body()
-            self.effort = len(raw) * PER_BYTE
-            value: Any = await off_loop(self.effort, lambda: parse(raw)) if raw.strip() else {}
-            if not isinstance(value, dict):
-                raise ApiError(400, "the body must be a JSON object")
-            self._values = cast("dict[str, Any]", value)
-            biases: object = self._values.get("logit_bias")
-            if isinstance(biases, dict | list):
-                self.effort += _PER_BIAS * len(cast("list[Any]", biases))
+            self._values = await self.given(await self._body())
+        return self._values
+
+    async def given(self, raw: bytes) -> dict[str, Any]:
+        """The same of a message that came over a WebSocket; it is this context's body from then on."""
+        self.effort = len(raw) * PER_BYTE
+        value: Any = await off_loop(self.effort, lambda: parse(raw)) if raw.strip() else {}
+        if not isinstance(value, dict):
+            raise ApiError(400, "the body must be a JSON object")
+        self._values = cast("dict[str, Any]", value)
+        biases: object = self._values.get("logit_bias")
+        if isinstance(biases, dict | list):
+            self.effort += _PER_BIAS * len(cast("list[Any]", biases))
         return self._values
 
     async def read(self, work: Callable[[], T], more: float = 0.0) -> T:
@@ -198,9 +202,23 @@ class Context:
         }
         return _Stream(first, frames, sent, self._gone, self.settings.timeout, close)
 
-    async def submit(self, requests: Sequence[Request], id: str | None = None, slot: int = -1) -> Record:
-        """Hand requests of this client to the engine; see :meth:`.services.Services.submit`."""
-        return await self.services.submit(requests, self.client.name, self.dialect, id or self.id, slot)
+    async def submit(
+        self, requests: Sequence[Request], id: str | None = None, slot: int = -1, *, tag: str = ""
+    ) -> Record:
+        """Hand requests of this client to the engine; see :meth:`.services.Services.submit`.
+
+        Under an ``id`` of their own they outlive the connection.
+        """
+        return await self.services.submit(
+            requests, self.client, self.dialect, id or self.id, slot, tag=tag, bound=id is None
+        )
+
+    def stop_own(self, tag: str = "") -> bool:
+        """End what this key asked for from this address; nothing of others, and nothing of the terminal."""
+        live = [record for record in self.services.registry.own(self.client, tag) if record.live]
+        for record in live:
+            cancel(record)
+        return bool(live)
 
     def record(self, id: str) -> Record:
         """A request that this client may see. Raises ApiError (404)."""
@@ -212,6 +230,11 @@ class Context:
 
     def now(self) -> float:
         return time.monotonic()
+
+    def end(self, record: Record) -> None:
+        """Nobody reads ``record`` over this connection any more."""
+        cancel(record)
+        self.close()
 
     def close(self) -> None:
         if self._gone is not None:

@@ -10,11 +10,12 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from srbwriter import __version__
 from srbwriter.engine.parameters import PARAMETERS, Parameter
@@ -62,6 +63,26 @@ class Endpoint:
                 return failure(error, context.dialect)
 
         return [Route(path, answer, methods=[self.method]) for path in self.paths]
+
+
+@dataclass(frozen=True, slots=True)
+class Socket:
+    """A path on which clients open WebSockets."""
+
+    path: str
+    handler: Callable[[Context, WebSocket], Awaitable[None]]
+
+    def route(self, services: Services) -> WebSocketRoute:
+        async def answer(socket: WebSocket) -> None:
+            context = Context(cast("Request", socket), services, "kobold")
+            try:
+                await self.handler(context, socket)
+            except (WebSocketDisconnect, TimeoutError):
+                pass  # it left, or stopped reading
+            except Exception as error:
+                log.error("unforeseen error on a WebSocket", exc_info=error)
+
+        return WebSocketRoute(self.path, answer)
 
 
 def failure(error: Exception, dialect: Dialect) -> Response:
@@ -231,6 +252,18 @@ NATIVE: dict[str, Any] = {
 }
 
 
+KOBOLD: dict[str, Any] = {
+    "type": "object",
+    "required": ["prompt"],
+    "properties": {
+        "prompt": {"type": "string"},
+        "memory": {"type": "string", "description": "Stands before the prompt, and stays when that is cut."},
+        "genkey": {"type": "string", "description": "By what name to look at this request, or to stop it."},
+        "trim_stop": {"type": "boolean", "default": True},
+        "logprobs": {"type": "boolean"},
+        **FIELDS,
+    },
+}
 INFILL: dict[str, Any] = {
     "type": "object",
     "required": ["input_prefix", "input_suffix"],
@@ -297,6 +330,11 @@ _TITLES = {
     "srb": "Single-request batching",
     "openai": "OpenAI",
     "llamacpp": "llama.cpp",
+    "kobold": "KoboldAI and KoboldCpp",
+    "ooba": "text-generation-webui",
+    "tabby": "tabbyAPI",
+    "vllm": "vLLM and aphrodite",
+    "exllama": "exllama",
     "page": "Page and documentation",
 }
 

@@ -211,6 +211,19 @@ def read_penalty_prompt(fields: Fields, engine: Backend) -> Prompt | None:
     return _one(value, engine)
 
 
+def read_ids(field: str, value: Any, engine: Backend) -> list[int]:
+    """Token ids of the vocabulary. Raises ApiError (400) that names ``field``."""
+    if not isinstance(value, list):
+        raise bad(field, f"Field '{field}': expected a list of token ids")
+    ids = cast("list[Any]", value)
+    check_prompt(field, 0, len(ids))
+    most = engine.info.n_vocab
+    for id in ids:
+        if not is_integer(id) or not 0 <= id < most:
+            raise bad(field, f"Field '{field}': {str(id)[:40]} is no token id of the vocabulary")
+    return ids
+
+
 def _one(value: Any, engine: Backend) -> Prompt:
     if isinstance(value, str):
         check_prompt("prompt", len(value))

@@ -45,13 +45,13 @@ class Guard:
         None where a key is needed and none is given. Every key is compared, in constant time.
         """
         if not self._keys:
-            return Client(peer, admin=True)
+            return Client(peer, True, peer)
         given = (authorization or api_key or "").strip()
         if given[:7].lower() == "bearer ":
             given = given[7:].strip()
         sent = given.encode("utf-8", "surrogateescape")
         found = [key for key in self._keys if hmac.compare_digest(sent, key.secret.encode())]
-        return Client(found[0].name, found[0].admin) if found else None
+        return Client(found[0].name, found[0].admin, peer) if found else None
 
     def origin_allowed(self, origin: str) -> bool:
         """Whether a page from ``origin`` may read answers."""
@@ -110,9 +110,14 @@ class Middleware:
         self._guard = Guard(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._socket(scope, receive, send)
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["path"].startswith("/api/"):  # some of its clients end paths with a slash
+            scope = {**scope, "path": scope["path"].rstrip("/")}
         started = time.monotonic()
         scope["srbwriter.id"] = new_id()
         status = 0
@@ -140,6 +145,19 @@ class Middleware:
             if self._settings.access_log:
                 self._log(scope, status, time.monotonic() - started)
 
+    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A WebSocket is asked for host, origin and key before it is opened; a refusal is a 403."""
+        scope["srbwriter.id"] = new_id()
+        scope["method"] = "POST"  # a page of another origin could otherwise open one
+        refusal = self._refusal(scope)
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await receive()
+            await send({"type": "websocket.close", "code": 1008, "reason": refusal.message[:100]})
+        if self._settings.access_log:
+            self._log(scope, 101 if refusal is None else 403, 0.0)
+
     def _refusal(self, scope: Scope) -> ApiError | None:
         headers = scope["headers"]
         if not self._guard.host_allowed(header(headers, b"host")):
@@ -155,7 +173,7 @@ class Middleware:
         given = header(headers, b"authorization"), header(headers, b"x-api-key")
         peer = scope["client"][0] if scope.get("client") else "unix"
         client = self._guard.client(*given, peer)
-        scope["srbwriter.client"] = client or Client(peer, admin=False)
+        scope["srbwriter.client"] = client or Client(peer, False, peer)
         if client is not None or self._is_public(scope["path"]):
             return None
         return ApiError(401, "Invalid API Key", headers={"WWW-Authenticate": "Bearer"})
@@ -188,4 +206,6 @@ def dialect_of(path: str) -> Dialect:
     """The dialect that whoever asks for a path expects to be answered in."""
     if path.startswith("/srb/"):
         return "srb"
+    if path.startswith("/api/"):
+        return "kobold"
     return "openai" if path.startswith("/v1/") else "llamacpp"

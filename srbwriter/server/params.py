@@ -11,7 +11,8 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, TypedDict, cast
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypedDict, TypeVar, cast
 
 from srbwriter.engine import limits
 from srbwriter.engine.adapters import MOST_ADAPTERS, Adapters
@@ -198,9 +199,12 @@ class Options(TypedDict):
     lora: Scales | None
 
 
-def read_options(fields: Fields, context_shift: bool, engine: Backend) -> Options:
+def read_options(
+    fields: Fields, context_shift: bool, engine: Backend, overflow: Overflow = "error"
+) -> Options:
     """What happens where prompt and text meet, and where the context ends. Raises ApiError (400)."""
-    usual = {row.field: row.default for row in _OPTIONS} | {"overflow": "shift" if context_shift else "error"}
+    usual = {row.field: row.default for row in _OPTIONS}
+    usual["overflow"] = "shift" if context_shift else overflow
     return cast(
         "Options",
         {
@@ -272,14 +276,33 @@ class Common(TypedDict):
     verbose: bool
 
 
-def read_common(fields: Fields, context: Context) -> Common:
-    """Raises ApiError (400). Without a limit of its own a text has the server's, or none."""
+T = TypeVar("T", Sampling, Stop)
+
+
+def _with_usual(base: T, record: str, usual: Mapping[str, Any]) -> T:
+    """``base`` with what is usual in a dialect, where the server was not started with something else."""
+    rows = (row for row in PARAMETERS if row.record == record and row.name in usual)
+    return replace(
+        base, **{row.field: usual[row.name] for row in rows if getattr(base, row.field) == row.default}
+    )
+
+
+def read_common(fields: Fields, context: Context, usual: Mapping[str, Any] = MappingProxyType({})) -> Common:
+    """Raises ApiError (400). Without a limit of its own a text has the server's, or none.
+
+    ``usual``: what a dialect's clients mean by leaving a parameter out, by its name.
+    """
     limit = context.settings.n_predict
+    stop = Stop(max_tokens=limit if limit >= 0 else None)
     return Common(
         n=read_n(fields, 1, context.services.max_n),
-        sampling=read_sampling(fields, context.settings.sampling, context.engine),
-        stop=read_stop(fields, Stop(max_tokens=limit if limit >= 0 else None)),
-        options=read_options(fields, context.settings.context_shift, context.engine),
+        sampling=read_sampling(
+            fields, _with_usual(context.settings.sampling, "sampling", usual), context.engine
+        ),
+        stop=read_stop(fields, _with_usual(stop, "stop", usual)),
+        options=read_options(
+            fields, context.settings.context_shift, context.engine, usual.get("overflow", "error")
+        ),
         post_sampling_probs=fields.flag("post_sampling_probs"),
         stream=fields.flag("stream"),
         timings_per_token=fields.flag("timings_per_token"),

@@ -130,7 +130,8 @@ def protocol(seconds: float, table: Table) -> type[asyncio.Protocol]:
         def data_received(self, data: bytes) -> None:
             self._begun = True
             super().data_received(data)
-            if self.cycle is not None and not self.cycle.response_complete:  # pyright: ignore
+            became_socket = self.transport.get_protocol() is not self
+            if became_socket or (self.cycle is not None and not self.cycle.response_complete):  # pyright: ignore
                 self._head_came()
             elif self._deadline is None:
                 self._await_head()
@@ -248,7 +249,9 @@ def _prepare(loader: Loader, settings: ServerSettings) -> tuple[_Server, list[so
         server_header=False,
         proxy_headers=False,
         lifespan="on",
-        ws="none",
+        ws="websockets-sansio",
+        ws_max_size=settings.max_body,
+        ws_per_message_deflate=False,  # a small message could grow without bound
         http=protocol(settings.head_seconds, table),
         loop="asyncio",  # another would not ask the listener before it accepts
         timeout_keep_alive=int(min(settings.timeout, 75)),

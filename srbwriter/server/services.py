@@ -23,7 +23,7 @@ from srbwriter.engine.limits import check_prompt
 from srbwriter.engine.types import ContextOverflow, EngineError, Prompt, Request, TokenRun
 from srbwriter.server.fields import read_prompts
 from srbwriter.server.notifier import Notifier
-from srbwriter.server.settings import ServerError, ServerSettings, read_text
+from srbwriter.server.settings import Client, ServerError, ServerSettings, read_text
 
 from .errors import ApiError, Dialect, bad, from_engine, unavailable
 from .registry import Record, Registry, Slot, Slots
@@ -85,6 +85,11 @@ class Services:
         raise unavailable("Loading model", 1)
 
     @property
+    def protected(self) -> bool:
+        """Whether a key is needed."""
+        return bool(self.settings.api_keys or self.settings.admin_keys)
+
+    @property
     def max_n(self) -> int:
         engine = self.loader.engine
         return self.settings.max_n if engine is None else min(self.settings.max_n, engine.max_branches)
@@ -117,8 +122,9 @@ class Services:
         return "RUNNING" if name == "READY" and self.registry.live() else name
 
     async def submit(
-        self, requests: Sequence[Request], client: str, dialect: Dialect, id: str, slot: int = -1
-    ) -> Record:
+        self, requests: Sequence[Request], client: Client, dialect: Dialect, id: str, slot: int = -1,
+        *, tag: str = "", bound: bool = True,
+    ) -> Record:  # fmt: skip
         """Hand a client's requests to the engine as one record. All are submitted or none is.
 
         Its branches get slots, from ``slot`` on if one is wanted.
@@ -131,7 +137,7 @@ class Services:
         def work() -> None:
             for request in requests:
                 _check_length(request, engine.n_ctx)
-                generations.append(engine.submit(replace(request, client=client, label=id)))
+                generations.append(engine.submit(replace(request, client=client.name, label=id)))
 
         try:
             await off_loop(sum(map(_seconds, requests)), work)
@@ -140,7 +146,7 @@ class Services:
                 generation.cancel()
             raise from_engine(error) from error
         self.tokens_max = max(self.tokens_max, *(len(g.prompt_ids) for g in generations))
-        record = self.registry.add(client, dialect, generations, id)
+        record = self.registry.add(client, dialect, generations, id, tag=tag, bound=bound)
         record.slots = self.slots.assign(record, self.max_n, slot)
         return record
 

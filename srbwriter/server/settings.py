@@ -94,6 +94,7 @@ class Client:
 
     name: str
     admin: bool
+    peer: str = ""  # the address that it asks from
 
 
 def is_loopback(host: str) -> bool:

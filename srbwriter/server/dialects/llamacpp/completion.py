@@ -11,26 +11,24 @@ from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.infill import NO_MARKS
-from srbwriter.engine.limits import check_prompt
-from srbwriter.engine.types import Finished, NotSupported, Prompt, PromptProgress, Text, TokenRun
+from srbwriter.engine.types import Finished, NotSupported, Prompt, TokenRun
 from srbwriter.server.answers import (
-    Tokens,
     Written,
     branch_tokens,
     final_object,
-    progress,
     prompt_text,
     timings,
     token_text,
 )
 from srbwriter.server.chat import read_chat
-from srbwriter.server.context import PING, Context, News, error_frame, frames, json_response, waiting_comment
+from srbwriter.server.context import Context, frames, json_response
 from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.fields import Fields, is_integer
+from srbwriter.server.fields import Fields, read_ids
 from srbwriter.server.params import Params, read_common
 from srbwriter.server.registry import Record
 from srbwriter.server.services import SystemPrompt
-from srbwriter.server.work import PER_ENTRY, encode
+from srbwriter.server.streams import BranchFrames, frame
+from srbwriter.server.work import PER_ENTRY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,106 +131,54 @@ async def _keep_slot(context: Context, record: Record, params: LlamaCppParams) -
         await context.services.pin_slot(context.services.slots.all(context.services.max_n)[params.id_slot])
 
 
-class CompletionFrames:
+class CompletionFrames(BranchFrames):
     """Chunks with content, then one final object for each index; no ``[DONE]``."""
 
-    ping = PING
+    _params: LlamaCppParams
 
     def __init__(self, context: Context, record: Record, params: LlamaCppParams) -> None:
-        self._context, self._record, self._params = context, record, params
-        self._tokens: dict[tuple[int, int], Tokens] = {}
-        self._counts: dict[tuple[int, int], int] = {}
+        super().__init__(context, record, params)
+        self._counts: dict[int, int] = {}
         self._prompts: dict[int, str] = {}
 
-    def batch(self, news: News) -> bytes:
-        texts: dict[tuple[int, int], list[Text]] = {}
-        ends: dict[tuple[int, int], Finished] = {}
-        out: list[bytes] = []
-        for number, event in news:
-            if isinstance(event, Text):
-                texts.setdefault((number, event.branch), []).append(event)
-            elif isinstance(event, Finished):
-                ends[number, event.branch] = event
-            elif isinstance(event, PromptProgress) and self._params.return_progress:
-                out.append(self._progress(number, event))
-        for place in dict.fromkeys((*texts, *ends)):
-            last = place in ends
-            if place in texts:
-                out.append(self._chunk(place, texts[place], last))
-            if last:
-                out.append(self._final(place))
-        return b"".join(out)
+    def _reading(self, number: int, told: dict[str, Any]) -> str:
+        return frame({**self._base(self._index(number, 0), "", []), **told})
 
-    def waiting(self, place: int) -> bytes:
-        if not self._params.return_progress:
-            return waiting_comment(place)
-        generation = self._record.generations[0]
-        total, now = len(generation.prompt_ids), self._context.now()
-        told = progress(generation, PromptProgress(0, total, 0), now)
-        told["prompt_progress"]["queue"] = place
-        return _frame({**self._base((0, 0), "", []), **told})
-
-    def end(self) -> bytes:
-        return b""
-
-    def error(self, error: ApiError) -> bytes:
-        return error_frame(self._context, error)
-
-    def _chunk(self, place: tuple[int, int], events: Sequence[Text], last: bool) -> bytes:
-        generation = self._record.generations[place[0]]
-        ids = [id for event in events for id in event.ids]
-        self._counts[place] = self._counts.get(place, 0) + len(ids)
-        text = "".join([event.text for event in events])
-        chunk = self._base(place, text, ids)
+    def _piece(
+        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
+    ) -> None:
+        self._counts[index] = self._counts.get(index, 0) + len(ids)
+        chunk = self._base(index, text, ids)
         if self._params.logprobs:
-            tokens = self._tokens.get(place)
-            if tokens is None:
-                overlap = generation.branches[place[1]].overlap
-                tokens = self._tokens[place] = Tokens(self._context.engine, overlap)
-            known = [entry for event in events for entry in event.logprobs]
-            written = tokens.feed(text, ids, known, last)
-            chunk["completion_probabilities"] = probabilities(
-                self._context.engine, written, self._params.post_sampling_probs
-            )
+            known = probabilities(self._context.engine, tokens, self._params.post_sampling_probs)
+            chunk["completion_probabilities"] = known
         if not text and not chunk.get("completion_probabilities"):
-            return b""
+            return
         if self._params.timings_per_token:
-            chunk["timings"] = timings(generation, generation.branches[place[1]])
-        return _frame(chunk)
+            chunk["timings"] = timings(*self._of(index))
+        out.append(frame(chunk))
 
-    def _progress(self, number: int, event: PromptProgress) -> bytes:
-        generation = self._record.generations[number]
-        return _frame({**self._base((number, 0), "", []), **progress(generation, event, self._context.now())})
-
-    def _base(self, place: tuple[int, int], text: str, ids: list[int]) -> dict[str, Any]:
+    def _base(self, index: int, text: str, ids: Sequence[int]) -> dict[str, Any]:
         return {
-            "index": self._index(place),
+            "index": index,
             "content": text,
-            "tokens": ids,
+            "tokens": list(ids),
             "stop": False,
-            "id_slot": self._record.slot(self._index(place)),
-            "tokens_predicted": self._counts.get(place, 0),
-            "tokens_evaluated": len(self._record.generations[place[0]].prompt_ids),
+            "id_slot": self._record.slot(index),
+            "tokens_predicted": self._counts.get(index, 0),
+            "tokens_evaluated": len(self._of(index)[0].prompt_ids),
         }
 
-    def _final(self, place: tuple[int, int]) -> bytes:
-        generation = self._record.generations[place[0]]
-        if place[0] not in self._prompts:
-            self._prompts[place[0]] = prompt_text(self._context.engine, generation)
-        index = self._index(place)
+    def _finish(self, out: list[str], index: int, last: Finished) -> None:
+        generation, branch = self._of(index)
+        if generation.number not in self._prompts:
+            self._prompts[generation.number] = prompt_text(self._context.engine, generation)
+        prompt = self._prompts[generation.number]
         value = final_object(
-            self._context.engine, generation, generation.branches[place[1]], self._params, index=index,
-            slot=self._record.slot(index), model=self._context.services.model_name,
-            prompt=self._prompts[place[0]], stream=True,
+            self._context.engine, generation, branch, self._params, index=index, stream=True,
+            slot=self._record.slot(index), model=self._context.services.model_name, prompt=prompt,
         )  # fmt: skip
-        return _frame(select(value, self._params.response_fields))
-
-    def _index(self, place: tuple[int, int]) -> int:
-        return place[0] * self._params.n + place[1]
-
-
-def _frame(value: dict[str, Any]) -> bytes:
-    return b"data: " + encode(value) + b"\n\n"
+        out.append(frame(select(value, self._params.response_fields)))
 
 
 # ---- reading
@@ -341,21 +287,15 @@ def _piece(context: Context, id: int) -> str | list[int]:
 
 
 async def detokenize(context: Context) -> Response:
-    fields = Fields(await context.json())
-    value = fields.raw("tokens")
-    if not isinstance(value, list):
-        raise bad("tokens", "Field 'tokens': expected a list of token ids")
-    ids = cast("list[Any]", value)
-    check_prompt("tokens", 0, len(ids))
-    return await context.answer(len(ids) * PER_ENTRY, lambda: {"content": _text(context, ids)})
+    """``content`` is llama.cpp's answer, ``prompt`` vLLM's."""
+    value = Fields(await context.json()).raw("tokens")
+    size = len(cast("list[Any]", value)) if isinstance(value, list) else 0
 
+    def make() -> dict[str, str]:
+        text = context.engine.detokenize(read_ids("tokens", value, context.engine))
+        return {"content": text, "prompt": text}
 
-def _text(context: Context, ids: list[Any]) -> str:
-    most = context.engine.info.n_vocab
-    for id in ids:
-        if not is_integer(id) or not 0 <= id < most:
-            raise bad("tokens", f"Field 'tokens': {str(id)[:40]} is no token id of the vocabulary")
-    return context.engine.detokenize(ids)
+    return await context.answer(size * PER_ENTRY, make)
 
 
 async def apply_template(context: Context) -> Response:

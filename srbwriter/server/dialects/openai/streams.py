@@ -6,24 +6,22 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from srbwriter.engine.types import Finished, PromptProgress, Text
+from srbwriter.engine.types import Finished
 from srbwriter.server.answers import (
-    Tokens,
     Written,
     content_logprobs,
     final_object,
     finish_reason,
     legacy_logprobs,
-    progress,
     prompt_text,
     prompt_tokens,
     timings,
     usage,
 )
-from srbwriter.server.context import PING, Context, News, error_frame, waiting_comment
+from srbwriter.server.context import Context
 from srbwriter.server.dialects.openai.params import OpenAIParams
-from srbwriter.server.errors import ApiError
 from srbwriter.server.registry import Record
+from srbwriter.server.streams import BranchFrames
 from srbwriter.server.tools import Argued, Called, Said, ToolReader
 from srbwriter.server.work import encode
 
@@ -31,63 +29,35 @@ _QUOTED = json.encoder.encode_basestring
 DONE = b"data: [DONE]\n\n"
 
 
-class _Frames:
-    """What both streams share: merging a batch by branch, logprobs, usage, the end."""
+class _Frames(BranchFrames):
+    """What both streams share: the head of a chunk, how it ends, and usage."""
 
-    ping = PING
+    _params: OpenAIParams
 
     def __init__(
         self, context: Context, record: Record, head: Mapping[str, Any], params: OpenAIParams
     ) -> None:
-        self._context, self._record, self._params = context, record, params
+        super().__init__(context, record, params)
         self._head = (
             "data: " + json.dumps(head, ensure_ascii=False, separators=(",", ":"))[:-1] + ',"choices":['
         )
         self._tail = '],"usage":null}\n\n' if params.include_usage else "]}\n\n"
-        self._tokens: dict[int, Tokens] = {}
-        self._begun: set[int] = set()
 
-    def batch(self, news: News) -> bytes:
-        texts: dict[int, list[Text]] = {}
-        ends: dict[int, Finished] = {}
-        out: list[str] = []
-        for number, event in news:
-            if isinstance(event, Text):
-                texts.setdefault(number * self._params.n + event.branch, []).append(event)
-            elif isinstance(event, Finished):
-                ends[number * self._params.n + event.branch] = event
-            elif isinstance(event, PromptProgress) and self._params.return_progress:
-                out.append(self._progress(number, event))
-        for index in dict.fromkeys((*texts, *ends)):
-            self._write(out, index, texts.get(index, ()), ends.get(index))
-        return "".join(out).encode()
-
-    def waiting(self, place: int) -> bytes:
-        if not self._params.return_progress:
-            return waiting_comment(place)
-        event = PromptProgress(0, len(self._record.generation.prompt_ids), 0)
-        return self._progress(0, event, place).encode()
-
-    def _progress(self, number: int, event: PromptProgress, place: int | None = None) -> str:
+    def _reading(self, number: int, told: dict[str, Any]) -> str:
         """A chunk without choices that tells how far a prompt has been read."""
-        told = progress(self._record.generations[number], event, self._context.now())
-        if place is not None:
-            told["prompt_progress"]["queue"] = place
         return f"{self._head}],{encode(told).decode()[1:]}\n\n"
 
     def _tail_of(self, index: int, *, last: bool) -> str:
         """How a chunk ends: with timings at a choice's end, or with each where they are asked for."""
         if not (last or self._params.timings_per_token):
             return self._tail
-        number, branch = divmod(index, self._params.n)
-        generation = self._record.generations[number]
-        more: dict[str, Any] = {"timings": timings(generation, generation.branches[branch])}
+        generation, branch = self._of(index)
+        more: dict[str, Any] = {"timings": timings(generation, branch)}
         if last and self._params.verbose:
             engine = self._context.engine
             more["__verbose"] = final_object(
-                engine, generation, generation.branches[branch], self._params, index=index,
-                slot=self._record.slot(index), model=self._context.services.model_name,
-                prompt=prompt_text(engine, generation), stream=True,
+                engine, generation, branch, self._params, index=index, slot=self._record.slot(index),
+                model=self._context.services.model_name, prompt=prompt_text(engine, generation), stream=True,
             )  # fmt: skip
         return f"{self._tail[:-3]},{encode(more).decode()[1:]}\n\n"
 
@@ -96,41 +66,6 @@ class _Frames:
             return DONE
         head = self._head.removesuffix("[")
         return (head + '[],"usage":').encode() + encode(usage(self._record.generations)) + b"}\n\n" + DONE
-
-    def error(self, error: ApiError) -> bytes:
-        return error_frame(self._context, error)
-
-    def _write(self, out: list[str], index: int, events: Sequence[Text], last: Finished | None) -> None:
-        text = "".join([event.text for event in events])
-        tokens = self._written(index, text, events, last) if self._params.logprobs is not None else ()
-        if index not in self._begun and (text or last is not None):
-            self._begun.add(index)
-            self._begin(out, index)
-        if text or tokens:
-            self._piece(out, index, text, tokens)
-        if last is not None:
-            self._finish(out, index, last)
-
-    def _written(
-        self, index: int, text: str, events: Sequence[Text], last: Finished | None
-    ) -> Sequence[Written]:
-        tokens = self._tokens.get(index)
-        if tokens is None:
-            number, branch = divmod(index, self._params.n)
-            overlap = self._record.generations[number].branches[branch].overlap
-            tokens = self._tokens[index] = Tokens(self._context.engine, overlap)
-        ids = [id for event in events for id in event.ids]
-        logprobs = [entry for event in events for entry in event.logprobs]
-        return tokens.feed(text, ids, logprobs, last is not None)
-
-    def _begin(self, out: list[str], index: int) -> None:
-        """Frames before the first of a choice."""
-
-    def _piece(self, out: list[str], index: int, text: str, tokens: Sequence[Written]) -> None:
-        raise NotImplementedError
-
-    def _finish(self, out: list[str], index: int, last: Finished) -> None:
-        raise NotImplementedError
 
 
 class CompletionFrames(_Frames):
@@ -150,14 +85,17 @@ class CompletionFrames(_Frames):
     def _begin(self, out: list[str], index: int) -> None:
         if not self._params.echo:
             return
-        number = index // self._params.n
-        generation = self._record.generations[number]
+        generation, _ = self._of(index)
         tokens = ()
         if self._params.logprobs is not None:
             tokens = prompt_tokens(self._context.engine, generation.prompt_ids, generation.prompt_logprobs)
-        self._piece(out, index, self._prompts[number], tokens)
+        self._piece(out, index, self._prompts[index // self._params.n], tokens, ())
 
-    def _piece(self, out: list[str], index: int, text: str, tokens: Sequence[Written]) -> None:
+    def _piece(
+        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
+    ) -> None:
+        if not text and not tokens:
+            return
         known = "null"
         if tokens:
             known = encode(legacy_logprobs(self._context.engine, tokens)).decode()
@@ -187,7 +125,11 @@ class ChatFrames(_Frames):
     def _begin(self, out: list[str], index: int) -> None:
         self._delta(out, index, '{"role":"assistant","content":null}', "null")
 
-    def _piece(self, out: list[str], index: int, text: str, tokens: Sequence[Written]) -> None:
+    def _piece(
+        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
+    ) -> None:
+        if not text and not tokens:
+            return
         known = "null"
         if tokens:
             known = encode({"content": content_logprobs(self._context.engine, tokens)}).decode()
