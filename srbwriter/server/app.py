@@ -75,6 +75,14 @@ async def docs(context: Context) -> Response:
     return _file("docs.html")
 
 
+async def chat(context: Context) -> Response:
+    return _file("chat.html")
+
+
+async def helper(context: Context) -> Response:
+    return _file("completion.js")
+
+
 async def openapi(context: Context) -> Response:
     return json_response(context.services.openapi)
 
@@ -85,6 +93,10 @@ PAGE = Endpoint("GET", ("/",), index, "llamacpp", "a page to write in", public=T
 PAGES = (
     Endpoint("GET", ("/page/{file}",), asset, "llamacpp", "files of the pages", public=True, title="page"),
     Endpoint("GET", ("/docs",), docs, "llamacpp", "this description, to be read", public=True, title="page"),
+    Endpoint("GET", ("/chat",), chat, "llamacpp", "a page to talk in", public=True, title="page"),
+    Endpoint(
+        "GET", ("/completion.js",), helper, "llamacpp", "llama() for pages", public=True, title="page"
+    ),
     Endpoint("GET", ("/openapi.json",), openapi, "llamacpp", "this description", public=True, title="page"),
 )
 """The rows besides the page itself, which gives way to a folder of one's own files."""

@@ -286,11 +286,12 @@ def _listen(settings: ServerSettings) -> list[Listener]:
     if settings.unix_socket is not None:
         return [_listen_unix(settings.unix_socket)]
     listeners: list[Listener] = []
-    port = settings.port
+    ports = (settings.port,) if settings.ws_port is None else (settings.port, settings.ws_port)
     try:
-        for host in settings.host:
-            listeners.append(_listen_tcp(host, port))
-            port = port or listeners[0].getsockname()[1]
+        for port in ports:
+            for host in settings.host:
+                listeners.append(_listen_tcp(host, port))
+                port = port or listeners[-1].getsockname()[1]
     except ServerError:
         for listener in listeners:
             listener.close()
@@ -306,7 +307,7 @@ def _listen_tcp(told: str, port: int) -> Listener:
     except OSError as error:
         raise ServerError(
             f"cannot listen on {told}:{port}: {error.strerror or error}; "
-            "choose another with --host and --port"
+            "choose another with --host, --port and --ws-port"
         ) from error
     # asyncio switches Nagle's algorithm off where a socket says that it is TCP; this one says nothing
     return Listener(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())

@@ -24,6 +24,7 @@ class ServerSettings:
 
     host: tuple[str, ...] = ("127.0.0.1",)
     port: int = 9090
+    ws_port: int | None = None  # one more, for clients that expect WebSockets on a port of their own
     unix_socket: Path | None = None
     n: int = 8
     max_n: int = DEFAULT_MAX_BRANCHES

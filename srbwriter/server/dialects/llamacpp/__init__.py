@@ -15,6 +15,7 @@ from srbwriter.server.dialects.llamacpp.status import (
     lora_adapters,
     metrics,
     props,
+    pull,
     set_lora_adapters,
     slot_action,
     slots,
@@ -54,7 +55,7 @@ ENDPOINTS = (
     Endpoint("POST", ("/infill",), infill, "llamacpp", "text for the gap between two texts", body=INFILL),
     Endpoint(
         "POST",
-        ("/tokenize",),
+        ("/tokenize", "/v1/tokenize"),
         tokenize,
         "llamacpp",
         "text as token ids",
@@ -63,7 +64,12 @@ ENDPOINTS = (
         ),
     ),
     Endpoint(
-        "POST", ("/detokenize",), detokenize, "llamacpp", "token ids as text", body=object_of(tokens="array")
+        "POST",
+        ("/detokenize", "/v1/detokenize"),
+        detokenize,
+        "llamacpp",
+        "token ids as text",
+        body=object_of(tokens="array"),
     ),
     Endpoint(
         "POST", ("/apply-template",), apply_template, "llamacpp", "a conversation as one prompt", body=CHAT
@@ -98,6 +104,7 @@ ENDPOINTS = (
         body=object_of(filename="string"),
         query={"action": {"type": "string", "enum": ["save", "restore", "erase"]}},
     ),
+    Endpoint("POST", ("/models/pull",), pull, "llamacpp", "fetch a model; not possible here"),
     Endpoint("GET", ("/metrics",), metrics, "llamacpp", "figures for Prometheus"),
     Endpoint("GET", ("/lora-adapters",), lora_adapters, "llamacpp", "LoRA adapters and their scales"),
     Endpoint(

@@ -31,14 +31,15 @@ async def health(context: Context) -> Response:
     _ = services.engine  # 503 while it is being loaded
     busy = services.busy()
     answer: dict[str, Any] = {
-        "status": "ok",
+        "status": "no slot available" if busy == services.max_n else "ok",
+        "issues": [],
         "slots_idle": services.max_n - busy,
         "slots_processing": busy,
     }
     if context.switch("include_slots") and services.settings.slots:
         answer["slots"] = _slots(context, busy)
     if busy == services.max_n and context.switch("fail_on_no_slot"):
-        return json_response({**answer, "status": "no slot available"}, 503, {"Retry-After": "1"})
+        return json_response(answer, 503, {"Retry-After": "1"})
     return json_response(answer)
 
 
@@ -76,6 +77,10 @@ async def props(context: Context) -> Response:
 
 async def change_props(context: Context) -> Response:
     raise ApiError(501, "this server does not change its properties while it runs")
+
+
+async def pull(context: Context) -> Response:
+    raise ApiError(501, "models are fetched on the machine itself: srbwriter models pull NAME")
 
 
 async def slots(context: Context) -> Response:
