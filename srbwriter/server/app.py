@@ -94,9 +94,7 @@ PAGES = (
     Endpoint("GET", ("/page/{file}",), asset, "llamacpp", "files of the pages", public=True, title="page"),
     Endpoint("GET", ("/docs",), docs, "llamacpp", "this description, to be read", public=True, title="page"),
     Endpoint("GET", ("/chat",), chat, "llamacpp", "a page to talk in", public=True, title="page"),
-    Endpoint(
-        "GET", ("/completion.js",), helper, "llamacpp", "llama() for pages", public=True, title="page"
-    ),
+    Endpoint("GET", ("/completion.js",), helper, "llamacpp", "llama() for pages", public=True, title="page"),
     Endpoint("GET", ("/openapi.json",), openapi, "llamacpp", "this description", public=True, title="page"),
 )
 """The rows besides the page itself, which gives way to a folder of one's own files."""
@@ -111,7 +109,8 @@ def build_app(loader: Loader, settings: ServerSettings) -> ASGIApp:
     rows = (*ENDPOINTS, *PAGES) if settings.static_path else (*ENDPOINTS, *PAGES, PAGE)
     services.openapi = description(rows)
     ours = [route for row in rows for route in row.routes(services)]
-    routes: list[BaseRoute] = [*ours, *(socket.route(services) for socket in SOCKETS)]
+    sockets = [socket.route(services) for socket in SOCKETS]
+    routes: list[BaseRoute] = [*ours, *sockets]
     if settings.static_path:
         routes.append(Mount("/", StaticFiles(directory=_folder(settings.static_path, "to serve"), html=True)))
 
@@ -128,7 +127,7 @@ def build_app(loader: Loader, settings: ServerSettings) -> ASGIApp:
         lifespan=lifespan,
         exception_handlers={HTTPException: _not_here},
     )
-    guarded = [route for row in rows if not row.public for route in row.routes(services)]
+    guarded = [*sockets, *(route for row in rows if not row.public for route in row.routes(services))]
     return Middleware(app, settings, lambda path: not any(route.path_regex.match(path) for route in guarded))
 
 
