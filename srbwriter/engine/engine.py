@@ -35,6 +35,7 @@ from .model import Model
 from .namespaces import AdapterScheduler
 from .native.adapters import set_adapters
 from .native.context import Context, flash_attention
+from .native.spin import on_own_thread
 from .native.weights import Progress, refuse_unsafe_tensors
 from .prefix import SHARED
 from .prompt import assemble, fit
@@ -126,13 +127,36 @@ class Engine:
     ) -> Engine:
         """Load a GGUF model and make it ready to write.
 
-        ``on_progress`` gets a fraction from 0 to 1 and cancels by returning False. With
+        ``on_progress`` gets a fraction from 0 to 1, on another thread, and cancels by returning False. With
         ``thread=False`` nothing happens until the caller calls :meth:`process`.
         Raises ModelError, or Cancelled.
         """
-        options = asked = options or EngineOptions()
-        check_options(options)
-        file = Path(path).expanduser()
+        asked = options or EngineOptions()
+        check_options(asked)
+        given_up = threading.Event()
+
+        def progress(fraction: float) -> bool:
+            return not given_up.is_set() and (on_progress is None or on_progress(fraction) is not False)
+
+        try:
+            file = Path(path).expanduser()
+            engine = on_own_thread(lambda: cls._load(file, asked, progress), "srbwriter-weights")
+        except KeyboardInterrupt:  # nobody waits for the weights any more
+            given_up.set()
+            raise
+        if thread:
+            engine._start()
+        log.info(
+            "%s is ready: %d cells, %d tokens a branch",
+            engine.model.name,
+            engine._context.cells,
+            engine.n_ctx,
+        )
+        return engine
+
+    @classmethod
+    def _load(cls, file: Path, asked: EngineOptions, on_progress: Progress) -> Engine:
+        options = asked
         with marked(file, options.load_anyway):
             refuse_unsafe_tensors(file)
             model = Model(file, options, on_progress)
@@ -146,11 +170,7 @@ class Engine:
             except EngineError:
                 model.close()
                 raise
-        engine = cls(model, context, options, window, adapters, costs, asked)
-        if thread:
-            engine._start()
-        log.info("%s is ready: %d cells, %d tokens a branch", model.name, context.cells, window)
-        return engine
+        return cls(model, context, options, window, adapters, costs, asked)
 
     def close(self, timeout: float = 5.0) -> None:
         """End every request (readers are told) and free the model. May be called twice."""

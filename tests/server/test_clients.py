@@ -14,9 +14,9 @@ import openai
 import pytest
 
 from srbwriter.engine.types import NativeError
+from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .fake_backend import FakeEngine
 from .wire import frames, lines
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

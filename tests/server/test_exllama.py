@@ -16,9 +16,9 @@ from srbwriter.config import load
 from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine, ModelError
 from srbwriter.engine.types import EngineOptions, Sampling
+from tests.fakes.engine import FakeEngine
 
 from .conftest import serving
-from .fake_backend import FakeEngine
 
 BODY: dict[str, Any] = {"message": "Once upon a time,", "max_new_tokens": 6}
 TEXT = " there was a cat. The"

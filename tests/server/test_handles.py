@@ -12,9 +12,9 @@ from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import Done, Request, Text
 from srbwriter.server.registry import Registry
 from srbwriter.server.settings import Client
+from tests.fakes.engine import STORY, FakeEngine
 
 from .conftest import Serve
-from .fake_backend import STORY, FakeEngine
 from .wire import frames
 
 

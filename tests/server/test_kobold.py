@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from srbwriter.engine.types import Request, Sampling
 from srbwriter.server.dialects.kobold import LEGACY, USUAL
+from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .fake_backend import FakeEngine
 from .test_keys import KEYS, as_
 
 BODY: dict[str, Any] = {"prompt": "Once upon a time,", "max_length": 6}

@@ -9,8 +9,7 @@ import httpx
 import pytest
 
 from srbwriter.engine import limits
-
-from .fake_backend import FakeEngine
+from tests.fakes.engine import FakeEngine
 
 COMPLETIONS = (
     "/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions", "/srb/v1/requests",

@@ -18,9 +18,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from srbwriter.server import ServerError
+from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .fake_backend import FakeEngine
 from .test_keys import KEYS
 
 BODY: dict[str, Any] = {"prompt": "Once upon a time,", "max_new_tokens": 6}

@@ -16,9 +16,9 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from srbwriter.engine.types import Request
+from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .fake_backend import FakeEngine
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 

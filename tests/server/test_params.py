@@ -14,8 +14,7 @@ from srbwriter.engine.types import Sampling, Stop
 from srbwriter.server.errors import ApiError
 from srbwriter.server.fields import ALIASES, Fields
 from srbwriter.server.params import branch_samplings, read_options, read_sampling, read_stop
-
-from .fake_backend import FakeEngine
+from tests.fakes.engine import FakeEngine
 
 ENGINE = FakeEngine()
 NUMBERS = [

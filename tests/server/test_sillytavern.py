@@ -18,8 +18,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.fakes.engine import STORY, FakeEngine
+
 from .conftest import Serve
-from .fake_backend import STORY, FakeEngine
 
 TYPES = ("koboldcpp", "ooba", "tabby", "llamacpp", "generic", "vllm", "aphrodite")
 SETTINGS = {

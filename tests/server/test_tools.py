@@ -20,9 +20,9 @@ from srbwriter.engine.types import Sampling
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
 from srbwriter.server.fields import Fields
 from srbwriter.server.tools import Argued, Format, Said, ToolReader, Tools, message_of, read_tools
+from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .fake_backend import FakeEngine
 from .wire import frames
 
 _HEAD = "{% if tools %}Tools: {{ tools | tojson }}\n{% endif %}"

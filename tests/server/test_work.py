@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from srbwriter.engine import limits
 from srbwriter.server import work
 from srbwriter.server.errors import ApiError
+from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .fake_backend import FakeEngine
 
 MOST_OF_THE_LOOP = (
     0.04  # seconds of processor time in one piece; the aim is 5 ms, and this is another machine

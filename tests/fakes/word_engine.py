@@ -31,7 +31,7 @@ WORDS = (
 ).split(" ")
 
 
-class FakeEngine:
+class WordEngine:
     """Writes words instead of thinking. ``step`` gives each live branch one token."""
 
     def __init__(self) -> None:

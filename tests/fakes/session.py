@@ -13,7 +13,7 @@ from srbwriter.engine.types import Cancelled, ModelInfo, Request, Sampling, Stop
 from srbwriter.session.recorder import Recorder
 from srbwriter.session.typing import Draft, Typing
 from srbwriter.story import ROOT, NodeId, Story
-from tests.tui.fake_engine import FakeEngine
+from tests.fakes.word_engine import WordEngine
 
 MODEL = ModelInfo(
     path="/models/storyteller.gguf",
@@ -72,7 +72,7 @@ class FakeSession:
     """The session's verbs over a real story."""
 
     def __init__(self, folder: Path, text: str = "", n: int = 4, ready: bool = True) -> None:
-        self.engine = FakeEngine()
+        self.engine = WordEngine()
         self.engine_state = "READY" if ready else "LOADING"
         self.load_progress = 1.0 if ready else 0.3
         self.engine_error: Exception | None = None
