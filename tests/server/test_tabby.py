@@ -102,7 +102,8 @@ def test_what_their_clients_send_is_read(client: httpx.Client, engine: FakeEngin
         "min_p": 0.2, "top_k": 7, "repetition_penalty": 1.3, "min_tokens": 2, "ignore_eos": True,
         "stop_token_ids": [5], "include_stop_str_in_output": True, "skip_special_tokens": True,
         "typical": 0.7, "spaces_between_special_tokens": True, "early_stopping": False,
-        "use_beam_search": False, "length_penalty": 1, "banned_strings": [], "speculative_ngram": True, "tfs": 1, "penalty_range": 33,
+        "use_beam_search": False, "length_penalty": 1, "banned_strings": [], "speculative_ngram": True,
+        "tfs": 1, "penalty_range": 33,
         "xtc_probability": 0.3, "nsigma": 1.5, "dry_range": 99, "request_id": "r", "priority": 3,
     }  # fmt: skip
     assert client.post("/v1/completions", json={**BODY, **sent}).status_code == 200
