@@ -118,6 +118,8 @@ def model_path(settings: Settings) -> Path:
 
 def _named(named: Path) -> Path:
     """That file, or else the model of that name; a settings file puts its folder before a mere name."""
+    if named.is_dir():
+        return _only_model(named)
     if named.exists():
         return named
     from srbwriter.models import NoSuchModel, find
@@ -126,6 +128,20 @@ def _named(named: Path) -> Path:
         return find(named.name)
     except NoSuchModel:
         return named  # the engine says that there is no such file
+
+
+def _only_model(folder: Path) -> Path:
+    """The one model in a folder; its first file where it is split. Raises ModelError."""
+    from srbwriter.models import is_model, parts_of
+
+    files = sorted((file for file in folder.iterdir() if is_model(file.name)), reverse=True)
+    found = sorted({parts_of(file.name).stem: file for file in files}.values())
+    if not found:
+        raise ModelError(str(folder), "no model is in this folder", "name a folder with a GGUF file")
+    if len(found) > 1:
+        names = ", ".join(file.name for file in found[:8])
+        raise ModelError(str(folder), f"several models are in this folder: {names}", "name one of the files")
+    return found[0]
 
 
 def _fetched(settings: Settings, key: Key[Any]) -> Path | None:

@@ -1,4 +1,4 @@
-"""Reading one JSON body leniently: aliases, nulls, numbers written as text, values out of range.
+"""Reading one JSON body leniently: aliases, nulls, numbers written as text, values out of range, prompts.
 
 Clients send whole settings objects. What is unknown or null is not there, what is out of range is clamped
 unless a caller asks for a refusal, and what cannot mean anything is a 400 that names the field.
@@ -11,9 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from srbwriter.engine import limits
+from srbwriter.engine.backend import Backend
+from srbwriter.engine.limits import PROMPTS, check_prompt
 from srbwriter.engine.parameters import PARAMETERS
-
-from .errors import bad, out_of_range
+from srbwriter.engine.types import Prompt, TokenRun
+from srbwriter.server.errors import ApiError, bad, out_of_range
 
 SEED_LIMIT = 2**32
 
@@ -23,7 +25,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {parameter.name: parameter.aliases for 
 _TABLE = {parameter.name: parameter for parameter in PARAMETERS}
 
 
-class Body:
+class Fields:
     """The fields of one request by canonical name."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
@@ -172,3 +174,88 @@ def _number(name: str, value: Any) -> float | int:
     if not isinstance(value, float) or not math.isfinite(value) or abs(value) >= 2**63:
         raise problem
     return value
+
+
+def read_prompts(value: Any, engine: Backend) -> list[Prompt]:
+    """Every prompt of a request. Raises ApiError (400).
+
+    A text, a list of ids, a list that mixes ids and text, or ``{"prompt_string": text}`` is one prompt;
+    a list of texts, of lists or of such objects is many.
+    """
+    if value is None:
+        raise bad("prompt", "Field 'prompt': missing")
+    if not isinstance(value, list):
+        return [_one(value, engine)]
+    items = cast("list[Any]", value)
+    if not items:
+        raise bad("prompt", "Field 'prompt': an empty list")
+    if any(is_integer(item) for item in items):
+        return [_one(items, engine)]
+    if len(items) > PROMPTS:
+        raise bad("prompt", f"Field 'prompt': at most {PROMPTS} prompts, but got {len(items)}")
+    return [_one(item, engine) for item in items]
+
+
+def wants_bos(prompt: Prompt) -> bool:
+    """Whether the beginning token is to be put before a prompt; one of token ids is taken as it is."""
+    return isinstance(prompt, str) or isinstance(next(iter(prompt), None), TokenRun)  # never runs and ids
+
+
+def read_penalty_prompt(fields: Fields, engine: Backend) -> Prompt | None:
+    """What penalties look back at: None is the prompt, what is empty nothing. Raises ApiError (400)."""
+    value = fields.raw("penalty_prompt")
+    if value is None or value in ("", []):
+        return None if value is None else ()
+    if not isinstance(value, str | list):
+        raise bad("penalty_prompt", "Field 'penalty_prompt': expected text or token ids")
+    return _one(value, engine)
+
+
+def read_ids(field: str, value: Any, engine: Backend) -> list[int]:
+    """Token ids of the vocabulary. Raises ApiError (400) that names ``field``."""
+    if not isinstance(value, list):
+        raise bad(field, f"Field '{field}': expected a list of token ids")
+    ids = cast("list[Any]", value)
+    check_prompt(field, 0, len(ids))
+    most = engine.info.n_vocab
+    for id in ids:
+        if not is_integer(id) or not 0 <= id < most:
+            raise bad(field, f"Field '{field}': {str(id)[:40]} is no token id of the vocabulary")
+    return ids
+
+
+def _one(value: Any, engine: Backend) -> Prompt:
+    if isinstance(value, str):
+        check_prompt("prompt", len(value))
+        return value
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        if fields.get("multimodal_data"):
+            raise ApiError(501, "this model reads text only; no images or other media")
+        text = fields.get("prompt_string")
+        if isinstance(text, str):
+            return _one(text, engine)
+    if isinstance(value, list) and value:
+        items = cast("list[Any]", value)
+        check_prompt("prompt", sum(len(item) for item in items if isinstance(item, str)), len(items))
+        if all(is_integer(item) for item in items):
+            return _checked(items, engine)
+        if all(is_integer(item) or isinstance(item, str) for item in items):
+            return _mixed(items, engine)
+    raise bad("prompt", "Field 'prompt': expected text, token ids, or a list of these")
+
+
+def _checked(ids: list[int], engine: Backend) -> list[int]:
+    n_vocab = engine.info.n_vocab
+    wrong = next((token for token in ids if not 0 <= token < n_vocab), None)
+    if wrong is not None:
+        raise bad("prompt", f"Field 'prompt': token id {wrong} is not in the vocabulary")
+    return ids
+
+
+def _mixed(items: list[int | str], engine: Backend) -> list[int]:
+    """Texts and ids in one run; a text at the very start gets the beginning token."""
+    ids: list[int] = []
+    for position, item in enumerate(items):
+        ids += [item] if isinstance(item, int) else engine.tokenize(item, add_bos=position == 0)
+    return _checked(ids, engine)

@@ -7,18 +7,56 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from srbwriter.engine.types import Prompt, Request, Sampling
-from srbwriter.server.body import Body
-from srbwriter.server.call import Call
+from srbwriter.server.context import Context
 from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.params import Ask, read_common, schema_text
-from srbwriter.server.prompt import wants_bos
+from srbwriter.server.fields import Fields, wants_bos
+from srbwriter.server.params import Params, read_common, schema_text
 from srbwriter.server.tools import Tools
 
-from .vllm import refuse_unsupported
+HONOURED = ("response_format", "guided_choice", "tools", "tool_choice", "parallel_tool_calls")
+"""Mean here what they mean there, beside all parameters of the engine's table."""
+
+IGNORED = (
+    "length_penalty",
+    "spaces_between_special_tokens",
+    "skip_special_tokens",
+    "priority",
+    "request_id",
+    "cache_salt",
+    "return_tokens_as_token_ids",
+    "user",
+    "service_tier",
+    "store",
+    "metadata",
+)
+"""Change nothing about the text, or only what this server decides for itself."""
+
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "use_beam_search": (False,),
+    "logits_processors": ([],),
+    "allowed_token_ids": ([],),
+    "truncate_prompt_tokens": (),
+    "prompt_logprobs": (),
+}
+"""Refused with a 400 unless null or one of these values: leaving them out would change what is meant."""
+
+_GUIDES = ("json_schema", "regex", "guided_choice", "grammar")
+
+
+def refuse_unsupported(fields: Fields) -> None:
+    """Raises ApiError (400) for a field that cannot be honoured and must not be ignored."""
+    for name, neutral in NEUTRAL.items():
+        value = fields.values.get(name)
+        if value is not None and value not in neutral:
+            raise bad(name, f"Field '{name}': not supported by this server")
+    found = (fields.found(name) for name in _GUIDES)
+    given = [spelling for spelling, value in found if value not in (None, "", [])]
+    if len(given) > 1:
+        raise bad(given[1], f"Field '{given[1]}': only one constraint is possible, and {given[0]} is given")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenAIAsk(Ask):
+class OpenAIParams(Params):
     """A request of n choices a prompt; ``branches`` of each are written and the best ``n`` returned."""
 
     branches: int
@@ -41,34 +79,38 @@ class OpenAIAsk(Ask):
         )
 
 
-def read_ask(
-    body: Body, call: Call, logprobs: int | None, stops: Sequence[str] = (), tools: Tools | None = None
-) -> OpenAIAsk:
+def read_params(
+    fields: Fields,
+    context: Context,
+    logprobs: int | None,
+    stops: Sequence[str] = (),
+    tools: Tools | None = None,
+) -> OpenAIParams:
     """Everything but the prompt. ``stops`` end a text beside the request's own. Raises ApiError (400)."""
-    refuse_unsupported(body)
-    common = read_common(body, call)
+    refuse_unsupported(fields)
+    common = read_common(fields, context)
     n, stream = common["n"], common["stream"]
-    best_of = body.integer("best_of", n, 1, call.services.max_n, hard=True)
+    best_of = fields.integer("best_of", n, 1, context.services.max_n, hard=True)
     if best_of < n:
         raise bad("best_of", f"Field 'best_of': must be at least n, which is {n}, but got {best_of}")
     if best_of > n and stream:
         raise bad("best_of", "Field 'best_of': the best cannot be streamed before all are written")
-    if schema := _response_format(body):
+    if schema := _response_format(fields):
         common["sampling"] = replace(common["sampling"], json_schema=schema)
-    if choices := body.texts("guided_choice"):
+    if choices := fields.texts("guided_choice"):
         common["sampling"] = replace(common["sampling"], regex=_any_of(choices))
     if tools is not None:
         common["sampling"] = _calling(common["sampling"], tools)
     if stops:
         common["stop"] = replace(common["stop"], strings=(*common["stop"].strings, *stops))
-    options = body.mapping("stream_options") or {}
-    return OpenAIAsk(
+    options = fields.mapping("stream_options") or {}
+    return OpenAIParams(
         **common,
         branches=best_of,
         logprobs=logprobs,
-        include_usage=stream and Body(options).flag("include_usage"),
-        echo=body.flag("echo"),
-        add_bos=body.flag("add_bos", True),
+        include_usage=stream and Fields(options).flag("include_usage"),
+        echo=fields.flag("echo"),
+        add_bos=fields.flag("add_bos", True),
         tools=tools,
     )
 
@@ -81,9 +123,9 @@ def _calling(sampling: Sampling, tools: Tools) -> Sampling:
     return replace(sampling, grammar=tools.grammar)
 
 
-def _response_format(body: Body) -> str | None:
+def _response_format(fields: Fields) -> str | None:
     """``response_format`` as a JSON schema, or None for plain text."""
-    wanted = body.mapping("response_format")
+    wanted = fields.mapping("response_format")
     if wanted is None:
         return None
     kind = wanted.get("type")

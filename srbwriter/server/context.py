@@ -1,6 +1,8 @@
-"""One request of one client: its body, its connection and its answer.
+"""One request of one client: its body, its connection, and its answer, whole or streamed.
 
-Knows HTTP and no dialect. Turns "the client went away" into a cancelled generation.
+Knows HTTP and no dialect. Turns "the client went away" into a cancelled generation. For a stream a dialect
+gives a writer that turns one batch of events into bytes. Everything that was published since the last look
+goes out in one piece, so a busy loop sends fewer, larger pieces instead of falling behind.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any, Protocol, TypeVar, cast
 
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
@@ -17,18 +20,19 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.types import Request
-
-from .auth import Client
-from .errors import ApiError, Dialect
-from .registry import Record
-from .services import Services
-from .settings import ServerSettings
-from .work import PER_BYTE, encode, encode_large, off_loop, parse
+from srbwriter.engine.types import Event, Failed, Finished, Request, Text
+from srbwriter.server.errors import ApiError, Dialect, from_engine
+from srbwriter.server.notifier import Follower
+from srbwriter.server.registry import Record
+from srbwriter.server.services import Services
+from srbwriter.server.settings import Client, ServerSettings
+from srbwriter.server.work import PER_BYTE, PER_ENTRY, encode, encode_large, off_loop, parse
 
 T = TypeVar("T")
 
 JSON = "application/json; charset=utf-8"
+
+
 EVENTS = "text/event-stream; charset=utf-8"
 
 
@@ -43,7 +47,7 @@ def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | No
     return Response(encode(value), status, dict(headers or {}), JSON)
 
 
-class Call:
+class Context:
     """What a handler is given."""
 
     def __init__(self, request: HttpRequest, services: Services, dialect: Dialect) -> None:
@@ -80,15 +84,19 @@ class Call:
     async def json(self) -> dict[str, Any]:
         """The body as a JSON object; no body is an empty one. No content type is asked for."""
         if self._values is None:
-            raw = await self._body()
-            self.effort = len(raw) * PER_BYTE
-            value: Any = await off_loop(self.effort, lambda: parse(raw)) if raw.strip() else {}
-            if not isinstance(value, dict):
-                raise ApiError(400, "the body must be a JSON object")
-            self._values = cast("dict[str, Any]", value)
-            biases: object = self._values.get("logit_bias")
-            if isinstance(biases, dict | list):
-                self.effort += _PER_BIAS * len(cast("list[Any]", biases))
+            self._values = await self.given(await self._body())
+        return self._values
+
+    async def given(self, raw: bytes) -> dict[str, Any]:
+        """The same of a message that came over a WebSocket; it is this context's body from then on."""
+        self.effort = len(raw) * PER_BYTE
+        value: Any = await off_loop(self.effort, lambda: parse(raw)) if raw.strip() else {}
+        if not isinstance(value, dict):
+            raise ApiError(400, "the body must be a JSON object")
+        self._values = cast("dict[str, Any]", value)
+        biases: object = self._values.get("logit_bias")
+        if isinstance(biases, dict | list):
+            self.effort += _PER_BIAS * len(cast("list[Any]", biases))
         return self._values
 
     async def read(self, work: Callable[[], T], more: float = 0.0) -> T:
@@ -147,13 +155,18 @@ class Call:
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
 
-    async def collect(self, record: Record, work: Coroutine[Any, Any, T]) -> T:
-        """``until_gone`` for an answer in one piece; whatever still runs afterwards is cancelled."""
+    async def whole(self, record: Record, make: Callable[[], Any]) -> Response:
+        """``make``'s value as JSON, when all is written; whatever still runs afterwards is cancelled."""
         try:
-            return await self.until_gone(work)
+            return await self.until_gone(self._whole(record, make))
         finally:
             cancel(record)
             self.close()
+
+    async def _whole(self, record: Record, make: Callable[[], Any]) -> Response:
+        with Follower(self.services.notifier, record.generations) as follower:
+            await follower.finish()
+        return await self.answer(record.effort, make, record)
 
     async def stream(
         self,
@@ -189,9 +202,23 @@ class Call:
         }
         return _Stream(first, frames, sent, self._gone, self.settings.timeout, close)
 
-    async def submit(self, requests: Sequence[Request], id: str | None = None, slot: int = -1) -> Record:
-        """Hand requests of this client to the engine; see :meth:`.services.Services.submit`."""
-        return await self.services.submit(requests, self.client.name, self.dialect, id or self.id, slot)
+    async def submit(
+        self, requests: Sequence[Request], id: str | None = None, slot: int = -1, *, tag: str = ""
+    ) -> Record:
+        """Hand requests of this client to the engine; see :meth:`.services.Services.submit`.
+
+        Under an ``id`` of their own they outlive the connection.
+        """
+        return await self.services.submit(
+            requests, self.client, self.dialect, id or self.id, slot, tag=tag, bound=id is None
+        )
+
+    def stop_own(self, tag: str = "") -> bool:
+        """End what this key asked for from this address; nothing of others, and nothing of the terminal."""
+        live = [record for record in self.services.registry.own(self.client, tag) if record.live]
+        for record in live:
+            cancel(record)
+        return bool(live)
 
     def record(self, id: str) -> Record:
         """A request that this client may see. Raises ApiError (404)."""
@@ -203,6 +230,11 @@ class Call:
 
     def now(self) -> float:
         return time.monotonic()
+
+    def end(self, record: Record) -> None:
+        """Nobody reads ``record`` over this connection any more."""
+        cancel(record)
+        self.close()
 
     def close(self) -> None:
         if self._gone is not None:
@@ -288,3 +320,92 @@ class _Stream(Response):
                     await _send_body(send, frame, more=True)
                 frame = await anext(self._frames, b"")
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+News = Sequence[tuple[int, Event]]
+
+PING = b": ping\n\n"
+
+
+class FrameWriter(Protocol):
+    """A dialect's frames. Generations are numbered by prompt."""
+
+    @property
+    def ping(self) -> bytes:
+        """What keeps a silent connection open; empty if the dialect has nothing of the kind."""
+        ...
+
+    def batch(self, news: News) -> bytes:
+        """Frames for a batch of events, possibly none."""
+        ...
+
+    def waiting(self, place: int) -> bytes:
+        """What a request is told while it waits, and ``place`` others before it."""
+        ...
+
+    def end(self) -> bytes:
+        """Frames after the last event."""
+        ...
+
+    def error(self, error: ApiError) -> bytes:
+        """The frame that ends a stream which had begun well."""
+        ...
+
+
+def waiting_comment(place: int) -> bytes:
+    """For streams whose clients know no such frame: they pass comments over."""
+    return f": waiting, {place} before this one\n\n".encode()
+
+
+def error_frame(context: Context, error: ApiError) -> bytes:
+    return b"data: " + encode(error.body(context.dialect)) + b"\n\n"
+
+
+async def frames(
+    context: Context, record: Record, writer: FrameWriter, after: int = 0
+) -> AsyncGenerator[bytes]:
+    """The frames of a record, less its first ``after`` events.
+
+    An error before the first frame is raised, a later one is a frame. A request that waits for others tells
+    its place a second later, and whenever that changes.
+    """
+    begun, quiet, told = False, 0.0, -1
+    look = min(1.0, context.settings.ping_seconds)
+    with Follower(context.services.notifier, record.generations, after) as follower:
+        async for news in follower.batches(look):
+            failure = next((event.error for _, event in news if isinstance(event, Failed)), None)
+            if failure is not None and not begun:
+                break
+            if news:
+                quiet = 0.0
+                out = await off_loop(_seconds(record, news), partial(writer.batch, news))
+            elif record.waiting and (place := context.services.registry.place(record)) != told:
+                told, out = place, writer.waiting(place)
+            else:
+                quiet += look
+                silent = quiet >= context.settings.ping_seconds
+                quiet, out = (0.0, writer.ping) if silent else (quiet, b"")
+            if out:
+                begun = True
+                yield out
+            if failure is not None:
+                break
+    error = next((g.error for g in record.generations if g.error is not None), None)
+    if error is None:
+        yield writer.end()
+    elif begun:
+        yield writer.error(from_engine(error))
+    else:
+        raise from_engine(error)
+
+
+def _seconds(record: Record, news: News) -> float:
+    """How long it takes to write the frames of some events, about."""
+    entries = 0
+    for number, event in news:
+        entries += 3
+        if isinstance(event, Text):
+            entries += sum(2 + 2 * len(known.top) for known in event.logprobs)
+        elif isinstance(event, Finished):  # some dialects end with the prompt once more
+            entries += len(record.generations[number].prompt_ids) // 4
+    return entries * PER_ENTRY

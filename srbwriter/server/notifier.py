@@ -17,7 +17,7 @@ from srbwriter.engine.types import Event
 _MOST = 1000  # events; writing as many frames takes some milliseconds
 
 
-class Bridge:
+class Notifier:
     """Carries "there is news" from the engine's thread to one loop."""
 
     def __init__(self) -> None:
@@ -54,11 +54,11 @@ class Bridge:
 class Follower:
     """Reads several generations to their ends. Use as a context manager."""
 
-    def __init__(self, bridge: Bridge, generations: Sequence[Generation], after: int = 0) -> None:
+    def __init__(self, notifier: Notifier, generations: Sequence[Generation], after: int = 0) -> None:
         self.generations = tuple(generations)
         self._news = asyncio.Event()
         self._positions = [min(after, len(generation.log)) for generation in self.generations]
-        listen = bridge.listener(self._news)
+        listen = notifier.listener(self._news)
         self._removals = [generation.add_listener(listen) for generation in self.generations]
 
     def __enter__(self) -> Follower:
