@@ -8,6 +8,7 @@ before something is fetched, and knows no story, no screen and no server.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, get_args
 
@@ -290,9 +291,9 @@ def _fields(settings: Settings, record: str) -> dict[str, Any]:
     return {p.field: values[p.name] for p in _configurable() if p.record == record}
 
 
-def loader(settings: Settings) -> EngineLoader:
-    """The engine that was asked for, ready to be loaded in the background."""
-    return EngineLoader(model_path(settings), engine_options(settings))
+def loader(settings: Settings, nice: int = 0) -> EngineLoader:
+    """The engine that was asked for, ready to be loaded in the background; ``nice`` as in its options."""
+    return EngineLoader(model_path(settings), replace(engine_options(settings), nice=nice))
 
 
 def model_hint(settings: Settings) -> str | None:

@@ -553,6 +553,9 @@ class Engine:
         close_at_exit(self)
 
     def _loop(self) -> None:
+        if self.options.nice and sys.platform == "linux":  # elsewhere it is one number for the whole process
+            thread = threading.get_native_id()  # llama.cpp's threads are made by this one and follow it
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + self.options.nice)
         while not self._closing:
             self._wake.clear()
             if not self._step() and not self._closing:
