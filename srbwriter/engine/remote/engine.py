@@ -52,6 +52,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _PLAIN = Sampling()
+_BROKEN = "\ufffd".encode()
 _KEPT_TEXTS = 512  # tokenised texts that are remembered
 _LOOK = 0.1  # seconds between looks at whether a connection is still wanted
 _TEMPLATE_SECONDS = 30.0
@@ -301,7 +302,16 @@ class RemoteEngine:
 
     def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
         """Text of ``ids``; control tokens are left out unless ``special``. Raises InvalidRequest."""
-        return b"".join(self._bytes(ids, special)).decode("utf-8", "replace")
+        pieces = self._bytes(ids, special)
+        if any(_BROKEN in piece for piece in pieces):  # parts of characters, which they do not tell
+
+            async def ask() -> str | None:
+                dialect, _ = await self._pool.choose(()).known()
+                return await dialect.text([i for i, piece in zip(ids, pieces, strict=True) if piece])
+
+            if (text := self._wait(ask())) is not None:
+                return text
+        return b"".join(pieces).decode("utf-8", "replace")
 
     def pieces(self, ids: Sequence[int]) -> list[bytes]:
         return self._bytes(ids, False)

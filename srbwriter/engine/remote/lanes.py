@@ -186,8 +186,8 @@ class Lane:
                 self.finish(FinishReason.STOP)
             return
         self._add(piece.text, ids, logprobs, spell)
-        if branch.live and (self.left == 0 or (self.deadline is not None and now > self.deadline)):
-            self.finish(FinishReason.LENGTH)
+        if branch.live and self.deadline is not None and now > self.deadline:
+            self.finish(FinishReason.LENGTH)  # that there are enough tokens they see themselves
 
     def _add(
         self, text: str, ids: Sequence[int], logprobs: tuple[TokenLogprob, ...], spell: Spell

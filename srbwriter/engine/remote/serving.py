@@ -35,6 +35,7 @@ class Stretch:
         self.dialect: Dialect | None = None
         self.id = ""  # what they call it, where its branches can be steered
         self.progressed = False
+        self.cut = False  # somebody left before the other side had come to an end
         self._steered: asyncio.Task[None] | None = None
         for lane in lanes:
             lane.stretch = self
@@ -47,7 +48,7 @@ class Stretch:
     def leave(self, lane: Lane, keep: bool) -> None:
         """A branch is not to be written any further; with the last of them the connection goes."""
         index = self.lanes.index(lane)
-        self.lanes[index] = None
+        self.lanes[index], self.cut = None, True
         if not self.live:
             if self.task is not None and self.task is not asyncio.current_task():
                 self.task.cancel()
@@ -261,7 +262,7 @@ class Service:
                     run.again = False
                     self.begin(run)
                 run.publish()
-                if not stretch.live:
+                if stretch.cut and not stretch.live:
                     break  # leaving closes the connection, which ends there what nobody wants any more
 
     async def _score(self, run: Run, dialect: Dialect, ask: Ask) -> None:

@@ -45,6 +45,10 @@ class Dialect(Protocol):
         """What each of ``ids`` writes; control tokens nothing unless ``special``."""
         ...
 
+    async def text(self, ids: Sequence[int]) -> str | None:
+        """The text of ``ids`` as a whole; None where it is that of their pieces."""
+        ...
+
     async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
         """One prompt from chat messages; None where it is to be rendered here."""
         ...

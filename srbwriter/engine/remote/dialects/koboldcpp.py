@@ -94,6 +94,9 @@ class KoboldCpp:
     async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
         return [letters.piece(token).encode("utf-8", "replace") for token in ids]
 
+    async def text(self, ids: Sequence[int]) -> str | None:
+        return None
+
     async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
         return None
 

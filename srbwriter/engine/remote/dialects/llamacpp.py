@@ -1,9 +1,8 @@
 """llama-server's own ``/completion``: token ids both ways, every sampler, several branches in one request.
 
-Facts of its sources (tools/server, October 2026): the ids are told with ``return_tokens``; of a text's end
-neither text nor id comes; child k is seeded seed + k; ``n_cmpl`` may be as high as there are slots.
-``/tokenize`` takes ids among its content and tells their pieces, so that one question brings the whole
-vocabulary.
+Facts of its sources (tools/server, October 2026): the ids are told with ``return_tokens``, that of a text's
+end among them; child k is seeded seed + k; ``n_cmpl`` may be as high as there are slots. ``/tokenize`` takes
+ids among its content and tells their pieces, so that one question brings the whole vocabulary.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ class LlamaCpp:
         self.transport, self.options = transport, options
         self._decoder = msgspec.json.Decoder(Event)
         self._pieces: list[bytes] = []
-        self._control: frozenset[int] = frozenset()
+        self._control = self._eog = frozenset[int]()
 
     async def probe(self) -> Profile:
         props: dict[str, Any] = await self.transport.ask("GET", "/props")
@@ -68,7 +67,8 @@ class LlamaCpp:
         bos, eos = (_only(self._pieces, str(props.get(name) or "")) for name in ("bos_token", "eos_token"))
         begun = await self._tokens("a", special=True)
         ends = frozenset(i for i, piece in enumerate(self._pieces) if piece in _ENDS)
-        self._control = frozenset(token for token in (bos, eos) if token is not None) | ends
+        self._eog = ends if eos is None else ends | {eos}
+        self._control = self._eog if bos is None else self._eog | {bos}
         info = model_info(
             str(card["id"]), self.transport.where, min(self.options.n_ctx or window, window),
             whole_fingerprint(self._pieces), n_vocab=n_vocab, n_embd=int(meta.get("n_embd") or 0),
@@ -78,7 +78,7 @@ class LlamaCpp:
         )  # fmt: skip
         return Profile(
             "llamacpp", f"llama-server {props.get('build_info', '')}".strip(), info, bos=bos, eos=eos,
-            eog=(ends | {eos}) if eos is not None else ends, add_bos=begun[:1] == [bos], ids=True, many=slots,
+            eog=self._eog, add_bos=begun[:1] == [bos], ids=True, many=slots,
             logprobs=100, sampling=ALL_SAMPLING - {"regex", "infill"}, stops=frozenset({"ignore_eog"}),
             request=frozenset({"cache_prompt", "lora"}), requests=slots,
         )  # fmt: skip
@@ -127,6 +127,8 @@ class LlamaCpp:
         finish = _FINISH.get(event.stop_type, FinishReason.EOG) if event.stop else None
         logprobs = tuple(map(_logprob, event.completion_probabilities or ()))
         ids = () if event.stop else tuple(event.tokens)
+        if ids and not event.content and ids[-1] in self._eog:
+            ids = ids[:-1]  # the end itself
         news: list[News] = [Piece(event.index, event.content, ids, logprobs[: len(ids)], finish)]
         if event.stop and event.timings is not None:
             news.insert(0, PromptRead(int(event.timings.get("cache_n", 0))))
@@ -148,6 +150,9 @@ class LlamaCpp:
     async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
         hidden = frozenset[int]() if special else self._control
         return [b"" if token in hidden else self._pieces[token] for token in ids]
+
+    async def text(self, ids: Sequence[int]) -> str | None:
+        return None
 
     async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
         return None  # its template is known, and rendered here

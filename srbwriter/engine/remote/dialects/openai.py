@@ -124,6 +124,9 @@ class OpenAI:
     async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
         return [letters.piece(token).encode("utf-8", "replace") for token in ids]
 
+    async def text(self, ids: Sequence[int]) -> str | None:
+        return None
+
     async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
         return None
 
@@ -227,6 +230,10 @@ class VLLM(OpenAI):
     async def _ask_tokens(self, body: dict[str, Any]) -> list[int]:
         answer = await self.transport.ask("POST", "/tokenize", {"model": self.model, **body})
         return [int(token) for token in answer["tokens"]]
+
+    async def text(self, ids: Sequence[int]) -> str | None:
+        anchor = (await self.tokenize("a", False))[:1]
+        return (await self._text([*anchor, *ids])).removeprefix(await self._text(anchor))
 
     async def _text(self, ids: Sequence[int]) -> str:
         answer = await self.transport.ask(

@@ -136,6 +136,9 @@ class Srb:
         table = self._special if special else self._pieces
         return [table[token] for token in ids]
 
+    async def text(self, ids: Sequence[int]) -> str | None:
+        return None
+
     async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
         return None  # its template is known, and rendered here
 
