@@ -37,7 +37,7 @@ from .native.adapters import set_adapters
 from .native.context import Context, flash_attention
 from .native.spin import on_own_thread
 from .native.weights import Progress, refuse_unsafe_tensors
-from .prompt import assemble, fit
+from .prompt import assemble
 from .scheduler import Scheduler
 from .sequences import Sequences
 from .sizing import open_alone, open_context, threads_of, uses_gpu
@@ -56,6 +56,7 @@ from .types import (
     Request,
 )
 from .validate import check_command, check_options, check_request
+from .window import fit
 
 log = logging.getLogger(__name__)
 
@@ -325,6 +326,10 @@ class Engine:
         return self.model.bos
 
     @property
+    def add_bos(self) -> bool:
+        return self.model.add_bos
+
+    @property
     def eos(self) -> int | None:
         return self.model.eos
 
@@ -359,9 +364,17 @@ class Engine:
     def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]:
         return self.model.tokenize(text, add_bos, parse_special)
 
+    def tokenize_continuation(self, text: str) -> list[int]:
+        return self.model.tokenize_continuation(text)
+
     def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
         """Text of ``ids``; control tokens are left out unless ``special``. Raises InvalidRequest."""
         return self.model.detokenize(ids, special)
+
+    def pieces(self, ids: Sequence[int]) -> list[bytes]:
+        """What each token adds to a text. Raises InvalidRequest."""
+        self.model.check_ids(ids)
+        return [self.model.pieces.bytes[token] for token in ids]
 
     def token_bytes(self, token: int) -> bytes:
         return self.model.token_bytes(token)
@@ -465,6 +478,10 @@ class Engine:
             raise InvalidRequest("session", f"{os.fspath(path)} is {error}") from error
         self.call(lambda: self._cache.storage.adopt(ids, parts))
         return ids
+
+    def lacks(self, name: str) -> str:
+        """Nothing: what this model cannot do is said when it is asked for."""
+        return ""
 
     def stats(self) -> EngineStats:
         """The counters now. Read without waiting for the engine, so a step may be half counted."""
