@@ -8,6 +8,7 @@ before something is fetched, and knows no story, no screen and no server.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, get_args
 
@@ -118,6 +119,8 @@ def model_path(settings: Settings) -> Path:
 
 def _named(named: Path) -> Path:
     """That file, or else the model of that name; a settings file puts its folder before a mere name."""
+    if named.is_dir():
+        return _only_model(named)
     if named.exists():
         return named
     from srbwriter.models import NoSuchModel, find
@@ -126,6 +129,20 @@ def _named(named: Path) -> Path:
         return find(named.name)
     except NoSuchModel:
         return named  # the engine says that there is no such file
+
+
+def _only_model(folder: Path) -> Path:
+    """The one model in a folder; its first file where it is split. Raises ModelError."""
+    from srbwriter.models import is_model, parts_of
+
+    files = sorted((file for file in folder.iterdir() if is_model(file.name)), reverse=True)
+    found = sorted({parts_of(file.name).stem: file for file in files}.values())
+    if not found:
+        raise ModelError(str(folder), "no model is in this folder", "name a folder with a GGUF file")
+    if len(found) > 1:
+        names = ", ".join(file.name for file in found[:8])
+        raise ModelError(str(folder), f"several models are in this folder: {names}", "name one of the files")
+    return found[0]
 
 
 def _fetched(settings: Settings, key: Key[Any]) -> Path | None:
@@ -274,9 +291,9 @@ def _fields(settings: Settings, record: str) -> dict[str, Any]:
     return {p.field: values[p.name] for p in _configurable() if p.record == record}
 
 
-def loader(settings: Settings) -> EngineLoader:
-    """The engine that was asked for, ready to be loaded in the background."""
-    return EngineLoader(model_path(settings), engine_options(settings))
+def loader(settings: Settings, nice: int = 0) -> EngineLoader:
+    """The engine that was asked for, ready to be loaded in the background; ``nice`` as in its options."""
+    return EngineLoader(model_path(settings), replace(engine_options(settings), nice=nice))
 
 
 def model_hint(settings: Settings) -> str | None:

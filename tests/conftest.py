@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from srbwriter.engine import Engine
 
 
+# Threads that wait for each other while other tests hold the cores do not spin meanwhile.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 # How long an example takes says something about the machine, not about the program.
 settings.register_profile("srbwriter", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("srbwriter")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from srbwriter.session import Session
 
 
+_NEVER = 10**6
 _THEME_SECONDS = 1.0  # how soon a changed theme of the writer's own is seen
 
 
@@ -220,6 +222,22 @@ class App(TextualApp[None]):
         for note in self.notes:
             self.notify(note)
         self._obey_signals()
+
+    def stands(self) -> None:
+        """The first screen is up: keys go to it, and what has been made so far stays.
+
+        The collector need not look through that again: with all the modules it takes a tenth of a second, in
+        which no key is answered. Nor does it look through all that came after while the writer is at work.
+        """
+        self.keyboard.open()
+        if self.is_headless:  # somebody else's process
+            return
+        if gc.get_freeze_count():  # the story before this one has left its screen
+            gc.unfreeze()
+            gc.collect()
+        gc.freeze()
+        gc.enable()
+        gc.set_threshold(*gc.get_threshold()[:2], _NEVER)  # the pump does it while the writer rests
 
     def _obey_signals(self) -> None:
         """Leave in good order, words saved, when the system or a lost connection ends the program."""

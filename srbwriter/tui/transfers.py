@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from srbwriter.story.transfer import Landed, Stopped, Transfer, TransferProcess
 from srbwriter.tui import status
 
 if TYPE_CHECKING:
+    from srbwriter.story.transfer import Landed, Transfer, TransferProcess
     from srbwriter.tui.write_screen import WriteScreen
 
 _END_SECONDS = 5.0  # a killed process and its traces are gone long before
@@ -56,6 +56,8 @@ class Transfers:
         if self._work is not None:
             self._screen.notify(f"{self._what()} is still under way; esc stops it.")
             return
+        from srbwriter.story.transfer import TransferProcess  # with all formats: not before the first screen
+
         self._work = _Work(verb, name, TransferProcess(transfer).start(), then, leaves)
         self._stopping = self._warned = False
         self._screen.flush_slowly()
@@ -103,6 +105,8 @@ class Transfers:
         self._screen.guarded(lambda: self._tell(work))
 
     def _tell(self, work: _Work) -> None:
+        from srbwriter.story.transfer import Stopped
+
         what, self._work = self._what(), None
         try:
             landed = work.aside.result()

@@ -118,7 +118,7 @@ class WriteScreen(Screen[None]):
             if self.app.begins and self.guarded(self.write):
                 self.grid.go(0)
         finally:
-            self.app.keyboard.open()
+            self.app.stands()
 
     def on_unmount(self) -> None:
         self.session.typing.on_unsaved = lambda: None

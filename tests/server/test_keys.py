@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from srbwriter.server import ServerError, ServerSettings
-from srbwriter.server.auth import ApiKey, check_exposure
+from srbwriter.server.settings import ApiKey, check_exposure
 from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve

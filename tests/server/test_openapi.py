@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from srbwriter.server.app import build_app
 from srbwriter.server.dialects import ENDPOINTS
-from srbwriter.server.openapi import description
+from srbwriter.server.endpoints import description
 from srbwriter.server.services import Loaded
 from srbwriter.server.settings import ServerSettings
 

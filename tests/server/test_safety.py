@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from srbwriter.engine.types import Request
 from srbwriter.server import ServerError, ServerSettings, read_keys
-from srbwriter.server.auth import Guard, check_exposure, is_loopback
+from srbwriter.server.middleware import Guard
+from srbwriter.server.settings import check_exposure, is_loopback
 from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve

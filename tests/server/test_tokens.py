@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from srbwriter.engine.text import BranchText
 from srbwriter.engine.types import Stop
-from srbwriter.server.tokens import Tokens, prompt_tokens
+from srbwriter.server.answers import Tokens, prompt_tokens
 from tests.fakes.engine import BOS, FakeEngine
 
 ENGINE = FakeEngine()

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srbwriter import paths
-from srbwriter.story import StoryError, formats, library, transfer
-from srbwriter.story.transfer import Landed
+from srbwriter.story import StoryError, library
 from srbwriter.tui.actions import verb
 from srbwriter.tui.screens.ask import Ask
 
 if TYPE_CHECKING:
     from srbwriter.story.formats import Format
+    from srbwriter.story.transfer import Landed
     from srbwriter.tui.write_screen import WriteScreen
 
 
@@ -22,6 +22,8 @@ def export(screen: WriteScreen) -> None:
 
 
 def _ask_target(screen: WriteScreen, suggested: str) -> None:
+    from srbwriter.story import formats  # all of them: the first screen does not wait for that
+
     labels: dict[str, str] = {}
     for form in formats.writable():
         labels.setdefault(form.extension, form.label)
@@ -37,6 +39,8 @@ def _ask_target(screen: WriteScreen, suggested: str) -> None:
 
 def _check(screen: WriteScreen, name: str) -> None:
     """Ask again for a name that cannot be used, and for leave to replace a file."""
+    from srbwriter.story import formats, transfer
+
     target = _path(name)
     form = formats.for_file(target)
     try:
@@ -62,6 +66,8 @@ def _check(screen: WriteScreen, name: str) -> None:
 
 
 def _export(screen: WriteScreen, target: Path, form: Format, *, force: bool) -> None:
+    from srbwriter.story import transfer
+
     screen.session.keep()
     story = screen.session.story
     work = transfer.Export(story.file, target, form.name, force)
@@ -83,6 +89,8 @@ def import_(screen: WriteScreen) -> None:
 
 
 def _import(screen: WriteScreen, file: Path) -> None:
+    from srbwriter.story import transfer
+
     def opened(landed: Landed) -> None:
         screen.app.open_story(landed.path, (f"{file} became {landed.path}.", *landed.notices))
 
