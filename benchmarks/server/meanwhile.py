@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
@@ -136,25 +136,31 @@ STORY = {"prompt": "Once upon a time,", "ignore_eos": True}
 PATTERN = "(((([a-z]{1,10} ){1,10}\\.){1,10}\\n){1,10})"
 KNOWN = {**STORY, "model": "m", "n": 64, "logprobs": 100, "max_tokens": 48}
 TEXT = "a tale "
-CASES: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "64 × logprobs 100, 48 tokens": ("/v1/completions", KNOWN),
-    "the same, streamed": ("/v1/completions", {**KNOWN, "stream": True}),
-    "detokenise 3 000 000 ids": ("/detokenize", {"tokens": [300] * 3_000_000}),
-    "detokenise 1 000 000 ids": ("/detokenize", {"tokens": [300] * 1_000_000}),
-    "tokenise 16 MB with pieces": ("/tokenize", {"content": TEXT * 2_250_000, "with_pieces": True}),
-    "tokenise 4 MB with pieces": ("/tokenize", {"content": TEXT * 570_000, "with_pieces": True}),
-    "a nested regex": ("/completion", {**STORY, "n_predict": 48, "n": 8, "regex": PATTERN}),
-    "a prompt of 1 000 000 ids": ("/completion", {"prompt": [300] * 1_000_000}),
+
+
+def _said(words: str) -> dict[str, str]:
+    return {"role": "user", "content": words}
+
+
+CASES: Mapping[str, tuple[str, Callable[[], dict[str, Any]]]] = {
+    "64 × logprobs 100, 48 tokens": ("/v1/completions", lambda: KNOWN),
+    "the same, streamed": ("/v1/completions", lambda: {**KNOWN, "stream": True}),
+    "detokenise 3 000 000 ids": ("/detokenize", lambda: {"tokens": [300] * 3_000_000}),
+    "detokenise 1 000 000 ids": ("/detokenize", lambda: {"tokens": [300] * 1_000_000}),
+    "tokenise 16 MB with pieces": ("/tokenize", lambda: {"content": TEXT * 2_250_000, "with_pieces": True}),
+    "tokenise 4 MB with pieces": ("/tokenize", lambda: {"content": TEXT * 570_000, "with_pieces": True}),
+    "a nested regex": ("/completion", lambda: {**STORY, "n_predict": 48, "n": 8, "regex": PATTERN}),
+    "a prompt of 1 000 000 ids": ("/completion", lambda: {"prompt": [300] * 1_000_000}),
     "100 000 biases by text": (
-        "/completion", {**STORY, "logit_bias": {f"{k} cat": 1 for k in range(100_000)}}
+        "/completion", lambda: {**STORY, "logit_bias": {f"{k} cat": 1 for k in range(100_000)}}
     ),
     "65 000 biases by text": (
-        "/completion", {**STORY, "n_predict": 1, "logit_bias": {f"w{k}": 1 for k in range(65_000)}}
+        "/completion", lambda: {**STORY, "n_predict": 1, "logit_bias": {f"w{k}": 1 for k in range(65_000)}}
     ),
-    "4096 messages": ("/v1/chat/completions", {"messages": [{"role": "user", "content": TEXT * 9}] * 4096}),
+    "4096 messages": ("/v1/chat/completions", lambda: {"messages": [_said(TEXT * 9)] * 4096}),
     "4096 messages, what fits of them answered": (
         "/v1/chat/completions",
-        {"messages": [{"role": "user", "content": "Go on."}] * 4096, "max_tokens": 4, "overflow": "truncate"},
+        lambda: {"messages": [_said("Go on.")] * 4096, "max_tokens": 4, "overflow": "truncate"},
     ),
 }  # fmt: skip
 
@@ -169,8 +175,8 @@ def health(setting: Setting, args: argparse.Namespace) -> None:
         with _asking(url) as waits:
             time.sleep(2.0)
         _row("nothing", "–", 2.0, waits)
-        for title, (path, body) in CASES.items():
-            data = json.dumps(body).encode()
+        for title, (path, make) in CASES.items():
+            data = json.dumps(make()).encode()
             with _asking(url) as waits:
                 begun = time.perf_counter()
                 status = _post(url, path, data)
