@@ -226,6 +226,8 @@ class Engine:
         generation = request.generation
         alone = request.space != SHARED or not self.adapters.shared(chosen)
         request.space = self.adapters.space(chosen, generation.number if alone else SHARED)
+        for active in request.branches:
+            active.space = request.space
         if alone:
             weakref.finalize(generation, self.adapters.forget, request.space)
 
@@ -238,7 +240,7 @@ class Engine:
         self._wake.clear()  # before the step, so that what comes in while it runs is not slept over
         if self._step():
             return True
-        if self._scheduler.queue.pending:  # nothing to do until a slow grammar has been asked
+        if self._scheduler.queue.asking:  # nothing to do until a slow grammar has been asked
             self._wake.wait()
             return self._step() or True
         return bool(timeout) and self._wake.wait(timeout) and self._step()
@@ -450,14 +452,11 @@ class Engine:
         """The counters now. Read without waiting for the engine, so a step may be half counted."""
         scheduler, cache = self._scheduler, self._cache
         traffic = cache.storage.traffic
-        counters, admission, requests = (
-            scheduler.counters,
-            scheduler.admission,
-            list(scheduler.queue.requests),
-        )
+        counters, queue = scheduler.counters, scheduler.queue
+        requests = list(queue.requests)
         return EngineStats(
-            prompt_tokens=admission.prompt_tokens,
-            reused_tokens=admission.reused_tokens,
+            prompt_tokens=queue.prompt_tokens,
+            reused_tokens=queue.reused_tokens,
             prompt_rows=counters.prompt_rows,
             branch_rows=counters.branch_rows,
             generated_tokens=scheduler.loop.generated,
@@ -475,7 +474,7 @@ class Engine:
             restored_tokens=traffic.restored_tokens,
             damaged_states=traffic.damaged,
             evaluated_again=dict(traffic.evaluated_again),
-            live_branches=scheduler.queue.branch_count,
+            live_branches=len(scheduler.queue.running),
             waiting_requests=sum(1 for r in requests if not r.running),
             running_requests=sum(1 for r in requests if r.running),
         )

@@ -190,11 +190,10 @@ class Storage:
 
     def _plant(self, ids: Sequence[int], piece: Piece) -> None:
         """Keep the state of the end of ``ids``, unless it is kept already, or what it hangs on is not."""
-        found = self.tree.match(ids)
-        if found.length == len(ids) or (self.states.cuttable and found.length < piece.start):
+        held = (self.tree.match if self.states.cuttable else self.tree.anchored)(ids).length
+        if held == len(ids) or (self.states.cuttable and held < piece.start):
             return
-        parent = self.tree.split(found.node, found.offset)
-        self.tree.touch(self.tree.plant(parent, list(ids[found.length :]), piece))
+        self.tree.touch(self.tree.plant(ids, piece))
 
     # ---- to disk
 
