@@ -63,16 +63,20 @@ class Cache:
         host_bytes: of host memory for what is not in cells.
         disk: for what is to outlive the program.
         screen: paths that somebody sees, with their spaces; they leave host memory last.
+        namespace: names what a space is evaluated with, beside the model.
     """
 
     def __init__(
         self, memory: Memory, *, logits_rows: int, host_bytes: int = 0, disk: DiskCache | None = None,
         screen: Callable[[], Iterable[tuple[Sequence[int], int]]] = tuple,
+        namespace: Callable[[int], str] = lambda space: "",
     ) -> None:  # fmt: skip
         self.memory = memory
         self.partial = memory.cuttable  # tails of sequences can be dropped
         self.tree = TokenTree(logits_rows, memory.cuttable)
-        self.storage = Storage(memory, self.tree, budget=host_bytes, disk=disk, protected=self._protected)
+        self.storage = Storage(
+            memory, self.tree, budget=host_bytes, disk=disk, protected=self._protected, namespace=namespace
+        )
         self.screen = screen
         self._cells = Cells()  # kept where the memory cannot be cut; the tree counts the others' cells
         self.parked: set[int] = set()
@@ -82,7 +86,8 @@ class Cache:
         self._peak = 0  # cells in use at most since they were moved together
         self.clears = 0  # times that everything was forgotten
         self._settled = False  # whether nothing was parked, leased or given back since the last look
-        self.storage.from_disk()
+        self._open: set[int] = set()  # spaces of which it is known what the disk holds
+        self.open(SHARED)
 
     @property
     def used_sequences(self) -> int:
@@ -97,6 +102,12 @@ class Cache:
     def live_cells(self) -> int:
         """Cells that running sequences hold; all others can be had."""
         return self.used_cells - self._idle_cells()
+
+    def open(self, space: int) -> None:
+        """Something of a space is wanted: it is known from now on what the disk holds of it."""
+        if space <= SHARED and space not in self._open:
+            self._open.add(space)
+            self.storage.from_disk(space)
 
     # ---- leases
 
@@ -271,7 +282,8 @@ class Cache:
         self._excuses.clear()
         self._peak = 0
         self._free = list(range(self.memory.sequences - 1, -1, -1))
-        self.storage.from_disk()
+        self._open.clear()
+        self.open(SHARED)
 
     # ---- room
 

@@ -84,6 +84,7 @@ class Commands:
         """A new request, or a finished one that has something to do or to say, is served."""
         if request not in self.queue.requests:
             self.queue.requests.append(request)
+            self.queue.cache.open(request.space)
             for active in request.branches:
                 active.since = self.queue.step
 

@@ -82,12 +82,12 @@ class Engine:
         self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
         self._known = threading.Lock()  # of the generations, while they are looked through
         disk = None
-        if options.disk_dir is not None and not adapters:  # a file does not tell which it was made with
+        if options.disk_dir is not None:
             disk = DiskCache(Path(options.disk_dir), self._state_key, options.disk_bytes)
         self._cache = Cache(
             context, logits_rows=options.logits_rows or max(64, LOGITS_BYTES // (4 * model.n_vocab)),
             host_bytes=host_budget(options.host_bytes), disk=disk,
-            screen=self._on_screen,
+            screen=self._on_screen, namespace=adapters.namespace,
         )  # fmt: skip
         abortable = context.cuttable and not uses_gpu(options) and context.enable_abort()
         self._wake = threading.Event()
@@ -434,7 +434,7 @@ class Engine:
         held, parts = self.call(lambda: self._cache.states_of(ids), timeout=None)
         if not parts:
             raise InvalidRequest("session", "nothing of this text is in the cache")
-        return len(held), write_session(Path(path), self._state_key, held, parts)
+        return len(held), write_session(Path(path), self._session_key, held, parts)
 
     def load_session(self, path: str | os.PathLike[str]) -> list[int]:
         """Take back what :meth:`save_session` wrote; its token ids, which need not be evaluated now.
@@ -442,7 +442,7 @@ class Engine:
         Raises OSError, or InvalidRequest for a file that is damaged or another model's.
         """
         try:
-            ids, parts = read_session(Path(path), self._state_key)
+            ids, parts = read_session(Path(path), self._session_key)
         except ValueError as error:
             raise InvalidRequest("session", f"{os.fspath(path)} is {error}") from error
         self.call(lambda: self._cache.storage.adopt(ids, parts))
@@ -487,6 +487,10 @@ class Engine:
         options = self.options
         kind = (options.cache_type_k, options.cache_type_v, flash_attention(options), *key_of(options))
         return state_key(self.model.path, *kind)
+
+    @property
+    def _session_key(self) -> str:
+        return self._state_key + self.adapters.namespace(SHARED)
 
     def _on_screen(self) -> Iterator[tuple[Sequence[int], int]]:
         """Paths that a writer's face still knows, the newest first."""

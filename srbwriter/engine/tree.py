@@ -402,9 +402,9 @@ class TokenTree:
         """``piece`` holds the state of ``node``, from now on."""
         self._attach(node, piece)
 
-    def plant(self, ids: Sequence[int], piece: Piece) -> Node:
+    def plant(self, ids: Sequence[int], piece: Piece, space: int = SHARED) -> Node:
         """``piece`` is a state of the end of ``ids``, of which no tier holds anything yet."""
-        last = self.reach(ids)
+        last = self.reach(ids, space)
         for node in last.upward() if self._cuttable else (last,):
             if not node.absent:
                 break
