@@ -220,6 +220,7 @@ def test_every_kind_of_memory(make: Callable[[Path], Path]) -> None:
         finish(engine, others)
 
 
+@pytest.mark.slow
 def test_more_threads_are_as_reliable() -> None:
     done = run_child("""
         from dataclasses import replace

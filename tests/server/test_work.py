@@ -113,6 +113,7 @@ CASES: dict[str, tuple[str, Callable[[], dict[str, Any]], int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_health_answers_meanwhile(serve: Serve, engine: FakeEngine, longest: list[float], name: str) -> None:
     path, make, status = CASES[name]

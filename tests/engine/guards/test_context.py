@@ -225,6 +225,7 @@ def test_the_trap_is_there(trap: str) -> None:
     assert run_child(_CONTEXT, _TRAPS[trap]).returncode < 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wish", _GUARDED)
 def test_no_harm_is_done(wish: str) -> None:
     child = run_child(_CONTEXT, _GUARDED[wish])
