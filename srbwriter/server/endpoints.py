@@ -76,7 +76,11 @@ class Socket:
         async def answer(socket: WebSocket) -> None:
             context = Context(cast("Request", socket), services, "kobold")
             try:
-                await self.handler(context, socket)
+                with services.open_socket(context.client) as fits:
+                    if fits:
+                        await self.handler(context, socket)
+                    else:
+                        await socket.close(1013, "too many WebSockets are open")
             except (WebSocketDisconnect, TimeoutError):
                 pass  # it left, or stopped reading
             except Exception as error:
@@ -145,6 +149,7 @@ LORA: dict[str, Any] = {
         "required": ["id"],
         "properties": {"id": {"type": "integer", "minimum": 0}, "scale": {"type": "number"}},
     },
+    "example": [{"id": 0, "scale": 0.5}],
 }
 
 
@@ -186,6 +191,7 @@ BRANCHES: dict[str, Any] = {
         "rich": {"type": "boolean"},
         **FIELDS,
     },
+    "example": {"prompt": "Once upon a time,", "n": 2, "max_tokens": 16},
 }
 
 
@@ -321,6 +327,7 @@ RERANK: dict[str, Any] = {
         "return_documents": {"type": "boolean"},
         "model": {"type": "string"},
     },
+    "example": {"query": "Who ran?", "documents": ["The fox ran.", "It rained."]},
 }
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
