@@ -107,7 +107,7 @@ def stand_in(report: Path, panes: int) -> None:
     from srbwriter.config.settings import Setting
     from srbwriter.tui import terminal
     from srbwriter.tui.app import App
-    from tests.tui.fake_session import FakeSession
+    from tests.fakes.session import FakeSession
 
     session = FakeSession(report.parent, "It rained.", panes)
     session.stop = type(session.stop)(max_tokens=None)

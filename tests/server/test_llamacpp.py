@@ -12,9 +12,9 @@ from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine
 from srbwriter.engine.types import EngineOptions, TokenRun
 from srbwriter.server.services import Loaded
+from tests.fakes.engine import EOS, FIM_MID, FIM_PRE, FIM_SUF, FakeEngine
 
 from .conftest import Serve
-from .fake_backend import EOS, FIM_MID, FIM_PRE, FIM_SUF, FakeEngine
 from .wire import frames
 
 BODY = {"prompt": "Once", "n_predict": 3}

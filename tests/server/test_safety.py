@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from srbwriter.engine.types import Request
 from srbwriter.server import ServerError, ServerSettings, read_keys
-from srbwriter.server.auth import Guard, check_exposure, is_loopback
+from srbwriter.server.middleware import Guard
+from srbwriter.server.settings import check_exposure, is_loopback
+from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .fake_backend import FakeEngine
 
 BODY = {"model": "m", "prompt": "Once", "max_tokens": 2}
 KEY = {"Authorization": "Bearer s3cret"}
