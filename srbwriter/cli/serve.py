@@ -14,7 +14,7 @@ from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, o
 
 if TYPE_CHECKING:
     from srbwriter.engine import EngineLoader
-    from srbwriter.engine.engine import Engine
+    from srbwriter.engine.backend import Backend
     from srbwriter.server.settings import ServerSettings
     from srbwriter.session import Session
     from srbwriter.tui.start import Beside
@@ -236,7 +236,7 @@ class SessionLoader:
         return self._session.loader.state
 
     @property
-    def engine(self) -> Engine | None:
+    def engine(self) -> Backend | None:
         return self._session.loader.engine
 
     @property

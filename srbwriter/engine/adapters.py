@@ -23,7 +23,7 @@ from .disk import state_key
 from .model import Model
 from .native.adapters import load_adapter
 from .parameters import is_number
-from .prefix import SHARED
+from .tree import SHARED
 from .types import EngineOptions, InvalidRequest, ModelError
 
 log = logging.getLogger(__name__)

@@ -17,10 +17,10 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .cells import Cells
 from .disk import DiskCache, Part
-from .holdings import Holdings
 from .memory import States, Storage, ids_through
-from .prefix import SHARED, Match, Node, PrefixTree, common_prefix
+from .tree import SHARED, Match, Node, TokenTree, common_prefix
 
 log = logging.getLogger(__name__)
 
@@ -78,10 +78,10 @@ class Cache:
     ) -> None:  # fmt: skip
         self.memory = memory
         self.partial = memory.cuttable  # tails of sequences can be dropped
-        self.tree = PrefixTree(logits_rows, memory.cuttable)
+        self.tree = TokenTree(logits_rows, memory.cuttable)
         self.storage = Storage(memory, self.tree, budget=host_bytes, disk=disk, protected=self._protected)
         self.screen = screen
-        self._holdings = Holdings()  # kept where the memory cannot be cut; the tree counts the others' cells
+        self._cells = Cells()  # kept where the memory cannot be cut; the tree counts the others' cells
         self.parked: set[int] = set()
         self.pins: dict[str, tuple[int, ...]] = {}
         self._free = list(range(memory.sequences - 1, -1, -1))
@@ -98,7 +98,7 @@ class Cache:
     @property
     def used_cells(self) -> int:
         """Cells that are not free."""
-        return self.tree.cells if self.partial else self._holdings.cells
+        return self.tree.cells if self.partial else self._cells.cells
 
     @property
     def live_cells(self) -> int:
@@ -177,7 +177,7 @@ class Cache:
         if known:
             self._account(seqs[0], start, known, answered and known == len(tokens), reason)
         if not self.partial:
-            self._holdings.grow(seqs, len(tokens))
+            self._cells.grow(seqs, len(tokens))
             return
         for merge in merges:
             for seq in seqs:
@@ -241,7 +241,7 @@ class Cache:
         self.memory.remove(seq)
         self.tree.release(seq)
         if not self.partial:
-            self._holdings.release(seq)
+            self._cells.release(seq)
         self.parked.discard(seq)
         self._excuses.pop(seq, None)
         self._free.append(seq)
@@ -252,7 +252,7 @@ class Cache:
         self.clears += 1
         self.memory.clear()
         self.tree.clear()
-        self._holdings.clear()
+        self._cells.clear()
         self.parked.clear()
         self._excuses.clear()
         self._peak = 0
@@ -310,9 +310,9 @@ class Cache:
         """
         if not self.partial:
             return
-        for seq, runs in [(seq, self._since_parting(seq)) for seq in self.parked]:
-            if all(node.piece is not None and len(node.seqs) == 1 for node in runs):
-                for _ in runs:
+        for seq, nodes in [(seq, self._since_parting(seq)) for seq in self.parked]:
+            if all(node.piece is not None and len(node.seqs) == 1 for node in nodes):
+                for _ in nodes:
                     self._evict_last(seq)
 
     def make_way(self) -> None:
@@ -396,7 +396,7 @@ class Cache:
         before = self.tree.tip[seq].end
         self.tree.enter(seq, node)
         if not self.partial:
-            self._holdings.grow((seq,), node.end - before)
+            self._cells.grow((seq,), node.end - before)
         self._peak = max(self._peak, self.used_cells)
         self._settled = False
         return ""
@@ -448,7 +448,7 @@ class Cache:
         start = before.end
         self.memory.remove(seq)
         self.tree.release(seq)
-        self._holdings.release(seq)
+        self._cells.release(seq)
         self._fork(seq, Match(found, len(found.tokens), found.end, found.end))
         return found.end - start
 
@@ -461,7 +461,7 @@ class Cache:
                 self.memory.copy(source, seq, 0, found.length)
             return
         anchor = source if found.length else None  # every sequence passes the root, none needs to end there
-        self._holdings.fork(anchor, seq)
+        self._cells.fork(anchor, seq)
         if anchor is not None:
             self.memory.copy(anchor, seq)
 
@@ -497,7 +497,7 @@ class Cache:
         return node.parent is None or any(other in self.parked for other in node.tips - {seq})
 
     def _idle_cells(self) -> int:
-        return (self.tree if self.partial else self._holdings).idle_cells(self.parked)
+        return (self.tree if self.partial else self._cells).idle_cells(self.parked)
 
     def _pinned(self) -> list[Node]:
         return [self.tree.match(ids).node for ids in self.pins.values()]

@@ -20,9 +20,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from .active import ActiveRequest
 from .adapters import Adapters, AdapterSet, Turns, key_of
 from .cache import Cache
-from .checks import check_command, check_options, check_request
+from .commands import make_request, prepared
 from .costs import CostTable
 from .disk import DiskCache, read_session, state_key, write_session
 from .embedding import Embedder, Embedding, Pooling, Score
@@ -32,19 +33,16 @@ from .load_mark import marked
 from .measuring import table_for
 from .memory import host_budget
 from .model import Model
-from .namespaces import AdapterScheduler
 from .native.adapters import set_adapters
 from .native.context import Context, flash_attention
 from .native.spin import on_own_thread
 from .native.weights import Progress, refuse_unsafe_tensors
-from .prefix import SHARED
-from .prompt import assemble, fit
-from .runner import Run
+from .prompt import assemble
 from .scheduler import Scheduler
 from .sequences import Sequences
 from .sizing import open_alone, open_context, threads_of, uses_gpu
-from .steering import make_run, prepared
 from .strict import CHUNK
+from .tree import SHARED
 from .types import (
     EngineClosed,
     EngineError,
@@ -57,6 +55,8 @@ from .types import (
     Priority,
     Request,
 )
+from .validate import check_command, check_options, check_request
+from .window import fit
 
 log = logging.getLogger(__name__)
 
@@ -93,13 +93,12 @@ class Engine:
         )  # fmt: skip
         abortable = context.cuttable and not uses_gpu(options) and context.enable_abort()
         self._wake = threading.Event()
-        kind = AdapterScheduler if adapters else Scheduler
-        self._scheduler = kind(
+        turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen)) if adapters else None
+        self._scheduler = Scheduler(
             model, context, self._cache, options, window=window, abortable=abortable,
             threads=threads_of(options), costs=costs, wake=self._wake.set, open_alone=self._open_alone,
+            turns=turns,
         )  # fmt: skip
-        if isinstance(self._scheduler, AdapterScheduler):
-            self._scheduler.turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen))
         self._numbers = itertools.count(1)
         self._seeds = itertools.count()
         self._seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
@@ -235,21 +234,21 @@ class Engine:
         generation.healed = heal_prefix.decode("utf-8", "replace")
         sampling = request.sampling[0] if isinstance(request.sampling, tuple) else request.sampling
         seed = sampling.seed if sampling.seed is not None else self._seed + 7919 * next(self._seeds)
-        run = make_run(generation, fitted, heal_prefix, seed, self.model)
+        active = make_request(generation, fitted, heal_prefix, seed, self.model)
         if self.adapters:
-            self._assign_space(run, chosen)
+            self._assign_space(active, chosen)
         with self._known:
             self._generations.add(generation)
         self._post(Command("submit", generation))
         return generation
 
-    def _assign_space(self, run: Run, chosen: AdapterSet) -> None:
+    def _assign_space(self, request: ActiveRequest, chosen: AdapterSet) -> None:
         """What is evaluated with one set of adapters means nothing under another."""
-        generation = run.generation
-        alone = run.space != SHARED or not self.adapters.shared(chosen)
-        run.space = self.adapters.space(chosen, generation.number if alone else SHARED)
+        generation = request.generation
+        alone = request.space != SHARED or not self.adapters.shared(chosen)
+        request.space = self.adapters.space(chosen, generation.number if alone else SHARED)
         if alone:
-            weakref.finalize(generation, self.adapters.forget, run.space)
+            weakref.finalize(generation, self.adapters.forget, request.space)
 
     def process(self, timeout: float | None = None) -> bool:
         """Do one step on the caller's thread; False when there was nothing to do for ``timeout`` seconds."""
@@ -260,7 +259,7 @@ class Engine:
         self._wake.clear()  # before the step, so that what comes in while it runs is not slept over
         if self._step():
             return True
-        if self._scheduler.lanes.pending:  # nothing to do until a slow grammar has been asked
+        if self._scheduler.queue.pending:  # nothing to do until a slow grammar has been asked
             self._wake.wait()
             return self._step() or True
         return bool(timeout) and self._wake.wait(timeout) and self._step()
@@ -327,6 +326,10 @@ class Engine:
         return self.model.bos
 
     @property
+    def add_bos(self) -> bool:
+        return self.model.add_bos
+
+    @property
     def eos(self) -> int | None:
         return self.model.eos
 
@@ -351,7 +354,7 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether any request is running or waiting."""
-        return bool(self._scheduler.lanes.runs or self._scheduler.commands)
+        return bool(self._scheduler.queue.requests or self._scheduler.inbox)
 
     @property
     def raw_ctx(self) -> int:
@@ -361,9 +364,17 @@ class Engine:
     def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]:
         return self.model.tokenize(text, add_bos, parse_special)
 
+    def tokenize_continuation(self, text: str) -> list[int]:
+        return self.model.tokenize_continuation(text)
+
     def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
         """Text of ``ids``; control tokens are left out unless ``special``. Raises InvalidRequest."""
         return self.model.detokenize(ids, special)
+
+    def pieces(self, ids: Sequence[int]) -> list[bytes]:
+        """What each token adds to a text. Raises InvalidRequest."""
+        self.model.check_ids(ids)
+        return [self.model.pieces.bytes[token] for token in ids]
 
     def token_bytes(self, token: int) -> bytes:
         return self.model.token_bytes(token)
@@ -468,17 +479,25 @@ class Engine:
         self.call(lambda: self._cache.storage.adopt(ids, parts))
         return ids
 
+    def lacks(self, name: str) -> str:
+        """Nothing: what this model cannot do is said when it is asked for."""
+        return ""
+
     def stats(self) -> EngineStats:
         """The counters now. Read without waiting for the engine, so a step may be half counted."""
         scheduler, cache = self._scheduler, self._cache
         traffic = cache.storage.traffic
-        counters, admission, runs = scheduler.counters, scheduler.admission, list(scheduler.lanes.runs)
+        counters, admission, requests = (
+            scheduler.counters,
+            scheduler.admission,
+            list(scheduler.queue.requests),
+        )
         return EngineStats(
             prompt_tokens=admission.prompt_tokens,
             reused_tokens=admission.reused_tokens,
             prompt_rows=counters.prompt_rows,
             branch_rows=counters.branch_rows,
-            generated_tokens=scheduler.writer.generated,
+            generated_tokens=scheduler.loop.generated,
             decodes=counters.decodes,
             prompt_seconds=counters.prompt_seconds,
             decode_seconds=counters.decode_seconds,
@@ -493,9 +512,9 @@ class Engine:
             restored_tokens=traffic.restored_tokens,
             damaged_states=traffic.damaged,
             evaluated_again=dict(traffic.evaluated_again),
-            live_branches=scheduler.lanes.branch_count,
-            waiting_requests=sum(1 for r in runs if not r.running),
-            running_requests=sum(1 for r in runs if r.running),
+            live_branches=scheduler.queue.branch_count,
+            waiting_requests=sum(1 for r in requests if not r.running),
+            running_requests=sum(1 for r in requests if r.running),
         )
 
     # ---- inside
@@ -512,9 +531,9 @@ class Engine:
         with self._known:
             known = [g for g in self._generations if g.request.priority is Priority.FOREGROUND]
         for generation in sorted(known, key=lambda g: -g.number):
-            run = generation.engine_state
-            if isinstance(run, Run):
-                yield from ((runner.path, run.space) for runner in run.runners)
+            request = generation.engine_state
+            if isinstance(request, ActiveRequest):
+                yield from ((active.path, request.space) for active in request.branches)
 
     def _check_open(self) -> None:
         if self._dead is not None:
@@ -538,7 +557,7 @@ class Engine:
             if not self.alive:
                 generation.abandon(EngineClosed("the engine is closed"))
                 return
-        self._scheduler.commands.append(command)
+        self._scheduler.inbox.append(command)
         if command.verb in INTERRUPTING:
             self._scheduler.interrupt(generation)
         self._wake.set()
@@ -551,6 +570,9 @@ class Engine:
         close_at_exit(self)
 
     def _loop(self) -> None:
+        if self.options.nice and sys.platform == "linux":  # elsewhere it is one number for the whole process
+            thread = threading.get_native_id()  # llama.cpp's threads are made by this one and follow it
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + self.options.nice)
         while not self._closing:
             self._wake.clear()
             if not self._step() and not self._closing:
@@ -596,7 +618,7 @@ class Engine:
         except EngineClosed as error:
             for generation in list(self._generations):
                 generation.abandon(error)
-        for command in list(self._scheduler.commands):
+        for command in list(self._scheduler.inbox):
             if command.verb == "call":
                 command.args[0].cancel()
 

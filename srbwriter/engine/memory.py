@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .costs import CostTable
 from .disk import DiskCache, Part
-from .prefix import Node, Piece, PrefixTree
+from .tree import Node, Piece, TokenTree
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class Storage:
     """
 
     def __init__(
-        self, states: States, tree: PrefixTree, *, budget: int, disk: DiskCache | None,
+        self, states: States, tree: TokenTree, *, budget: int, disk: DiskCache | None,
         protected: Callable[[], Collection[Node]],
     ) -> None:  # fmt: skip
         self.states, self.tree, self.budget, self.disk = states, tree, budget, disk

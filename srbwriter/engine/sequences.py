@@ -17,17 +17,16 @@ from typing import SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from .batching import Plan
+from .active import Track
 from .cache import Cache
 from .chains import Chain, derive_seed
-from .checks import check_sampling
+from .decode import Plan
 from .model import Model
 from .native.context import ABORTED, OK, Context
 from .parameters import notation
-from .prefix import SHARED
-from .runner import Track
 from .sampling import SamplerTemplate
 from .scheduler import Scheduler
+from .tree import SHARED
 from .types import (
     ContextOverflow,
     EngineClosed,
@@ -38,6 +37,7 @@ from .types import (
     NotSupported,
     Sampling,
 )
+from .validate import check_sampling
 
 _TEMPLATES = 32  # settings whose chains are made from what was prepared once
 
@@ -301,7 +301,7 @@ class Sequences:
         waiting = [sequence for sequence in sequences if sequence.todo]
         chunk = self.context.max_rows
         while waiting:
-            plan = self.scheduler.batcher.plan((), waiting, chunk)
+            plan = self.scheduler.decoder.plan((), waiting, chunk)
             if self.cache.make_room(plan.prompt_rows) and self._decode(plan):
                 for fed in plan.fed:
                     if isinstance(fed.track, _Sequence) and not fed.track.todo:
@@ -337,14 +337,14 @@ class Sequences:
         try:
             code = context.decode()
             if code == OK:
-                scheduler.batcher.settle(plan)
+                scheduler.decoder.settle(plan)
                 scheduler.count(plan, time.perf_counter() - started)
                 return True
         except NativeError as error:
             scheduler.fail_all(error)  # nothing is known of the memory any more
             raise
         if code == ABORTED:  # by who closes the engine
-            scheduler.batcher.roll_back(plan)
+            scheduler.decoder.roll_back(plan)
             raise EngineClosed("the engine was closed")
         return False
 

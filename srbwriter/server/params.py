@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypedDict, TypeVar, cast
 from srbwriter.engine import limits
 from srbwriter.engine.adapters import MOST_ADAPTERS, Adapters
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.gone import replace_gone
+from srbwriter.engine.compat import replace_gone
 from srbwriter.engine.parameters import (
     BY_NAME,
     DEFAULT_ORDER,

@@ -239,7 +239,7 @@ def test_cells_and_ids_return_to_where_they_were(engine: Engine) -> None:
         finish(engine, generation)
     cache = engine._cache
     assert cache.tree.cells <= engine.stats().total_cells
-    assert engine._scheduler.lanes.runs == []
+    assert engine._scheduler.queue.requests == []
     assert set(cache.tree.tip) == cache.parked
     while engine.call(cache.evict):
         pass

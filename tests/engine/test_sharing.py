@@ -35,8 +35,8 @@ def written(generation: Generation) -> int:
 
 
 def running(engine: Engine, *generations: Generation) -> list[int]:
-    runners = engine._scheduler.lanes.running
-    return [sum(r.run.generation is g for r in runners) for g in generations]
+    runners = engine._scheduler.queue.running
+    return [sum(r.request.generation is g for r in runners) for g in generations]
 
 
 def steps_to_first_token(engine: Engine, generation: Generation) -> int:

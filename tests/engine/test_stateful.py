@@ -64,7 +64,7 @@ class EngineMachine(RuleBasedStateMachine):
         model = exact_model() if make is None else toy_model(make)
         self.engine, self.reference = shared(model, make is not None)
         self.engine.reset()
-        self.engine._scheduler.lanes.step = 0
+        self.engine._scheduler.queue.step = 0
         self.steps(2)
         self.generations: list[Generation] = []
 
@@ -201,7 +201,7 @@ class EngineMachine(RuleBasedStateMachine):
         for seq in range(context.sequences):
             node = tree.tip.get(seq)
             assert context.last_position(seq) + 1 == (0 if node is None else node.end)
-        live = [t.seq for t in (*self.engine._scheduler.lanes.writing, *self.engine._scheduler.lanes.feeding)]
+        live = [t.seq for t in (*self.engine._scheduler.queue.writing, *self.engine._scheduler.queue.feeding)]
         assert len(live) == len(set(live))
         assert not set(live) & cache.parked
         assert set(tree.tip) == set(live) | cache.parked

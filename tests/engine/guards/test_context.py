@@ -172,8 +172,10 @@ _GUARDED = {
                 request = Request("a b", n=engine.max_branches, prompt_logprobs=1, logprobs=1,
                                   stop=Stop(max_tokens=3, ignore_eog=True))
                 generation = engine.submit(request)
-                for _ in range(300):
+                steps = 300
+                while steps and not generation.done:
                     engine.process()
+                    steps -= 1
                 assert generation.done and generation.error is None, generation.error
                 assert all(len(b.ids) == 3 for b in generation.branches)
     """,

@@ -16,6 +16,7 @@ from srbwriter.server.dialects.srb.handles import (
     requests,
     steer,
 )
+from srbwriter.server.dialects.srb.model import model, vocabulary
 from srbwriter.server.endpoints import BRANCHES, FIELDS, Endpoint, object_of
 
 _REQUESTS = "/srb/v1/requests"
@@ -40,6 +41,8 @@ ENDPOINTS = (
         "POST", ("/srb/v1/completions",), completions, "srb", "n branches of a prompt as event lines",
         body=BRANCHES, query={"sse": _SWITCH, "rich": _SWITCH},
     ),
+    Endpoint("GET", ("/srb/v1/model",), model, "srb", "the model, its context and its special tokens"),
+    Endpoint("GET", ("/srb/v1/vocabulary",), vocabulary, "srb", "what each token writes, in base64"),
     Endpoint("GET", (_REQUESTS,), requests, "srb", "requests that can be addressed"),
     Endpoint("POST", (_REQUESTS,), create, "srb", "start a request and return its id", body=BRANCHES),
     Endpoint("GET", (_REQUEST,), read, "srb", "a request and its branches"),

@@ -6,20 +6,20 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from srbwriter.engine.holdings import Holdings
+from srbwriter.engine.cells import Cells
 
 
-class HoldingsMachine(RuleBasedStateMachine):
+class CellsMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.holdings = Holdings()
+        self.account = Cells()
         self.cells: dict[int, list[object]] = {}
 
     @rule(data=st.data(), fresh=st.booleans())
     def fork(self, data: st.DataObject, fresh: bool) -> None:
         target = next(s for s in range(100) if s not in self.cells)
         source = None if fresh or not self.cells else data.draw(st.sampled_from(sorted(self.cells)))
-        self.holdings.fork(source, target)
+        self.account.fork(source, target)
         self.cells[target] = [] if source is None else list(self.cells[source])
 
     @precondition(lambda self: self.cells)
@@ -29,7 +29,7 @@ class HoldingsMachine(RuleBasedStateMachine):
         seq = data.draw(st.sampled_from(sorted(self.cells)))
         length = len(self.cells[seq])
         seqs = [seq] if alone else [s for s, held in self.cells.items() if len(held) == length]
-        self.holdings.grow(seqs, count)
+        self.account.grow(seqs, count)
         new = [object() for _ in range(count)]
         for each in seqs:
             self.cells[each] += new
@@ -38,7 +38,7 @@ class HoldingsMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def release(self, data: st.DataObject) -> None:
         seq = data.draw(st.sampled_from(sorted(self.cells)))
-        self.holdings.release(seq)
+        self.account.release(seq)
         del self.cells[seq]
 
     @precondition(lambda self: self.cells)
@@ -47,12 +47,12 @@ class HoldingsMachine(RuleBasedStateMachine):
         parked = data.draw(st.sets(st.sampled_from(sorted(self.cells))))
         others = {cell for seq, held in self.cells.items() if seq not in parked for cell in held}
         alone = {cell for seq in parked for cell in self.cells[seq]} - others
-        assert self.holdings.idle_cells(parked) == len(alone)
+        assert self.account.idle_cells(parked) == len(alone)
 
     @invariant()
     def every_cell_is_counted_once(self) -> None:
-        assert self.holdings.cells == len({cell for held in self.cells.values() for cell in held})
+        assert self.account.cells == len({cell for held in self.cells.values() for cell in held})
 
 
-TestHoldings = HoldingsMachine.TestCase
-TestHoldings.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestCells = CellsMachine.TestCase
+TestCells.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

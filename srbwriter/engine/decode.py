@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from .active import ActiveBranch, Track, Trunk
 from .cache import Cache
 from .costs import CostTable
 from .native.context import Context
-from .prefix import Node, common_prefix
-from .runner import Runner, Track, Trunk
+from .tree import Node, common_prefix
 
 
 class Fed(NamedTuple):
@@ -27,8 +27,8 @@ class Fed(NamedTuple):
 class Plan(NamedTuple):
     """The batch, in the engine's words."""
 
-    rows: list[Runner]
-    shared: dict[int, list[Runner]]  # further branches on the same row
+    rows: list[ActiveBranch]
+    shared: dict[int, list[ActiveBranch]]  # further branches on the same row
     fed: list[Fed]
 
     @property
@@ -70,7 +70,7 @@ class ChunkBudget:
             self.per_token = _mean(self.per_token, max(alone, seconds * 0.1) / prompt_rows)
 
 
-class Batcher:
+class Decoder:
     """Fills the context's batch."""
 
     def __init__(self, context: Context, cache: Cache, share: bool) -> None:
@@ -79,7 +79,7 @@ class Batcher:
         self.share = share  # whether the memory takes rows of several sequences
         self.costs: CostTable | None = None
 
-    def plan(self, writing: Sequence[Runner], feeding: Sequence[Track], chunk: int) -> Plan:
+    def plan(self, writing: Sequence[ActiveBranch], feeding: Sequence[Track], chunk: int) -> Plan:
         """At most ``chunk`` tokens of ``feeding``, first come first; all of ``writing``."""
         batch = self.context.batch
         batch.clear()
@@ -135,28 +135,28 @@ class Batcher:
         return min((length for length in lengths if length), default=len(todo))
 
     def _branch_rows(
-        self, writing: Sequence[Runner]
-    ) -> tuple[list[Runner], dict[int, list[Runner]], set[tuple[Node, int]]]:
+        self, writing: Sequence[ActiveBranch]
+    ) -> tuple[list[ActiveBranch], dict[int, list[ActiveBranch]], set[tuple[Node, int]]]:
         """Branches with a row of their own, those that share it, and what is evaluated after which node."""
         tip = self.cache.tree.tip
-        rows: list[Runner] = []
+        rows: list[ActiveBranch] = []
         tokens: list[int] = []
         positions: list[int] = []
         seqs: list[int] = []
-        shared: dict[int, list[Runner]] = {}
+        shared: dict[int, list[ActiveBranch]] = {}
         seen: dict[tuple[Node, int], int] = {}
-        for runner in writing:
-            node = tip[runner.seq]
-            token = runner.todo[0]
+        for active in writing:
+            node = tip[active.seq]
+            token = active.todo[0]
             if len(node.tips) > 1 and self.share:
                 row = seen.setdefault((node, token), len(rows))
                 if row != len(rows):
-                    shared.setdefault(row, []).append(runner)
+                    shared.setdefault(row, []).append(active)
                     continue
-            rows.append(runner)
+            rows.append(active)
             tokens.append(token)
             positions.append(node.end)
-            seqs.append(runner.seq)
+            seqs.append(active.seq)
         if rows:
             batch = self.context.batch
             batch.add_rows(tokens, positions, seqs)
@@ -167,10 +167,10 @@ class Batcher:
     def settle(self, plan: Plan) -> None:
         """The decode went well: the tree learns of the rows."""
         advance = self.cache.advance
-        for row, runner in enumerate(plan.rows):
+        for row, active in enumerate(plan.rows):
             others = plan.shared.get(row) if plan.shared else None
-            seqs = (runner.seq,) if others is None else (runner.seq, *(r.seq for r in others))
-            advance(seqs, runner.todo)
+            seqs = (active.seq,) if others is None else (active.seq, *(r.seq for r in others))
+            advance(seqs, active.todo)
         for fed in plan.fed:
             track = fed.track
             last = fed.size == len(track.todo)
@@ -186,7 +186,7 @@ class Batcher:
 
 def _scored(track: Track) -> bool:
     """Whether every token of it needs logits, whatever is held of them."""
-    return isinstance(track, Trunk) and track.run.scoring
+    return isinstance(track, Trunk) and track.request.scoring
 
 
 def _mean(old: float, new: float) -> float:

@@ -19,7 +19,7 @@ class _Stretch:
         self.length = length
 
 
-class Holdings:
+class Cells:
     """Account of the cells in use."""
 
     def __init__(self) -> None:

@@ -6,17 +6,17 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from srbwriter.engine.prefix import Node, PrefixTree
+from srbwriter.engine.tree import Node, TokenTree
 
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=6)
 
 
-class PrefixTreeMachine(RuleBasedStateMachine):
+class TokenTreeMachine(RuleBasedStateMachine):
     """Every rule is done to the tree and to plain lists; both must tell the same story."""
 
     @initialize()
     def start(self) -> None:
-        self.tree = PrefixTree(logits_budget=3)
+        self.tree = TokenTree(logits_budget=3)
         self.paths: dict[int, tuple[int, ...]] = {}
         self.cells: dict[int, dict[int, object]] = {}  # sequence -> position -> identity of the cell
         self.rows: dict[tuple[int, ...], object] = {}
@@ -118,12 +118,12 @@ class PrefixTreeMachine(RuleBasedStateMachine):
             assert found is None or found is row
 
 
-TestPrefixTree = PrefixTreeMachine.TestCase
-TestPrefixTree.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestTokenTree = TokenTreeMachine.TestCase
+TestTokenTree.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
 
 
 def test_only_anchors_are_found_for_memories_that_cannot_be_cut() -> None:
-    tree = PrefixTree()
+    tree = TokenTree()
     tree.fork(0, tree.match([]))
     tree.advance([0], [1, 2, 3])
     assert tree.anchored([1, 2]).length == 0
@@ -135,7 +135,7 @@ def test_only_anchors_are_found_for_memories_that_cannot_be_cut() -> None:
 
 
 def test_the_oldest_parked_sequence_goes_first_and_spared_nodes_last() -> None:
-    tree = PrefixTree()
+    tree = TokenTree()
     for seq in range(3):
         tree.fork(seq, tree.match([]))
         tree.advance([seq], [seq, 7])

@@ -1,7 +1,7 @@
 """The engine thread's side of a request: what is run, on which sequence, and what is left to do.
 
-``Run`` stands behind a Generation, ``Runner`` behind a Branch, ``Trunk`` behind a prompt that is
-being evaluated. Plain state and its arithmetic; the scheduler moves it.
+``ActiveRequest`` stands behind a Generation, ``ActiveBranch`` behind a Branch, ``Trunk`` behind a prompt that
+is being evaluated. Plain state and its arithmetic; the scheduler moves it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from .chains import Chain, derive_seed
 from .constraints import Constraint
 from .generation import Branch, Buffer, Generation
-from .prefix import SHARED
 from .sampling import SamplerTemplate
 from .text import BranchText, Pieces
+from .tree import SHARED
 from .types import BranchState, Done, Event, Request, Sampling, Stop, TokenLogprob
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ class ChainIs(IntEnum):
 class Track:
     """A live sequence with tokens to evaluate."""
 
-    __slots__ = ("run", "seq", "todo", "urgency")
+    __slots__ = ("request", "seq", "todo", "urgency")
 
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.urgency = run.request.priority  # of who waits for it
+    def __init__(self, request: ActiveRequest) -> None:
+        self.request = request
+        self.urgency = request.asked.priority  # of who waits for it
         self.seq = -1
         self.todo: Sequence[int] = ()
 
@@ -56,12 +56,12 @@ class Trunk(Track):
 
     __slots__ = ("scored",)
 
-    def __init__(self, run: Run) -> None:
-        super().__init__(run)
+    def __init__(self, request: ActiveRequest) -> None:
+        super().__init__(request)
         self.scored = 0  # tokens evaluated, while the prompt is scored
 
 
-class Runner(Track):
+class ActiveBranch(Track):
     """One branch. ``base`` and the buffer's ids from ``first`` on are the path it is on."""
 
     __slots__ = (
@@ -88,11 +88,11 @@ class Runner(Track):
         "text",
     )
 
-    def __init__(self, run: Run, branch: Branch, pieces: Pieces) -> None:
-        super().__init__(run)
+    def __init__(self, request: ActiveRequest, branch: Branch, pieces: Pieces) -> None:
+        super().__init__(request)
         self.branch = branch
         self.since = 0  # the step at which it began to wait or to run
-        self.base: list[int] = run.ids
+        self.base: list[int] = request.ids
         self.first = 0
         self.chain: Chain | None = None
         self.chain_is = ChainIs.RIGHT
@@ -134,7 +134,7 @@ class Runner(Track):
     def new_take(self) -> None:
         """Forget the text; the reader sees a new revision."""
         self.branch.buffer = Buffer(self.buffer.revision + 1)
-        self.base, self.first = self.run.ids, 0
+        self.base, self.first = self.request.ids, 0
         self.hidden = self.skip = 0
         self.heal = None
         self.text.restart("")
@@ -153,7 +153,7 @@ class Runner(Track):
         new.ids.extend(tail_ids)
         new.ends.extend([chars] * len(tail_ids))
         if keep < self.first:  # the window was shifted since; it is made anew where it is still needed
-            self.base, self.first = self.run.ids, 0
+            self.base, self.first = self.request.ids, 0
         self.branch.buffer = new
         self.text.restart(text, len(new.ids))
         self.hidden = self.skip = 0
@@ -187,47 +187,47 @@ class Pending:
     ``logits`` are the model's, ``edited`` those that the caller's rules made of them (the same, if nothing).
     """
 
-    __slots__ = ("edited", "logits", "runner", "token")
+    __slots__ = ("active", "edited", "logits", "token")
 
-    def __init__(self, runner: Runner, token: int, logits: Logits, edited: Logits) -> None:
-        self.runner, self.token, self.logits, self.edited = runner, token, logits, edited
+    def __init__(self, active: ActiveBranch, token: int, logits: Logits, edited: Logits) -> None:
+        self.active, self.token, self.logits, self.edited = active, token, logits, edited
 
 
-class Run:
+class ActiveRequest:
     """A request being served."""
 
     def __init__(self, generation: Generation, ids: list[int], heal_prefix: bytes) -> None:
         self.generation = generation
-        self.request: Request = generation.request
+        self.asked: Request = generation.request
         self.ids = ids
         self.looked_back_at: Sequence[int] = ids  # by penalties and DRY, before the branch's own tokens
         self.space = SHARED if generation.request.cache_prompt else generation.number
         self.client = generation.request.client
         self.heal_prefix = heal_prefix  # bytes taken off the prompt's end, for the first token to spell
         self.trunk: Trunk | None = None
-        self.runners: list[Runner] = []
+        self.branches: list[ActiveBranch] = []
         self.events: list[Event] = []
         self.accounted = False  # its prompt stands in the statistics
         self.failed = False  # as a whole
-        self.order = (int(self.request.priority), generation.number)
+        self.order = (int(self.asked.priority), generation.number)
         self.seeds: set[int] = set()  # of all takes
         self.templates: dict[tuple[Sampling, bool], SamplerTemplate] = {}  # and whether no end is chosen
         self.constraints: dict[ConstraintKey, Constraint | None] = {}
 
     @property
     def live(self) -> bool:
-        return any(r.branch.live for r in self.runners)
+        return any(r.branch.live for r in self.branches)
 
     @property
     def running(self) -> bool:
         """Whether anything of it is on a sequence."""
-        begun = self.accounted and self.request.strict
-        return begun or self.trunk is not None or any(r.seq >= 0 for r in self.runners)
+        begun = self.accounted and self.asked.strict
+        return begun or self.trunk is not None or any(r.seq >= 0 for r in self.branches)
 
     @property
     def scoring(self) -> bool:
         """Whether log-probabilities of the prompt were asked for and are still to come."""
-        wanted = self.request.prompt_logprobs is not None
+        wanted = self.asked.prompt_logprobs is not None
         return wanted and len(self.generation.prompt_logprobs) < len(self.ids) - 1
 
     def seed(self, asked: int | None, base: int, k: int) -> int:
@@ -240,7 +240,7 @@ class Run:
         return seed
 
     def completed(self) -> Done:
-        tokens = sum(len(r.buffer.ids) for r in self.runners)
+        tokens = sum(len(r.buffer.ids) for r in self.branches)
         return Done(len(self.ids), self.generation.cached_tokens, tokens)
 
     def forget(self) -> None:
@@ -251,8 +251,8 @@ class Run:
 
     def close(self) -> None:
         """Give everything native back."""
-        for runner in self.runners:
-            runner.close_chain()
+        for active in self.branches:
+            active.close_chain()
         self.forget()
 
 
@@ -266,9 +266,9 @@ def tokens_within(buffer: Buffer, chars: int) -> int:
     return bisect_right(buffer.ends, chars)
 
 
-def waiting(runner: Runner) -> bool:
+def waiting(active: ActiveBranch) -> bool:
     """Whether a branch has something to write and no sequence to do it on."""
-    return runner.seq < 0 and runner.branch.state in WAITING_STATES
+    return active.seq < 0 and active.branch.state in WAITING_STATES
 
 
 def score(row: object, token: int, best: int) -> TokenLogprob:

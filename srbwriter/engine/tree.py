@@ -94,7 +94,7 @@ SHARED = 0
 _EMPTY_SPACES = 64  # that nobody holds a sequence in any more
 
 
-class PrefixTree:
+class TokenTree:
     """Account of one cache within one namespace (model and adapters).
 
     Each space has a root of its own: what is evaluated in one is not found in another.

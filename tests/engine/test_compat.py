@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from srbwriter.engine.gone import BY_GONE_NAME, GONE, replace_gone
+from srbwriter.engine.compat import BY_GONE_NAME, GONE, replace_gone
 from srbwriter.engine.parameters import BY_NAME
 from srbwriter.engine.types import InvalidRequest
 
