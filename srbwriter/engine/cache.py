@@ -341,21 +341,25 @@ class Cache:
                 for _ in nodes:
                     self._evict_last(seq)
 
-    def make_way(self) -> None:
-        """Something is about to run: what nobody runs leaves the cells, so that it costs few steps."""
+    def make_way(self) -> bool:
+        """Something is about to run: what nobody runs leaves the cells, so that it costs few steps.
+
+        False where some of it is left for the next step.
+        """
         if self._settled or not self.partial or not self.storage.budget:
-            return
+            return True
         until = time.perf_counter() + COPYING_SECONDS
         while self._idle_cells() > IDLE_CELLS:
             beside_live = {s for s in self.parked if not self.tree.tip[s].seqs <= self.parked}
             if not self.evict(beside_live):
                 break
             if time.perf_counter() >= until:
-                return
+                return False
         if self._peak - self.used_cells > SCATTERED_CELLS + self.used_cells // 8:
             self.memory.compact()
             self._peak = self.used_cells
         self._settled = True
+        return True
 
     def store_next(self) -> bool:
         """Keep a copy of one run that is in cells only, so that it can leave them at once; False if none is.
