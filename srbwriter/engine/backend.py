@@ -41,6 +41,11 @@ class Backend(Protocol):
         ...
 
     @property
+    def add_bos(self) -> bool:
+        """Whether the model wants :attr:`bos` before every prompt."""
+        ...
+
+    @property
     def eos(self) -> int | None:
         """The token that ends a text, if the vocabulary has one."""
         ...
@@ -66,8 +71,16 @@ class Backend(Protocol):
         """Ids of ``text``; with ``parse_special``, special tokens written out become one id."""
         ...
 
-    def detokenize(self, ids: Sequence[int], /) -> str:
-        """Text of ``ids``, without control tokens."""
+    def tokenize_continuation(self, text: str, /) -> list[int]:
+        """Ids of ``text`` that follows other text: nothing is put before it."""
+        ...
+
+    def detokenize(self, ids: Sequence[int], /, special: bool = False) -> str:
+        """Text of ``ids``; control tokens are left out unless ``special``."""
+        ...
+
+    def pieces(self, ids: Sequence[int], /) -> list[bytes]:
+        """What each token adds to a text: nothing if it is a control token."""
         ...
 
     def token(self, text: str, /) -> int | None:
@@ -89,6 +102,13 @@ class Backend(Protocol):
         **kwargs: Any,
     ) -> str:
         """One prompt from chat messages, by the model's own template; see :func:`.chat.render`."""
+        ...
+
+    def lacks(self, name: str, /) -> str:
+        """Why ``name`` cannot be had here, in words; nothing if it can.
+
+        ``name`` is a verb of :class:`.generation.Branch`, or a field of a request, its sampling or its stop.
+        """
         ...
 
     def stats(self) -> EngineStats:

@@ -28,11 +28,11 @@ class Gone:
 
 
 GONE: tuple[Gone, ...] = (
-    Gone(("tfs_z", "tfs"), "ignored", "llama.cpp dropped it; min_p cuts the same tail", (1, None)),
+    Gone(("tfs_z", "tfs"), "ignored", "llama.cpp dropped it; min-p cuts the same tail", (1, None)),
     Gone(("penalize_nl",), "ignored", "newlines are penalised like every token; logit_bias can favour them",
          (True, None)),
-    Gone(("top_a",), "ignored", "top-a never was in llama.cpp; min_p also follows the likeliest token"),
-    Gone(("epsilon_cutoff", "eta_cutoff"), "ignored", "llama.cpp has no such cutoff; min_p does its work"),
+    Gone(("top_a",), "ignored", "top-a never was in llama.cpp; min-p also follows the likeliest token"),
+    Gone(("epsilon_cutoff", "eta_cutoff"), "ignored", "llama.cpp has no such cutoff; min-p does its work"),
     Gone(("smoothing_factor", "smoothing_curve"), "ignored", "quadratic sampling is not in llama.cpp; "
          "dynatemp_range comes near", (0, 1, None)),
     Gone(("rep_pen_slope", "encoder_repetition_penalty"), "ignored", "only one repetition penalty exists, "

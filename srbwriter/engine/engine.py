@@ -35,8 +35,9 @@ from .memory import host_budget
 from .model import Model
 from .native.adapters import set_adapters
 from .native.context import Context, flash_attention
+from .native.spin import on_own_thread
 from .native.weights import Progress, refuse_unsafe_tensors
-from .prompt import assemble, fit
+from .prompt import assemble
 from .scheduler import Scheduler
 from .sequences import Sequences
 from .sizing import open_alone, open_context, threads_of, uses_gpu
@@ -55,6 +56,7 @@ from .types import (
     Request,
 )
 from .validate import check_command, check_options, check_request
+from .window import fit
 
 log = logging.getLogger(__name__)
 
@@ -124,13 +126,36 @@ class Engine:
     ) -> Engine:
         """Load a GGUF model and make it ready to write.
 
-        ``on_progress`` gets a fraction from 0 to 1 and cancels by returning False. With
+        ``on_progress`` gets a fraction from 0 to 1, on another thread, and cancels by returning False. With
         ``thread=False`` nothing happens until the caller calls :meth:`process`.
         Raises ModelError, or Cancelled.
         """
-        options = asked = options or EngineOptions()
-        check_options(options)
-        file = Path(path).expanduser()
+        asked = options or EngineOptions()
+        check_options(asked)
+        given_up = threading.Event()
+
+        def progress(fraction: float) -> bool:
+            return not given_up.is_set() and (on_progress is None or on_progress(fraction) is not False)
+
+        try:
+            file = Path(path).expanduser()
+            engine = on_own_thread(lambda: cls._load(file, asked, progress), "srbwriter-weights")
+        except KeyboardInterrupt:  # nobody waits for the weights any more
+            given_up.set()
+            raise
+        if thread:
+            engine._start()
+        log.info(
+            "%s is ready: %d cells, %d tokens a branch",
+            engine.model.name,
+            engine._context.cells,
+            engine.n_ctx,
+        )
+        return engine
+
+    @classmethod
+    def _load(cls, file: Path, asked: EngineOptions, on_progress: Progress) -> Engine:
+        options = asked
         with marked(file, options.load_anyway):
             refuse_unsafe_tensors(file)
             model = Model(file, options, on_progress)
@@ -144,11 +169,7 @@ class Engine:
             except EngineError:
                 model.close()
                 raise
-        engine = cls(model, context, options, window, adapters, costs, asked)
-        if thread:
-            engine._start()
-        log.info("%s is ready: %d cells, %d tokens a branch", model.name, context.cells, window)
-        return engine
+        return cls(model, context, options, window, adapters, costs, asked)
 
     def close(self, timeout: float = 5.0) -> None:
         """End every request (readers are told) and free the model. May be called twice."""
@@ -307,6 +328,10 @@ class Engine:
         return self.model.bos
 
     @property
+    def add_bos(self) -> bool:
+        return self.model.add_bos
+
+    @property
     def eos(self) -> int | None:
         return self.model.eos
 
@@ -341,9 +366,17 @@ class Engine:
     def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]:
         return self.model.tokenize(text, add_bos, parse_special)
 
+    def tokenize_continuation(self, text: str) -> list[int]:
+        return self.model.tokenize_continuation(text)
+
     def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
         """Text of ``ids``; control tokens are left out unless ``special``. Raises InvalidRequest."""
         return self.model.detokenize(ids, special)
+
+    def pieces(self, ids: Sequence[int]) -> list[bytes]:
+        """What each token adds to a text. Raises InvalidRequest."""
+        self.model.check_ids(ids)
+        return [self.model.pieces.bytes[token] for token in ids]
 
     def token_bytes(self, token: int) -> bytes:
         return self.model.token_bytes(token)
@@ -448,6 +481,10 @@ class Engine:
         self.call(lambda: self._cache.storage.adopt(ids, parts))
         return ids
 
+    def lacks(self, name: str) -> str:
+        """Nothing: what this model cannot do is said when it is asked for."""
+        return ""
+
     def stats(self) -> EngineStats:
         """The counters now. Read without waiting for the engine, so a step may be half counted."""
         scheduler, cache = self._scheduler, self._cache
@@ -536,6 +573,9 @@ class Engine:
         close_at_exit(self)
 
     def _loop(self) -> None:
+        if self.options.nice and sys.platform == "linux":  # elsewhere it is one number for the whole process
+            thread = threading.get_native_id()  # llama.cpp's threads are made by this one and follow it
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + self.options.nice)
         while not self._closing:
             self._wake.clear()
             if not self._step() and not self._closing:

@@ -17,7 +17,7 @@ from srbwriter.gguf import Damaged, pairs
 from .types import Cancelled, EngineClosed, EngineOptions
 
 if TYPE_CHECKING:
-    from .engine import Engine
+    from .backend import Backend
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +35,12 @@ class Load(Protocol):
 
     def __call__(
         self, path: str | os.PathLike[str], options: EngineOptions | None, /, *, on_progress: OnProgress
-    ) -> Engine: ...
+    ) -> Backend: ...
 
 
 def _load_engine(
     path: str | os.PathLike[str], options: EngineOptions | None, /, *, on_progress: OnProgress
-) -> Engine:
+) -> Backend:
     from .engine import Engine  # loads the native library: a second or so, better spent on the thread
 
     return Engine.load(path, options, on_progress=on_progress)
@@ -60,14 +60,28 @@ class EngineLoader:
         self._changed = threading.Condition()
         self._state: LoadState = "INIT"
         self._progress = 0.0
-        self._engine: Engine | None = None
+        self._engine: Backend | None = None
         self._error: Exception | None = None
         self._cancelled = False
+
+    @property
+    def options(self) -> EngineOptions | None:
+        """How the model is run."""
+        return self._options
 
     @property
     def path(self) -> Path:
         """The file of the model."""
         return Path(self._path)
+
+    @property
+    def place(self) -> str:
+        """Where the model is, as whoever asked for it said it."""
+        return os.fspath(self._path)
+
+    def again(self) -> EngineLoader:
+        """A load of the same model, not begun."""
+        return EngineLoader(self._path, self._options, self._load)
 
     @cached_property
     def name(self) -> str:
@@ -94,7 +108,7 @@ class EngineLoader:
         return self._progress
 
     @property
-    def engine(self) -> Engine | None:
+    def engine(self) -> Backend | None:
         """The engine, while the state is READY."""
         return self._engine
 
@@ -111,7 +125,7 @@ class EngineLoader:
                 threading.Thread(target=self._run, name="srbwriter-load", daemon=True).start()
         return self
 
-    def wait(self, timeout: float | None = None) -> Engine:
+    def wait(self, timeout: float | None = None) -> Backend:
         """The engine, once it is loaded; starts the load if nobody has.
 
         Raises what the load raised (ModelError, Cancelled and the like), or TimeoutError when it
@@ -120,7 +134,7 @@ class EngineLoader:
         self.start()
         with self._changed:
             if not self._changed.wait_for(lambda: self._state != "LOADING", timeout):
-                raise TimeoutError(f"{os.fspath(self._path)} is still being loaded")
+                raise TimeoutError(f"{self.place} is still being loaded")
             if self._engine is None:
                 assert self._error is not None
                 raise self._error
@@ -143,7 +157,7 @@ class EngineLoader:
             self._changed.wait_for(lambda: self._state != "LOADING", timeout)
             engine = self._engine
             if engine is not None:
-                self._settle(None, EngineClosed(f"{os.fspath(self._path)} has been closed"))
+                self._settle(None, EngineClosed(f"{self.place} has been closed"))
         if engine is not None:
             engine.close()
 
@@ -152,7 +166,7 @@ class EngineLoader:
             engine = self._load(self._path, self._options, on_progress=self._on_progress)
         except Exception as error:  # kept for whoever waits: a thread has nobody to raise to
             if not isinstance(error, Cancelled):
-                log.error("%s was not loaded: %s", os.fspath(self._path), error)
+                log.error("%s was not loaded: %s", self.place, error)
             with self._changed:
                 self._settle(None, error)
             return
@@ -171,9 +185,9 @@ class EngineLoader:
         return not self._cancelled
 
     def _cancellation(self) -> Cancelled:
-        return Cancelled(f"loading {os.fspath(self._path)} was cancelled")
+        return Cancelled(f"loading {self.place} was cancelled")
 
-    def _settle(self, engine: Engine | None, error: Exception | None) -> None:
+    def _settle(self, engine: Backend | None, error: Exception | None) -> None:
         self._engine, self._error = engine, error
         self._state = "FAILED" if engine is None else "READY"
         self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""From what a request calls its prompt to token ids that fit. Knows the model's vocabulary only."""
+"""From what a request calls its prompt to token ids. Knows the model's vocabulary only."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from .limits import check_prompt
 from .model import Model
 from .parameters import notation
 from .sampling_loop import last_token_prefix
-from .types import ContextOverflow, InvalidRequest, Prompt, Request, TokenRun
-
-_END = 4  # tokens of a prompt's end that remain at least, as in llama.cpp's server
+from .types import InvalidRequest, Prompt, Request, TokenRun
 
 
 def assemble(model: Model, request: Request) -> tuple[list[int], bytes]:
@@ -122,44 +120,3 @@ def _join(model: Model, runs: Sequence[TokenRun], parse_special: bool) -> tuple[
     last = typed
     settle()
     return ids, last
-
-
-def fit(ids: list[int], request: Request, window: int) -> list[int]:
-    """The prompt, shortened if it must be and may be, so that one token more fits the window.
-
-    To what the request itself calls its context it is always shortened, with room for what it may write.
-
-    Raises ContextOverflow with the counts. Truncation takes whole half windows out of the middle,
-    so that the kept tail stays where it is while a text grows (llama.cpp's server cuts likewise).
-    """
-    if request.context is not None and request.context < window:
-        ids = _shorten(ids, request)
-    if len(ids) < window:
-        return ids
-    if request.overflow == "error":
-        raise ContextOverflow(len(ids), window)
-    keep = _head(request, window)
-    block = max((window - keep) // 2, 1)
-    gone = ((len(ids) - keep - block) // block) * block
-    shorter = ids[:keep] + ids[keep + gone :]
-    return shorter if len(shorter) < window else shorter[:keep] + shorter[keep + len(shorter) - window + 1 :]
-
-
-def _shorten(ids: list[int], request: Request) -> list[int]:
-    """The end of a prompt, so long that it and the text fit what the request calls its context."""
-    context = cast("int", request.context)
-    stops = request.stop if isinstance(request.stop, tuple) else (request.stop,)
-    most = max((stop.max_tokens or 0 for stop in stops), default=0)
-    room = max(context - most, context // 2, 1)
-    if len(ids) <= room:
-        return ids
-    keep = _head(request, room)
-    return ids[:keep] + ids[len(ids) - room + keep :]
-
-
-def _head(request: Request, room: int) -> int:
-    """Tokens at the start that are kept of a prompt too long for ``room``: as many as asked for, if they fit.
-
-    Some of the end stays in any case; of a prompt of which all is to be kept, as much as of the beginning.
-    """
-    return room // 2 if request.n_keep < 0 else min(request.n_keep, max(room - _END, room // 2))

@@ -14,7 +14,7 @@ from srbwriter import paths
 from srbwriter.story import Story, StoryError, TokenSizes, backup, library
 
 if TYPE_CHECKING:
-    from srbwriter.engine.engine import Engine
+    from srbwriter.engine.backend import Backend
 
 
 log = logging.getLogger(__name__)
@@ -57,14 +57,14 @@ def _copy_of_the_day(story: Story) -> None:
     threading.Thread(target=copy, name="srbwriter-backup").start()
 
 
-def token_sizes(engine: Engine) -> TokenSizes:
+def token_sizes(engine: Backend) -> TokenSizes:
     """How many characters each token adds, for cuts through generated text."""
-    model = engine.model
+    vocabulary = engine.info.vocab
 
     def sizes(vocab: str, ids: Sequence[int]) -> list[int] | None:
-        if vocab != model.fingerprint:
+        if vocab != vocabulary:
             return None
         decoder = getincrementaldecoder("utf-8")("replace")
-        return [len(decoder.decode(model.pieces.bytes[t])) for t in ids]
+        return [len(decoder.decode(piece)) for piece in engine.pieces(ids)]
 
     return sizes

@@ -12,7 +12,7 @@ from srbwriter.story.context import Assembly, Layout, Tokenizer, Window, assembl
 from srbwriter.story.model import Span, Template
 
 if TYPE_CHECKING:
-    from srbwriter.engine.engine import Engine
+    from srbwriter.engine.backend import Backend
 
 CHARS_PER_TOKEN = 12  # text fetched per token of the window; more than any prose needs
 LEAST_TOKENS = 4  # of a branch: who asks for more where the model saw an end wants words all the same
@@ -56,16 +56,15 @@ def with_words(stop: Stop) -> Stop:
 class Prompter:
     """Lays prompts out one after the other, so that each continues the last where it can."""
 
-    def __init__(self, story: Story, engine: Engine) -> None:
+    def __init__(self, story: Story, engine: Backend) -> None:
         self.story, self.engine = story, engine
-        model = engine.model
         self._tokenizer = Tokenizer(
-            tokenize=model.tokenize_continuation,
-            pieces=lambda ids: [model.pieces.bytes[t] for t in ids],
-            vocabulary=model.fingerprint,
-            tokenize_template=lambda text: model.tokenize(text, parse_special=True),
+            tokenize=engine.tokenize_continuation,
+            pieces=engine.pieces,
+            vocabulary=engine.info.vocab,
+            tokenize_template=lambda text: engine.tokenize(text, parse_special=True),
         )
-        self._bos = (model.bos,) if model.add_bos and model.bos is not None else ()
+        self._bos = (engine.bos,) if engine.add_bos and engine.bos is not None else ()
         self.template = detect(engine)
         """What frames the story unless it names a template of its own; None for base models."""
         self._layouts: dict[NodeId, Layout] = {}
@@ -143,7 +142,7 @@ def is_instruct(info: ModelInfo) -> bool:
     return any(_TUNED.search(name.lower()) for name in names)
 
 
-def detect(engine: Engine) -> Template | None:
+def detect(engine: Backend) -> Template | None:
     """The model's template as text before memory, between memory and story, and after.
 
     Memory and the instruction are the user's turn, the story is the beginning of the answer. None

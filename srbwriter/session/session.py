@@ -38,7 +38,7 @@ from .rounds import Round, RoundHistory, adopted
 from .sampling import Sweep, swept
 
 if TYPE_CHECKING:
-    from srbwriter.engine.engine import Engine  # at run time it would load the native library
+    from srbwriter.engine.backend import Backend
 
 log = logging.getLogger(__name__)
 
@@ -94,13 +94,14 @@ class Session:
         ``loader`` is the load, under way or done, that another session left behind; None begins a new one.
         Raises StoryError when the file is no story or its folder cannot be written.
         """
+        loader = loader or launch.loader(settings)
         return cls(
             open_story(story),
-            loader or launch.loader(settings),
+            loader,
             n=launch.branches(settings),
             sampling=launch.sampling(settings),
             stop=launch.stop(settings),
-            options=launch.engine_options(settings),
+            options=loader.options,
         )
 
     # ---- the engine
@@ -111,7 +112,7 @@ class Session:
         return self._loader
 
     @property
-    def engine(self) -> Engine | None:
+    def engine(self) -> Backend | None:
         return self._loader.engine
 
     @property
@@ -141,17 +142,19 @@ class Session:
 
     def load_model(self, path: Path) -> None:
         """Use another model. What is being written stops; the story stays as it is."""
+        self._load(EngineLoader(path, self._options))
+
+    def _load(self, new: EngineLoader) -> None:
         with self._lock:
             self.stop_all()
-            old, self._loader = self._loader, EngineLoader(path, self._options)
+            old, self._loader = self._loader, new
             self._prompter = None
             self._failure = self._cancelled = None
-            new = self._loader
         threading.Thread(target=self._swap, args=(old, new), name="srbwriter-swap", daemon=True).start()
 
     def load_again(self) -> None:
-        """Load the model that was loaded last, or that could not be, from its file once more."""
-        self.load_model(self._loader.path)
+        """Load the model that was loaded last, or that could not be, from where it is once more."""
+        self._load(self._loader.again())
 
     def cancel_load(self) -> bool:
         """Give up the load that is under way, with what waits for it; False if there is none.
@@ -164,7 +167,7 @@ class Session:
             self._loader.cancel()
             if self._loader.state == "READY":  # it was faster
                 return False
-            self._cancelled = Cancelled(f"loading {self._loader.path} was stopped")
+            self._cancelled = Cancelled(f"loading {self._loader.place} was stopped")
             self._forget_waiting()
             return True
 
@@ -270,7 +273,7 @@ class Session:
         """The engine has the round: it is written down and remembered from now on."""
         engine = self.engine
         assert engine is not None
-        current.model, current.vocab = engine.info.name, engine.model.fingerprint
+        current.model, current.vocab = engine.info.name, engine.info.vocab
         self._recorder.follow(current)
         self._history.remember(current)
 

@@ -1,22 +1,96 @@
-"""The in-process engine is a backend: everything a backend offers, in the words it is offered in."""
+"""What every backend owes its callers, asked of the engine here and of others behind a socket."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.engine import Engine
-from srbwriter.engine.types import EngineClosed, EngineOptions, Request, Stop
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.types import (
+    Added,
+    BranchState,
+    ContextOverflow,
+    Cut,
+    Done,
+    EngineClosed,
+    FinishReason,
+    LimitExceeded,
+    NotSupported,
+    Request,
+    Sampling,
+    Stop,
+    Text,
+    TokenRun,
+)
+
+from .peers import KINDS, backend_of
+
+WAIT = 120.0
+PROMPT = "Once upon a time,"
+SHORT = Stop(max_tokens=8, ignore_eog=True)
+LONG = Stop(max_tokens=300, ignore_eog=True)
+
+
+@pytest.fixture(params=KINDS, scope="module")
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    with backend_of(request.param) as it:
+        yield it
 
 
 @pytest.fixture
-def backend() -> Iterator[Backend]:
-    with Engine.load(bundled_model(), EngineOptions(n_ctx=256, max_branches=2)) as engine:
-        yield engine
+def can(backend: Backend) -> Callable[[str], None]:
+    """Ends a test of something that the backend says it lacks."""
+
+    def needs(name: str) -> None:
+        if why := backend.lacks(name):
+            pytest.skip(why)
+
+    return needs
+
+
+def rule(backend: Backend, stop: Stop) -> Stop:
+    """``stop``, as far as the backend can be told not to end."""
+    if backend.lacks("ignore_eog"):
+        return Stop(stop.max_tokens, strings=stop.strings, boundary=stop.boundary)
+    return stop
+
+
+def written(
+    backend: Backend, n: int = 1, stop: Stop = SHORT, prompt: str = PROMPT, seed: int = 5
+) -> Generation:
+    request = Request(prompt, n=n, sampling=Sampling(seed=seed), stop=rule(backend, stop))
+    return backend.submit(request).wait(WAIT)
+
+
+def until(generation: Generation, holds: Callable[[], bool]) -> None:
+    """Wait until something is published after which it holds."""
+    changed = threading.Event()
+    remove = generation.add_listener(changed.set)
+    try:
+        while not holds():
+            assert changed.wait(WAIT), "nothing more is published"
+            changed.clear()
+    finally:
+        remove()
+
+
+def spelt(backend: Backend, generation: Generation) -> None:
+    """Ids and text of every branch say the same; so do the events."""
+    heard = dict.fromkeys(range(len(generation.branches)), "")
+    for event in generation.log:
+        if isinstance(event, Text):
+            heard[event.branch] += event.text
+        elif isinstance(event, Cut):
+            heard[event.branch] = heard[event.branch][: event.chars]
+    for branch in generation.branches:
+        assert heard[branch.index] == branch.text
+        assert backend.detokenize(branch.ids) == branch.text.removesuffix(branch.buffer.tail)
+        assert len(branch.buffer.ends) == len(branch.ids)
+        assert branch.buffer.ends == sorted(branch.buffer.ends)
 
 
 def test_every_member_is_there(backend: Backend) -> None:
@@ -32,21 +106,199 @@ def test_every_member_is_there(backend: Backend) -> None:
         inspect.signature(found).bind(*by_place, **by_name)
 
 
-def test_words_and_ids(backend: Backend) -> None:
-    ids = backend.tokenize("Once upon a time", parse_special=True)
-    assert backend.detokenize(ids) == "Once upon a time"
-    assert b"".join(map(backend.token_bytes, ids)).decode() == "Once upon a time"
+@pytest.mark.parametrize("text", ["Once upon a time", " a naïve 🐈 — and\n\n“so” on", ""])
+def test_words_and_ids(backend: Backend, text: str) -> None:
+    ids = backend.tokenize(text, parse_special=True)
+    assert backend.detokenize(ids) == text
+    after = backend.tokenize_continuation(text)
+    assert backend.detokenize([*backend.tokenize("Well."), *after]) == "Well." + text
+    assert len(backend.pieces(ids)) == len(ids)
+
+
+def test_a_token_of_plain_letters_is_known_by_its_bytes(backend: Backend) -> None:
+    [token] = backend.tokenize_continuation(" a")
+    assert backend.token_bytes(token) == backend.pieces([token])[0] == b" a"
     assert backend.token("\ufffdno such token\ufffd") is None
 
 
 def test_a_request_runs_and_is_counted(backend: Backend) -> None:
+    before = backend.stats().generated_tokens
     prompt = backend.apply_template(({"role": "user", "content": "A tale"},), add_generation_prompt=True)
-    generation = backend.submit(Request(prompt=prompt, n=2, stop=Stop(max_tokens=3, ignore_eog=True)))
-    assert len(generation.result(timeout=60.0)) == backend.max_branches
-    assert backend.stats().generated_tokens == 6
+    generation = backend.submit(Request(prompt, n=2, stop=rule(backend, SHORT)))
+    assert len(generation.result(WAIT)) == 2
+    assert isinstance(generation.log[-1], Done) and generation.done
+    assert backend.stats().generated_tokens > before
+    assert backend.stats().live_branches == 0
+    spelt(backend, generation)
 
 
-def test_a_closed_one_says_so(backend: Backend) -> None:
-    backend.close()
-    with pytest.raises(EngineClosed):
-        backend.submit(Request(prompt="x"))
+def test_tokens_are_counted_to_the_limit(backend: Backend, can: Callable[[str], None]) -> None:
+    can("ignore_eog")
+    generation = written(backend, n=3)
+    assert [branch.finish_reason for branch in generation.branches] == [FinishReason.LENGTH] * 3
+    if not backend.lacks("token_ids"):
+        assert [len(branch.ids) for branch in generation.branches] == [8] * 3
+
+
+def test_the_same_seed_writes_the_same_text(backend: Backend) -> None:
+    assert written(backend, seed=7).branches[0].text == written(backend, seed=7).branches[0].text
+
+
+def test_branches_have_seeds_of_their_own(backend: Backend) -> None:
+    generation = written(backend, n=4, stop=Stop(max_tokens=24, ignore_eog=True))
+    assert len({branch.seed for branch in generation.branches}) == 4
+    assert len({branch.text for branch in generation.branches}) > 1
+
+
+def test_a_prompt_of_ids_is_taken_as_it_is(backend: Backend) -> None:
+    ids = tuple(backend.tokenize(PROMPT, add_bos=True))
+    runs = (TokenRun("unread", ids, backend.info.vocab), TokenRun(" and so", (1, 2, 3), "of another model"))
+    generation = backend.submit(Request(runs, stop=rule(backend, SHORT))).wait(WAIT)
+    assert generation.prompt_ids[: len(ids)] == ids
+    assert backend.detokenize(generation.prompt_ids).endswith(" and so")
+
+
+def test_a_stop_text_ends_a_branch_and_is_cut_off(backend: Backend) -> None:
+    whole = written(backend, stop=Stop(max_tokens=40, ignore_eog=True)).branches[0].text
+    stop = whole[len(whole) // 2 :][:5]
+    branch = written(backend, stop=Stop(max_tokens=40, strings=(stop,), ignore_eog=True)).branches[0]
+    assert branch.text == whole[: whole.index(stop)]
+    assert (branch.finish_reason, branch.stop_text) == (FinishReason.STOP, stop)
+
+
+def test_a_boundary_ends_a_branch(backend: Backend) -> None:
+    stop = Stop(max_tokens=80, boundary="sentence", ignore_eog=True)
+    generation = written(backend, n=2, stop=stop)
+    for branch in generation.branches:
+        assert branch.finish_reason is FinishReason.SENTENCE
+        assert branch.text.rstrip()[-1] in '.!?”"'
+    spelt(backend, generation)
+
+
+def test_a_branch_is_rolled_again_while_the_others_write(backend: Backend) -> None:
+    generation = backend.submit(Request(PROMPT, n=3, sampling=Sampling(seed=1), stop=rule(backend, LONG)))
+    first, other, _ = generation.branches
+    until(generation, lambda: len(first.text) > 20 and len(other.text) > 20)
+    begun, seed = other.text, first.seed
+    first.reroll()
+    until(generation, lambda: first.buffer.revision == 1 and bool(first.text))
+    assert first.seed != seed and other.buffer.revision == 0 and other.text.startswith(begun)
+    first.kill()
+    other.stop()
+    generation.branches[2].kill()
+    generation.wait(WAIT)
+    assert first.finish_reason is FinishReason.KILLED or not first.live
+    assert generation.log[-1] == Done(
+        len(generation.prompt_ids), generation.cached_tokens, sum(len(b.ids) for b in generation.branches)
+    )
+    spelt(backend, generation)
+
+
+def test_a_branch_rests_and_goes_on(backend: Backend) -> None:
+    generation = backend.submit(Request(PROMPT, n=2, sampling=Sampling(seed=2), stop=rule(backend, LONG)))
+    branch, other = generation.branches
+    until(generation, lambda: len(branch.text) > 10)
+    branch.pause()
+    until(generation, lambda: branch.state is BranchState.PAUSED)
+    rested = branch.text
+    until(generation, lambda: not other.live)
+    assert branch.text == rested and branch.live
+    branch.resume()
+    until(generation, lambda: len(branch.text) > len(rested))
+    assert branch.text.startswith(rested)
+    branch.stop()
+    generation.wait(WAIT)
+    spelt(backend, generation)
+
+
+def test_going_on_rewinding_and_typing(backend: Backend) -> None:
+    generation = written(backend, n=2, stop=Stop(max_tokens=16, ignore_eog=True))
+    branch, other = generation.branches
+    begun, untouched = branch.text, other.text
+    branch.extend(8)
+    generation.wait(WAIT)
+    assert branch.text.startswith(begun) and len(branch.text) > len(begun)
+    branch.rewind(chars=len(branch.text) - 3)
+    generation.wait(WAIT)
+    assert branch.text.startswith(begun[:3]) and branch.buffer.revision == 1
+    branch.append(" Then the naïve 🐈 said", go_on=True)
+    generation.wait(WAIT)
+    before, typed, after = branch.text.partition(" Then the naïve 🐈 said")
+    assert typed and after
+    assert branch.buffer.typed == [(len(before), len(before) + len(typed))]
+    assert other.text == untouched
+    spelt(backend, generation)
+
+
+def test_branches_join_a_request(backend: Backend) -> None:
+    generation = written(backend)
+    generation.add_branch(2, stop=rule(backend, SHORT))
+    generation.wait(WAIT)
+    assert [event.branch for event in generation.log if isinstance(event, Added)] == [1, 2]
+    assert all(branch.text for branch in generation.branches)
+
+
+def test_other_settings_and_rules_while_it_writes(backend: Backend) -> None:
+    generation = backend.submit(Request(PROMPT, sampling=Sampling(seed=3), stop=rule(backend, LONG)))
+    [branch] = generation.branches
+    until(generation, lambda: len(branch.text) > 10)
+    begun = branch.text
+    branch.set_sampling(Sampling(temperature=0.0))
+    branch.set_stop(rule(backend, Stop(max_tokens=300, boundary="sentence", ignore_eog=True)))
+    generation.wait(WAIT)
+    assert branch.text.startswith(begun)
+    assert branch.finish_reason is FinishReason.SENTENCE
+
+
+def test_what_is_cancelled_keeps_its_text(backend: Backend) -> None:
+    generation = backend.submit(Request(PROMPT, n=4, stop=rule(backend, LONG)))
+    until(generation, lambda: any(len(branch.text) > 10 for branch in generation.branches))
+    generation.cancel()
+    generation.wait(WAIT)
+    assert any(branch.text for branch in generation.branches)
+    assert all(not branch.live for branch in generation.branches)
+    assert FinishReason.STOPPED in {branch.finish_reason for branch in generation.branches}
+
+
+def test_tokens_come_with_their_log_probabilities(backend: Backend, can: Callable[[str], None]) -> None:
+    can("logprobs")
+    generation = backend.submit(Request(PROMPT, n=2, logprobs=2, stop=SHORT)).wait(WAIT)
+    for branch in generation.branches:
+        assert [entry.id for entry in branch.logprobs] == list(branch.ids)
+        assert all(entry.logprob <= 0 and len(entry.top) >= 2 for entry in branch.logprobs)
+
+
+def test_a_prompt_is_scored(backend: Backend, can: Callable[[str], None]) -> None:
+    can("prompt_logprobs")
+    generation = backend.submit(Request(PROMPT, prompt_logprobs=0, stop=SHORT)).wait(WAIT)
+    assert [entry.id for entry in generation.prompt_logprobs] == list(generation.prompt_ids[1:])
+    assert all(entry.logprob < 0 for entry in generation.prompt_logprobs)
+
+
+def test_a_grammar_holds(backend: Backend, can: Callable[[str], None]) -> None:
+    can("grammar")
+    sampling = Sampling(grammar='root ::= "yes" | "no"', seed=1)
+    generation = backend.submit(Request(PROMPT, n=2, sampling=sampling, stop=Stop(max_tokens=16))).wait(WAIT)
+    assert {branch.text for branch in generation.branches} <= {"yes", "no"}
+
+
+def test_what_cannot_be_is_refused_in_words(backend: Backend) -> None:
+    with pytest.raises(LimitExceeded):
+        backend.submit(Request(PROMPT, n=backend.max_branches + 1))
+    with pytest.raises(ContextOverflow):
+        backend.submit(Request(PROMPT * backend.n_ctx))
+    if why := backend.lacks("strict"):
+        with pytest.raises(NotSupported, match="strict") as refused:
+            backend.submit(Request(PROMPT, strict=True))
+        assert str(refused.value) == why
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_closed_one_says_so(kind: str) -> None:
+    with backend_of(kind) as backend:
+        running = backend.submit(Request(PROMPT, stop=rule(backend, LONG)))
+        backend.close()
+        with pytest.raises(EngineClosed):
+            backend.submit(Request("x"))
+        with pytest.raises(EngineClosed):
+            running.wait(WAIT)

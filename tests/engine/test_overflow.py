@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.prompt import fit
 from srbwriter.engine.types import (
     ContextOverflow,
     EngineOptions,
@@ -21,6 +20,7 @@ from srbwriter.engine.types import (
     Stop,
     TokenRun,
 )
+from srbwriter.engine.window import fit
 
 from .support import GREEDY, drive, exact_engine, finish, seeded
 

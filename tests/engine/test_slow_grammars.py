@@ -186,6 +186,7 @@ def test_a_schema_beyond_the_limits_says_so(engine: Engine, slow: None) -> None:
         finish(engine, generation)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_ends_the_branch_in_words_and_comes_back(engine: Engine, slow: None) -> None:
     stop = Stop(max_tokens=30, ignore_eog=True)
     generation = engine.submit(Request(PROMPT, sampling=seeded(3, regex="( [a-z]+)+"), stop=stop))

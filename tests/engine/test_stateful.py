@@ -16,6 +16,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -259,8 +260,8 @@ class SpillingHybridMachine(HybridMachine, SpillingMachine):
     pass
 
 
-TestEngine = EngineMachine.TestCase
-TestSpilling = SpillingMachine.TestCase
+TestEngine = pytest.mark.slow(EngineMachine.TestCase)
+TestSpilling = pytest.mark.slow(SpillingMachine.TestCase)
 TestSpillingSliding = SpillingSlidingMachine.TestCase
 TestSpillingHybrid = SpillingHybridMachine.TestCase
 TestSliding = SlidingMachine.TestCase

@@ -1,0 +1,110 @@
+"""What every dialect answers: who is there, how is it asked, what does its answer say."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from ...types import ModelInfo, TokenLogprob
+from ..asking import Ask, News
+from ..options import RemoteOptions
+from ..problems import RemoteError, garbage, own_words
+from ..profile import Profile
+from ..transport import Transport
+
+T = TypeVar("T")
+
+PROBE = (
+    "Once upon a time, in 1984, “she” didn't say: naïve café? — не́т! 東京で猫が眠る。 🐈\n\n"
+    "\tThe quick brown fox jumps over the lazy dog; 3.14159 == π… unbelievably antidisestablishmentarianism."
+)
+"""A text whose tokens tell vocabularies apart."""
+
+
+class Dialect(Protocol):
+    """One server, spoken to in one way. Methods raise RemoteError."""
+
+    def __init__(self, transport: Transport, options: RemoteOptions) -> None: ...
+
+    async def probe(self) -> Profile:
+        """Who is there."""
+        ...
+
+    def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:
+        """Path and body that ask for it."""
+        ...
+
+    def read(self, data: bytes) -> Sequence[News]:
+        """What one event says. Raises RemoteError for garbage, and for an error that it tells."""
+        ...
+
+    async def tokenize(self, text: str, parse_special: bool) -> list[int]: ...
+
+    async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
+        """What each of ``ids`` writes; control tokens nothing unless ``special``."""
+        ...
+
+    async def text(self, ids: Sequence[int]) -> str | None:
+        """The text of ``ids`` as a whole; None where it is that of their pieces."""
+        ...
+
+    async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
+        """One prompt from chat messages; None where it is to be rendered here."""
+        ...
+
+    async def score(self, ids: Sequence[int], best: int) -> Sequence[TokenLogprob]:
+        """Log-probabilities of ``ids[1:]``, where the profile says that they can be had."""
+        ...
+
+    async def steer(self, request: str, index: int, verb: str) -> None:
+        """``stop``, ``kill``, ``pause`` or ``resume`` one branch of a request that has a name."""
+        ...
+
+
+def fingerprint(ids: Sequence[int], size: int = 0) -> str:
+    """Names a vocabulary of which only the tokens of :data:`PROBE` are known."""
+    digest = hashlib.blake2b(digest_size=8)
+    digest.update(b",".join(b"%d" % token for token in (size, *ids)))
+    return f"probe-{digest.hexdigest()}"
+
+
+def whole_fingerprint(pieces: Sequence[bytes]) -> str:
+    """The name that the engine here gives a vocabulary, from all its tokens, control tokens too."""
+    digest = hashlib.blake2b(digest_size=8)
+    for piece in pieces:
+        digest.update(len(piece).to_bytes(4, "little") + piece)
+    return digest.hexdigest()
+
+
+def decoded(decoder: msgspec.json.Decoder[T], data: bytes, where: str) -> T:
+    """An event's JSON. Raises RemoteError for garbage, and for an error that it tells.
+
+    What cannot be missing must be there: a name that is spoilt on the way would else be a token lost. For
+    the same reason all of it has to be text, also what is passed over.
+    """
+    try:
+        return decoder.decode(data.decode())
+    except UnicodeDecodeError:
+        raise garbage(where, data) from None
+    except msgspec.DecodeError:  # of which errors of validation are some
+        words = (
+            own_words(data) if data.startswith(b'{"error"') or data.startswith(b'{"object":"error"') else ""
+        )
+        raise RemoteError(where, words) if words else garbage(where, data) from None
+
+
+def model_info(name: str, path: str, n_ctx: int, vocab: str, **more: Any) -> ModelInfo:
+    """What can be told of a model whose file nobody here has seen."""
+    unknown: dict[str, Any] = {
+        "description": "", "architecture": "", "n_params": 0, "size": 0, "n_vocab": 2**31 - 1, "n_embd": 0,
+        "n_ctx_train": n_ctx, "chat_template": None, "metadata": {},
+    }  # fmt: skip
+    return ModelInfo(path=path, name=name, n_ctx=n_ctx, vocab=vocab, **{**unknown, **more})
+
+
+def not_found(error: RemoteError) -> bool:
+    """Whether the server is there, but not what was asked for."""
+    return error.status in (400, 403, 404, 405, 422, 500, 501)

@@ -1,0 +1,103 @@
+"""KoboldCpp: one branch a request, text both ways, as its ``/api/extra/generate/stream`` has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ...types import FinishReason, TokenLogprob
+from .. import letters
+from ..asking import Ask, News, Piece
+from ..options import RemoteOptions
+from ..profile import Profile
+from ..transport import Transport
+from .base import decoded, model_info
+
+_STREAM = "/api/extra/generate/stream"
+_FIELDS = {
+    "temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p",
+    "typical_p": "typical", "repeat_penalty": "rep_pen", "presence_penalty": "presence_penalty",
+    "mirostat": "mirostat", "mirostat_tau": "mirostat_tau", "mirostat_eta": "mirostat_eta",
+    "dynatemp_range": "dynatemp_range", "dynatemp_exponent": "dynatemp_exponent",
+    "dry_multiplier": "dry_multiplier", "dry_base": "dry_base", "dry_allowed_length": "dry_allowed_length",
+    "xtc_threshold": "xtc_threshold", "xtc_probability": "xtc_probability",
+}  # fmt: skip
+"""Its name of each field of Sampling that it understands."""
+
+_OTHERS = {"seed", "grammar", "repeat_last_n", "dry_penalty_last_n", "dry_sequence_breakers"}
+_UNLIMITED = 1 << 14
+
+
+class Event(msgspec.Struct, gc=False):
+    token: str
+    finish_reason: str | None
+
+
+class KoboldCpp:
+    """One KoboldCpp."""
+
+    def __init__(self, transport: Transport, options: RemoteOptions) -> None:
+        self.transport, self.options = transport, options
+        self._decoder = msgspec.json.Decoder(Event)
+        self._window = 0
+
+    async def probe(self) -> Profile:
+        version = await self.transport.ask("GET", "/api/extra/version")
+        model = await self.transport.ask("GET", "/api/v1/model")
+        window = int((await self.transport.ask("GET", "/api/extra/true_max_context_length"))["value"])
+        self._window = min(self.options.n_ctx or window, window)
+        info = model_info(
+            str(model["result"]), self.transport.where, self._window, letters.FINGERPRINT,
+            n_vocab=letters.SIZE, description="text only: counts of tokens are estimates",
+        )  # fmt: skip
+        return Profile(
+            "koboldcpp", f"{version.get('result', 'KoboldCpp')} {version.get('version', '')}".strip(), info,
+            sampling=frozenset({*_FIELDS, *_OTHERS}), stops=frozenset({"ignore_eog"}), requests=1,
+        )  # fmt: skip
+
+    def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:
+        sampling = ask.sampling
+        last = self._window
+        body: dict[str, Any] = {
+            "prompt": letters.decode(ask.ids),
+            "max_length": _UNLIMITED if ask.max_tokens is None else ask.max_tokens,
+            "max_context_length": self._window,
+            "sampler_seed": ask.seeds[0],
+            "ban_eos_token": ask.ignore_eog,
+            "bypass_eos": False,
+            "trim_stop": True,
+            **{theirs: getattr(sampling, ours) for ours, theirs in _FIELDS.items()},
+            "rep_pen_range": last if sampling.repeat_last_n < 0 else sampling.repeat_last_n,
+            "dry_penalty_last_n": last if sampling.dry_penalty_last_n < 0 else sampling.dry_penalty_last_n,
+            "dry_sequence_breakers": list(sampling.dry_sequence_breakers),
+        }
+        if sampling.grammar:
+            body["grammar"] = sampling.grammar
+        return _STREAM, body
+
+    def read(self, data: bytes) -> Sequence[News]:
+        event = decoded(self._decoder, data, self.transport.where)
+        finish = None
+        if event.finish_reason is not None and event.finish_reason != "null":
+            finish = FinishReason.LENGTH if event.finish_reason == "length" else FinishReason.EOG
+        return (Piece(0, event.token, tuple(letters.encode(event.token)), finish=finish),)
+
+    async def tokenize(self, text: str, parse_special: bool) -> list[int]:
+        return letters.encode(text)
+
+    async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
+        return [letters.piece(token).encode("utf-8", "replace") for token in ids]
+
+    async def text(self, ids: Sequence[int]) -> str | None:
+        return None
+
+    async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
+        return None
+
+    async def score(self, ids: Sequence[int], best: int) -> Sequence[TokenLogprob]:
+        return ()
+
+    async def steer(self, request: str, index: int, verb: str) -> None:
+        pass

@@ -1,0 +1,346 @@
+"""``/v1/completions`` as OpenAI has it: text goes out, text comes back. And vLLM and SGLang, which add to it.
+
+Facts of vLLM 0.32: ``return_token_ids`` gives the ids of each chunk; the id that ends a text is among them,
+with no text. Children of ``n`` are seeded seed + index. ``prompt_logprobs`` is not streamed, so it is asked
+for apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from ...types import FinishReason, TokenLogprob
+from .. import letters
+from ..asking import Ask, News, Over, Piece, PromptRead
+from ..options import RemoteOptions
+from ..problems import RemoteError
+from ..profile import Profile
+from ..transport import Transport
+from .base import PROBE, decoded, fingerprint, model_info, not_found
+
+COMPLETIONS = "/v1/completions"
+USUAL_WINDOW = 8192  # tokens, where a server does not say
+_PLAIN = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty", "seed"})
+_ENDED = b"[DONE]"
+_UNLIMITED = 1 << 20  # tokens asked for where no limit is meant; OpenAI's own default is 16
+
+
+class Logprobs(msgspec.Struct, gc=False):
+    token_logprobs: list[float | None] = msgspec.field(default_factory=list[float | None])
+    top_logprobs: list[dict[str, float] | None] | None = None
+    tokens: list[str] = msgspec.field(default_factory=list[str])
+
+
+class Choice(msgspec.Struct, gc=False):
+    index: int
+    text: str | None
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    token_ids: list[int] | None = None
+    logprobs: Logprobs | None = None
+
+
+class Chunk(msgspec.Struct, gc=False):
+    choices: list[Choice]
+    usage: dict[str, Any] | None = None
+
+
+class OpenAI:
+    """Text only."""
+
+    name = "openai"
+    server = "this server"
+    sampling = _PLAIN
+    stops = frozenset[str]()
+
+    def __init__(self, transport: Transport, options: RemoteOptions) -> None:
+        self.transport, self.options = transport, options
+        self.model = options.model
+        self._decoder = msgspec.json.Decoder(Chunk)
+
+    async def card(self) -> dict[str, Any]:
+        """What they say of the model that is wanted, or of their first. Raises RemoteError."""
+        found = cards_of(await self.transport.ask("GET", "/v1/models"))
+        if self.options.model:
+            found = [card for card in found if card["id"] == self.options.model]
+        if not found:
+            raise RemoteError(
+                self.transport.where, f"it lists no model {self.options.model}".rstrip(), again=False
+            )
+        self.model = str(found[0]["id"])
+        return found[0]
+
+    async def probe(self) -> Profile:
+        try:
+            card = await self.card()
+        except RemoteError as error:
+            if not not_found(error) or not self.options.model:
+                raise
+            card = {"id": self.options.model}  # some serve completions and list nothing
+        n_ctx = self.options.n_ctx or window_of(card) or USUAL_WINDOW
+        info = model_info(
+            self.model, self.transport.where, n_ctx, letters.FINGERPRINT, n_vocab=letters.SIZE,
+            description="text only: counts of tokens are estimates",
+        )  # fmt: skip
+        return Profile(self.name, self.server, info, many=16, sampling=self.sampling, stops=self.stops)
+
+    def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:
+        sampling = ask.sampling
+        body: dict[str, Any] = {
+            "model": self.model,
+            "prompt": letters.decode(ask.ids),
+            "stream": True,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "max_tokens": _UNLIMITED if ask.max_tokens is None else ask.max_tokens,
+            "seed": ask.seeds[0],
+            **({"n": ask.n} if ask.n > 1 else {}),
+            **{p: v for p in ("frequency_penalty", "presence_penalty") if (v := getattr(sampling, p))},
+        }
+        return COMPLETIONS, body
+
+    def read(self, data: bytes) -> Sequence[News]:
+        if data == _ENDED:
+            return (Over(),)
+        chunk = decoded(self._decoder, data, self.transport.where)
+        news: list[News] = [self._piece(choice) for choice in chunk.choices]
+        if chunk.usage and (details := chunk.usage.get("prompt_tokens_details")):
+            news.append(PromptRead(int(details.get("cached_tokens") or 0)))
+        return news
+
+    def _piece(self, choice: Choice) -> Piece:
+        text = choice.text or ""
+        return Piece(choice.index, text, tuple(letters.encode(text)), finish=finish_of(choice))
+
+    async def tokenize(self, text: str, parse_special: bool) -> list[int]:
+        return letters.encode(text)
+
+    async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
+        return [letters.piece(token).encode("utf-8", "replace") for token in ids]
+
+    async def text(self, ids: Sequence[int]) -> str | None:
+        return None
+
+    async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
+        return None
+
+    async def score(self, ids: Sequence[int], best: int) -> Sequence[TokenLogprob]:
+        return ()
+
+    async def steer(self, request: str, index: int, verb: str) -> None:
+        pass
+
+
+class VLLM(OpenAI):
+    """Token ids in and out, its own samplers, its tokenizer."""
+
+    name = "vllm"
+    sampling = _PLAIN | {
+        "top_k", "min_p", "repeat_penalty", "repeat_last_n", "logit_bias", "grammar", "json_schema", "regex"
+    }  # fmt: skip
+    server = "vLLM"
+    stops = frozenset({"min_tokens", "ignore_eog"})
+
+    async def probe(self) -> Profile:
+        card = await self.card()
+        n_ctx = window_of(card) or USUAL_WINDOW
+        n_ctx = min(self.options.n_ctx or n_ctx, n_ctx)
+        ids = await self.tokenize(PROBE, False)
+        plain = await self.tokenize("a", False)
+        begun = await self._ask_tokens({"prompt": "a", "add_special_tokens": True})
+        added = begun[: len(begun) - len(plain)] if begun[-len(plain) :] == plain else []
+        info = model_info(
+            self.model, self.transport.where, n_ctx, fingerprint(ids), description=await self._version()
+        )
+        return Profile(
+            self.name, info.description, info, bos=added[0] if added else None, add_bos=bool(added), ids=True,
+            many=64, logprobs=20, prompt_logprobs=True, sampling=self.sampling,
+            stops=self.stops,
+        )  # fmt: skip
+
+    async def _version(self) -> str:
+        try:
+            answer = await self.transport.ask("GET", "/version")
+            return f"{self.server} {answer['version']}"
+        except (RemoteError, KeyError, TypeError):
+            return self.server
+
+    def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:
+        sampling, rule = ask.sampling, ask.request
+        body: dict[str, Any] = {
+            "model": self.model,
+            "prompt": ask.ids,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            "return_token_ids": True,
+            "add_special_tokens": False,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "min_p": sampling.min_p,
+            "repetition_penalty": sampling.repeat_penalty,
+            "frequency_penalty": sampling.frequency_penalty,
+            "presence_penalty": sampling.presence_penalty,
+            "seed": ask.seeds[0],
+            "n": ask.n,
+            "min_tokens": ask.min_tokens,
+            "ignore_eos": ask.ignore_eog,
+            "max_tokens": ask.max_tokens,
+            **({"logprobs": rule.logprobs} if rule.logprobs is not None else {}),
+        }
+        if rule.logprobs is not None:
+            body["return_tokens_as_token_ids"] = True
+        if sampling.logit_bias:
+            body["logit_bias"] = {str(token): max(bias, -100.0) for token, bias in sampling.logit_bias}
+        body.update(self._constraint(ask))
+        return COMPLETIONS, body
+
+    def _constraint(self, ask: Ask) -> dict[str, Any]:
+        sampling = ask.sampling
+        told = {"grammar": sampling.grammar, "json": sampling.json_schema, "regex": sampling.regex}
+        found = {name: value for name, value in told.items() if value}
+        return {"structured_outputs": found} if found else {}
+
+    def _piece(self, choice: Choice) -> Piece:
+        text, ids = choice.text or "", tuple(choice.token_ids or ())
+        finish = finish_of(choice)
+        if choice.token_ids is None and finish is None:
+            raise RemoteError(self.transport.where, "it tells no token ids; is it older than vLLM 0.11?")
+        if finish is FinishReason.EOG and ids and not text:
+            ids = ids[:-1]  # the end itself
+        return Piece(choice.index, text, ids, _logprobs(choice.logprobs, ids), finish)
+
+    async def score(self, ids: Sequence[int], best: int) -> Sequence[TokenLogprob]:
+        """Log-probabilities of ``ids[1:]``. Raises RemoteError."""
+        body = {
+            "model": self.model, "prompt": list(ids), "max_tokens": 1, "prompt_logprobs": best,
+            "add_special_tokens": False, "temperature": 0,
+        }  # fmt: skip
+        answer = await self.transport.ask("POST", COMPLETIONS, body, self.options.silent_seconds)
+        rows = cast("list[dict[str, Any] | None]", answer["choices"][0]["prompt_logprobs"])
+        return tuple(_scored(token, row or {}, best) for token, row in zip(ids[1:], rows[1:], strict=True))
+
+    async def tokenize(self, text: str, parse_special: bool) -> list[int]:
+        return await self._ask_tokens({"prompt": text, "add_special_tokens": False})
+
+    async def _ask_tokens(self, body: dict[str, Any]) -> list[int]:
+        answer = await self.transport.ask("POST", "/tokenize", {"model": self.model, **body})
+        return [int(token) for token in answer["tokens"]]
+
+    async def text(self, ids: Sequence[int]) -> str | None:
+        anchor = (await self.tokenize("a", False))[:1]
+        return (await self._text([*anchor, *ids])).removeprefix(await self._text(anchor))
+
+    async def _text(self, ids: Sequence[int]) -> str:
+        answer = await self.transport.ask(
+            "POST", "/detokenize", {"model": self.model, "tokens": list(ids)}
+        )  # fmt: skip
+        return str(answer["prompt"])
+
+    async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
+        """Asked for one by one, each after a letter, so that a space at its beginning is not lost."""
+        anchor = (await self.tokenize("a", False))[:1]
+        before = await self._text(anchor)
+        found: list[bytes] = []
+        for token in ids:
+            text = (await self._text([*anchor, token])).removeprefix(before)
+            found.append(b"" if not special and _is_control(text) else text.encode("utf-8", "replace"))
+        return found
+
+    async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
+        fields = {key: options[key] for key in _TEMPLATE if key in options}
+        try:
+            ids = await self._ask_tokens({"messages": list(messages), "add_special_tokens": False, **fields})
+        except RemoteError as error:
+            if error.again:
+                raise
+            return None  # it has no template: ours is used
+        return await self._text(ids)
+
+
+_TEMPLATE = ("add_generation_prompt", "continue_final_message")
+
+
+class SGLang(OpenAI):
+    """Known from its documentation, not run: OpenAI's completions with more samplers, text both ways."""
+
+    name = "vllm"
+    server = "SGLang"
+    sampling = _PLAIN | {"top_k", "min_p", "repeat_penalty", "repeat_last_n", "json_schema", "regex"}
+    stops = frozenset({"min_tokens", "ignore_eog"})
+
+    def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:
+        path, body = super().request(ask)
+        sampling = ask.sampling
+        body |= {
+            "top_k": sampling.top_k or -1,
+            "min_p": sampling.min_p,
+            "repetition_penalty": sampling.repeat_penalty,
+            "min_tokens": ask.min_tokens,
+            "ignore_eos": ask.ignore_eog,
+            "stream_options": {"include_usage": True},
+        }
+        for name in ("json_schema", "regex"):
+            if value := getattr(sampling, name):
+                body[name] = value
+        return path, body
+
+
+def cards_of(answer: Any) -> list[dict[str, Any]]:
+    """The models of a list; none where it is no such list."""
+    listed: object = cast("dict[str, Any]", answer).get("data") if isinstance(answer, dict) else None
+    cards = cast("list[object]", listed) if isinstance(listed, list) else []
+    known = [cast("dict[str, Any]", card) for card in cards if isinstance(card, dict)]
+    return [card for card in known if "id" in card]
+
+
+def finish_of(choice: Choice) -> FinishReason | None:
+    """Why a choice ended; None while it goes on."""
+    match choice.finish_reason:
+        case None:
+            return None
+        case "length":
+            return FinishReason.LENGTH
+        case "abort" | "error":
+            return FinishReason.ERROR
+        case _:
+            return FinishReason.EOG if choice.stop_reason is None else FinishReason.STOP
+
+
+def window_of(card: Mapping[str, Any]) -> int:
+    """Tokens of the context as a model's card says it, in one of the usual places; 0 if it does not."""
+    meta = cast("dict[str, Any]", card.get("meta") or {})
+    places = [card.get(name) for name in ("max_model_len", "context_length", "context_window", "n_ctx")]
+    places += [meta.get("n_ctx"), meta.get("n_ctx_train")]
+    return next((int(value) for value in places if isinstance(value, int | float) and value > 0), 0)
+
+
+def _is_control(text: str) -> bool:
+    return text.startswith("<|") and text.endswith("|>") or text in ("<s>", "</s>", "<unk>", "<pad>")
+
+
+def _token_id(name: str) -> int:
+    """``token_id:17`` as vLLM writes ids where it is asked to; -1 for anything else."""
+    number = name.removeprefix("token_id:")
+    return int(number) if number.isdecimal() else -1
+
+
+def _logprobs(told: Logprobs | None, ids: tuple[int, ...]) -> tuple[TokenLogprob, ...]:
+    if told is None:
+        return ()
+    tops = told.top_logprobs or [None] * len(ids)
+    found: list[TokenLogprob] = []
+    for token, value, top in zip(ids, told.token_logprobs, tops, strict=False):
+        best = sorted((top or {}).items(), key=lambda item: -item[1])
+        pairs = tuple((_token_id(name), float(logprob)) for name, logprob in best)
+        found.append(TokenLogprob(token, float(value if value is not None else -9999.0), pairs))
+    return tuple(found)
+
+
+def _scored(token: int, row: Mapping[str, Any], best: int) -> TokenLogprob:
+    pairs = sorted(((int(i), float(v["logprob"])) for i, v in row.items()), key=lambda pair: -pair[1])
+    own = dict(pairs).get(token, -9999.0)
+    return TokenLogprob(token, own, tuple(pairs[:best]))

@@ -1,0 +1,162 @@
+"""Another srbwriter: event lines in their rich form, and its handles on the branches of a running request."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import msgspec
+
+from ...parameters import PARAMETERS
+from ...types import FinishReason, ModelInfo, TokenLogprob
+from ..asking import Ask, Named, News, Over, Piece, PromptRead
+from ..options import RemoteOptions
+from ..problems import RemoteError, garbage, own_words
+from ..profile import Profile
+from ..transport import Transport
+from .base import decoded
+
+_COMPLETIONS = "/srb/v1/completions?sse=1&rich=1"
+_NAMES = {p.field: p.name for p in PARAMETERS if p.record == "sampling"}
+
+
+class Logprob(msgspec.Struct, gc=False):
+    id: int
+    logprob: float
+    top: list[tuple[int, float]]
+
+
+class Event(msgspec.Struct, gc=False):
+    event: str
+    index: int = -1
+    text: str | None = None
+    ids: list[int] | None = None
+    logprobs: list[Logprob] = msgspec.field(default_factory=list[Logprob])
+    reason: str = ""
+    cached: int = 0
+    done: int = 0
+    total: int = -1
+    id: str = ""
+    error: Any = None
+
+
+class Srb:
+    """One srbwriter that serves."""
+
+    def __init__(self, transport: Transport, options: RemoteOptions) -> None:
+        self.transport, self.options = transport, options
+        self._decoder = msgspec.json.Decoder(Event)
+        self._pieces: list[bytes] = []
+        self._special: list[bytes] = []
+
+    async def probe(self) -> Profile:
+        told: dict[str, Any] = await self.transport.ask("GET", "/srb/v1/model")
+        names = {field.name for field in fields(ModelInfo)}
+        info = ModelInfo(**{name: value for name, value in told["info"].items() if name in names})
+        n_ctx = min(self.options.n_ctx or told["n_ctx"], told["n_ctx"])
+        info = replace(info, n_ctx=n_ctx)
+        fim = told["fim"]
+        return Profile(
+            "srb", f"srbwriter {told['version']}", info, bos=told["bos"], eos=told["eos"],
+            eog=frozenset(told["eog"]), fim=(fim[0], fim[1], fim[2]) if fim else None,
+            add_bos=told["add_bos"], ids=True, many=int(told["max_n"]), logprobs=1 << 20,
+            stops=frozenset({"min_tokens", "ignore_eog"}),
+            request=frozenset({"cache_prompt", "strict", "penalty_prompt", "lora"}), handles=True,
+        )  # fmt: skip
+
+    def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:
+        sampling, request = ask.sampling, ask.request
+        body: dict[str, Any] = {
+            "prompt": ask.ids,
+            "n": ask.n,
+            "seed": list(ask.seeds),
+            "max_tokens": -1 if ask.max_tokens is None else ask.max_tokens,
+            "min_tokens": ask.min_tokens,
+            "ignore_eos": ask.ignore_eog,
+            "stop": [],
+            "after_any": [],
+            **{name: getattr(sampling, field) for field, name in _NAMES.items() if field not in _OWN},
+        }
+        if sampling.dry_multiplier:
+            body["dry_sequence_breakers"] = list(sampling.dry_sequence_breakers)
+        if sampling.samplers is not None:
+            body["samplers"] = list(sampling.samplers)
+        if sampling.logit_bias:
+            body["logit_bias"] = [[i, False if b == -math.inf else b] for i, b in sampling.logit_bias]
+        for name in ("grammar", "json_schema", "regex"):
+            if value := getattr(sampling, name):
+                body[name] = msgspec.json.decode(value.encode()) if name == "json_schema" else value
+        if request.logprobs is not None:
+            body["logprobs"] = request.logprobs
+        if not request.cache_prompt:
+            body["cache_prompt"] = False
+        if request.strict:
+            body["strict"] = True
+        if request.penalty_prompt is not None:
+            body["penalty_prompt"] = request.penalty_prompt  # token ids by now
+        if request.lora is not None:
+            body["lora"] = [{"id": number, "scale": scale} for number, scale in request.lora]
+        return _COMPLETIONS, body
+
+    def read(self, data: bytes) -> Sequence[News]:
+        event = decoded(self._decoder, data, self.transport.where)
+        match event.event:
+            case "stream":
+                if event.index < 0 or event.text is None or event.ids is None:
+                    raise garbage(self.transport.where, data)
+                known = tuple(TokenLogprob(e.id, e.logprob, tuple(e.top)) for e in event.logprobs)
+                return (Piece(event.index, event.text, tuple(event.ids), known),)
+            case "stop" if event.index >= 0:
+                return (Piece(event.index, "", (), (), _reason(event), str(event.error or "")),)
+            case "start":
+                return (Named(event.id),)
+            case "prompt":
+                return (PromptRead(event.cached),) if event.done == event.total else ()
+            case "done":
+                return (Over(),)
+            case "error":
+                raise RemoteError(self.transport.where, own_words(data) or "it failed")
+            case "queue" | "state" | "cut" | "added":
+                return ()
+            case _:
+                raise garbage(self.transport.where, data)
+
+    async def tokenize(self, text: str, parse_special: bool) -> list[int]:
+        body = {"content": text, "add_special": False, "parse_special": parse_special}
+        answer = await self.transport.ask("POST", "/tokenize", body)
+        return [int(token) for token in answer["tokens"]]
+
+    async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
+        if not self._pieces:
+            told = await self.transport.ask("GET", "/srb/v1/vocabulary", None, self.options.silent_seconds)
+            self._pieces, self._special = (
+                [base64.b64decode(piece) for piece in told[name]] for name in ("pieces", "special")
+            )
+        table = self._special if special else self._pieces
+        return [table[token] for token in ids]
+
+    async def text(self, ids: Sequence[int]) -> str | None:
+        return None
+
+    async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
+        return None  # its template is known, and rendered here
+
+    async def score(self, ids: Sequence[int], best: int) -> Sequence[TokenLogprob]:
+        return ()
+
+    async def steer(self, request: str, index: int, verb: str) -> None:
+        await self.transport.read("POST", f"/srb/v1/requests/{request}/branches/{index}/{verb}", {})
+
+
+_OWN = {"seed", "samplers", "logit_bias", "grammar", "json_schema", "regex", "dry_sequence_breakers"}
+"""Fields of Sampling that are not sent as they are."""
+
+
+def _reason(event: Event) -> FinishReason:
+    try:
+        return FinishReason(event.reason)
+    except ValueError:
+        return FinishReason.STOPPED

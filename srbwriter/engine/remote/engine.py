@@ -1,0 +1,560 @@
+"""The face: a :class:`~srbwriter.engine.backend.Backend` whose model runs somewhere else.
+
+One thread with an event loop talks to the other side and is the only one that writes into branches; every
+public method may be called from any thread but that one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYet
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from ..ending import close_at_exit
+from ..generation import Branch, Buffer, Command, Generation
+from ..limits import check_prompt
+from ..parameters import PARAMETERS
+from ..types import (
+    BranchState,
+    Cancelled,
+    EngineClosed,
+    EngineError,
+    EngineStats,
+    InvalidRequest,
+    LimitExceeded,
+    ModelInfo,
+    NotSupported,
+    Prompt,
+    Request,
+    Sampling,
+    Stop,
+    TokenRun,
+)
+from ..window import fit
+from . import letters
+from .dialects.base import Dialect
+from .lanes import SEEDS, Lane, Run, mixed
+from .options import RemoteOptions
+from .pool import Peer, Pool
+from .problems import RemoteError
+from .profile import ALL_SAMPLING, Profile
+from .serving import Service
+from .verbs import Verbs
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_PLAIN = Sampling()
+_BROKEN = "\ufffd".encode()
+_KEPT_TEXTS = 512  # tokenised texts that are remembered
+_ATTEMPTS = 4  # of a question
+_LOOK = 0.1  # seconds between looks at whether a connection is still wanted
+_TEMPLATE_SECONDS = 30.0
+
+
+class RemoteEngine:
+    """A connection. Make one with :meth:`connect`, and close it."""
+
+    def __init__(self, options: RemoteOptions) -> None:
+        if not options.urls:
+            raise InvalidRequest("connect", "there is no address")
+        self.options = options
+        self.profile: Profile  # known once it is connected
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="srbwriter-remote", daemon=True)
+        self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
+        self._commands: list[Command] = []
+        self._posting = threading.Lock()  # of the commands
+        self._numbers, self._drawn = itertools.count(1), itertools.count()
+        self._seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
+        self._closing = False
+        self._texts: dict[tuple[str, bool], tuple[int, ...]] = {}
+        self._pieces: tuple[dict[int, bytes], dict[int, bytes]] = ({}, {})  # plain, and with control tokens
+        self._spelt: dict[int, str] = {}
+        self._pool: Pool
+        self._service: Service
+        self._verbs: Verbs
+
+    # ---- life
+
+    @classmethod
+    def connect(
+        cls, options: RemoteOptions, on_progress: Callable[[float], bool] | None = None
+    ) -> RemoteEngine:  # fmt: skip
+        """Find out who is there; ``on_progress`` is asked meanwhile, and gives up by answering False.
+
+        Raises RemoteError where nobody answers or the answer is none, InvalidRequest for an address that is
+        none, Cancelled.
+        """
+        engine = cls(options)
+        engine._thread.start()
+        try:
+            future = asyncio.run_coroutine_threadsafe(engine._connect(), engine._loop)
+            while True:
+                try:
+                    future.result(_LOOK)
+                    break
+                except NotYet:
+                    if future.done():
+                        raise
+                    if on_progress is not None and not on_progress(0.0):
+                        future.cancel()
+                        raise Cancelled(f"connecting to {options.urls[0]} was stopped") from None
+        except BaseException:
+            engine.close()
+            raise
+        close_at_exit(engine)
+        for line in engine.profile.lines():
+            log.info("%s", line)
+        return engine
+
+    async def _connect(self) -> None:
+        self._pool = Pool(self.options)
+        self.profile = await self._pool.connect()
+        self._service = Service(self.options, self._pool, self.profile, self._spell)
+        self._verbs = Verbs(self._service.speak)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def close(self, timeout: float = 5.0) -> None:
+        """End every request and the connections. A second call does nothing."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            ended = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+            try:
+                ended.result(timeout)
+            except (NotYet, TimeoutError):
+                log.warning("connections did not end in time")
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(timeout)
+        for generation in list(self._generations):
+            generation.abandon(EngineClosed("the engine was closed"))
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    async def _end(self) -> None:
+        if hasattr(self, "_service"):
+            await self._service.close()
+        if hasattr(self, "_pool"):
+            await self._pool.close()
+
+    def __enter__(self) -> RemoteEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ---- who is there
+
+    @property
+    def info(self) -> ModelInfo:
+        return self.profile.info
+
+    @property
+    def n_ctx(self) -> int:
+        return self.profile.info.n_ctx
+
+    @property
+    def max_branches(self) -> int:
+        return self.options.max_branches
+
+    @property
+    def bos(self) -> int | None:
+        return self.profile.bos
+
+    @property
+    def add_bos(self) -> bool:
+        return self.profile.add_bos
+
+    @property
+    def eos(self) -> int | None:
+        return self.profile.eos
+
+    @property
+    def eog(self) -> frozenset[int]:
+        return self.profile.eog
+
+    @property
+    def fim(self) -> tuple[int, int, int] | None:
+        return self.profile.fim
+
+    @property
+    def peers(self) -> Sequence[Peer]:
+        """The addresses, and how they fare."""
+        return self._pool.peers
+
+    def lacks(self, name: str) -> str:
+        return self.profile.lacks(name)
+
+    # ---- work
+
+    def submit(self, request: Request) -> Generation:
+        """Start a request; returns at once.
+
+        Raises InvalidRequest, LimitExceeded, NotSupported for what the other side cannot do, ContextOverflow.
+        """
+        self._check_open()
+        self._check(request)
+        if request.penalty_prompt is not None:
+            request = replace(
+                request, penalty_prompt=self._ids(request.penalty_prompt, request.parse_special)
+            )
+        ids = self._assemble(request)
+        fitted = fit(ids, request, self.n_ctx)
+        generation = Generation(next(self._numbers), request, self._post)
+        generation.prompt_ids = tuple(fitted)
+        generation.truncated = len(fitted) != len(ids)
+        generation.engine_state = self._lay_out(generation, tuple(fitted))
+        self._generations.add(generation)
+        self._post(Command("submit", generation))
+        return generation
+
+    def _lay_out(self, generation: Generation, ids: tuple[int, ...]) -> Run:
+        request = generation.request
+        run = Run(generation, ids, counted=not self.profile.ids)
+        first = request.sampling[0] if isinstance(request.sampling, tuple) else request.sampling
+        base = first.seed if first.seed is not None else mixed(self._seed, next(self._drawn)) % (SEEDS >> 1)
+        for index in range(request.n):
+            sampling = request.sampling[index] if isinstance(request.sampling, tuple) else request.sampling
+            stop = request.stop[index] if isinstance(request.stop, tuple) else request.stop
+            own = sampling.seed if isinstance(request.sampling, tuple) and sampling.seed is not None else None
+            seed = (
+                own if own is not None else base + index
+            )  # neighbours, so that they can be asked for at once
+            branch = Branch(generation, index, sampling, stop, run.seed(seed, base, index))
+            generation.branches.append(branch)
+            run.lanes.append(Lane(run, branch))
+        for lane, take in zip(run.lanes, request.takes, strict=False):
+            branch = lane.branch
+            branch.buffer = Buffer(pieces=[take.text] if take.text else [])
+            known = bool(take.ids) and self.detokenize(take.ids) == take.text
+            ids_of_take = list(take.ids) if known else self.tokenize_continuation(take.text)
+            ends = list(
+                itertools.accumulate(len(p.decode("utf-8", "ignore")) for p in self.pieces(ids_of_take))
+            )
+            whole = bool(ends) and ends[-1] == len(take.text)
+            branch.buffer.ids.extend(ids_of_take)
+            branch.buffer.ends.extend(ends if whole else [len(take.text)] * len(ids_of_take))
+            lane.came = len(ids_of_take)
+            branch.finish_reason, branch.state = take.finish_reason, BranchState.DONE
+            lane.words.restart(take.text, lane.written)
+        return run
+
+    def stats(self) -> EngineStats:
+        """The counters now; of the other side, what its answers say."""
+        service = self._service
+        runs = [run for run in list(service.runs) if run.live]
+        branches = [lane.branch for run in runs for lane in run.lanes]
+        begun = [any(lane.branch.state is not BranchState.WAITING for lane in run.lanes) for run in runs]
+        return EngineStats(
+            prompt_tokens=service.prompt_tokens,
+            reused_tokens=service.reused_tokens,
+            generated_tokens=service.generated,
+            total_cells=self.n_ctx,
+            live_branches=sum(branch.live for branch in branches),
+            running_requests=sum(begun),
+            waiting_requests=len(begun) - sum(begun),
+        )
+
+    # ---- words and numbers
+
+    def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]:
+        ids = list(self._tokens(text, parse_special))
+        if add_bos and self.add_bos and self.bos is not None and ids[:1] != [self.bos]:
+            ids.insert(0, self.bos)
+        return ids
+
+    def tokenize_continuation(self, text: str) -> list[int]:
+        if not self.profile.ids:
+            return letters.encode(text)
+        lead, ids = self._tokens("\n", False), self._tokens("\n" + text, False)
+        return list(ids[len(lead) :] if ids[: len(lead)] == lead else self._tokens(text, False))
+
+    def _tokens(self, text: str, parse_special: bool) -> tuple[int, ...]:
+        check_prompt("prompt", len(text))
+        if not text:
+            return ()
+        if not self.profile.ids:
+            return tuple(letters.encode(text))
+        key = (text, parse_special)
+        found = self._texts.get(key)
+        if found is None:
+            found = tuple(self._question(lambda dialect: dialect.tokenize(text, parse_special)))
+            while len(self._texts) >= _KEPT_TEXTS:
+                self._texts.pop(next(iter(self._texts)), None)
+            self._texts[key] = found
+        return found
+
+    def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
+        """Text of ``ids``; control tokens are left out unless ``special``. Raises InvalidRequest."""
+        pieces = self._bytes(ids, special)
+        if any(_BROKEN in piece for piece in pieces):  # parts of characters, which they do not tell
+            heard = [token for token, piece in zip(ids, pieces, strict=True) if piece]
+            if (text := self._question(lambda dialect: dialect.text(heard))) is not None:
+                return text
+        return b"".join(pieces).decode("utf-8", "replace")
+
+    def pieces(self, ids: Sequence[int]) -> list[bytes]:
+        return self._bytes(ids, False)
+
+    def token_bytes(self, token: int) -> bytes:
+        return self._bytes((token,), True)[0]
+
+    def token(self, text: str) -> int | None:
+        ids = self._tokens(text, True)
+        return ids[0] if len(ids) == 1 else None
+
+    def _bytes(self, ids: Sequence[int], special: bool) -> list[bytes]:
+        self._check_ids(ids)
+        known = self._pieces[special]
+        if missing := list(dict.fromkeys(token for token in ids if token not in known)):
+            told = self._question(lambda dialect: dialect.pieces(missing, special))
+            for token, piece in zip(missing, told, strict=True):
+                known[token] = piece
+                if not special:
+                    self._spelt[token] = piece.decode("utf-8", "replace")
+        return [known[token] for token in ids]
+
+    def _spell(self, ids: Sequence[int]) -> list[str] | None:
+        """Their texts, if they are known without asking."""
+        if not self.profile.ids:
+            return [letters.piece(token) for token in ids]
+        found = [self._spelt.get(token) for token in ids]
+        return None if None in found else cast("list[str]", found)
+
+    def apply_template(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        template: str | None = None,
+        **kwargs: Any,
+    ) -> str:
+        """Messages as one prompt: by the template given, the model's own where it is known, or theirs.
+
+        Raises InvalidRequest for messages that do not fit together, and RemoteError.
+        """
+        if template is None and not self.info.chat_template:
+            found = self._question(
+                lambda dialect: dialect.template(
+                    messages,
+                    add_generation_prompt=add_generation_prompt,
+                    continue_final_message=continue_final_message,
+                )
+            )
+            if found is not None:
+                return found
+        from ..chat import render  # brings Jinja along
+
+        bos, eos = (b"" if i is None else self._bytes((i,), True)[0] for i in (self.bos, self.eos))
+        return render(
+            template or self.info.chat_template or None,
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            tools=tools,
+            bos=bos.decode("utf-8", "replace"),
+            eos=eos.decode("utf-8", "replace"),
+            **kwargs,
+        )
+
+    # ---- what is asked, looked at before anything is sent
+
+    def _check(self, request: Request) -> None:
+        for parameter in (p for p in PARAMETERS if p.record == "request"):
+            parameter.check(getattr(request, parameter.field))
+        if request.n > self.max_branches:
+            raise LimitExceeded(request.n, self.max_branches)
+        for sampling in _each("sampling", request.sampling, request.n):
+            self._check_sampling(sampling)
+        for stop in _each("stop", request.stop, request.n):
+            self._check_stop(stop)
+        wanted = {
+            "logits_callback": request.logits_callback is not None,
+            "logprobs": request.logprobs is not None,
+            "prompt_logprobs": request.prompt_logprobs is not None,
+            "cache_prompt": not request.cache_prompt,
+            "strict": request.strict,
+            "penalty_prompt": request.penalty_prompt is not None,
+            "lora": bool(request.lora),
+        }
+        for name, value in wanted.items():
+            self._refuse(name, value)
+        for best in (request.logprobs, request.prompt_logprobs):
+            if best is not None and best > self.profile.logprobs >= 0:
+                raise InvalidRequest(
+                    "logprobs", f"{self.profile.server} tells {self.profile.logprobs} at most"
+                )
+
+    def _refuse(self, name: str, wanted: bool) -> None:
+        if wanted and (why := self.lacks(name)):
+            raise NotSupported(why)
+
+    def _check_sampling(self, sampling: object) -> None:
+        if not isinstance(sampling, Sampling):
+            raise InvalidRequest("sampling", f"{sampling!r} is not a Sampling")
+        for parameter in (p for p in PARAMETERS if p.record == "sampling"):
+            parameter.check(getattr(sampling, parameter.field))
+        for name in ALL_SAMPLING - self.profile.sampling:  # what stands where it always stands is left out
+            self._refuse(name, getattr(sampling, name) != getattr(_PLAIN, name))
+        if sum(bool(x) for x in (sampling.grammar, sampling.json_schema, sampling.regex)) > 1:
+            raise InvalidRequest("grammar", "give one of grammar, json_schema and regex")
+
+    def _check_stop(self, stop: object) -> None:
+        if not isinstance(stop, Stop):
+            raise InvalidRequest("stop", f"{stop!r} is not a Stop")
+        for parameter in (p for p in PARAMETERS if p.record == "stop"):
+            parameter.check(getattr(stop, parameter.field))
+        self._refuse("token_ids", bool(stop.token_ids))
+        self._check_ids(stop.token_ids)
+
+    def _check_ids(self, ids: Sequence[int]) -> None:
+        n_vocab = self.info.n_vocab
+        for token in ids:
+            if not 0 <= token < n_vocab:
+                raise InvalidRequest("prompt", f"token id {token} is not in 0 … {n_vocab - 1}")
+
+    def _assemble(self, request: Request) -> list[int]:
+        ids = self._ids(request.prompt, request.parse_special)
+        if request.add_bos and self.add_bos and self.bos is not None and ids[:1] != [self.bos]:
+            ids = [self.bos, *ids]
+        if not ids:
+            if self.bos is None:
+                raise InvalidRequest("prompt", "it is empty, and this model cannot begin from nothing")
+            ids = [self.bos]
+        return ids
+
+    def _ids(self, prompt: Prompt, parse_special: bool) -> list[int]:
+        """Token ids of a prompt; runs of another vocabulary are tokenised with their neighbours."""
+        if isinstance(prompt, str):
+            return list(self._tokens(prompt, parse_special))
+        ids, typed = list[int](), ""
+
+        def settle() -> None:
+            nonlocal typed
+            if typed:
+                ids.extend(self.tokenize_continuation(typed) if ids else self._tokens(typed, parse_special))
+            typed = ""
+
+        for item in cast("Sequence[object]", prompt):
+            if not isinstance(item, TokenRun):
+                if not isinstance(item, int):
+                    raise InvalidRequest("prompt", "it may hold token ids or runs, nothing else")
+                ids.append(item)
+            elif item.ids is not None and item.vocab in (None, self.info.vocab):
+                if item.overlap:
+                    typed = typed[: -item.overlap]
+                settle()
+                ids.extend(item.ids)
+            else:
+                typed += item.text
+        settle()
+        self._check_ids(ids)
+        return ids
+
+    # ---- from here to the loop
+
+    def _post(self, command: Command) -> None:
+        generation = command.generation
+        for value in command.args:
+            if isinstance(value, Sampling):
+                self._check_sampling(value)
+            elif isinstance(value, Stop):
+                self._check_stop(value)
+        if command.verb == "add_branch" and not 1 <= command.args[0] <= self.max_branches:
+            raise LimitExceeded(command.args[0], self.max_branches)
+        if self._closing:
+            generation.abandon(EngineClosed("the engine is closed"))
+            return
+        if command.verb == "append":
+            text = str(command.args[0])
+            ids = tuple(self.tokenize_continuation(text)) if text else ()
+            command = command._replace(args=(*command.args, ids))
+        with self._posting:
+            self._commands.append(command)
+            alone = len(self._commands) == 1
+        if alone:
+            self._loop.call_soon_threadsafe(self._obey)
+
+    def _obey(self) -> None:
+        """Carry out what was commanded; requests that came together are looked at together."""
+        with self._posting:
+            commands, self._commands = self._commands, []
+        touched: dict[Run, None] = {}
+        for command in commands:
+            run = cast(Run, command.generation.engine_state)
+            try:
+                if not run.dead and command.verb != "submit":
+                    self._verbs.obey(command, run)
+            except Exception as error:
+                log.exception("%s of a branch elsewhere failed", command.verb)
+                run.lanes[command.branch].fail(EngineError(f"{command.verb}: {error!r}"))
+            command.generation.arrived(command)
+            touched[run] = None
+        for run in touched:
+            self._service.begin(run)
+            run.publish(obeyed=True)
+
+    def _question(self, ask: Callable[[Dialect], Awaitable[T]]) -> T:
+        """What one of the addresses answers; tried some times. Raises RemoteError, EngineClosed."""
+
+        async def work() -> T:
+            for attempt in range(_ATTEMPTS):
+                peer = self._pool.choose(())
+                try:
+                    dialect, _ = await peer.known()
+                    return await ask(dialect)
+                except RemoteError as error:
+                    if not error.again or attempt + 1 == _ATTEMPTS:
+                        raise
+                    log.info("asked once more: %s", error)
+                    if len(self._pool.peers) > 1:
+                        peer.failed(error)
+                await asyncio.sleep(self.options.first_wait * attempt)
+            raise AssertionError
+
+        return self._wait(work())
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """What the loop makes of ``work``. Raises RemoteError, EngineClosed."""
+        try:
+            self._check_open()
+            if threading.current_thread() is self._thread:
+                raise EngineError("the engine cannot be asked to wait for an answer by its own callbacks")
+        except EngineError:
+            work.close()
+            raise
+        asked: Future[T] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return asked.result(_TEMPLATE_SECONDS + self.options.connect_seconds)
+        except (NotYet, TimeoutError):
+            asked.cancel()
+            raise EngineError(f"{self.profile.server} did not answer in time") from None
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise EngineClosed("the engine was closed")
+
+
+def _each(name: str, given: Any, n: int) -> Sequence[object]:
+    if not isinstance(given, tuple):
+        return (given,)
+    several = cast("tuple[object, ...]", given)
+    if len(several) != n:
+        raise InvalidRequest(name, f"one for each of {n} branches, got {len(several)}")
+    return several

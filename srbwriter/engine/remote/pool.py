@@ -1,0 +1,142 @@
+"""Several addresses of one model: who is asked next, and who is left out for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from .dialects.base import Dialect
+from .dialects.detect import dialect_of
+from .options import RemoteOptions
+from .problems import RemoteError
+from .profile import Profile
+from .transport import Transport
+
+log = logging.getLogger(__name__)
+
+_BLOCK = 64  # tokens of a prefix that are remembered together
+_KEPT = 16_384  # such blocks
+_AHEAD = 4  # requests that an address may have more than the idlest and still keep its prefixes
+_LONGEST_OUT = 30.0  # seconds
+_WAITS = (0.0, 0.1, 0.3)  # seconds between attempts to find out who is there
+
+
+class Peer:
+    """One address."""
+
+    def __init__(self, url: str, options: RemoteOptions) -> None:
+        self.transport = Transport(url, options)
+        self._options = options
+        self.where = self.transport.where
+        self.dialect: Dialect | None = None
+        self.profile: Profile | None = None
+        self.load = 0  # requests under way or waiting here
+        self.gate = asyncio.Semaphore(options.max_requests)
+        self.out_until = 0.0  # time.monotonic() before which it is not asked, while others can be
+        self.trouble = ""
+        self._failures = 0
+        self._probing = asyncio.Lock()
+
+    async def known(self) -> tuple[Dialect, Profile]:
+        """Who is there; asked once. Raises RemoteError."""
+        async with self._probing:
+            if self.dialect is None or self.profile is None:
+                self.dialect, self.profile = await self._probe()
+                self.gate = asyncio.Semaphore(
+                    min(self._options.max_requests, self.profile.requests or self._options.max_requests)
+                )
+            return self.dialect, self.profile
+
+    async def _probe(self) -> tuple[Dialect, Profile]:
+        for wait in (*_WAITS, None):
+            try:
+                dialect = await dialect_of(self.transport, self._options)
+                return dialect, await dialect.probe()
+            except RemoteError as error:
+                if not error.again or wait is None:
+                    raise
+                await asyncio.sleep(wait)
+        raise AssertionError
+
+    def failed(self, error: RemoteError) -> None:
+        """Leave it out for a while, each time for longer."""
+        self._failures += 1
+        self.trouble = error.problem
+        self.out_until = time.monotonic() + max(error.wait, min(2.0 ** (self._failures - 2), _LONGEST_OUT))
+
+    def answered(self) -> None:
+        """It works."""
+        self._failures, self.out_until, self.trouble = 0, 0.0, ""
+
+
+class Pool:
+    """The addresses. To be used on one event loop."""
+
+    def __init__(self, options: RemoteOptions) -> None:
+        self.peers = [Peer(url, options) for url in options.urls]
+        self._homes: OrderedDict[int, Peer] = OrderedDict()
+
+    async def connect(self) -> Profile:
+        """Ask all who they are; the profile of the first that answers.
+
+        Raises RemoteError if none does, or if two of them have different models.
+        """
+        found = await asyncio.gather(*(peer.known() for peer in self.peers), return_exceptions=True)
+        known = [
+            (peer, each[1]) for peer, each in zip(self.peers, found, strict=True) if isinstance(each, tuple)
+        ]
+        for peer, each in zip(self.peers, found, strict=True):
+            if isinstance(each, RemoteError):
+                peer.failed(each)
+                log.warning("%s", each)
+            elif isinstance(each, BaseException):
+                raise each
+        if not known:
+            errors = [each for each in found if isinstance(each, RemoteError)]
+            raise errors[0]
+        first = known[0][1]
+        for peer, profile in known[1:]:
+            self.check(peer, profile, first)
+        return first
+
+    @staticmethod
+    def check(peer: Peer, profile: Profile, first: Profile) -> None:
+        """Raises RemoteError where ``peer`` is not another address of the same model."""
+        if (profile.info.vocab, profile.ids) != (first.info.vocab, first.ids):
+            raise RemoteError(
+                peer.where,
+                f"it serves another model ({profile.info.name}, not {first.info.name})",
+                again=False,
+            )
+
+    def choose(self, ids: Sequence[int]) -> Peer:
+        """Who has most of a prompt, if it is not much busier than the idlest; of several, the idlest."""
+        now = time.monotonic()
+        alive = [peer for peer in self.peers if peer.out_until <= now]
+        candidates = alive or [min(self.peers, key=lambda peer: peer.out_until)]
+        idlest = min(candidates, key=lambda peer: peer.load)
+        blocks = _blocks(ids) if len(self.peers) > 1 else []
+        home = next((self._homes[block] for block in reversed(blocks) if block in self._homes), idlest)
+        chosen = home if home in candidates and home.load <= idlest.load + _AHEAD else idlest
+        for block in blocks:
+            self._homes[block] = chosen
+            self._homes.move_to_end(block)
+        while len(self._homes) > _KEPT:
+            self._homes.popitem(last=False)
+        return chosen
+
+    async def close(self) -> None:
+        await asyncio.gather(*(peer.transport.close() for peer in self.peers), return_exceptions=True)
+
+
+def _blocks(ids: Sequence[int]) -> list[int]:
+    """A number for each beginning of ``ids`` that is whole blocks long."""
+    found: list[int] = []
+    before = 0
+    for start in range(0, len(ids) - _BLOCK + 1, _BLOCK):
+        before = hash((before, *ids[start : start + _BLOCK]))
+        found.append(before)
+    return found

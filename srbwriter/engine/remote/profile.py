@@ -1,0 +1,71 @@
+"""What is known of the other side: asked once, when the connection is made, and shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from ..types import ModelInfo, Sampling
+
+ALL_SAMPLING = frozenset(field.name for field in fields(Sampling))
+CONSTRAINTS = ("grammar", "json_schema", "regex")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The model, and what its engine can do."""
+
+    dialect: str
+    server: str  # its name and version, as it says itself
+    info: ModelInfo
+    bos: int | None = None
+    eos: int | None = None
+    eog: frozenset[int] = frozenset()
+    fim: tuple[int, int, int] | None = None
+    add_bos: bool = False
+    ids: bool = False  # tokens go out and come back as ids; else text does
+    many: int = 1  # equal branches in one request at most
+    logprobs: int = -1  # likeliest tokens told beside the chosen one at most; -1: nothing is
+    prompt_logprobs: bool = False
+    sampling: frozenset[str] = ALL_SAMPLING  # fields of Sampling that it understands
+    stops: frozenset[str] = frozenset()  # of min_tokens, ignore_eog: those that it understands
+    request: frozenset[str] = frozenset()  # of cache_prompt, strict, penalty_prompt, lora
+    requests: int = 0  # under way at once at most; 0: it does not say
+    handles: bool = False  # one branch of a running request can be let go
+
+    def lines(self) -> list[str]:
+        """What a person may want to know, one thing a line."""
+        yes = [
+            ("token ids in and out", self.ids),
+            ("several branches in one request", self.many > 1),
+            ("branches can be let go one by one", self.handles),
+            ("log-probabilities", self.logprobs >= 0),
+            ("log-probabilities of the prompt", self.prompt_logprobs),
+            ("constraints", bool(self.sampling.intersection(CONSTRAINTS))),
+        ]
+        lacking = sorted(ALL_SAMPLING - self.sampling)
+        return [
+            f"{self.server} ({self.dialect}), model {self.info.name}, {self.info.n_ctx} tokens",
+            "has: " + ", ".join(name for name, has in yes if has),
+            "has not: " + ", ".join([name for name, has in yes if not has] + lacking),
+        ]
+
+    def lacks(self, name: str) -> str:
+        """Why ``name`` (a verb, or a field of a request, sampling or stop) cannot be had; "" if it can."""
+        them = self.server
+        if name == "logits_callback":
+            return f"the logits stay with {them}; they cannot be changed from here"
+        if name in ALL_SAMPLING:
+            return "" if name in self.sampling else f"{them} does not know {name}"
+        if name in ("min_tokens", "ignore_eog"):
+            return "" if name in self.stops else f"{them} cannot be told when not to end"
+        if name == "token_ids":
+            return "" if self.ids else f"{them} tells no token ids"
+        if name == "logprobs":
+            return "" if self.logprobs >= 0 else f"{them} tells no log-probabilities"
+        if name == "prompt_logprobs":
+            return "" if self.prompt_logprobs else f"{them} tells no log-probabilities of a prompt"
+        if name in ("cache_prompt", "strict", "penalty_prompt", "lora"):
+            return "" if name in self.request else f"{them} does not know {name}"
+        if name == "heal":
+            return f"{them} cannot be held to the end of a word, so one that breaks off is left as it is"
+        return ""

@@ -1,0 +1,355 @@
+"""The loop's side: which branches are asked for together, what becomes of answers, and of answers that break
+off.
+
+A *stretch* is one request to the other side, for branches that go on alike. Where it breaks off, each of its
+branches goes on from the tokens it has, in a stretch of its own: nothing that was shown is written again or
+lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from ..types import BranchState, EngineError, FinishReason, PromptProgress, StateChanged
+from .asking import Ask, Named, News, Over, Piece, PromptRead
+from .dialects.base import Dialect
+from .lanes import Lane, Run, Spell, plain
+from .options import RemoteOptions
+from .pool import Peer, Pool
+from .problems import RemoteError
+from .profile import Profile
+
+log = logging.getLogger(__name__)
+
+
+class Stretch:
+    """One request under way. ``lanes`` stand where the other side counts them; one that has left is None."""
+
+    def __init__(self, service: Service, run: Run, lanes: Sequence[Lane]) -> None:
+        self.service, self.run = service, run
+        self.lanes: list[Lane | None] = list(lanes)
+        self.task: asyncio.Task[None] | None = None
+        self.dialect: Dialect | None = None
+        self.id = ""  # what they call it, where its branches can be steered
+        self.progressed = False
+        self.cut = False  # somebody left before the other side had come to an end
+        self._steered: asyncio.Task[None] | None = None
+        for lane in lanes:
+            lane.stretch = self
+
+    @property
+    def live(self) -> list[Lane]:
+        """Those that it is still to write."""
+        return [lane for lane in self.lanes if lane is not None]
+
+    def leave(self, lane: Lane, keep: bool) -> None:
+        """A branch is not to be written any further; with the last of them the connection goes."""
+        index = self.lanes.index(lane)
+        self.lanes[index], self.cut = None, True
+        if not self.live:
+            if self.task is not None and self.task is not asyncio.current_task():
+                self.task.cancel()
+        else:
+            self._steer(index, "stop" if keep else "kill")
+
+    def ended(self, lane: Lane) -> None:
+        """The other side has come to the branch's end."""
+        self.lanes[self.lanes.index(lane)] = None
+        lane.stretch = None
+
+    def pause(self, lane: Lane) -> bool:
+        """Let a branch rest over there; False where that is not possible."""
+        return self._steer(self.lanes.index(lane), "pause")
+
+    def resume(self, lane: Lane) -> None:
+        self._steer(self.lanes.index(lane), "resume")
+
+    def _steer(self, index: int, verb: str) -> bool:
+        if not self.id or self.dialect is None:
+            return False
+        before, dialect = self._steered, self.dialect
+
+        async def steer() -> None:
+            if before is not None:
+                await asyncio.wait({before})
+            try:
+                await dialect.steer(self.id, index, verb)
+            except RemoteError as error:
+                log.info("%s of branch %d: %s", verb, index, error)
+
+        self._steered = self.service.spawn(steer())
+        return True
+
+
+class Service:
+    """Serves runs. To be made and used on the loop's thread."""
+
+    def __init__(self, options: RemoteOptions, pool: Pool, profile: Profile, spell: Spell) -> None:
+        self.options, self.pool, self.profile, self._spell = options, pool, profile, spell
+        self.runs: set[Run] = set()
+        self.generated = self.prompt_tokens = self.reused_tokens = self.attempts = self.faults = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run ``work`` beside everything else; it is kept until it ends."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        """End everything that is under way."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # ---- asking
+
+    def begin(self, run: Run) -> None:
+        """Ask for every branch that waits and that nobody writes."""
+        waiting = [
+            lane for lane in run.lanes if lane.branch.state is BranchState.WAITING and lane.stretch is None
+        ]
+        if not waiting:
+            if not run.live:
+                self.runs.discard(run)
+            return
+        self.runs.add(run)
+        for lanes in self._groups(waiting):
+            stretch = Stretch(self, run, lanes)
+            stretch.task = self.spawn(self._serve(stretch))
+
+    def _groups(self, lanes: Sequence[Lane]) -> list[list[Lane]]:
+        """Branches that can be asked for in one request: alike but for their seeds, with nothing written."""
+        found: list[list[Lane]] = []
+        fresh = [lane for lane in lanes if not lane.buffer.ids and not lane.buffer.pieces]
+        alike: dict[Any, list[Lane]] = {}
+        for lane in fresh:
+            rule = lane.branch.stop_rule
+            key = (plain(lane.branch.sampling), lane.left, lane.min_tokens, lane.beyond, rule.ignore_eog)
+            alike.setdefault(key, []).append(lane)
+        for lanes_alike in alike.values():
+            group: list[Lane] = []
+            for lane in lanes_alike:
+                seeded = self.profile.handles or bool(group) and lane.next_seed == group[-1].next_seed + 1
+                if not group or not seeded or len(group) >= self.profile.many:
+                    group = []
+                    found.append(group)
+                group.append(lane)
+        return found + [[lane] for lane in lanes if lane not in fresh]
+
+    def _ask(self, stretch: Stretch) -> Ask:
+        lanes = stretch.live
+        first, request = lanes[0], stretch.run.request
+        native = "min_tokens" in self.profile.stops
+        early = first.min_tokens - first.written if not native and first.beyond else 0
+        most = first.left if first.left is None else max(first.left, 1)
+        return Ask(
+            ids=first.path,
+            sampling=first.branch.sampling,
+            seeds=tuple(lane.next_seed for lane in lanes),
+            max_tokens=min(early, most or early) if early > 0 else most,
+            min_tokens=max(first.min_tokens - first.written, 0) if native else 0,
+            ignore_eog=first.branch.stop_rule.ignore_eog or early > 0,
+            request=request,
+            scored=request.prompt_logprobs is not None and not stretch.run.read,
+        )
+
+    async def _serve(self, stretch: Stretch) -> None:
+        run = stretch.run
+        try:
+            await self._write(stretch)
+            if stretch.live:
+                raise RemoteError(self.profile.server, "the answer ended before its time")
+        except RemoteError as error:
+            await self._broken(stretch, error)
+        except Exception as error:  # a defect of ours, or an answer that nobody foresaw
+            log.exception("a request elsewhere failed")
+            for lane in stretch.live:
+                lane.fail(EngineError(f"{self.profile.server}: {error!r}"))
+        self.begin(run)
+        run.publish()
+
+    async def _broken(self, stretch: Stretch, error: RemoteError) -> None:
+        """Let each branch go on from what it has, after a while; or say why it cannot."""
+        run, wait = stretch.run, 0.0
+        self.faults += 1
+        log.warning("request %d: %s", run.generation.number, error)
+        for lane in stretch.live:
+            if lane.branch.state is BranchState.PAUSED:
+                lane.leave()
+                continue
+            lane.failures += 1
+            lane.backlog.clear()
+            if run.constrained and lane.buffer.ids:
+                error = RemoteError(
+                    error.where, f"{error.problem}; a constraint cannot go on in the middle", again=False
+                )
+            if not error.again or lane.failures > self.options.retries:
+                tries = f" ({lane.failures} attempts)" if lane.failures > 1 else ""
+                lane.fail(RemoteError(error.where, error.problem + tries, again=False, status=error.status))
+                continue
+            lane.branch.error = RemoteError(error.where, f"{error.problem}; trying again")
+            lane.branch.state = BranchState.WAITING
+            run.events.append(
+                StateChanged(lane.branch.index, BranchState.WAITING)
+            )  # also where it waited before
+            if not stretch.progressed:
+                wait = self.options.first_wait * 2 ** (lane.failures - 1)
+        run.publish()
+        if stretch.live and (wait or error.wait):
+            await asyncio.sleep(max(min(wait, self.options.longest_wait), error.wait))
+        for lane in stretch.live:
+            stretch.ended(lane)
+
+    # ---- being answered
+
+    async def _write(self, stretch: Stretch) -> None:
+        """One attempt. Raises RemoteError."""
+        run = stretch.run
+        for lane in stretch.live:
+            if lane.buffer.tail:
+                lane.settle(await self._words(lane, lane.buffer.tail))
+            if len(lane.path) >= self.profile.info.n_ctx and not lane.forget_half(self.profile.info.n_ctx):
+                lane.finish(FinishReason.CONTEXT)
+        if not stretch.live:
+            return
+        path = stretch.live[0].path
+        peer = self.pool.choose(path)
+        peer.load += 1
+        try:
+            dialect, profile = await peer.known()
+            if profile is not self.profile:
+                Pool.check(peer, profile, self.profile)
+            async with peer.gate:
+                self.attempts += 1
+                await self._follow(stretch, peer, dialect)
+            peer.answered()
+        except RemoteError as error:
+            if error.again and error.status in (0, 429, 500, 502, 503, 504):
+                peer.failed(error)
+            raise
+        finally:
+            peer.load -= 1
+        if not run.live:
+            self.runs.discard(run)
+
+    async def _words(self, lane: Lane, text: str) -> list[int]:
+        peer = self.pool.choose(lane.path)
+        dialect, _ = await peer.known()
+        return await continuation(dialect, text)
+
+    async def _follow(self, stretch: Stretch, peer: Peer, dialect: Dialect) -> None:
+        run = stretch.run
+        stretch.dialect, stretch.id = dialect, ""
+        stretch.lanes = list(stretch.live)  # as they are counted in this request
+        if not stretch.lanes:
+            return
+        ask = self._ask(stretch)
+        if ask.scored:
+            await self._score(run, dialect, ask)
+        path, body = dialect.request(ask)
+        self.prompt_tokens += len(ask.ids)
+        async with peer.transport.events(path, body) as batches:
+            for lane in stretch.live:
+                lane.set_state(BranchState.PROMPT)
+            run.publish()
+            async for batch in batches:
+                for data in batch:
+                    for news in dialect.read(data):
+                        self._hear(stretch, news)
+                if run.again:
+                    run.again = False
+                    self.begin(run)
+                run.publish()
+                if stretch.cut and not stretch.live:
+                    break  # leaving closes the connection, which ends there what nobody wants any more
+
+    async def _score(self, run: Run, dialect: Dialect, ask: Ask) -> None:
+        best = run.request.prompt_logprobs or 0
+        run.generation.prompt_logprobs = list(await dialect.score(ask.ids, best))
+
+    def _hear(self, stretch: Stretch, news: News) -> None:
+        match news:
+            case Piece():
+                lane = stretch.lanes[news.lane] if news.lane < len(stretch.lanes) else None
+                if lane is not None:
+                    self._piece(stretch, lane, news)
+            case PromptRead():
+                self._read(stretch.run, news.cached)
+            case Named():
+                stretch.id = news.id
+            case Over():
+                pass
+
+    def _piece(self, stretch: Stretch, lane: Lane, piece: Piece) -> None:
+        if lane.branch.state is BranchState.PAUSED:
+            lane.backlog.append(piece)
+            return
+        if piece.text or piece.ids:
+            if not stretch.run.read:
+                self._read(stretch.run, 0)
+            stretch.progressed = True
+            self.generated += max(len(piece.ids), 1) if self.profile.ids else 1
+            lane.write(piece, self._spell)
+        if piece.finish is not None and lane.stretch is stretch:
+            self._ended(stretch, lane, piece.finish, piece.problem)
+
+    def speak(self, lane: Lane) -> None:
+        """A branch that rested over there goes on: what came before it did is written first."""
+        backlog, lane.backlog = lane.backlog, []
+        for piece in backlog:
+            if lane.stretch is not None:
+                self._piece(lane.stretch, lane, piece)
+
+    def _read(self, run: Run, cached: int) -> None:
+        """Their account of the prompt has come, or text that shows that it has been read."""
+        generation, total = run.generation, len(run.ids)
+        generation.cached_tokens = max(generation.cached_tokens, min(cached, total))
+        self.reused_tokens += cached
+        if not run.read:
+            run.read = True
+            generation.prompt_done = total
+            run.events.append(PromptProgress(total, total, generation.cached_tokens))
+
+    def _ended(self, stretch: Stretch, lane: Lane, reason: FinishReason, problem: str) -> None:
+        """The other side has come to an end; ours may be elsewhere."""
+        stretch.ended(lane)
+        early = lane.written < lane.min_tokens and "ignore_eog" in self.profile.stops
+        match reason:
+            case FinishReason.EOG if early and not lane.beyond and "min_tokens" not in self.profile.stops:
+                lane.beyond = True
+                self._once_more(lane)
+            case FinishReason.LENGTH if lane.beyond and lane.left != 0:
+                lane.beyond = False
+                self._once_more(lane)
+            case FinishReason.LENGTH | FinishReason.CONTEXT if lane.left != 0 and self.profile.ids:
+                if not len(lane.path) + 1 >= self.profile.info.n_ctx:
+                    lane.finish(FinishReason.LENGTH)  # a limit of theirs
+                elif lane.forget_half(self.profile.info.n_ctx):
+                    self._once_more(lane)
+                else:
+                    lane.finish(FinishReason.CONTEXT)
+            case FinishReason.ERROR | FinishReason.STOPPED | FinishReason.KILLED:
+                lane.fail(RemoteError(self.profile.server, problem or "it ended this branch", again=False))
+            case _:
+                lane.finish(reason)
+
+    @staticmethod
+    def _once_more(lane: Lane) -> None:
+        """It goes on, in another request."""
+        lane.set_state(BranchState.WAITING)
+        lane.run.again = True
+
+
+async def continuation(dialect: Dialect, text: str) -> list[int]:
+    """Ids of ``text`` that follows other text.
+
+    Some vocabularies put a space before whatever they tokenise; a line break in front takes it, and its
+    tokens are cut off again. Raises RemoteError.
+    """
+    lead, ids = await dialect.tokenize("\n", False), await dialect.tokenize("\n" + text, False)
+    return ids[len(lead) :] if ids[: len(lead)] == lead else await dialect.tokenize(text, False)
