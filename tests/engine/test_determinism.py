@@ -39,7 +39,7 @@ STORY = PROMPT * 8
 def load(options: EngineOptions = OPTIONS, make: Callable[[Path], Path] | None = None) -> Engine:
     engine = Engine.load(bundled_model() if make is None else toy_model(make), options, thread=False)
     engine._scheduler.budget.size = lambda writing, abortable: 48  # type: ignore[method-assign]
-    engine._scheduler.admission.second_thoughts = 0.0
+    engine._scheduler.queue.second_thoughts = 0.0
     return engine
 
 

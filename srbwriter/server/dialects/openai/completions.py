@@ -103,7 +103,7 @@ def _answer(
     return {
         **head,
         "choices": choices(),
-        "usage": usage(record.generations),
+        "usage": usage(record),
         "timings": timings(first, first.branches[0]),
     }
 
@@ -201,7 +201,7 @@ def _chat_answer(
     answer = {
         **head,
         "choices": (_chat_choice(context, branch, params) for branch in generation.branches),
-        "usage": usage(record.generations),
+        "usage": usage(record),
         "timings": timings(generation, generation.branches[0]),
     }
     if params.verbose:

@@ -65,7 +65,7 @@ class _Frames(BranchFrames):
         if not self._params.include_usage:
             return DONE
         head = self._head.removesuffix("[")
-        return (head + '[],"usage":').encode() + encode(usage(self._record.generations)) + b"}\n\n" + DONE
+        return (head + '[],"usage":').encode() + encode(usage(self._record)) + b"}\n\n" + DONE
 
 
 class CompletionFrames(_Frames):
