@@ -7,6 +7,7 @@ nothing of admission and queues.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -22,8 +23,7 @@ from .native.context import Context
 from .native.library import library
 from .parameters import notation
 from .preparing import Preparer
-from .tails import Tails
-from .tree import SHARED
+from .tree import SHARED, Demand
 from .types import (
     BranchState,
     BranchView,
@@ -51,10 +51,20 @@ class SamplingLoop:
     """Samples and publishes for all branches of one context."""
 
     def __init__(
-        self, model: Model, context: Context, cache: Cache, tails: Tails, grammars: GrammarProcess
+        self,
+        model: Model,
+        context: Context,
+        cache: Cache,
+        grammars: GrammarProcess,
+        *,
+        window: int,
+        most: int,
     ) -> None:
-        self.model, self.context, self.cache, self.tails = model, context, cache, tails
+        self.model, self.context, self.cache = model, context, cache
         self.grammars = grammars
+        self.window = window
+        self.pending: deque[Demand] = deque()  # on the last tokens of branches that have ended
+        self._most_pending = most
         self.now = 0.0  # time.monotonic() of this step
         self.generated = 0
         self.resting = Resting()
@@ -182,7 +192,6 @@ class SamplingLoop:
     ) -> None:
         """Put the choice off until the constraint's own process has said whether ``token`` may come."""
         kept = logits.copy()
-        active.todo = ()
         active.pending = Pending(active, token, kept, kept if edited is logits else edited)
         ids = tuple(self.preparer.seen(active))
         self.grammars.ask(Question(constraint.form, id(active), ids, token), active.pending)
@@ -226,7 +235,9 @@ class SamplingLoop:
             return
         if text:
             buffer.pieces.append(text)
-        active.todo = ids = (token,)
+        if active.seq >= 0:
+            self.cache.tree.want_next(active, token)
+        ids = (token,)
         active.request.events.append(Text(branch.index, text, ids, () if logprob is None else (logprob,)))
         if len(buffer.ids) >= active.limit or (active.deadline is not None and self.now > active.deadline):
             self.finish(active, FinishReason.LENGTH, row)
@@ -289,14 +300,34 @@ class SamplingLoop:
         if flush:
             self.flush(active)
         kept = reason is not FinishReason.KILLED
-        awaited = active.request.asked.priority is Priority.FOREGROUND and active.request.space == SHARED
-        if kept and active.seq >= 0 and awaited:
-            self.tails.add(active.path)  # somebody is reading it, and may go on from it
+        if kept and active.seq >= 0 and active.request.asked.priority is Priority.FOREGROUND:
+            self._expect_more(active)
         self.detach(active, row, kept)
         self._rest(active, kept)
         branch.finish_reason, branch.stop_text = reason, stop_text
         branch.state = BranchState.DONE
         active.request.events.append(Finished(branch.index, reason, len(branch.buffer.ids), stop_text))
+
+    def _expect_more(self, active: ActiveBranch) -> None:
+        """Somebody is reading an ended branch, and may go on from it.
+
+        A token is sampled, published, and evaluated only when its branch goes on, so that would begin with a
+        decode. It is wanted from now on, for when nobody waits for anything else.
+        """
+        length, tree = active.length, self.cache.tree
+        if active.space > SHARED or not 1 < length < self.window or not self.cache.partial:
+            return
+        node = active.node
+        if node is None or node.end != length:
+            node = tree.reach(active.path, active.space)
+        demand = Demand(Priority.BACKGROUND, active.space)
+        tree.want_at(demand, node)
+        if self.cache.standing(node).end < length - 1 or any(d in self.pending for d in node.demands):
+            tree.unwant(demand)
+            return
+        self.pending.append(demand)
+        if len(self.pending) > self._most_pending:
+            tree.unwant(self.pending.popleft())
 
     def _rest(self, active: ActiveBranch, kept: bool) -> None:
         """Somebody may let the branch go on: what it draws next is what it would have drawn."""
@@ -309,7 +340,11 @@ class SamplingLoop:
     def discard(self, active: ActiveBranch) -> None:
         """An ended branch was thrown away: what the cache holds of it alone is given back, its text stays."""
         branch, path = active.branch, active.path
-        self.tails.remove(path)
+        node = self.cache.tree.reach(path, active.request.space)
+        for demand in [d for d in node.demands if d in self.pending]:
+            self.pending.remove(demand)
+            self.cache.tree.unwant(demand)
+        self.cache.tree.prune(node)
         self.cache.forget(path, len(active.base), active.request.space)
         active.close_chain()
         branch.finish_reason, branch.stop_text = FinishReason.KILLED, None
@@ -332,13 +367,14 @@ class SamplingLoop:
     def detach(self, active: ActiveBranch, row: Row = None, keep: bool = True) -> None:
         """Take the branch off its sequence, which stays in the cache as long as room allows."""
         seq, active.seq = active.seq, -1
-        active.todo = ()
+        active.prompting = False
+        self.cache.tree.unwant(active)
         pending, active.pending = active.pending, None
         if pending is not None:
             active.drawn, row = pending.token, pending.logits
         if seq < 0:
             return
-        length = len(active.path) if keep else len(active.base)
+        length = active.length if keep else len(active.base)
         evaluated = self.cache.tree.tip[seq].end
         if length < evaluated:
             if not self.cache.rewind(seq, length) and not keep:

@@ -220,7 +220,7 @@ def test_killed_branches_keep_no_chain(engine: Engine) -> None:
     finish(engine, generation)
     generation.branches[0].kill()
     engine.flush()
-    kept = [active.chain for active in generation.engine_state.runners]
+    kept = [active.chain for active in generation.engine_state.branches]
     assert kept[0] is None and kept[1] is not None
 
 
@@ -228,7 +228,7 @@ def test_closing_the_engine_frees_every_chain() -> None:
     with small_engine() as engine:
         generation = engine.submit(Request(PROMPT, n=2, stop=Stop(max_tokens=3, ignore_eog=True)))
         finish(engine, generation)
-        kept = [active.chain for active in generation.engine_state.runners]
+        kept = [active.chain for active in generation.engine_state.branches]
     assert not any(chain.pointer for chain in kept)
 
 
