@@ -45,7 +45,8 @@ def test_every_model_setting_reaches_the_engine() -> None:
     untouched = {f.name for f in fields(plain) if getattr(options, f.name) == getattr(plain, f.name)}
     assert untouched == {"max_sequences", "logits_rows", "step_seconds"}
     model_rows = {key.name for key in every_key().section("model")} - {
-        keys.MODEL.name, keys.HF_REPO.name, keys.HF_FILE.name, keys.MODEL_URL.name
+        keys.MODEL.name, keys.HF_REPO.name, keys.HF_FILE.name, keys.MODEL_URL.name, keys.DIALECT.name,
+        *(key.name for key in every_key().section("model") if key.name.startswith(keys.CONNECT.name)),
     }  # fmt: skip
     assert model_rows <= set(said), "a new row needs its place in engine_options and here"
 
