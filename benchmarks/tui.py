@@ -107,7 +107,7 @@ def stand_in(report: Path, panes: int) -> None:
     from srbwriter.config.settings import Setting
     from srbwriter.tui import terminal
     from srbwriter.tui.app import App
-    from tests.tui.fake_session import FakeSession
+    from tests.fakes.session import FakeSession
 
     session = FakeSession(report.parent, "It rained.", panes)
     session.stop = type(session.stop)(max_tokens=None)
@@ -143,6 +143,7 @@ def model(report: Path, work: Work, shown: bool, endless: bool) -> None:
 
     Endless ones go on until the app is closed.
     """
+    from srbwriter import launch
     from srbwriter.cli import table
     from srbwriter.config import Settings
     from srbwriter.config.settings import Setting
@@ -157,7 +158,11 @@ def model(report: Path, work: Work, shown: bool, endless: bool) -> None:
     if work.threads:
         wanted["model.threads"] = work.threads
     settings = Settings(table.every_key(), {name: Setting(value, "flag") for name, value in wanted.items()})
-    session = Session.open(settings, report.parent / f"{report.stem}.srbw")
+    nice = 0
+    if shown:
+        from srbwriter.tui.start import BEHIND as nice
+    loader = launch.loader(settings, nice)
+    session = Session.open(settings, report.parent / f"{report.stem}.srbw", loader)
     session.set_text("Once upon a time there was a girl who lived by a deep, dark wood.")
     session.loader.wait()
     session.stop = replace(session.stop, ignore_eog=True)

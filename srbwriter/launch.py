@@ -8,6 +8,7 @@ before something is fetched, and knows no story, no screen and no server.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, cast, get_args
 
@@ -119,6 +120,8 @@ def model_path(settings: Settings) -> Path:
 
 def _named(named: Path) -> Path:
     """That file, or else the model of that name; a settings file puts its folder before a mere name."""
+    if named.is_dir():
+        return _only_model(named)
     if named.exists():
         return named
     from srbwriter.models import NoSuchModel, find
@@ -127,6 +130,20 @@ def _named(named: Path) -> Path:
         return find(named.name)
     except NoSuchModel:
         return named  # the engine says that there is no such file
+
+
+def _only_model(folder: Path) -> Path:
+    """The one model in a folder; its first file where it is split. Raises ModelError."""
+    from srbwriter.models import is_model, parts_of
+
+    files = sorted((file for file in folder.iterdir() if is_model(file.name)), reverse=True)
+    found = sorted({parts_of(file.name).stem: file for file in files}.values())
+    if not found:
+        raise ModelError(str(folder), "no model is in this folder", "name a folder with a GGUF file")
+    if len(found) > 1:
+        names = ", ".join(file.name for file in found[:8])
+        raise ModelError(str(folder), f"several models are in this folder: {names}", "name one of the files")
+    return found[0]
 
 
 def _fetched(settings: Settings, key: Key[Any]) -> Path | None:
@@ -315,13 +332,13 @@ def _connect_key(settings: Settings) -> str:
         raise ConfigError(f"{keys.CONNECT_KEY_FILE.name}: {file} cannot be read ({error})") from error
 
 
-def loader(settings: Settings) -> EngineLoader:
-    """The engine that was asked for, ready to be loaded in the background."""
+def loader(settings: Settings, nice: int = 0) -> EngineLoader:
+    """The engine that was asked for, ready to be loaded in the background; ``nice`` as in its options."""
     if elsewhere(settings):
         from srbwriter.engine.remote.loader import RemoteLoader
 
         return RemoteLoader(remote_options(settings))
-    return EngineLoader(model_path(settings), engine_options(settings))
+    return EngineLoader(model_path(settings), replace(engine_options(settings), nice=nice))
 
 
 def model_hint(settings: Settings) -> str | None:

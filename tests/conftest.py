@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import shutil
 import signal
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +21,44 @@ if TYPE_CHECKING:
     from srbwriter.engine import Engine
 
 
+# Threads that wait for each other while other tests hold the cores do not spin meanwhile.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 # How long an example takes says something about the machine, not about the program.
 settings.register_profile("srbwriter", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("srbwriter")
 
+# Stories are saved thousands of times, and each save waits for the disk; memory keeps nobody waiting.
+MEMORY = Path("/dev/shm")
+if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30:
+    os.environ["TMPDIR"] = str(MEMORY)
+    tempfile.tempdir = None  # looked up anew
+
+# A worker has one core; threads of llama.cpp that wait for one wait for each other in a loop. A test that is
+# about threads has a process of its own (engine/guards).
+os.environ.setdefault("OMP_THREAD_LIMIT", "1")
+
 # A shell's background job ignores ctrl+c, and so would every program that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Where the shell forbids compiled modules beside the source, keep them: hundreds of starts need them."""
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) and config.cache is not None:
+        sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(config.cache.mkdir("bytecode"))
+        sys.dont_write_bytecode = False
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """None (a worker for each core), or no workers where one file is named: to look at, with a debugger."""
+    files = {argument.partition("::")[0] for argument in config.args}
+    return 0 if len(files) == 1 and files.pop().endswith(".py") else None
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay to the end; the collector of garbage need not look through them each time."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

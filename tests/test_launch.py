@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from srbwriter import launch, paths
 from srbwriter.cli.table import every_key
 from srbwriter.config import ConfigError, Key, Settings, keys, load
 from srbwriter.demo import bundled_model
-from srbwriter.engine.types import EngineOptions, ModelError, Sampling, Stop
+from srbwriter.engine.types import EngineOptions, ModelError, Request, Sampling, Stop
 
 
 def settings(**flags: Any) -> Settings:
@@ -43,7 +45,7 @@ def test_every_model_setting_reaches_the_engine() -> None:
     options = launch.engine_options(load(every_key(), said, {}))
     plain = EngineOptions()
     untouched = {f.name for f in fields(plain) if getattr(options, f.name) == getattr(plain, f.name)}
-    assert untouched == {"max_sequences", "logits_rows", "step_seconds"}
+    assert untouched == {"max_sequences", "logits_rows", "step_seconds", "nice"}
     model_rows = {key.name for key in every_key().section("model")} - {
         keys.MODEL.name, keys.HF_REPO.name, keys.HF_FILE.name, keys.MODEL_URL.name, keys.DIALECT.name,
         *(key.name for key in every_key().section("model") if key.name.startswith(keys.CONNECT.name)),
@@ -110,6 +112,17 @@ def test_the_loader_brings_up_what_was_asked_for() -> None:
         engine = loader.wait(60)
         assert engine.info.path == str(bundled_model())
         assert engine.n_ctx == 512
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere priority is one number for the whole process")
+def test_the_threads_that_compute_stand_back_behind_the_app() -> None:
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    with contextlib.closing(launch.loader(settings(model__threads=2), nice=2)) as loader:
+        loader.wait(60).submit(Request("It rained", stop=Stop(max_tokens=2))).wait(60)
+        tasks = [int(task.name) for task in Path("/proc/self/task").iterdir()]
+        steps = [os.getpriority(os.PRIO_PROCESS, task) - own for task in tasks]
+    assert steps.count(2) >= 2, "the engine's own thread, and the one beside it"
+    assert os.getpriority(os.PRIO_PROCESS, 0) == own
 
 
 def test_a_missing_model_is_an_error_in_words() -> None:

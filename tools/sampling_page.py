@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from srbwriter.engine.gone import GONE
+from srbwriter.engine.compat import GONE
 from srbwriter.engine.parameters import DEFAULT_ORDER, GROUPS, PARAMETERS, SAMPLERS, Parameter, number_words
 from srbwriter.engine.sampling import PREFILTER
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import llama_cpp as L
@@ -87,7 +88,8 @@ class BareLoop:
     """The least that can be done: fill a batch, ``llama_decode``, one ``llama_sampler_sample`` a row.
 
     Shares the engine's weights, has a context of its own with no more sequences than are needed, makes
-    its chains before the clock starts, and neither detokenises nor looks for an end.
+    its chains before the clock starts, and neither detokenises nor looks for an end. It runs on the engine's
+    thread: with a second team of threads in the process OpenMP would let neither of them spin.
     """
 
     name = "bare loop"
@@ -108,9 +110,13 @@ class BareLoop:
         assert self.context, "no room for a second context"
         self.memory = L.llama_get_memory(self.context)
         self.batch = Batch(UBATCH, (0,), 1)
-        self._evaluate(self.prompt, 0)
+        self._on_engine_thread = partial(engine.call, timeout=None)
+        self._on_engine_thread(lambda: self._evaluate(self.prompt, 0))
 
     def write(self, n: int, seed: int) -> Score:
+        return self._on_engine_thread(lambda: self._write(n, seed))
+
+    def _write(self, n: int, seed: int) -> Score:
         last = len(self.prompt) - 1
         for seq in range(1, self.most):
             L.llama_memory_seq_rm(self.memory, seq, -1, -1)
@@ -150,7 +156,8 @@ class BareLoop:
 class OneAfterAnother:
     """llama-cpp-python's own ``Llama``, asked n times; it keeps the prompt in its cache in between.
 
-    Its speed does not depend on n, so no more than ``most`` completions are timed.
+    Its speed does not depend on n, so no more than ``most`` completions are timed. It has the engine's
+    thread too.
     """
 
     name = "one after another"
@@ -158,6 +165,7 @@ class OneAfterAnother:
     def __init__(self, setting: Setting, engine: Engine, most: int) -> None:
         self.setting, self.most = setting, most
         self.prompt = story_ids(engine, setting.prompt)
+        self._on_engine_thread = partial(engine.call, timeout=None)
         self.llama = open_model(
             setting.model, n_ctx=setting.cells, n_batch=UBATCH, n_ubatch=UBATCH, n_gpu_layers=0,
             n_threads=setting.thread_count, n_threads_batch=setting.thread_count, flash_attn=setting.flash,
@@ -165,6 +173,9 @@ class OneAfterAnother:
         )  # fmt: skip
 
     def write(self, n: int, seed: int) -> Score:
+        return self._on_engine_thread(lambda: self._write(n, seed))
+
+    def _write(self, n: int, seed: int) -> Score:
         self._complete(1, seed)
         begun = _clocks()
         tokens = sum(self._complete(self.setting.tokens, seed + k) for k in range(min(n, self.most)))

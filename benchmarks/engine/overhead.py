@@ -80,8 +80,8 @@ def _stopwatches(engine: Engine, stack: ExitStack) -> tuple[Stopwatch, Stopwatch
         decode.seconds += perf_counter() - begun
 
     waits = lib.llama_synchronize
-    writer = engine._scheduler.writer  # pyright: ignore[reportPrivateUsage]
+    loop = engine._scheduler.loop  # pyright: ignore[reportPrivateUsage]
     stack.enter_context(patch.object(lib, "llama_decode", decode))
     stack.enter_context(patch.object(lib, "llama_synchronize", synchronize))
-    stack.enter_context(patch.object(writer, "_sample", sample))
+    stack.enter_context(patch.object(loop, "_sample", sample))
     return decode, sample

@@ -2,7 +2,7 @@
 
 ``stream``: 64 clients stream at once, with prompts of all lengths; their tokens a second are compared with
 the engine used directly, in turns, in the same process and on the same model. ``memory``: thousands of
-requests, many of whose clients leave at a random moment. ``fair`` and ``health``: see :mod:`.meanwhile`.
+requests of every dialect, a third of whose clients leave at a random moment. Others: see :mod:`.meanwhile`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from benchmarks.engine import peers
-from benchmarks.engine.setting import Setting, machine, model_path, resident_bytes, story_ids
+from benchmarks.engine.setting import Setting, load_average, machine, model_path, resident_bytes, story_ids
 from srbwriter.engine import Engine
 from srbwriter.engine.types import Request, Stop
 
 from . import crowd
-from .meanwhile import fair, health, served
+from .meanwhile import fair, heads, health, kept, served
 
 SAMPLERS = ["top_k", "top_p", "min_p", "temperature"]
 
@@ -46,8 +47,6 @@ def bodies(engine: Engine, clients: int, tokens: int, longest: int) -> list[dict
 
 def directly(engine: Engine, setting: Setting, asked: Sequence[dict[str, Any]]) -> float:
     """Tokens a second of the same work without a server."""
-    import time
-
     sampling = replace(setting.sampling, samplers=tuple(SAMPLERS))
     begun = time.perf_counter()
     generations = [
@@ -114,40 +113,60 @@ def _peer(setting: Setting, args: argparse.Namespace) -> Iterator[str | None]:
         server.close()
 
 
+def mixed(rng: random.Random, words: list[int]) -> dict[str, Any]:
+    """A request of one of the dialects, streamed or not."""
+    prompt = words[: rng.randrange(4, len(words))]
+    many, tokens, seed = rng.randrange(1, 5), rng.randrange(1, 24), rng.randrange(2**31)
+    usual = {"prompt": prompt, "n": many, "max_tokens": tokens, "seed": seed, "ignore_eos": True}
+    chat = [{"role": "user", "content": f"Tell me of {seed}."}]
+    return rng.choice((
+        {**usual, "n_predict": tokens},
+        {**usual, "path": "/v1/completions", "stream": rng.random() < 0.5, "logprobs": rng.randrange(5)},
+        {**usual, "path": "/v1/chat/completions", "messages": chat, "stream": rng.random() < 0.5},
+        {**usual, "path": "/srb/v1/completions"},
+        {**usual, "path": "/srb/v1/requests"},
+        {"path": "/tokenize", "content": f"Once upon a time {seed} " * tokens, "with_pieces": True},
+        {"path": "/detokenize", "tokens": prompt},
+    ))  # fmt: skip
+
+
 def memory(setting: Setting, args: argparse.Namespace) -> None:
-    """Resident memory of the serving process over many requests whose clients come and go."""
+    """Resident memory of the serving process while clients come and go; aim: flat within 5 %."""
     rng = random.Random(2)
     sizes: list[int] = []
     batch = 250
     answered = 0
+    begun = time.monotonic()
     with Engine.load(setting.model, setting.options()) as engine, served(engine) as url:
         words = story_ids(engine, setting.prompt)
         for round_ in range(args.requests // batch):
-            asked = [
-                {
-                    "prompt": words[: rng.randrange(4, len(words))], "n": rng.randrange(1, 5),
-                    "n_predict": rng.randrange(1, 24), "seed": rng.randrange(2**31), "ignore_eos": True,
-                }
-                for _ in range(batch)
-            ]  # fmt: skip
-            answered += crowd.run(crowd.Job(url, asked, width=16, leave=0.3, seed=round_)).answered
+            asked = [mixed(rng, words) for _ in range(batch)]
+            answered += crowd.run(crowd.Job(url, asked, width=16, leave=1 / 3, seed=round_)).answered
             sizes.append(resident_bytes())
+            if time.monotonic() - begun > args.seconds:
+                break
         engine.flush()
         live = engine.stats().live_branches
-    half = sizes[len(sizes) // 2 :]
-    slope = float(np.polyfit(np.arange(len(half)) * batch, half, 1)[0]) if len(half) > 1 else 0.0
+    quarter = len(sizes) // 4
+    later = sizes[quarter:]
+    slope = float(np.polyfit(np.arange(len(later)) * batch, later, 1)[0]) if len(later) > 1 else 0.0
     print(
-        f"\n{args.requests} requests, three in ten of whose clients leave early; {answered} branches ended\n"
+        f"\n{len(sizes) * batch} requests, a third of whose clients leave early; {answered} answered "
+        "(aim: within 5 % of the first quarter's end)\n"
     )
-    print("| resident at half time | at the end | slope, second half | branches still live |")
-    print("|---|---|---|---|")
     print(
-        f"| {half[0] / 2**20:.1f} MiB | {half[-1] / 2**20:.1f} MiB | {slope:.0f} bytes a request | {live} |"
+        "| resident after a quarter | most and least since then | at the end | slope | branches still live |"
+    )
+    print("|---|---|---|---|---|")
+    low, high = min(later) / later[0] - 1, max(later) / later[0] - 1
+    print(
+        f"| {later[0] / 2**20:.1f} MiB | {high:+.1%} / {low:+.1%} | {later[-1] / 2**20:.1f} MiB | "
+        f"{slope:.0f} bytes a request | {live} |"
     )
 
 
 PARTS: dict[str, Callable[[Setting, argparse.Namespace], None]] = {
-    "stream": stream, "memory": memory, "fair": fair, "health": health
+    "stream": stream, "memory": memory, "fair": fair, "health": health, "heads": heads, "kept": kept
 }  # fmt: skip
 
 
@@ -160,14 +179,17 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--prompt", type=int, default=96, help="tokens of the longest prompt")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--requests", type=int, default=20_000)
+    parser.add_argument("--seconds", type=float, default=1800, help="that memory takes at most")
     parser.add_argument("--long", type=int, default=1500, help="tokens of each branch of the others in fair")
     parser.add_argument("--tries", type=int, default=8, help="small requests in fair")
     parser.add_argument("--cells", type=int, default=16_384, help="cells of the cache in fair and health")
+    parser.add_argument("--heads", type=int, default=300, help="connections without a whole head")
+    parser.add_argument("--turns", type=int, default=40, help="requests in kept")
     args = parser.parse_args()
     cells = 2 * args.clients * (args.prompt + args.tokens)
     setting = Setting(model_path(args.model), prompt=args.prompt, tokens=args.tokens, cells=cells)
-    print(f"{machine()}, {setting.model.name}, {setting.thread_count} threads")
+    print(f"{machine()}, {setting.model.name}, {setting.thread_count} threads, {load_average()}")
     for name in args.part or PARTS:
         PARTS[name](setting, args)
 

@@ -1,8 +1,8 @@
 """Many streaming clients, in a process of their own: ``python -m benchmarks.server.crowd`` reads a job.
 
-They speak llama.cpp's dialect, because its chunks name their tokens, over bare sockets, because a client
-that is slower than the server would be what is measured. The job comes on standard input and the result
-goes to standard output, both JSON.
+Those that are timed speak llama.cpp's dialect, because its chunks name their tokens; over bare sockets,
+because a client that is slower than the server would be what is measured. The job comes on standard input
+and the result goes to standard output, both JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from urllib.parse import urlsplit
 class Job:
     """``bodies`` are asked for all at once, or ``width`` at a time; some clients ``leave`` before the end.
 
-    A body's ``key`` is the client's.
+    A body's ``key`` is the client's; its ``path`` is ``/completion`` if there is none. Answers of other paths
+    are read to their end.
     """
 
     url: str
@@ -58,11 +59,14 @@ class _Client:
     def __init__(self, job: Job, body: dict[str, Any], rng: random.Random) -> None:
         address = urlsplit(job.url)
         self.host, self.port = address.hostname or "127.0.0.1", address.port or 80
-        body = {**body, "stream": True}
+        body = {**body}
+        self.path = body.pop("path", "/completion")
+        if self.path == "/completion":
+            body["stream"] = True
         key = f"Authorization: Bearer {name}\r\n" if (name := body.pop("key", "")) else ""
         data = json.dumps(body).encode()
         head = (
-            f"POST /completion HTTP/1.1\r\nHost: {self.host}\r\n{key}Connection: close\r\n"
+            f"POST {self.path} HTTP/1.1\r\nHost: {self.host}\r\n{key}Connection: close\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
         )
         self.request = head.encode() + data
@@ -77,7 +81,10 @@ class _Client:
         try:
             writer.write(self.request)
             async with asyncio.timeout(self.patience):
-                await self._read(reader)
+                if self.path == "/completion":
+                    await self._read(reader)
+                else:
+                    self.answered = b" 200 " in (await reader.read()).partition(b"\r\n")[0]
         except TimeoutError:
             pass  # it left
         finally:

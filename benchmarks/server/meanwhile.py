@@ -2,18 +2,21 @@
 
 ``fair``: steps of the batch until the first of eight tokens, while others have it full. ``health``: how long
 ``/health`` takes, asked every 10 ms by another process, while a request is made that takes seconds to answer.
+``heads``: how long it takes on new connections, while hundreds of others never end the head of their request
+and the process may open few files. ``kept``: one token on a kept connection, beside the engine's own time.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import socket
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any
@@ -23,6 +26,7 @@ import numpy as np
 
 from benchmarks.engine.setting import Setting, story_ids
 from srbwriter.engine import Engine
+from srbwriter.engine.types import Request, Stop
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
 
 from . import crowd
@@ -132,22 +136,32 @@ STORY = {"prompt": "Once upon a time,", "ignore_eos": True}
 PATTERN = "(((([a-z]{1,10} ){1,10}\\.){1,10}\\n){1,10})"
 KNOWN = {**STORY, "model": "m", "n": 64, "logprobs": 100, "max_tokens": 48}
 TEXT = "a tale "
-CASES: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "64 × logprobs 100, 48 tokens": ("/v1/completions", KNOWN),
-    "the same, streamed": ("/v1/completions", {**KNOWN, "stream": True}),
-    "detokenise 3 000 000 ids": ("/detokenize", {"tokens": [300] * 3_000_000}),
-    "detokenise 1 000 000 ids": ("/detokenize", {"tokens": [300] * 1_000_000}),
-    "tokenise 16 MB with pieces": ("/tokenize", {"content": TEXT * 2_250_000, "with_pieces": True}),
-    "tokenise 4 MB with pieces": ("/tokenize", {"content": TEXT * 570_000, "with_pieces": True}),
-    "a nested regex": ("/completion", {**STORY, "n_predict": 48, "n": 8, "regex": PATTERN}),
-    "a prompt of 1 000 000 ids": ("/completion", {"prompt": [300] * 1_000_000}),
+
+
+def _said(words: str) -> dict[str, str]:
+    return {"role": "user", "content": words}
+
+
+CASES: Mapping[str, tuple[str, Callable[[], dict[str, Any]]]] = {
+    "64 × logprobs 100, 48 tokens": ("/v1/completions", lambda: KNOWN),
+    "the same, streamed": ("/v1/completions", lambda: {**KNOWN, "stream": True}),
+    "detokenise 3 000 000 ids": ("/detokenize", lambda: {"tokens": [300] * 3_000_000}),
+    "detokenise 1 000 000 ids": ("/detokenize", lambda: {"tokens": [300] * 1_000_000}),
+    "tokenise 16 MB with pieces": ("/tokenize", lambda: {"content": TEXT * 2_250_000, "with_pieces": True}),
+    "tokenise 4 MB with pieces": ("/tokenize", lambda: {"content": TEXT * 570_000, "with_pieces": True}),
+    "a nested regex": ("/completion", lambda: {**STORY, "n_predict": 48, "n": 8, "regex": PATTERN}),
+    "a prompt of 1 000 000 ids": ("/completion", lambda: {"prompt": [300] * 1_000_000}),
     "100 000 biases by text": (
-        "/completion", {**STORY, "logit_bias": {f"{k} cat": 1 for k in range(100_000)}}
+        "/completion", lambda: {**STORY, "logit_bias": {f"{k} cat": 1 for k in range(100_000)}}
     ),
     "65 000 biases by text": (
-        "/completion", {**STORY, "n_predict": 1, "logit_bias": {f"w{k}": 1 for k in range(65_000)}}
+        "/completion", lambda: {**STORY, "n_predict": 1, "logit_bias": {f"w{k}": 1 for k in range(65_000)}}
     ),
-    "4096 messages": ("/v1/chat/completions", {"messages": [{"role": "user", "content": TEXT * 9}] * 4096}),
+    "4096 messages": ("/v1/chat/completions", lambda: {"messages": [_said(TEXT * 9)] * 4096}),
+    "4096 messages, what fits of them answered": (
+        "/v1/chat/completions",
+        lambda: {"messages": [_said("Go on.")] * 4096, "max_tokens": 4, "overflow": "truncate"},
+    ),
 }  # fmt: skip
 
 
@@ -161,8 +175,8 @@ def health(setting: Setting, args: argparse.Namespace) -> None:
         with _asking(url) as waits:
             time.sleep(2.0)
         _row("nothing", "–", 2.0, waits)
-        for title, (path, body) in CASES.items():
-            data = json.dumps(body).encode()
+        for title, (path, make) in CASES.items():
+            data = json.dumps(make()).encode()
             with _asking(url) as waits:
                 begun = time.perf_counter()
                 status = _post(url, path, data)
@@ -173,7 +187,8 @@ def health(setting: Setting, args: argparse.Namespace) -> None:
 def _row(title: str, status: str, seconds: float, waits: list[float]) -> None:
     middle, late = np.quantile(waits, (0.5, 0.99)) * 1000
     told = f"{middle:.1f} / {late:.1f} / {max(waits) * 1000:.0f}"
-    print(f"| {title} | {status} | {seconds:.2f} | {told} | {len(waits)} |")
+    cells = [title, *([status] if status else []), f"{seconds:.2f}", told, str(len(waits))]
+    print(f"| {' | '.join(cells)} |")
 
 
 def _post(url: str, path: str, data: bytes) -> str:
@@ -195,18 +210,18 @@ def _post(url: str, path: str, data: bytes) -> str:
 
 
 _ASK = """
-import http.client, sys, time
+import http.client, sys, threading, time
 from urllib.parse import urlsplit
 address = urlsplit(sys.argv[1])
 http = http.client.HTTPConnection(address.hostname, address.port)
-import threading
 over = threading.Event()
 threading.Thread(target=lambda: (sys.stdin.read(), over.set()), daemon=True).start()
 waits = []
 print("ready", flush=True)
 while not over.is_set() or len(waits) < 3:
     begun = time.perf_counter()
-    http.request("GET", "/health"); http.getresponse().read()
+    http.request("GET", "/health"); assert http.getresponse().read()
+    if "new" in sys.argv: http.close()
     waits.append(time.perf_counter() - begun)
     time.sleep(max(0.0, 0.01 - waits[-1]))
 print(*waits)
@@ -214,11 +229,11 @@ print(*waits)
 
 
 @contextmanager
-def _asking(url: str) -> Iterator[list[float]]:
-    """Waits of ``/health``, filled when the context is left."""
+def _asking(url: str, *how: str) -> Iterator[list[float]]:
+    """Waits of ``/health``, filled when the context is left; ``new``: each on a connection of its own."""
     waits: list[float] = []
     child = subprocess.Popen(
-        [sys.executable, "-c", _ASK, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _ASK, url, *how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert child.stdin is not None and child.stdout is not None
     child.stdout.readline()
@@ -229,3 +244,107 @@ def _asking(url: str) -> Iterator[list[float]]:
         with child.stdout:
             waits += map(float, child.stdout.read().split())
         child.wait()
+
+
+# ---- heads that never end
+
+FILES = 256
+"""What the serving process may open."""
+
+_SERVE = f"""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, ({FILES}, {FILES}))
+from srbwriter.engine import Engine
+from srbwriter.engine.types import Request, Stop
+from srbwriter.server import Loaded, ServerSettings, run
+with Engine.load(sys.argv[1]) as engine:
+    run(Loaded(engine), ServerSettings(port=0, access_log=False), ready=lambda url: print(url, flush=True))
+"""
+
+
+def heads(setting: Setting, args: argparse.Namespace) -> None:
+    """Waits of ``/health`` beside half-open heads; aim: 100 ms at most."""
+    print(
+        f"\n{args.heads} connections without a whole head, {FILES} files (aim: /health ≤ 100 ms throughout)\n"
+    )
+    print("| connections | seconds | p50 / p99 / longest, ms | asked |")
+    print("|---|---|---|---|")
+    server = subprocess.Popen(
+        [sys.executable, "-c", _SERVE, str(setting.model)], stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    with server.stdout:
+        url = server.stdout.readline().strip()
+    try:
+        for title, many in (("none", 0), ("half-open heads", args.heads)):
+            with contextlib.ExitStack() as opened, _asking(url, "new") as waits:
+                begun = time.perf_counter()
+                for _ in range(many):
+                    plug = opened.enter_context(_plug(url))
+                    plug.sendall(b"POST /completion HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+                    time.sleep(0.01)
+                time.sleep(3.0)
+                seconds = time.perf_counter() - begun
+            _row(title, "", seconds, waits)
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _plug(url: str) -> socket.socket:
+    address = urlsplit(url)
+    return socket.create_connection((address.hostname, address.port))
+
+
+# ---- one token on a kept connection
+
+_KEPT = """
+import http.client, json, sys, time
+from urllib.parse import urlsplit
+address = urlsplit(sys.argv[1])
+http = http.client.HTTPConnection(address.hostname, address.port)
+http.request("GET", "/health"); http.getresponse().read()
+for line in sys.stdin:
+    body = line.encode()
+    begun = time.perf_counter()
+    http.request("POST", "/completion", body)
+    answer = http.getresponse(); told = answer.read()
+    seconds = time.perf_counter() - begun
+    assert answer.status == 200 and json.loads(told)["tokens_predicted"] == 1, told[:300]
+    print(seconds, flush=True)
+"""
+
+
+def kept(setting: Setting, args: argparse.Namespace) -> None:
+    """A completion of one token on a kept connection, beside the engine's own time; aim: 1.2 at most."""
+    print(f"\nOne token, {args.turns} times on a kept connection (aim: ≤ 1.2 × the engine's own time)\n")
+    print("| new tokens of the prompt | engine, ms | over HTTP, ms | ratio | ratio of means |")
+    print("|---|---|---|---|---|")
+    with Engine.load(setting.model, setting.options()) as engine, served(engine) as url:
+        child = subprocess.Popen(
+            [sys.executable, "-c", _KEPT, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdin is not None and child.stdout is not None
+        story = story_ids(engine, setting.prompt)
+        for new in (1, len(story)):
+            direct, theirs = list[float](), list[float]()
+            for turn in range(args.turns + 3):
+                asked = [
+                    story[:-1] + [300 + 2 * turn + side] if new == 1
+                    else story_ids(engine, setting.prompt, salt=f"Tale {turn} {side} {new}: ")
+                    for side in range(2)
+                ]  # fmt: skip
+                begun = time.perf_counter()
+                engine.submit(Request(asked[0], stop=Stop(max_tokens=1, ignore_eog=True))).wait()
+                direct.append(time.perf_counter() - begun)
+                body = {"prompt": asked[1], "n_predict": 1, "ignore_eos": True}
+                child.stdin.write(json.dumps(body) + "\n")
+                child.stdin.flush()
+                theirs.append(float(child.stdout.readline()))
+            direct, theirs = direct[3:], theirs[3:]  # the first ones warm what they use
+            own, over = statistics.median(direct), statistics.median(theirs)
+            whole = statistics.fmean(theirs) / statistics.fmean(direct)
+            print(f"| {new} | {own * 1000:.2f} | {over * 1000:.2f} | {over / own:.2f} | {whole:.2f} |")
+        child.stdin.close()
+        child.wait()
+        child.stdout.close()

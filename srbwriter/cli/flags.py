@@ -133,8 +133,8 @@ def add_keys(target: argparse.ArgumentParser, table: Table, sections: Collection
     """Add the flags of ``sections``, one titled group for each, and the flags that are refused."""
     for section in sections:
         group = target.add_argument_group(SECTIONS[section])
-        for key in table.section(section):
-            if key.flags:
+        for key in table:  # those of late sections have no flags
+            if key.section == section and key.flags:
                 _add_key(group, key)
     for flag, (name, value) in OTHER_SPELLINGS.items():
         if name in table and table[name].section in sections:

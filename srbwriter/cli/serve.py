@@ -27,6 +27,15 @@ HOST = Key[tuple[str, ...]](
 PORT = Key(
     "server.port", INTEGER, 9090, "port to listen on; 0 takes any", ("--port",), minimum=0, maximum=65535
 )
+WS_PORT = Key[int | None](
+    "server.ws_port",
+    INTEGER,
+    None,
+    "one more port, for clients that expect WebSockets on a port of their own, such as 5005",
+    ("--ws-port",),
+    minimum=0,
+    maximum=65535,
+)
 UNIX_SOCKET = Key[Path | None](
     "server.unix_socket", PATH, None, "listen on this socket file instead of a port", ("--unix-socket",)
 )
@@ -130,7 +139,7 @@ _FILES = {API_KEY_FILE, CHAT_TEMPLATE_FILE}
 def run(settings: Settings) -> int:
     """Serve until a signal ends it; returns the exit code."""
     from srbwriter import launch, server
-    from srbwriter.server.auth import ServerError
+    from srbwriter.server.settings import ServerError
 
     loader = launch.loader(settings)
     try:
@@ -150,8 +159,7 @@ def server_settings(settings: Settings) -> ServerSettings:
     from dataclasses import replace
 
     from srbwriter import launch
-    from srbwriter.server.auth import read_keys, read_text
-    from srbwriter.server.settings import ServerSettings
+    from srbwriter.server.settings import ServerSettings, read_keys, read_text
 
     fields = {row.name.partition(".")[2]: settings[row] for row in OPTIONS if row not in _FILES}
     options = ServerSettings(
@@ -199,7 +207,7 @@ def server_beside(settings: Settings) -> Beside:
     @contextlib.contextmanager
     def beside(session: Session) -> Generator[str]:
         from srbwriter import server
-        from srbwriter.server.auth import ServerError
+        from srbwriter.server.settings import ServerError
 
         try:
             handle = server.start_in_thread(SessionLoader(session), server_settings(settings))

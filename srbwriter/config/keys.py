@@ -118,8 +118,9 @@ MODEL = Key[Path | None](
     "model.path",
     PATH,
     None,
-    "model file (GGUF), or the name of one in the models folder; the bundled one if not given",
-    ("--model", "-m"),
+    "model file (GGUF), a folder that holds one, or the name of one in the models folder; the bundled one if "
+    "not given",
+    ("--model", "-m", "-d"),
     env="SRBWRITER_MODEL",
 )
 HF_REPO = Key[str | None](

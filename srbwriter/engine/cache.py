@@ -12,15 +12,15 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .cells import Cells
 from .disk import DiskCache, Part
-from .holdings import Holdings
 from .memory import States, Storage, ids_through
-from .prefix import SHARED, Match, Node, PrefixTree, common_prefix
+from .tree import SHARED, Demand, Match, Node, TokenTree
 
 log = logging.getLogger(__name__)
 
@@ -55,13 +55,6 @@ class Memory(States, Protocol):
     def compact(self) -> None: ...
 
 
-class Lease(NamedTuple):
-    """A live sequence that holds the first ``length`` of the ids asked for."""
-
-    seq: int
-    length: int
-
-
 class Cache:
     """Cells, and what lies beneath them.
 
@@ -70,18 +63,22 @@ class Cache:
         host_bytes: of host memory for what is not in cells.
         disk: for what is to outlive the program.
         screen: paths that somebody sees, with their spaces; they leave host memory last.
+        namespace: names what a space is evaluated with, beside the model.
     """
 
     def __init__(
         self, memory: Memory, *, logits_rows: int, host_bytes: int = 0, disk: DiskCache | None = None,
         screen: Callable[[], Iterable[tuple[Sequence[int], int]]] = tuple,
+        namespace: Callable[[int], str] = lambda space: "",
     ) -> None:  # fmt: skip
         self.memory = memory
         self.partial = memory.cuttable  # tails of sequences can be dropped
-        self.tree = PrefixTree(logits_rows, memory.cuttable)
-        self.storage = Storage(memory, self.tree, budget=host_bytes, disk=disk, protected=self._protected)
+        self.tree = TokenTree(logits_rows, memory.cuttable)
+        self.storage = Storage(
+            memory, self.tree, budget=host_bytes, disk=disk, protected=self._protected, namespace=namespace
+        )
         self.screen = screen
-        self._holdings = Holdings()  # kept where the memory cannot be cut; the tree counts the others' cells
+        self._cells = Cells()  # kept where the memory cannot be cut; the tree counts the others' cells
         self.parked: set[int] = set()
         self.pins: dict[str, tuple[int, ...]] = {}
         self._free = list(range(memory.sequences - 1, -1, -1))
@@ -89,7 +86,8 @@ class Cache:
         self._peak = 0  # cells in use at most since they were moved together
         self.clears = 0  # times that everything was forgotten
         self._settled = False  # whether nothing was parked, leased or given back since the last look
-        self.storage.from_disk()
+        self._open: set[int] = set()  # spaces of which it is known what the disk holds
+        self.open(SHARED)
 
     @property
     def used_sequences(self) -> int:
@@ -98,12 +96,18 @@ class Cache:
     @property
     def used_cells(self) -> int:
         """Cells that are not free."""
-        return self.tree.cells if self.partial else self._holdings.cells
+        return self.tree.cells if self.partial else self._cells.cells
 
     @property
     def live_cells(self) -> int:
         """Cells that running sequences hold; all others can be had."""
         return self.used_cells - self._idle_cells()
+
+    def open(self, space: int) -> None:
+        """Something of a space is wanted: it is known from now on what the disk holds of it."""
+        if space <= SHARED and space not in self._open:
+            self._open.add(space)
+            self.storage.from_disk(space)
 
     # ---- leases
 
@@ -111,56 +115,77 @@ class Cache:
         """How many of ``ids`` can be resumed without evaluating them, from whatever tier."""
         return self._find(ids, limit, space).length
 
-    def resident(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> int:
-        """How many of ``ids`` can be resumed without taking more cells."""
-        found = self._find(ids, limit, space)
-        return found.resident
+    def standing(self, node: Node) -> Node:
+        """The last node on the way to ``node`` that can be gone on from: itself, where it is held."""
+        while node.parent is not None and node.piece is None and not self._holders(node):
+            node = node.parent
+        return node
 
-    def lease(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> Lease | None:
-        """A live sequence on the longest prefix of ``ids`` that is held; None when no id is to be had.
-
-        What is stored of it is brought back into cells, as far as they go. Raises NativeError when llama.cpp
-        refuses.
-        """
-        found = self._find(ids, limit, space)
-        claimed = self._claim(found) if self.partial else None
-        if claimed is not None:
-            return Lease(claimed, found.length)
-        if not self._free:
-            self._guard(found)
-            if not self.free_sequence(self._covering(found)):
-                last = self._claim(found)  # an anchor is kept for others while there are ids
-                return None if last is None else Lease(last, found.length)
-            found = self._find(ids, limit, space)  # the tree may have changed under it
-        if found.resident < found.length:
-            return self._bring_back(found)
-        seq = self._free.pop()
-        self._fork(seq, found)
-        return Lease(seq, found.length)
-
-    def has_id_for(self, ids: Sequence[int], limit: int) -> bool:
-        """Whether a lease would take its id from no parked prefix."""
-        found = self._find(ids, limit)
-        return bool(self._free) or (self.partial and self._claimable(found) is not None)
-
-    def follow(self, seq: int, tokens: Sequence[int]) -> int:
-        """Let ``seq`` go on over what is held of ``tokens`` by now; how many of them need no evaluating."""
+    def lacks(self, demand: Demand, most: int) -> int:
+        """Cells that the way of ``demand`` takes beyond those in use; ``most`` of its tokens may be held."""
+        goal = demand.node
+        assert goal is not None
         if not self.partial:
-            return self._overtake(seq, tokens)
-        node, done = self.tree.tip[seq], 0
-        while done < len(tokens):
-            child = node.children.get(tokens[done])
-            if child is None:
-                break
-            length = common_prefix(child.tokens, tokens, done, len(tokens))
-            node = self.tree.split(child, length)
-            if node.seqs:
-                self.memory.copy(next(iter(node.seqs)), seq, node.start, node.end)
-                self.tree.enter(seq, node)
-            elif seq in self._excuses or self._enter(seq, node):
-                break
-            done += length
-        return done
+            anchor = self._anchor(goal, most)
+            return goal.end - (anchor.end if anchor.tips else 0)
+        node: Node = goal
+        while node.parent is not None and not node.seqs:
+            node = node.parent
+        return goal.end - min(node.end, most)
+
+    def lease(self, demand: Demand, most: int) -> bool:
+        """Put ``demand`` on a sequence where its path is held, ``most`` tokens along it at the farthest.
+
+        What is stored of it is brought back into cells, as far as they go. False when no id is to be had.
+        Raises NativeError when llama.cpp refuses.
+        """
+        goal = demand.node
+        assert goal is not None
+        node = self._anchor(goal, most)
+        seq = self._claim(node) if self.partial else None
+        if seq is None and not self._free:
+            covering = self._covering(node)
+            for one in covering:
+                self.tree.touch(self.tree.tip[one])
+            if self.free_sequence(covering):
+                node = self._anchor(goal, most)  # the tree may have changed under it
+            else:
+                seq = self._claim(node)  # an anchor is kept for others while there are ids
+                if seq is None:
+                    return False
+        if seq is None:
+            seq = self._free.pop()
+            if node.piece is not None and not self._holders(node):
+                self._bring_back(seq, node)
+            else:
+                self._fork(seq, node)
+        demand.seq = seq
+        return True
+
+    def catch_up(self, demand: Demand) -> None:
+        """Let ``demand`` go on where others have got to on its way, since it began."""
+        tip, goal = self.tree.tip[demand.seq], demand.node
+        assert goal is not None
+        node = goal if self.partial else goal.parent
+        while node is not None and node is not tip and not self._holders(node):
+            node = node.parent
+        if node is not None and min(node.end, goal.end - 1) > tip.end:
+            self.release(demand)
+            leased = self.lease(demand, goal.end - 1)
+            assert leased, "the sequence that was just given back can be had"
+
+    def release(self, demand: Demand) -> None:
+        """Take ``demand`` off its sequence, which stays as long as room allows."""
+        seq, demand.seq = demand.seq, -1
+        if seq >= 0:
+            self.park(seq)
+
+    def has_id_for(self, demand: Demand, most: int) -> bool:
+        """Whether a lease would take its id from no parked prefix."""
+        assert demand.node is not None
+        if self._free:
+            return True
+        return self.partial and self._claimable(self._anchor(demand.node, most)) is not None
 
     def advance(
         self, seqs: Sequence[int], tokens: Sequence[int], *, answered: bool = True, reason: Reason = ""
@@ -177,7 +202,7 @@ class Cache:
         if known:
             self._account(seqs[0], start, known, answered and known == len(tokens), reason)
         if not self.partial:
-            self._holdings.grow(seqs, len(tokens))
+            self._cells.grow(seqs, len(tokens))
             return
         for merge in merges:
             for seq in seqs:
@@ -241,7 +266,7 @@ class Cache:
         self.memory.remove(seq)
         self.tree.release(seq)
         if not self.partial:
-            self._holdings.release(seq)
+            self._cells.release(seq)
         self.parked.discard(seq)
         self._excuses.pop(seq, None)
         self._free.append(seq)
@@ -252,12 +277,13 @@ class Cache:
         self.clears += 1
         self.memory.clear()
         self.tree.clear()
-        self._holdings.clear()
+        self._cells.clear()
         self.parked.clear()
         self._excuses.clear()
         self._peak = 0
         self._free = list(range(self.memory.sequences - 1, -1, -1))
-        self.storage.from_disk()
+        self._open.clear()
+        self.open(SHARED)
 
     # ---- room
 
@@ -310,9 +336,9 @@ class Cache:
         """
         if not self.partial:
             return
-        for seq, runs in [(seq, self._since_parting(seq)) for seq in self.parked]:
-            if all(node.piece is not None and len(node.seqs) == 1 for node in runs):
-                for _ in runs:
+        for seq, nodes in [(seq, self._since_parting(seq)) for seq in self.parked]:
+            if all(node.piece is not None and len(node.seqs) == 1 for node in nodes):
+                for _ in nodes:
                     self._evict_last(seq)
 
     def make_way(self) -> None:
@@ -362,51 +388,57 @@ class Cache:
 
     # ---- inside
 
-    def _bring_back(self, found: Match) -> Lease:
-        """A lease on a match of which a part is stored."""
-        node = self.tree.split(found.node, found.offset)
-        stored = [node]
+    def _anchor(self, goal: Node, most: int) -> Node:
+        """Where a sequence for ``goal`` begins, at position ``most`` at the latest."""
+        node = goal
+        while node.parent is not None and node.start >= most:
+            node = node.parent
+        if node.end > most and node.parent is not None:
+            whole = not self.partial or node.absent
+            node = node.parent if whole else self.tree.split(node, most - node.start)
+        return self.standing(node)
+
+    def _holders(self, node: Node) -> set[int]:
+        """Sequences from which another can be forked there."""
+        return node.seqs if self.partial else node.tips
+
+    def _bring_back(self, seq: int, node: Node) -> None:
+        """Begin ``seq`` on the way to a stored node, there if that can be."""
+        stored, end = [node], node.end
         if self.partial:
             while (parent := stored[-1].parent) is not None and parent.parent is not None and not parent.seqs:
                 stored.append(parent)
-            node = stored[-1].parent or node
-        else:
-            node = self.tree.root_of(node)
-        seq = self._free.pop()
-        self._fork(seq, Match(node, len(node.tokens), node.end, node.end))
-        self.tree.touch(stored[0])
+        self._fork(seq, (stored[-1].parent if self.partial else None) or self.tree.root_of(node))
+        self.tree.touch(node)
         if self.partial and self.storage.cheaper_to_evaluate(stored):
-            self._excuses[seq] = found.length, "cheaper"
-            return Lease(seq, node.end)
-        for node in reversed(stored):
-            reason = self._enter(seq, node)
+            self._excuses[seq] = end, "cheaper"
+            return
+        for one in reversed(stored):
+            reason = self._enter(seq, one)
             if reason:
-                self._excuses[seq] = found.length, reason
-                break
-        return Lease(seq, self.tree.tip[seq].end)
+                self._excuses[seq] = end, reason
+                return
 
     def _enter(self, seq: int, node: Node) -> Reason:
         """Bring a stored node back for ``seq``, which ends where its state begins; if that fails, why."""
         piece = node.piece
-        assert piece is not None
-        if not self.make_room(piece.end - piece.start) or node.piece is not piece:
+        if piece is None or not self.make_room(piece.end - piece.start) or node.piece is not piece:
             return "no room"
         if not self.storage.restore(seq, node):
             return "damaged"
         before = self.tree.tip[seq].end
         self.tree.enter(seq, node)
         if not self.partial:
-            self._holdings.grow((seq,), node.end - before)
+            self._cells.grow((seq,), node.end - before)
         self._peak = max(self._peak, self.used_cells)
         self._settled = False
         return ""
 
     def _store(self, node: Node) -> bool:
         """Keep the state of a resident node outside the cells as well; False where that cannot be."""
-        holders = node.seqs if self.partial else node.tips
-        if node.piece is not None or not holders or not self.storage.budget:
+        if node.piece is not None or not self._holders(node) or not self.storage.budget:
             return False
-        if self.tree.root_of(node) is not self.tree.root():
+        if self.tree.root_of(node).space > SHARED:
             return False  # a request of its own kind, which nobody comes back to
         self.storage.save(node)
         return node.piece is not None
@@ -440,54 +472,38 @@ class Cache:
         find = self.tree.match if self.partial else self.tree.anchored
         return find(ids, limit, space)
 
-    def _overtake(self, seq: int, tokens: Sequence[int]) -> int:
-        """:meth:`follow` where states are whole: take that of the sequence which got furthest on this way."""
-        before, found = self.tree.tip[seq], self.tree.furthest(seq, tokens)
-        if found is before:
-            return 0
-        start = before.end
-        self.memory.remove(seq)
-        self.tree.release(seq)
-        self._holdings.release(seq)
-        self._fork(seq, Match(found, len(found.tokens), found.end, found.end))
-        return found.end - start
-
-    def _fork(self, seq: int, found: Match) -> None:
-        """Make ``seq`` a new sequence that ends at a resident match."""
+    def _fork(self, seq: int, node: Node) -> None:
+        """Make ``seq`` a new sequence that ends at a resident node."""
         self._settled = False
-        source = self.tree.fork(seq, found)
+        source = self.tree.fork(seq, node)
         if self.partial:
             if source is not None:
-                self.memory.copy(source, seq, 0, found.length)
+                self.memory.copy(source, seq, 0, node.end)
             return
-        anchor = source if found.length else None  # every sequence passes the root, none needs to end there
-        self._holdings.fork(anchor, seq)
+        anchor = source if node.end else None  # every sequence passes the root, none needs to end there
+        self._cells.fork(anchor, seq)
         if anchor is not None:
             self.memory.copy(anchor, seq)
 
-    def _claim(self, found: Match) -> int | None:
-        """A parked sequence that ends exactly at the match can be run as it is."""
-        seq = self._claimable(found)
+    def _claim(self, node: Node) -> int | None:
+        """A parked sequence that ends exactly at the node can be run as it is."""
+        seq = self._claimable(node)
         if seq is not None:
             self.parked.discard(seq)
-            self.tree.touch(self.tree.tip[seq])
+            self.tree.touch(node)
             self._settled = False
         return seq
 
-    def _claimable(self, found: Match) -> int | None:
-        if found.length == 0 or found.offset != len(found.node.tokens):
+    def _claimable(self, node: Node) -> int | None:
+        if node.parent is None:
             return None
-        return next((seq for seq in found.node.tips if seq in self.parked), None)
+        return next((seq for seq in node.tips if seq in self.parked), None)
 
-    def _covering(self, found: Match) -> tuple[int, ...]:
-        """One sequence that must survive for the match to stay resident."""
-        holders = found.node.seqs if self.partial else found.node.tips
+    def _covering(self, node: Node) -> tuple[int, ...]:
+        """One sequence that must survive for the node to stay resident."""
+        holders = self._holders(node)
         live = next((s for s in holders if s not in self.parked), None)
         return () if live is not None else tuple(holders)[:1]
-
-    def _guard(self, found: Match) -> None:
-        for seq in self._covering(found):
-            self.tree.touch(self.tree.tip[seq])
 
     def _redundant(self, seq: int) -> bool:
         """Whether nothing would be lost with a sequence that is not run any more."""
@@ -497,7 +513,7 @@ class Cache:
         return node.parent is None or any(other in self.parked for other in node.tips - {seq})
 
     def _idle_cells(self) -> int:
-        return (self.tree if self.partial else self._holdings).idle_cells(self.parked)
+        return (self.tree if self.partial else self._cells).idle_cells(self.parked)
 
     def _pinned(self) -> list[Node]:
         return [self.tree.match(ids).node for ids in self.pins.values()]

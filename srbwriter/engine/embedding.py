@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -94,7 +93,7 @@ class Embedder:
         self._adapters = adapters
         self._model, self._options, self._window, self._busy = model, options, window, busy
         self._threads = options.threads_batch or options.threads or default_threads()
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: deque[_Job] = deque()
         self._lock = threading.Lock()
         self._under_way: set[_Job] = set()
         self._thread: threading.Thread | None = None
@@ -163,10 +162,12 @@ class Embedder:
         """End what is under way, and free the context. May be called twice."""
         with self._lock:
             self._closed, thread = True, self._thread
-        self._jobs.put(None)
+        if thread is None:
+            self._free()
+            return
         for context in list(self._contexts.values()):
             context.abort()
-        if thread is not None and thread is not threading.current_thread():
+        if thread is not threading.current_thread():
             thread.join(timeout)
 
     # ---- looking at texts
@@ -228,40 +229,45 @@ class Embedder:
                 raise EngineClosed("the engine was closed")
             if len(self._under_way) > WAITING:
                 raise EngineError(f"{WAITING} requests wait for embeddings; try again later")
+            self._under_way.add(job)
+            self._jobs.append(job)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._loop, name="srbwriter-embed", daemon=True)
                 self._thread.start()
                 close_at_exit(self)
-            self._under_way.add(job)
-            self._jobs.put(job)
         return job.done
 
     def _loop(self) -> None:
-        with self._model.in_use:  # which keeps its weights
-            try:
-                self._work()
-            finally:
-                for context in self._contexts.values():
-                    context.close()
-                self._contexts.clear()
-                for job in list(self._under_way):
-                    job.tell(EngineClosed("the engine was closed"))
+        """Work until nothing is left, and end: OpenMP's team of this thread slows the engine's down.
 
-    def _work(self) -> None:
-        """Some texts of each request in turn, so that a long one keeps nobody waiting for all of it."""
-        waiting: deque[_Job] = deque()
-        while not self._closed:
-            with contextlib.suppress(queue.Empty):
-                new = self._jobs.get(block=not waiting)
-                if new is not None:
-                    waiting.append(new)
-                continue
-            job = waiting.popleft()
-            if self._go_on(job):
-                waiting.append(job)
-            else:
-                with self._lock:
-                    self._under_way.discard(job)
+        (See :func:`srbwriter.engine.native.spin.on_own_thread`.)
+        """
+        with self._model.in_use:  # which keeps its weights
+            while (job := self._next()) is not None:
+                if self._go_on(job):
+                    self._jobs.append(job)  # some texts of each request in turn
+                else:
+                    with self._lock:
+                        self._under_way.discard(job)
+            if self._thread is threading.current_thread():
+                self._free()
+
+    def _next(self) -> _Job | None:
+        """None where nothing is left, and this thread is the lane's no more, or where the lane was closed."""
+        with self._lock:
+            if self._closed:
+                return None
+            if not self._jobs:
+                self._thread = None
+                return None
+            return self._jobs.popleft()
+
+    def _free(self) -> None:
+        for context in self._contexts.values():
+            context.close()
+        self._contexts.clear()
+        for job in list(self._under_way):
+            job.tell(EngineClosed("the engine was closed"))
 
     def _go_on(self, job: _Job) -> bool:
         """Compute what fits the context; whether anything is left to be done then."""

@@ -20,9 +20,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from .active import ActiveRequest
 from .adapters import Adapters, AdapterSet, Turns, key_of
 from .cache import Cache
-from .checks import check_command, check_options, check_request
+from .commands import make_request, prepared
 from .costs import CostTable
 from .disk import DiskCache, read_session, state_key, write_session
 from .embedding import Embedder, Embedding, Pooling, Score
@@ -32,18 +33,16 @@ from .load_mark import marked
 from .measuring import table_for
 from .memory import host_budget
 from .model import Model
-from .namespaces import AdapterScheduler
 from .native.adapters import set_adapters
 from .native.context import Context, flash_attention
+from .native.spin import on_own_thread
 from .native.weights import Progress, refuse_unsafe_tensors
-from .prefix import SHARED
 from .prompt import assemble
-from .runner import Run
 from .scheduler import Scheduler
 from .sequences import Sequences
 from .sizing import open_alone, open_context, threads_of, uses_gpu
-from .steering import make_run, prepared
 from .strict import CHUNK
+from .tree import SHARED
 from .types import (
     EngineClosed,
     EngineError,
@@ -56,6 +55,7 @@ from .types import (
     Priority,
     Request,
 )
+from .validate import check_command, check_options, check_request
 from .window import fit
 
 log = logging.getLogger(__name__)
@@ -84,22 +84,21 @@ class Engine:
         self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
         self._known = threading.Lock()  # of the generations, while they are looked through
         disk = None
-        if options.disk_dir is not None and not adapters:  # a file does not tell which it was made with
+        if options.disk_dir is not None:
             disk = DiskCache(Path(options.disk_dir), self._state_key, options.disk_bytes)
         self._cache = Cache(
             context, logits_rows=options.logits_rows or max(64, LOGITS_BYTES // (4 * model.n_vocab)),
             host_bytes=host_budget(options.host_bytes), disk=disk,
-            screen=self._on_screen,
+            screen=self._on_screen, namespace=adapters.namespace,
         )  # fmt: skip
         abortable = context.cuttable and not uses_gpu(options) and context.enable_abort()
         self._wake = threading.Event()
-        kind = AdapterScheduler if adapters else Scheduler
-        self._scheduler = kind(
+        turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen)) if adapters else None
+        self._scheduler = Scheduler(
             model, context, self._cache, options, window=window, abortable=abortable,
             threads=threads_of(options), costs=costs, wake=self._wake.set, open_alone=self._open_alone,
+            turns=turns,
         )  # fmt: skip
-        if isinstance(self._scheduler, AdapterScheduler):
-            self._scheduler.turns = Turns(adapters, lambda chosen: set_adapters(context.pointer, chosen))
         self._numbers = itertools.count(1)
         self._seeds = itertools.count()
         self._seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "little")
@@ -127,13 +126,36 @@ class Engine:
     ) -> Engine:
         """Load a GGUF model and make it ready to write.
 
-        ``on_progress`` gets a fraction from 0 to 1 and cancels by returning False. With
+        ``on_progress`` gets a fraction from 0 to 1, on another thread, and cancels by returning False. With
         ``thread=False`` nothing happens until the caller calls :meth:`process`.
         Raises ModelError, or Cancelled.
         """
-        options = asked = options or EngineOptions()
-        check_options(options)
-        file = Path(path).expanduser()
+        asked = options or EngineOptions()
+        check_options(asked)
+        given_up = threading.Event()
+
+        def progress(fraction: float) -> bool:
+            return not given_up.is_set() and (on_progress is None or on_progress(fraction) is not False)
+
+        try:
+            file = Path(path).expanduser()
+            engine = on_own_thread(lambda: cls._load(file, asked, progress), "srbwriter-weights")
+        except KeyboardInterrupt:  # nobody waits for the weights any more
+            given_up.set()
+            raise
+        if thread:
+            engine._start()
+        log.info(
+            "%s is ready: %d cells, %d tokens a branch",
+            engine.model.name,
+            engine._context.cells,
+            engine.n_ctx,
+        )
+        return engine
+
+    @classmethod
+    def _load(cls, file: Path, asked: EngineOptions, on_progress: Progress) -> Engine:
+        options = asked
         with marked(file, options.load_anyway):
             refuse_unsafe_tensors(file)
             model = Model(file, options, on_progress)
@@ -147,11 +169,7 @@ class Engine:
             except EngineError:
                 model.close()
                 raise
-        engine = cls(model, context, options, window, adapters, costs, asked)
-        if thread:
-            engine._start()
-        log.info("%s is ready: %d cells, %d tokens a branch", model.name, context.cells, window)
-        return engine
+        return cls(model, context, options, window, adapters, costs, asked)
 
     def close(self, timeout: float = 5.0) -> None:
         """End every request (readers are told) and free the model. May be called twice."""
@@ -216,21 +234,23 @@ class Engine:
         generation.healed = heal_prefix.decode("utf-8", "replace")
         sampling = request.sampling[0] if isinstance(request.sampling, tuple) else request.sampling
         seed = sampling.seed if sampling.seed is not None else self._seed + 7919 * next(self._seeds)
-        run = make_run(generation, fitted, heal_prefix, seed, self.model)
+        active = make_request(generation, fitted, heal_prefix, seed, self.model)
         if self.adapters:
-            self._assign_space(run, chosen)
+            self._assign_space(active, chosen)
         with self._known:
             self._generations.add(generation)
         self._post(Command("submit", generation))
         return generation
 
-    def _assign_space(self, run: Run, chosen: AdapterSet) -> None:
+    def _assign_space(self, request: ActiveRequest, chosen: AdapterSet) -> None:
         """What is evaluated with one set of adapters means nothing under another."""
-        generation = run.generation
-        alone = run.space != SHARED or not self.adapters.shared(chosen)
-        run.space = self.adapters.space(chosen, generation.number if alone else SHARED)
+        generation = request.generation
+        alone = request.space != SHARED or not self.adapters.shared(chosen)
+        request.space = self.adapters.space(chosen, generation.number if alone else SHARED)
+        for active in request.branches:
+            active.space = request.space
         if alone:
-            weakref.finalize(generation, self.adapters.forget, run.space)
+            weakref.finalize(generation, self.adapters.forget, request.space)
 
     def process(self, timeout: float | None = None) -> bool:
         """Do one step on the caller's thread; False when there was nothing to do for ``timeout`` seconds."""
@@ -241,7 +261,7 @@ class Engine:
         self._wake.clear()  # before the step, so that what comes in while it runs is not slept over
         if self._step():
             return True
-        if self._scheduler.lanes.pending:  # nothing to do until a slow grammar has been asked
+        if self._scheduler.queue.asking:  # nothing to do until a slow grammar has been asked
             self._wake.wait()
             return self._step() or True
         return bool(timeout) and self._wake.wait(timeout) and self._step()
@@ -336,7 +356,7 @@ class Engine:
     @property
     def busy(self) -> bool:
         """Whether any request is running or waiting."""
-        return bool(self._scheduler.lanes.runs or self._scheduler.commands)
+        return bool(self._scheduler.queue.requests or self._scheduler.inbox)
 
     @property
     def raw_ctx(self) -> int:
@@ -447,7 +467,7 @@ class Engine:
         held, parts = self.call(lambda: self._cache.states_of(ids), timeout=None)
         if not parts:
             raise InvalidRequest("session", "nothing of this text is in the cache")
-        return len(held), write_session(Path(path), self._state_key, held, parts)
+        return len(held), write_session(Path(path), self._session_key, held, parts)
 
     def load_session(self, path: str | os.PathLike[str]) -> list[int]:
         """Take back what :meth:`save_session` wrote; its token ids, which need not be evaluated now.
@@ -455,7 +475,7 @@ class Engine:
         Raises OSError, or InvalidRequest for a file that is damaged or another model's.
         """
         try:
-            ids, parts = read_session(Path(path), self._state_key)
+            ids, parts = read_session(Path(path), self._session_key)
         except ValueError as error:
             raise InvalidRequest("session", f"{os.fspath(path)} is {error}") from error
         self.call(lambda: self._cache.storage.adopt(ids, parts))
@@ -469,13 +489,14 @@ class Engine:
         """The counters now. Read without waiting for the engine, so a step may be half counted."""
         scheduler, cache = self._scheduler, self._cache
         traffic = cache.storage.traffic
-        counters, admission, runs = scheduler.counters, scheduler.admission, list(scheduler.lanes.runs)
+        counters, queue = scheduler.counters, scheduler.queue
+        requests = list(queue.requests)
         return EngineStats(
-            prompt_tokens=admission.prompt_tokens,
-            reused_tokens=admission.reused_tokens,
+            prompt_tokens=queue.prompt_tokens,
+            reused_tokens=queue.reused_tokens,
             prompt_rows=counters.prompt_rows,
             branch_rows=counters.branch_rows,
-            generated_tokens=scheduler.writer.generated,
+            generated_tokens=scheduler.loop.generated,
             decodes=counters.decodes,
             prompt_seconds=counters.prompt_seconds,
             decode_seconds=counters.decode_seconds,
@@ -490,9 +511,9 @@ class Engine:
             restored_tokens=traffic.restored_tokens,
             damaged_states=traffic.damaged,
             evaluated_again=dict(traffic.evaluated_again),
-            live_branches=scheduler.lanes.branch_count,
-            waiting_requests=sum(1 for r in runs if not r.running),
-            running_requests=sum(1 for r in runs if r.running),
+            live_branches=len(scheduler.queue.running),
+            waiting_requests=sum(1 for r in requests if not r.running),
+            running_requests=sum(1 for r in requests if r.running),
         )
 
     # ---- inside
@@ -504,14 +525,18 @@ class Engine:
         kind = (options.cache_type_k, options.cache_type_v, flash_attention(options), *key_of(options))
         return state_key(self.model.path, *kind)
 
+    @property
+    def _session_key(self) -> str:
+        return self._state_key + self.adapters.namespace(SHARED)
+
     def _on_screen(self) -> Iterator[tuple[Sequence[int], int]]:
         """Paths that a writer's face still knows, the newest first."""
         with self._known:
             known = [g for g in self._generations if g.request.priority is Priority.FOREGROUND]
         for generation in sorted(known, key=lambda g: -g.number):
-            run = generation.engine_state
-            if isinstance(run, Run):
-                yield from ((runner.path, run.space) for runner in run.runners)
+            request = generation.engine_state
+            if isinstance(request, ActiveRequest):
+                yield from ((active.path, request.space) for active in request.branches)
 
     def _check_open(self) -> None:
         if self._dead is not None:
@@ -535,7 +560,7 @@ class Engine:
             if not self.alive:
                 generation.abandon(EngineClosed("the engine is closed"))
                 return
-        self._scheduler.commands.append(command)
+        self._scheduler.inbox.append(command)
         if command.verb in INTERRUPTING:
             self._scheduler.interrupt(generation)
         self._wake.set()
@@ -548,6 +573,9 @@ class Engine:
         close_at_exit(self)
 
     def _loop(self) -> None:
+        if self.options.nice and sys.platform == "linux":  # elsewhere it is one number for the whole process
+            thread = threading.get_native_id()  # llama.cpp's threads are made by this one and follow it
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, 0) + self.options.nice)
         while not self._closing:
             self._wake.clear()
             if not self._step() and not self._closing:
@@ -593,7 +621,7 @@ class Engine:
         except EngineClosed as error:
             for generation in list(self._generations):
                 generation.abandon(error)
-        for command in list(self._scheduler.commands):
+        for command in list(self._scheduler.inbox):
             if command.verb == "call":
                 command.args[0].cancel()
 

@@ -65,6 +65,11 @@ class EngineLoader:
         self._cancelled = False
 
     @property
+    def options(self) -> EngineOptions | None:
+        """How the model is run."""
+        return self._options
+
+    @property
     def path(self) -> Path:
         """The file of the model."""
         return Path(self._path)

@@ -46,15 +46,17 @@ GROUPS = ("length", "basic", "truncation", "repetition", "DRY", "other samplers"
 class Parameter:
     """One field of a request.
 
-    ``name`` is what faces call it, ``field`` what ``record`` calls it. ``step`` is a sensible increment for
-    a control; ``flags`` follow llama-server where it has the same thing. ``most`` entries may a sequence
-    have, ``longest`` characters a text, ``in_all`` all texts of a sequence. A ``size`` above its maximum is
-    refused by every face; other numbers out of range may be bent into it.
+    ``name`` is what faces call it, ``field`` what ``record`` calls it, ``title`` what people do.
+    ``step`` is a sensible increment for a control; ``flags`` follow llama-server where it has the same
+    thing. ``most`` entries may a sequence have, ``longest`` characters a text, ``in_all`` all texts of a
+    sequence. A ``size`` above its maximum is refused by every face; other numbers out of range may be bent
+    into it.
     """
 
     record: Literal["sampling", "stop", "request"]
     field: str
     group: str
+    title: str
     help: str
     minimum: float | None = None
     maximum: float | None = None
@@ -195,10 +197,10 @@ def number_words(bound: float | None) -> str:
 
 
 def _sampling(
-    field: str, group: str, help: str, minimum: float | None = None, maximum: float | None = None,
-    step: float | None = None, **more: Any,
+    field: str, group: str, title: str, help: str, minimum: float | None = None,
+    maximum: float | None = None, step: float | None = None, **more: Any,
 ) -> Parameter:  # fmt: skip
-    return Parameter("sampling", field, group, help, minimum, maximum, step, **more)
+    return Parameter("sampling", field, group, title, help, minimum, maximum, step, **more)
 
 
 _STOPS: dict[str, Any] = {
@@ -207,129 +209,172 @@ _STOPS: dict[str, Any] = {
 
 PARAMETERS: tuple[Parameter, ...] = (
     Parameter(
-        "stop", "max_tokens", "length", "Tokens a branch writes at most; 0 only fills the cache.",
+        "stop", "max_tokens", "length", "Longest branch",
+        "Tokens a branch writes at most; 0 only fills the cache.",
         0, limits.TOKENS, 16, size=True,
         aliases=("n_predict", "max_new_tokens", "max_length", "max_completion_tokens", "num_predict",
                  "max_output_tokens"),
         flags=("--max-tokens", "--predict", "--n-predict"),
     ),
     Parameter(
-        "stop", "min_tokens", "length", "Tokens before which a branch does not end by itself.",
+        "stop", "min_tokens", "length", "Shortest branch",
+        "Tokens before which a branch does not end by itself.",
         0, _INT32, 1, aliases=("min_length",), flags=("--min-tokens",),
     ),
     Parameter(
-        "stop", "strings", "length", "Texts that end a branch; they are cut off.", public="stop",
+        "stop", "strings", "length", "Stop texts",
+        "Texts that end a branch; they are cut off.", public="stop",
         aliases=("stopping_strings", "stop_sequence", "stop_sequences"),
         flags=("--stop", "--reverse-prompt", "-r"), **_STOPS,
     ),
     Parameter(
-        "stop", "boundary", "length", "End each branch after a whole line, sentence or paragraph.",
+        "stop", "boundary", "length", "End after a whole",
+        "End each branch after a whole line, sentence or paragraph.",
         choices=("line", "sentence", "paragraph"), flags=("--boundary",),
     ),
-    Parameter("stop", "after_any", "length", "End after a token that holds one of these texts; it is kept.",
+    Parameter("stop", "after_any", "length", "End behind a text",
+              "End after a token that holds one of these texts; it is kept.",
               **_STOPS),
-    Parameter("stop", "after_min_tokens", "length", "Tokens that after_any passes over.", 0, _INT32, 1),
-    Parameter("stop", "token_ids", "length", "Tokens that end a branch.", public="stop_token_ids",
+    Parameter("stop", "after_min_tokens", "length", "… but not before",
+              "Tokens that after_any passes over.", 0, _INT32, 1),
+    Parameter("stop", "token_ids", "length", "Stop tokens",
+              "Tokens that end a branch.", public="stop_token_ids",
               most=limits.IDS),
     Parameter(
-        "stop", "include_string", "length", "Keep the stop text at the end of the branch.",
+        "stop", "include_string", "length", "Keep the stop text",
+        "Keep the stop text at the end of the branch.",
         public="include_stop", aliases=("include_stop_str_in_output",), flags=("--include-stop",),
     ),
     Parameter(
-        "stop", "ignore_eog", "length", "Write on when the model would end its text.", public="ignore_eos",
+        "stop", "ignore_eog", "length", "Write past the end",
+        "Write on when the model would end its text.", public="ignore_eos",
         aliases=("ban_eos_token", "use_default_badwordsids"), flags=("--ignore-eos",),
     ),
     Parameter(
-        "stop", "max_seconds", "length", "Seconds a branch writes at most.", 0, None, 1,
+        "stop", "max_seconds", "length", "Longest time", "Seconds a branch writes at most.", 0, None, 1,
         flags=("--max-seconds",),
     ),
-    _sampling("temperature", "basic", "How adventurous the choice is; 0 always takes the likeliest token.",
+    _sampling("temperature", "basic", "Temperature",
+              "How adventurous the choice is; 0 always takes the likeliest token.",
               0, 100, 0.05, aliases=("temp",), flags=("--temperature", "--temp")),
-    _sampling("dynatemp_range", "basic", "The temperature varies this much with the model's doubt.",
+    _sampling("dynatemp_range", "basic", "Temperature by doubt",
+              "The temperature varies this much with the model's doubt.",
               0, 100, 0.05, flags=("--dynatemp-range",)),
-    _sampling("dynatemp_exponent", "basic", "How doubt maps to temperature within dynatemp_range.",
+    _sampling("dynatemp_exponent", "basic", "Curve of that",
+              "How doubt maps to temperature within dynatemp_range.",
               0, 10, 0.1, flags=("--dynatemp-exp",)),
-    _sampling("seed", "basic", "Where chance begins: same seed, settings and branches, same text.",
+    _sampling("seed", "basic", "Seed", "Where chance begins: same seed, settings and branches, same text.",
               0, _SEED_MAX, 1, aliases=("sampler_seed",), flags=("--seed", "-s")),
-    _sampling("top_k", "truncation", "Choose among the k likeliest tokens; 0 is off.",
+    _sampling("top_k", "truncation", "Top k", "Choose among the k likeliest tokens; 0 is off.",
               -1, _INT32, 5, flags=("--top-k",)),
-    _sampling("top_p", "truncation", "Choose among the likeliest tokens that together are this probable.",
+    _sampling("top_p", "truncation", "Top p (nucleus)",
+              "Choose among the likeliest tokens that together are this probable.",
               0, 1, 0.01, flags=("--top-p",)),
-    _sampling("min_p", "truncation", "Drop tokens less likely than this share of the likeliest.",
+    _sampling("min_p", "truncation", "Min p", "Drop tokens less likely than this share of the likeliest.",
               0, 1, 0.01, flags=("--min-p",)),
-    _sampling("typical_p", "truncation", "Prefer tokens of expected surprise, up to this mass; 1 is off.",
+    _sampling("typical_p", "truncation", "Typical p",
+              "Prefer tokens of expected surprise, up to this mass; 1 is off.",
               0, 1, 0.01, aliases=("typical", "typ_p"), flags=("--typical", "--typical-p")),
-    _sampling("top_n_sigma", "truncation", "Keep logits within n deviations of the best; below 0 is off.",
+    _sampling("top_n_sigma", "truncation", "Top n sigma",
+              "Keep logits within n deviations of the best; below 0 is off.",
               -1, 100, 0.1, aliases=("nsigma",), flags=("--top-nsigma", "--top-n-sigma")),
-    _sampling("xtc_probability", "truncation", "How often XTC drops the likeliest tokens but one.",
+    _sampling("xtc_probability", "truncation", "XTC, how often",
+              "How often XTC drops the likeliest tokens but one.",
               0, 1, 0.05, flags=("--xtc-probability",)),
-    _sampling("xtc_threshold", "truncation", "Tokens at least this likely are dropped; above 0.5 is off.",
+    _sampling("xtc_threshold", "truncation", "XTC, from where",
+              "Tokens at least this likely are dropped; above 0.5 is off.",
               0, 1, 0.05, flags=("--xtc-threshold",)),
-    _sampling("min_keep", "truncation", "Candidates that every truncation leaves at least.",
+    _sampling("min_keep", "truncation", "Candidates left",
+              "Candidates that every truncation leaves at least.",
               0, _INT32, 1),
-    _sampling("repeat_penalty", "repetition", "Makes tokens that occurred less likely; 1 is off.",
-              0.01, 100, 0.05, aliases=("repetition_penalty", "rep_pen"), flags=("--repeat-penalty",)),
-    _sampling("repeat_last_n", "repetition", "Tokens that penalties look back; -1 is the whole context.",
+    _sampling("repeat_penalty", "repetition", "Repetition penalty",
+              "Makes tokens that occurred less likely; 1 is off.",
+              0.01, 100, 0.05, aliases=("repetition_penalty", "rep_pen", "token_repetition_penalty_max"),
+              flags=("--repeat-penalty",)),
+    _sampling("repeat_last_n", "repetition", "Looking back",
+              "Tokens that penalties look back; -1 is the whole context.",
               -1, limits.TOKENS, 16, size=True, flags=("--repeat-last-n",),
-              aliases=("repetition_penalty_range", "rep_pen_range", "penalty_range")),
-    _sampling("frequency_penalty", "repetition", "Lowers a token's logit by this for each time it occurred.",
+              aliases=("repetition_penalty_range", "rep_pen_range", "penalty_range",
+                       "token_repetition_penalty_sustain")),
+    _sampling("frequency_penalty", "repetition", "Frequency penalty",
+              "Lowers a token's logit by this for each time it occurred.",
               -100, 100, 0.05, flags=("--frequency-penalty",)),
-    _sampling("presence_penalty", "repetition", "Lowers a token's logit by this once it occurred.",
+    _sampling("presence_penalty", "repetition", "Presence penalty",
+              "Lowers a token's logit by this once it occurred.",
               -100, 100, 0.05, flags=("--presence-penalty",)),
-    _sampling("dry_multiplier", "DRY", "Strength of DRY, which keeps phrases from repeating; 0 is off.",
+    _sampling("dry_multiplier", "DRY", "Strength",
+              "Strength of DRY, which keeps phrases from repeating; 0 is off.",
               0, 100, 0.05, flags=("--dry-multiplier",)),
-    _sampling("dry_base", "DRY", "How fast DRY grows with the length of the repetition.",
+    _sampling("dry_base", "DRY", "Growth", "How fast DRY grows with the length of the repetition.",
               1, 10, 0.05, flags=("--dry-base",)),
-    _sampling("dry_allowed_length", "DRY", "Tokens that may repeat before DRY acts.",
+    _sampling("dry_allowed_length", "DRY", "Free length", "Tokens that may repeat before DRY acts.",
               0, _INT32, 1, flags=("--dry-allowed-length",)),
-    _sampling("dry_penalty_last_n", "DRY", "Tokens that DRY looks back; -1 is the whole context.",
+    _sampling("dry_penalty_last_n", "DRY", "Looking back",
+              "Tokens that DRY looks back; -1 is the whole context.",
               -1, limits.TOKENS, 64, size=True, aliases=("dry_range",), flags=("--dry-penalty-last-n",)),
-    _sampling("dry_sequence_breakers", "DRY", "Texts across which no repetition is seen.",
+    _sampling("dry_sequence_breakers", "DRY", "Breakers", "Texts across which no repetition is seen.",
               most=limits.BREAKERS, longest=limits.BREAKER_CHARS, flags=("--dry-sequence-breaker",)),
-    _sampling("mirostat", "other samplers", "Steer surprise instead of truncating: 1 or 2; 0 is off.",
+    _sampling("mirostat", "other samplers", "Mirostat",
+              "Steer surprise instead of truncating: 1 or 2; 0 is off.",
               0, 2, 1, aliases=("mirostat_mode",), flags=("--mirostat",)),
-    _sampling("mirostat_tau", "other samplers", "Surprise that mirostat aims at, in bits.",
+    _sampling("mirostat_tau", "other samplers", "Mirostat, surprise",
+              "Surprise that mirostat aims at, in bits.",
               0, 100, 0.1, flags=("--mirostat-ent",)),
-    _sampling("mirostat_eta", "other samplers", "How fast mirostat corrects.",
+    _sampling("mirostat_eta", "other samplers", "Mirostat, speed", "How fast mirostat corrects.",
               0, 1, 0.01, flags=("--mirostat-lr",)),
-    _sampling("adaptive_target", "other samplers", "Probability that chosen tokens shall have on average; "
+    _sampling("adaptive_target", "other samplers", "Adaptive p, aim",
+              "Probability that chosen tokens shall have on average; "
               "below 0 is off.", -1, 1, 0.05, flags=("--adaptive-target",)),
-    _sampling("adaptive_decay", "other samplers", "How long adaptive_target remembers.",
+    _sampling("adaptive_decay", "other samplers", "Adaptive p, memory", "How long adaptive_target remembers.",
               0, 0.99, 0.01, flags=("--adaptive-decay",)),
-    _sampling("infill", "other samplers", "Merge candidates that begin alike, for filling a gap in a text."),
-    _sampling("samplers", "other samplers", "Samplers in the order they act, taken literally.",
+    _sampling("infill", "other samplers", "Join like beginnings",
+              "Merge candidates that begin alike, for filling a gap in a text."),
+    _sampling("samplers", "other samplers", "Order of samplers",
+              "Samplers in the order they act, taken literally.",
               most=limits.SAMPLERS, longest=limits.LIST_CHARS, flags=("--samplers",)),
-    _sampling("logit_bias", "constraint", "Added to the logits of tokens; minus infinity forbids one.",
+    _sampling("logit_bias", "constraint", "Biases of tokens",
+              "Added to the logits of tokens; minus infinity forbids one.",
               most=limits.BIASES, flags=("--logit-bias", "-l")),
-    _sampling("grammar", "constraint", "GBNF grammar that the text follows.",
+    _sampling("grammar", "constraint", "Grammar (GBNF)", "GBNF grammar that the text follows.",
               longest=limits.CONSTRAINT_CHARS, flags=("--grammar",),
               aliases=("grammar_string", "guided_grammar")),
-    _sampling("json_schema", "constraint", "JSON schema that the text follows.",
+    _sampling("json_schema", "constraint", "JSON schema", "JSON schema that the text follows.",
               longest=limits.CONSTRAINT_CHARS, aliases=("guided_json",), flags=("--json-schema", "-j")),
-    _sampling("regex", "constraint", "Regular expression that the whole text matches.",
+    _sampling("regex", "constraint", "Regular expression", "Regular expression that the whole text matches.",
               longest=limits.CONSTRAINT_CHARS, aliases=("guided_regex",), flags=("--regex",)),
-    Parameter("request", "n", "request", "Branches of the prompt.", 1, MAX_SEQUENCES, 1, size=True,
+    Parameter("request", "n", "request", "Branches",
+              "Branches of the prompt.", 1, MAX_SEQUENCES, 1, size=True,
               aliases=("n_cmpl",), flags=("--n", "-n")),
-    Parameter("request", "priority", "request", "Who is served first.",
+    Parameter("request", "priority", "request", "Who goes first", "Who is served first.",
               choices=tuple(p.name.lower() for p in Priority)),
-    Parameter("request", "logprobs", "request", "Log-probabilities of the chosen token and so many others.",
+    Parameter("request", "logprobs", "request", "Log-probabilities",
+              "Log-probabilities of the chosen token and so many others.",
               0, limits.LOGPROBS, 1, size=True, aliases=("n_probs", "top_logprobs"), flags=("--logprobs",)),
-    Parameter("request", "prompt_logprobs", "request", "The same for the tokens of the prompt.",
+    Parameter("request", "prompt_logprobs", "request", "The same of the prompt",
+              "The same for the tokens of the prompt.",
               0, limits.LOGPROBS, 1, size=True),
-    Parameter("request", "heal", "request", "Let the first token complete the prompt's last word."),
-    Parameter("request", "add_bos", "request", "Begin the prompt as the model expects.",
+    Parameter("request", "heal", "request", "Complete the last word",
+              "Let the first token complete the prompt's last word."),
+    Parameter("request", "add_bos", "request", "Begin as the model expects",
+              "Begin the prompt as the model expects.",
               aliases=("add_bos_token", "add_special_tokens")),
-    Parameter("request", "parse_special", "request", "Read special tokens written out in the prompt."),
-    Parameter("request", "overflow", "request", "When the prompt does not fit: refuse it, drop "
+    Parameter("request", "parse_special", "request", "Read special tokens",
+              "Read special tokens written out in the prompt."),
+    Parameter("request", "overflow", "request", "When it does not fit",
+              "When the prompt does not fit: refuse it, drop "
               "its beginning, or let that slide out while writing.", choices=("error", "truncate", "shift")),
-    Parameter("request", "n_keep", "request", "Tokens at the start that overflow never drops; -1 is all.",
+    Parameter("request", "n_keep", "request", "Kept of the beginning",
+              "Tokens at the start that overflow never drops; -1 is all.",
               -1, _INT32, 1, flags=("--keep",)),
-    Parameter("request", "context", "request", "Tokens that prompt and text may have together; the beginning "
+    Parameter("request", "context", "request", "Longest context",
+              "Tokens that prompt and text may have together; the beginning "
               "of a longer prompt is dropped.", 2, limits.TOKENS, 256, size=True,
               aliases=("truncation_length", "max_context_length", "num_ctx")),
-    Parameter("request", "strict", "request", "The same text whatever else runs or ran; one branch at a "
+    Parameter("request", "strict", "request", "Strict",
+              "The same text whatever else runs or ran; one branch at a "
               "time.", flags=("--strict",)),
-    Parameter("request", "cache_prompt", "request", "Use what the cache holds of the prompt; false evaluates "
+    Parameter("request", "cache_prompt", "request", "Use the cache",
+              "Use what the cache holds of the prompt; false evaluates "
               "all of it anew."),
 )  # fmt: skip
 

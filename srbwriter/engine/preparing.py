@@ -1,6 +1,6 @@
 """What a branch samples with: its chain, its constraint, and the word of the prompt that it completes.
 
-Called before a branch writes on, whatever has become of it since it last did. Knows runners; knows no rows,
+Called before a branch writes on, whatever has become of it since it last did. Knows branches; knows no rows,
 no sequences and no queues.
 """
 
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from .active import ActiveBranch, ActiveRequest, ChainIs, constraint_key
 from .chains import derive_seed
 from .constraints import Constraint, PrefixConstraint, compile_constraint
 from .model import Model
 from .native.context import Context
 from .parameters import notation
-from .runner import ChainIs, Run, Runner, constraint_key
 from .sampling import SamplerTemplate
 from .types import InvalidRequest
 
@@ -27,83 +27,83 @@ class Preparer:
     def __init__(self, model: Model, context: Context) -> None:
         self.model, self.context = model, context
 
-    def prepare(self, runner: Runner) -> None:
+    def prepare(self, active: ActiveBranch) -> None:
         """Bring chain and constraint to where the text ends.
 
         Raises InvalidRequest for settings that cannot be built, and for text that breaks the constraint.
         """
-        run, ids = runner.run, runner.buffer.ids
-        chain = runner.chain if runner.chain is not None and runner.chain.pointer else None
-        if chain is None or runner.chain_is is ChainIs.OUTDATED:
+        request, ids = active.request, active.buffer.ids
+        chain = active.chain if active.chain is not None and active.chain.pointer else None
+        if chain is None or active.chain_is is ChainIs.OUTDATED:
             # a seed of its own for each place, or the numbers drawn before would be drawn again
-            seed = derive_seed(runner.branch.seed, _PLACES + len(ids)) if ids else runner.branch.seed
-            runner.chain = chain = self._template(run, runner).new(seed, ids, chain)
-        elif runner.chain_is is ChainIs.STALE:
-            chain.remember([*run.looked_back_at, *ids])
+            seed = derive_seed(active.branch.seed, _PLACES + len(ids)) if ids else active.branch.seed
+            active.chain = chain = self._template(request, active).new(seed, ids, chain)
+        elif active.chain_is is ChainIs.STALE:
+            chain.remember([*request.looked_back_at, *ids])
         chain.rests = 0
-        runner.chain_is = ChainIs.RIGHT
-        if not ids and run.heal_prefix and runner.base is run.ids and runner.heal is None:
-            self.heal(runner, run.heal_prefix)
-            runner.hidden = runner.branch.overlap = len(run.heal_prefix.decode("utf-8", "replace"))
-        if not runner.constrained:
-            self._constrain(runner)
-        self.refresh(runner)
+        active.chain_is = ChainIs.RIGHT
+        if not ids and request.heal_prefix and active.base is request.ids and active.heal is None:
+            self.heal(active, request.heal_prefix)
+            active.hidden = active.branch.overlap = len(request.heal_prefix.decode("utf-8", "replace"))
+        if not active.constrained:
+            self._constrain(active)
+        self.refresh(active)
 
-    def heal(self, runner: Runner, prefix: bytes) -> None:
+    def heal(self, active: ActiveBranch, prefix: bytes) -> None:
         """Make the next tokens spell ``prefix``, the end of the text so far, again."""
-        runner.heal = PrefixConstraint(self.model.piece_index, prefix)
-        runner.skip = len(prefix.decode("utf-8", "replace"))
-        text = runner.branch.text
-        runner.text.restart(text[: max(len(text) - runner.skip, 0)], len(runner.buffer.ids), runner.skip)
+        active.heal = PrefixConstraint(self.model.piece_index, prefix)
+        active.skip = len(prefix.decode("utf-8", "replace"))
+        text = active.branch.text
+        active.text.restart(text[: max(len(text) - active.skip, 0)], len(active.buffer.ids), active.skip)
 
-    def refresh(self, runner: Runner) -> None:
+    def refresh(self, active: ActiveBranch) -> None:
         """Decide whether llama.cpp can sample this branch in a single call."""
-        runner.fast = (
-            runner.heal is None
-            and runner.constraint is None
-            and runner.run.request.logits_callback is None
-            and runner.run.request.logprobs is None
-            and len(runner.buffer.ids) >= runner.min_tokens
+        active.fast = (
+            active.heal is None
+            and active.constraint is None
+            and active.request.asked.logits_callback is None
+            and active.request.asked.logprobs is None
+            and len(active.buffer.ids) >= active.min_tokens
         )
 
-    def _template(self, run: Run, runner: Runner) -> SamplerTemplate:
-        sampling = replace(runner.sampling, seed=None)  # branches that differ in their seeds share it
-        key = sampling, runner.ignore_eog
-        template = run.templates.get(key)
+    def _template(self, request: ActiveRequest, active: ActiveBranch) -> SamplerTemplate:
+        sampling = replace(active.sampling, seed=None)  # branches that differ in their seeds share it
+        key = sampling, active.ignore_eog
+        template = request.templates.get(key)
         if template is None:
-            banned = sorted(self.model.eog) if runner.ignore_eog else ()
+            banned = sorted(self.model.eog) if active.ignore_eog else ()
             template = SamplerTemplate(sampling, self.model, self.context.cells, banned)
             if template.history_length:
-                template.prime(run.looked_back_at[-template.history_length :])
-            run.templates[key] = template
+                template.prime(request.looked_back_at[-template.history_length :])
+            request.templates[key] = template
         return template
 
-    def _constrain(self, runner: Runner) -> None:
-        compiled = self._compiled(runner.run, runner)
+    def _constrain(self, active: ActiveBranch) -> None:
+        compiled = self._compiled(active.request, active)
         constraint = None if compiled is None else compiled.fork()
         if constraint is not None:
-            for token in self.seen(runner):
+            for token in self.seen(active):
                 if constraint.slow:
                     break  # whoever follows it reads the text, too
                 if not constraint.allows(token):
                     problem = constraint.trouble() if constraint.exhausted else "the text does not follow it"
-                    raise InvalidRequest(notation(runner.sampling) or "grammar", problem)
+                    raise InvalidRequest(notation(active.sampling) or "grammar", problem)
                 constraint.accept(token)
-        runner.constraint, runner.constrained = constraint, True
+        active.constraint, active.constrained = constraint, True
 
-    def _compiled(self, run: Run, runner: Runner) -> Constraint | None:
-        key = constraint_key(runner.sampling)
-        if key not in run.constraints:
-            run.constraints[key] = compile_constraint(runner.sampling, self.model)
-        return run.constraints[key]
+    def _compiled(self, request: ActiveRequest, active: ActiveBranch) -> Constraint | None:
+        key = constraint_key(active.sampling)
+        if key not in request.constraints:
+            request.constraints[key] = compile_constraint(active.sampling, self.model)
+        return request.constraints[key]
 
-    def seen(self, runner: Runner) -> Sequence[int]:
+    def seen(self, active: ActiveBranch) -> Sequence[int]:
         """The branch's tokens as a constraint sees them: of one that completes the prompt, what is new."""
-        buffer = runner.buffer
-        if not runner.branch.overlap:
+        buffer = active.buffer
+        if not active.branch.overlap:
             return buffer.ids
         first = next((k for k, end in enumerate(buffer.ends) if end > 0), None)
         if first is None:
             return ()
-        new = runner.branch.text[: buffer.ends[first]]
+        new = active.branch.text[: buffer.ends[first]]
         return [*self.model.tokenize_continuation(new), *buffer.ids[first + 1 :]]

@@ -11,8 +11,8 @@ import numpy as np
 from .limits import check_prompt
 from .model import Model
 from .parameters import notation
+from .sampling_loop import last_token_prefix
 from .types import InvalidRequest, Prompt, Request, TokenRun
-from .writing import last_token_prefix
 
 
 def assemble(model: Model, request: Request) -> tuple[list[int], bytes]:

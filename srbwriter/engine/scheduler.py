@@ -11,30 +11,28 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .admission import SHORT, Admission
-from .batching import Batcher, ChunkBudget, Fed, Plan
+from .active import ActiveBranch, Scoring
+from .adapters import Turns
 from .cache import Cache
+from .commands import Commands
 from .costs import CostTable
+from .decode import ChunkBudget, Decoder, Plan, Portion
 from .generation import INTERRUPTING, Command, Generation
 from .grammar_process import GrammarProcess
-from .lanes import Lanes
 from .model import Model
 from .native.context import ABORTED, OK, Context
-from .runner import Runner, Track, Trunk, score
-from .steering import Steering
+from .queue import SHORT, Queue
+from .sampling_loop import SamplingLoop
 from .strict import Strict
-from .tails import Tails
 from .threads import Threads, shape
+from .tree import Demand
 from .types import (
-    BranchState,
     EngineError,
     EngineOptions,
     FinishReason,
     NativeError,
     Priority,
-    PromptProgress,
 )
-from .writing import Writer
 
 
 @dataclass(slots=True)
@@ -54,67 +52,66 @@ class Scheduler:
     def __init__(
         self, model: Model, context: Context, cache: Cache, options: EngineOptions, *, window: int,
         abortable: bool, threads: Threads | None, costs: CostTable | None = None, wake: Callable[[], None],
-        open_alone: Callable[[int], Context],
+        open_alone: Callable[[int], Context], turns: Turns | None = None,
     ) -> None:  # fmt: skip
         self.context, self.cache, self.window = context, cache, window
-        self.tails = Tails(context, cache, window, options.max_branches)
+        self.turns = turns  # of sets of adapters: a step keeps to one
         self.grammars = GrammarProcess(model, wake)
-        self.writer = Writer(model, context, cache, self.tails, self.grammars)
-        self.lanes = Lanes(self.writer, cache)
-        self.steering = Steering(model, self.writer, self.lanes, window)
-        self.admission = Admission(
-            self.lanes, self.writer, cache, self.steering, window=window, cells=context.cells,
-            max_branches=options.max_branches,
-        )  # fmt: skip
-        self.batcher = Batcher(context, cache, share=not model.recurrent)
-        self.costs = self.batcher.costs = cache.storage.costs = costs
+        self.loop = SamplingLoop(
+            model, context, cache, self.grammars, window=window, most=options.max_branches
+        )
+        self.queue = Queue(
+            self.loop, cache, window=window, cells=context.cells, max_branches=options.max_branches
+        )
+        self.commands = Commands(model, self.loop, self.queue)
+        self.decoder = Decoder(context, cache, share=not model.recurrent)
+        self.costs = self.decoder.costs = cache.storage.costs = costs
         self._first = 0  # whose turn it is, where branches are not computed all at once
         self._threads_now = 0
         self.budget = ChunkBudget(options.step_seconds, context.max_rows)
         self.abortable = abortable
         self.threads, self._prompt_threads = threads, options.threads_batch
-        self.commands: deque[Command] = deque()
+        self.inbox: deque[Command] = deque()
         self.counters = Counters()
         self._in_flight: frozenset[int] = frozenset()
         self.strict = Strict(
-            self.lanes, self.writer, self.steering, cache, self.counters, window=window,
-            open_context=open_alone, too_new=self.admission.too_new,
-        )  # fmt: skip
+            self.queue, self.loop, cache, self.counters, window=window, open_context=open_alone
+        )
 
     # ---- the step
 
     def step(self) -> bool:
         """Do one step; False when there is nothing to do until the next command."""
         self.context.rearm()
-        self.lanes.step += 1
-        while self.commands:
-            self.steering.handle(self.commands.popleft())
-        self.writer.now = time.monotonic()
-        written = self.writer.generated
+        self.queue.step += 1
+        while self.inbox:
+            self.commands.handle(self.inbox.popleft())
+        self.loop.now = time.monotonic()
+        written = self.loop.generated
         self._hear()
-        if self.lanes.runs and not self.lanes.busy:
+        if self.queue.requests and not self.queue.busy:
             self.cache.gather()
-        self.admission.admit()
-        if self.writer.generated > written:
+        self.queue.admit()
+        if self.loop.generated > written:
             self.publish()  # first tokens, from stored logits, do not wait for the decode
-        if self.lanes.busy:
+        if self.queue.busy:
             self.cache.make_way()
         plan = self._plan()
-        if plan.rows or plan.fed:
+        if plan.rows or plan.portions:
             self._decode(plan)
         alone = self.strict.step()
         self.publish()
-        if plan.rows or plan.fed or alone or self.commands or self.lanes.left_waiting:
+        if plan.rows or plan.portions or alone or self.inbox or self.queue.left_waiting:
             return True
         return self._tidy()
 
     def _hear(self) -> None:
         """Branches whose slow grammar has been asked write on."""
         for pending, answer in self.grammars.take():
-            if pending.runner.pending is pending:  # nobody has steered it meanwhile
-                self.lanes.decided(pending.runner)
-                self.writer.decide(pending, answer)
-        self.lanes.retire()
+            if pending.active.pending is pending:  # nobody has steered it meanwhile
+                self.queue.decided(pending.active)
+                self.loop.decide(pending, answer)
+        self.queue.retire()
 
     def interrupt(self, generation: Generation) -> None:
         """From any thread: do not finish a decode first that nobody wants any more."""
@@ -123,53 +120,65 @@ class Scheduler:
 
     def fail_all(self, error: EngineError) -> None:
         """End every request; the cache starts empty."""
-        self.tails.clear()
         self.strict.reset()
-        self.lanes.fail_all(error)
+        self.queue.fail_all(error)
         self.publish()
 
     # ---- planning
 
     def _plan(self) -> Plan:
         """The next batch, for which there is room."""
-        lanes = self.lanes
-        writing, feeding = self._in_turn()
+        queue = self.queue
+        writing, reading = self._in_turn()
         writing = self._inside_window(writing)
-        if not feeding:
+        if not reading:
             writing = self._soonest(writing)
         chunk = self.budget.size(bool(writing), self.abortable)
         while True:
-            plan = self.batcher.plan(writing, feeding, chunk)
+            plan = self.decoder.plan(writing, reading, chunk)
             needed = len(plan.rows) + plan.prompt_rows
             if self.cache.make_room(needed):
                 break
             free = self.context.cells - self.cache.used_cells - len(plan.rows)
-            if plan.fed and free >= 1 and chunk > 1:
+            if plan.portions and free >= 1 and chunk > 1:
                 chunk = min(chunk // 2, free)
-            elif not lanes.relieve():
+            elif not queue.relieve():
                 return Plan([], {}, [])
             else:
                 writing = [r for r in writing if r.seq >= 0 and r.branch.live]
-                feeding = [t for t in feeding if t in lanes.feeding]
-        if len(lanes.feeding) > 1:
-            lanes.feeding.rotate(-1)  # the next chunk begins with someone else
+                reading = [d for d in reading if d.seq >= 0]
+        if len(queue.reading) > 1:
+            queue.reading.rotate(-1)  # the next chunk begins with someone else
         return plan
 
-    def _in_turn(self) -> tuple[Sequence[Runner], Sequence[Track]]:
+    def _in_turn(self) -> tuple[Sequence[ActiveBranch], Sequence[Demand]]:
+        """What this step is for: with one set of adapters; the others wait for their turn."""
+        writing, reading = self._urgent()
+        if self.turns is None:
+            return writing, reading
+        chosen = self.turns.pick({demand.space for demand in (*writing, *reading)})
+        return self.turns.of_set(writing, _space, chosen), self.turns.of_set(reading, _space, chosen)
+
+    def _urgent(self) -> tuple[Sequence[ActiveBranch], Sequence[Demand]]:
         """Prompts by priority; background requests stand back while anyone else has something to do.
 
         Short ones go before long ones, which would have them wait; every fourth step it is just their turn.
         """
-        lanes = self.lanes
-        by_length = len(lanes.feeding) > 1 and lanes.step % 4
-        feeding = sorted(lanes.feeding, key=_shortest if by_length else _priority)
-        if all(r.request.priority is not Priority.BACKGROUND for r in lanes.runs):
-            return lanes.writing, feeding
-        writing = [r for r in lanes.writing if _priority(r) is not Priority.BACKGROUND]
-        urgent = [t for t in feeding if _priority(t) is not Priority.BACKGROUND]
-        return (writing, urgent) if writing or urgent else (lanes.writing, feeding)
+        queue = self.queue
+        reading: Sequence[Demand] = ()
+        if queue.reading:
+            by_length = len(queue.reading) > 1 and queue.step % 4
+            reading = sorted(queue.reading, key=self._shortest if by_length else _urgency)
+        if all(r.asked.priority is not Priority.BACKGROUND for r in queue.requests):
+            return queue.writing, reading
+        writing = [r for r in queue.writing if r.urgency is not Priority.BACKGROUND]
+        urgent = [d for d in reading if d.urgency is not Priority.BACKGROUND]
+        return (writing, urgent) if writing or urgent else (queue.writing, reading)
 
-    def _soonest(self, writing: Sequence[Runner]) -> Sequence[Runner]:
+    def _shortest(self, demand: Demand) -> tuple[Priority, bool]:
+        return demand.urgency, self.queue.left(demand) > SHORT
+
+    def _soonest(self, writing: Sequence[ActiveBranch]) -> Sequence[ActiveBranch]:
         """As many branches as are best computed at once, by turns; mostly all of them."""
         count = len(writing)
         if self.costs is None or count < 2:
@@ -181,31 +190,34 @@ class Scheduler:
         self._first = first + size
         return [*writing[first:], *writing[:first]][:size]
 
-    def _inside_window(self, writing: Sequence[Runner]) -> Sequence[Runner]:
+    def _inside_window(self, writing: Sequence[ActiveBranch]) -> Sequence[ActiveBranch]:
         """Branches whose next position lies inside the window; the others end or shift here."""
-        tip, window = self.cache.tree.tip, self.window
-        full = [r for r in writing if tip[r.seq].end >= window]
+        full = [r for r in writing if r.node is not None and r.node.end > self.window]
         if not full:
             return writing
-        for runner in full:
-            if self.steering.make_window(runner):
-                self.lanes.park(runner)
+        for active in full:
+            if active.shift(self.window):
+                self.queue.park(active)
             else:
-                self.writer.finish(runner, FinishReason.CONTEXT, None)
-        self.lanes.retire()
+                self.loop.finish(active, FinishReason.CONTEXT, None)
+        self.queue.retire()
         return [r for r in writing if r.seq >= 0 and r.branch.live]
 
     # ---- decoding
 
     def _decode(self, plan: Plan) -> None:
-        if self.abortable and plan.fed:
-            self._in_flight = frozenset(track.run.generation.number for track in plan.tracks())
+        if self.abortable and plan.portions:
+            self._in_flight = frozenset(
+                demand.request.generation.number
+                for demand in plan.demands()
+                if isinstance(demand, ActiveBranch | Scoring)
+            )
             if self._unwanted():  # the command came before the mark was up, when it could not interrupt
                 self._in_flight = frozenset()
                 return
         rows = len(plan.rows) + plan.prompt_rows
-        padded = self.batcher.pad(plan)
-        threads = self._use_threads(rows, bool(plan.fed))
+        padded = self.decoder.pad(plan)
+        threads = self._use_threads(rows, bool(plan.portions))
         started = time.perf_counter()
         code = self.context.decode()
         seconds = time.perf_counter() - started
@@ -218,14 +230,14 @@ class Scheduler:
                 self.threads.learn(shape(rows, self.cache.used_cells), seconds)
             self._settle(plan)
         elif code == ABORTED:
-            self.batcher.roll_back(plan)
-        elif not self.lanes.relieve():
+            self.decoder.roll_back(plan)
+        elif not self.queue.relieve():
             raise NativeError("llama_decode", "no free cell, though none should be needed")
 
     def _unwanted(self) -> bool:
         """Whether every row under way belongs to what is to be ended: an abort throws all of them away."""
         left: dict[int, set[int]] = {}  # branches of a request that nobody ends
-        for command in list(self.commands):
+        for command in list(self.inbox):
             if command.verb in INTERRUPTING:
                 generation = command.generation
                 live = left.setdefault(generation.number, {b.index for b in generation.branches if b.live})
@@ -234,6 +246,8 @@ class Scheduler:
 
     def make_ready(self, space: int, rows: int) -> None:
         """The next decode has so many ``rows`` of this space of the prefix tree, and none of a request."""
+        if self.turns is not None:
+            self.turns.pick({space})
         self._use_threads(rows, rows > self.context.sequences)
 
     def count(self, plan: Plan, seconds: float) -> None:
@@ -265,98 +279,133 @@ class Scheduler:
         return now
 
     def _settle(self, plan: Plan) -> None:
-        self.batcher.settle(plan)
-        self.writer.now = time.monotonic()
-        next_token = self.writer.next_token
-        for row, runner in enumerate(plan.rows):
-            if runner.seq >= 0:  # a callback's error may have ended its whole request
-                next_token(runner, row)
+        self.decoder.settle(plan)
+        self.loop.now = time.monotonic()
+        for row, demand in enumerate(plan.rows):
+            self._answer(demand, row)
         for row, others in plan.shared.items():
-            for runner in others:
-                if runner.seq >= 0:
-                    next_token(runner, row)
-        for fed in plan.fed:
-            if fed.track.seq >= 0:
-                self._fed(fed)
-        self.lanes.retire()
+            for demand in others:
+                self._answer(demand, row)
+        for portion in plan.portions:
+            if portion.demand.seq >= 0:
+                self._went_on(portion)
+        self.queue.retire()
 
-    def _fed(self, fed: Fed) -> None:
-        track = fed.track
-        if isinstance(track, Trunk):
-            self._trunk_grew(track, fed)
-        elif isinstance(track, Runner) and not track.todo:
-            self.lanes.feeding.remove(track)
-            self.lanes.writing.append(track)
-            self.writer.set_state(track, BranchState.WRITING)
-            self.writer.next_token(track, fed.row)
+    def _answer(self, demand: Demand, row: int) -> None:
+        """What a demand wanted is known: it stands in a row of the last decode."""
+        if demand.seq < 0:
+            return  # a callback's error may have ended its whole request
+        node = demand.node
+        assert node is not None
+        if node.logits is None and len(node.demands) > 1 and any(d.seq < 0 for d in node.demands):
+            self.cache.store_logits(demand.seq, self.context.logits(row))  # for those who wait
+        if isinstance(demand, ActiveBranch) and not demand.prompting:
+            self.loop.next_token(demand, row)
+            return
+        self.cache.store_logits(demand.seq, self.context.logits(row))
+        self.cache.release(demand)
+        if isinstance(demand, ActiveBranch):
+            demand.prompting = False  # it waits, with the others, to be let in from there
+        else:
+            self.queue.suspend(demand)
 
-    def _trunk_grew(self, trunk: Trunk, fed: Fed) -> None:
-        run = trunk.run
-        if fed.scored:
-            self._score_prompt(trunk, fed)
-        generation = run.generation
-        generation.prompt_done = len(run.ids) - len(trunk.todo)
-        run.events.append(PromptProgress(generation.prompt_done, len(run.ids), generation.cached_tokens))
-        if not trunk.todo:
-            self.lanes.feeding.remove(trunk)
-            run.trunk = None
-            self.cache.store_logits(trunk.seq, self.context.logits(fed.row))
-            self.cache.park(trunk.seq)
-
-    def _score_prompt(self, trunk: Trunk, fed: Fed) -> None:
-        run = trunk.run
-        best = run.request.prompt_logprobs or 0
-        for row in range(fed.row - fed.size + 1, fed.row + 1):
-            trunk.scored += 1
-            known = len(run.generation.prompt_logprobs)
-            if known < trunk.scored < len(run.ids):
-                logits = self.context.logits(row)
-                run.generation.prompt_logprobs.append(score(logits, run.ids[trunk.scored], best))
+    def _went_on(self, portion: Portion) -> None:
+        """A part of the way of a demand is evaluated."""
+        demand, tip = portion.demand, self.cache.tree.tip[portion.demand.seq]
+        if demand.every:
+            first = len(portion.tokens) - 1
+            for back in range(first, -1, -1):
+                demand.hear(tip.end - back, self.context.logits(portion.row - back))
+        if isinstance(demand, ActiveBranch | Scoring):
+            demand.request.has_read(min(tip.end, len(demand.request.ids)))
+        if tip is demand.node:
+            self.queue.reading.remove(demand)
+            if isinstance(demand, ActiveBranch) and not demand.prompting:
+                self.queue.write(demand)
+            self._answer(demand, portion.row)
+        elif portion.answers:
+            self.cache.store_logits(demand.seq, self.context.logits(portion.row))
 
     def _tidy(self) -> bool:
         """Nothing to do: get ready for the next pick, if nobody else has come in meanwhile.
 
         One thing at a time, as somebody may come. True when there may be more to do.
         """
-        if self.lanes.busy:
+        if self.queue.busy:
             return False
-        if not self.tails:
-            if self.cache.store_next():
-                return True
-            self.cache.write_down()
-            return False
-        started = time.perf_counter()
-        rows = self.tails.evaluate()
+        if self.loop.pending:
+            self._look_ahead()
+            return True
+        if self.cache.store_next():
+            return True
+        self.cache.write_down()
+        return False
+
+    def _look_ahead(self) -> None:
+        """Evaluate what is wanted for later, the newest first, in one batch. Nothing is lost for it."""
+        pending, rows = self.loop.pending, list[Demand]()
+        while pending and len(rows) < self.context.max_outputs:
+            demand = pending[-1]
+            if rows and (demand.space != rows[0].space or not self._has_room(demand, len(rows))):
+                break  # in the next batch
+            pending.pop()
+            if (
+                self._is_open(demand)
+                and self._has_room(demand, len(rows))
+                and self.cache.lease(demand, self.queue.end(demand) - 1)
+                and self.queue.left(demand) == 1
+            ):
+                rows.append(demand)
+            else:
+                self.queue.suspend(demand)
         if rows:
-            counters = self.counters
-            counters.decodes += 1
-            counters.branch_rows += rows
-            counters.decode_seconds += time.perf_counter() - started
-        return True
+            if self.turns is not None:
+                self.turns.pick({rows[0].space})
+            self._decode(self.decoder.plan(rows, (), 0))
+            for demand in rows:
+                if demand.seq >= 0:  # there was no room after all
+                    self.queue.suspend(demand)
+
+    def _is_open(self, demand: Demand) -> bool:
+        """Whether one token is missing, and no more."""
+        node = demand.node
+        return node is not None and node.logits is None and self.cache.standing(node).end >= node.end - 1
+
+    def _has_room(self, demand: Demand, more: int) -> bool:
+        """Whether the cells, beside ``more`` new tokens of others, take the path of a demand."""
+        cache = self.cache
+        assert demand.node is not None
+        before = demand.node.end - 1
+        missing = cache.lacks(demand, before) - 1
+        if not cache.has_id_for(demand, before):
+            return False
+        if cache.used_cells + more + missing < cache.memory.cells:
+            return True
+        return bool(cache.storage.budget) and cache.make_room(missing + more + 1)
 
     # ---- publishing
 
     def publish(self) -> None:
         """Give every reader what this step brought, and let finished requests go."""
         finished = False
-        for run in self.lanes.runs:
-            if not run.live:
+        for request in self.queue.requests:
+            if not request.live:
                 finished = True
-                if run.generation.error is None and not run.failed:
-                    run.events.append(run.completed())
-            if run.events:
-                events, run.events = run.events, []
-                run.generation.publish(events)
+                if request.generation.error is None and not request.failed:
+                    request.events.append(request.completed())
+            if request.events:
+                events, request.events = request.events, []
+                request.generation.publish(events)
         if finished:
-            for run in self.lanes.runs:
-                if not run.live:
-                    self.lanes.forget(run)
-            self.lanes.runs = [run for run in self.lanes.runs if run.live]
+            for request in self.queue.requests:
+                if not request.live:
+                    self.queue.forget(request)
+            self.queue.requests = [request for request in self.queue.requests if request.live]
 
 
-def _shortest(track: Track) -> tuple[Priority, bool]:
-    return track.urgency, len(track.todo) > SHORT
+def _urgency(demand: Demand) -> Priority:
+    return demand.urgency
 
 
-def _priority(track: Track) -> Priority:
-    return track.urgency
+def _space(demand: Demand) -> int:
+    return demand.space

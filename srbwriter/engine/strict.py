@@ -16,14 +16,13 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from .active import ActiveBranch, ActiveRequest, waiting
 from .cache import Cache
-from .lanes import Lanes
 from .native.context import OK, Context
-from .prefix import SHARED, common_prefix
-from .runner import Run, Runner, waiting
-from .steering import Steering
+from .queue import Queue
+from .sampling_loop import SamplingLoop
+from .tree import SHARED, common_prefix
 from .types import BranchState, EngineError, FinishReason, NativeError, Priority, PromptProgress
-from .writing import Writer
 
 CHUNK = 64
 """Tokens of a portion. A prompt's state can be gone on from where one ends."""
@@ -43,18 +42,17 @@ class Strict:
 
     Args:
         open_context: a context of ``window`` tokens, made ready for a space, opened when it is first needed.
-        too_new: whether a request may yet be thought better of.
     """
 
     def __init__(
-        self, lanes: Lanes, writer: Writer, steering: Steering, cache: Cache, counters: _Counters, *,
-        window: int, open_context: Callable[[int], Context], too_new: Callable[[Run], bool],
+        self, queue: Queue, loop: SamplingLoop, cache: Cache, counters: _Counters, *, window: int,
+        open_context: Callable[[int], Context],
     ) -> None:  # fmt: skip
-        self.lanes, self.writer, self.steering, self.cache = lanes, writer, steering, cache
-        self.counters, self.window, self._open, self._too_new = counters, window, open_context, too_new
+        self.queue, self.loop, self.cache = queue, loop, cache
+        self.counters, self.window, self._open = counters, window, open_context
         self._context: Context | None = None
         self._space = SHARED
-        self._runner: Runner | None = None  # the branch that is written
+        self._runner: ActiveBranch | None = None  # the branch that is written
         self._base: list[int] = []  # its prompt
         self._held: list[int] = []  # tokens in the context
         self._after_base: NDArray[np.float32] | None = None  # logits
@@ -62,16 +60,16 @@ class Strict:
 
     def step(self) -> bool:
         """Read a portion, or write a token; False when there is nothing to do."""
-        runner = next(self._waiting(), None)
-        if runner is None:
+        active = next(self._waiting(), None)
+        if active is None:
             self._runner = None
             return False
         try:
-            self._go_on(runner)
+            self._go_on(active)
         except NativeError:
             raise
         except EngineError as error:
-            self.writer.fail_run(runner.run, error)
+            self.loop.fail_request(active.request, error)
         return True
 
     def reset(self) -> None:
@@ -83,78 +81,78 @@ class Strict:
 
     # ---- whose turn it is
 
-    def _waiting(self) -> Iterator[Runner]:
+    def _waiting(self) -> Iterator[ActiveBranch]:
         """Branches that have something to write: the one that has begun, then by priority, age and place."""
-        others = any(t.urgency is not Priority.BACKGROUND for t in (*self.lanes.running, *self.lanes.feeding))
-        runs = [r for r in self.lanes.runs if r.request.strict and not self._too_new(r)]
+        others = any(t.urgency is not Priority.BACKGROUND for t in (*self.queue.running, *self.queue.reading))
+        requests = [r for r in self.queue.requests if r.asked.strict and not self.queue.too_new(r)]
         begun = self._runner
-        if begun is not None and begun.run in runs and waiting(begun) and begun.pending is None:
-            runs = [begun.run]
+        if begun is not None and begun.request in requests and waiting(begun) and begun.pending is None:
+            requests = [begun.request]
             yield begun
-        for run in sorted(runs, key=lambda r: r.order):
-            if not (others and run.request.priority is Priority.BACKGROUND):
-                yield from (r for r in run.runners if waiting(r) and r.pending is None)
+        for request in sorted(requests, key=lambda r: r.order):
+            if not (others and request.asked.priority is Priority.BACKGROUND):
+                yield from (r for r in request.branches if waiting(r) and r.pending is None)
 
-    def _go_on(self, runner: Runner) -> None:
-        if runner is not self._runner:
-            self._runner = runner
-            self._begin(runner)
-        written = len(runner.buffer.ids)
-        if written and runner.limit <= written:
-            self.writer.finish(runner, FinishReason.LENGTH, None)
+    def _go_on(self, active: ActiveBranch) -> None:
+        if active is not self._runner:
+            self._runner = active
+            self._begin(active)
+        written = len(active.buffer.ids)
+        if written and active.limit <= written:
+            self.loop.finish(active, FinishReason.LENGTH, None)
             return
-        if len(runner.path) > self.window and not self.steering.make_window(runner):
-            self.writer.finish(runner, FinishReason.CONTEXT, None)
+        if len(active.path) > self.window and not active.shift(self.window):
+            self.loop.finish(active, FinishReason.CONTEXT, None)
             return
-        path = runner.path
-        self._stand_on(runner, path)
-        if len(self._held) < len(runner.base):
-            self._read(runner)
-        elif runner.limit <= 0:
-            self.writer.finish(runner, FinishReason.LENGTH, None)
+        path = active.path
+        self._stand_on(active, path)
+        if len(self._held) < len(active.base):
+            self._read(active)
+        elif active.limit <= 0:
+            self.loop.finish(active, FinishReason.LENGTH, None)
         else:
-            self._write(runner, path)
+            self._write(active, path)
 
-    def _write(self, runner: Runner, path: Sequence[int]) -> None:
+    def _write(self, active: ActiveBranch, path: Sequence[int]) -> None:
         """Evaluate the next token, and draw another if it was the last."""
-        if len(self._held) == len(path) and len(path) > len(runner.base):
+        if len(self._held) == len(path) and len(path) > len(active.base):
             self._go_back(len(path) - 1)
         logits, todo = self._after_base, path[len(self._held) :]
         if todo:
             logits = self._decode(todo[:1])
-        if len(todo) > 1 or logits is None or not self.writer.prepare(runner):
+        if len(todo) > 1 or logits is None or not self.loop.prepare(active):
             return
-        self.writer.set_state(runner, BranchState.WRITING)
-        self.writer.sample_from(runner, logits, None)
-        if runner.pending is not None:
-            self.lanes.pending.append(runner)
+        self.loop.set_state(active, BranchState.WRITING)
+        self.loop.sample_from(active, logits, None)
+        if active.pending is not None:
+            self.queue.asking.append(active)
 
     # ---- where it stands
 
-    def _begin(self, runner: Runner) -> None:
+    def _begin(self, active: ActiveBranch) -> None:
         """The context gets the adapters of the branch, and its request is told what is read."""
-        run = runner.run
-        if self._context is None or self._space != run.space:
+        request = active.request
+        if self._context is None or self._space != request.space:
             self.reset()
-            self._runner = runner
-            self._context, self._space = self._open(run.space), run.space
-        if runner.buffer.ids:
-            self._count_again(len(runner.path) - 1 - min(len(self._held), len(runner.base)))
-        if not run.accounted:
-            run.accounted = True
-            run.events.append(PromptProgress(0, len(run.ids), 0))
-            self._count_again(self.cache.held(run.ids, None, run.space))
+            self._runner = active
+            self._context, self._space = self._open(request.space), request.space
+        if active.buffer.ids:
+            self._count_again(len(active.path) - 1 - min(len(self._held), len(active.base)))
+        if not request.accounted:
+            request.accounted = True
+            request.events.append(PromptProgress(0, len(request.ids), 0))
+            self._count_again(self.cache.held(request.ids, None, request.space))
 
-    def _stand_on(self, runner: Runner, path: Sequence[int]) -> None:
+    def _stand_on(self, active: ActiveBranch, path: Sequence[int]) -> None:
         """Keep what the context holds of the path and was evaluated as all of it has to be."""
         common = common_prefix(self._held, path, 0, len(path))
-        if self._after_base is not None and (self._base is runner.base or self._base == runner.base):
+        if self._after_base is not None and (self._base is active.base or self._base == active.base):
             if common < len(self._held):
-                self._go_back(max(common, len(runner.base)))
+                self._go_back(max(common, len(active.base)))
             return
         whole = min(common, len(self._base) // CHUNK * CHUNK, len(self._held))
-        self._base, self._after_base, self._state = runner.base, None, None
-        self._go_back(min(whole, len(runner.base) - 1) // CHUNK * CHUNK)
+        self._base, self._after_base, self._state = active.base, None, None
+        self._go_back(min(whole, len(active.base) - 1) // CHUNK * CHUNK)
 
     def _go_back(self, length: int) -> None:
         """Keep the first ``length`` tokens; a memory that cannot be cut keeps the prompt, or nothing."""
@@ -180,23 +178,23 @@ class Strict:
 
     # ---- evaluating
 
-    def _read(self, runner: Runner) -> None:
+    def _read(self, active: ActiveBranch) -> None:
         """The next portion of the prompt."""
-        base, done = runner.base, len(self._held)
-        self.writer.set_state(runner, BranchState.PROMPT)
+        base, done = active.base, len(self._held)
+        self.loop.set_state(active, BranchState.PROMPT)
         logits = self._decode(base[done : done + CHUNK])
-        self._tell(runner.run)
+        self._tell(active.request)
         if len(self._held) == len(base):
             self._after_base = logits.copy()
             context = self._opened()
             if not context.cuttable:
                 self._state = context.save(SEQ, 0, len(base))
 
-    def _tell(self, run: Run) -> None:
-        done = min(len(self._held), len(run.ids))
-        if done > run.generation.prompt_done:
-            run.generation.prompt_done = done
-            run.events.append(PromptProgress(done, len(run.ids), 0))
+    def _tell(self, request: ActiveRequest) -> None:
+        done = min(len(self._held), len(request.ids))
+        if done > request.generation.prompt_done:
+            request.generation.prompt_done = done
+            request.events.append(PromptProgress(done, len(request.ids), 0))
 
     def _decode(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         """Add ``tokens``; what the model says after the last, until the next decode."""

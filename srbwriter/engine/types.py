@@ -300,6 +300,7 @@ class EngineOptions:
     pooling: Literal["", "none", "mean", "cls", "last", "rank"] = ""  # of embeddings; "" is the model's own
     load_anyway: bool = False  # a file that a process died of
     strict: bool = False  # every request is
+    nice: int = 0  # steps that the threads which compute stand back behind the caller's; Linux only
     step_seconds: float = 0.05  # time budget of one prompt chunk while branches write
 
 

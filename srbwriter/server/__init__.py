@@ -6,10 +6,10 @@ scheduling or stories. Starlette and uvicorn are imported here and nowhere else 
 
 from __future__ import annotations
 
-from .auth import ServerError, read_keys
-from .serve import ServerHandle, run, start_in_thread
+from srbwriter.server.serve import ServerHandle, run, start_in_thread
+from srbwriter.server.settings import ServerError, ServerSettings, read_keys
+
 from .services import Loaded, Loader
-from .settings import ServerSettings
 
 __all__ = [
     "Loaded",

@@ -1,23 +1,26 @@
 """What answers of every dialect say alike: why a text ended, how many tokens there were, how long it took.
 
-And llama.cpp's whole account of a branch, which other dialects add when they are asked to be verbose.
+And tokens as text, log-probabilities in the shapes that clients read, and llama.cpp's whole account of a
+branch.
 """
 
 from __future__ import annotations
 
+import codecs
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import FinishReason, PromptProgress
-
-from .params import Ask, default_order
-from .registry import Record
-from .work import PER_BYTE, PER_ENTRY
+from srbwriter.engine.parameters import PARAMETERS
+from srbwriter.engine.types import FinishReason, PromptProgress, TokenLogprob
+from srbwriter.server.params import Params, default_order
+from srbwriter.server.registry import Record
 
 _BY_LIMIT = frozenset({FinishReason.LENGTH, FinishReason.CONTEXT})
+
+
 _BY_ITSELF = frozenset(
     {FinishReason.EOG, FinishReason.STOP, FinishReason.LINE, FinishReason.SENTENCE, FinishReason.PARAGRAPH}
 )
@@ -47,18 +50,13 @@ def problem(branch: Branch) -> dict[str, str]:
     return {} if branch.error is None else {"error": str(branch.error)}
 
 
-def usage(generations: Iterable[Generation]) -> dict[str, Any]:
+def usage(record: Record) -> dict[str, Any]:
     """Tokens of all prompts, each once, and of all branches, in OpenAI's names."""
-    prompt = completion = cached = 0
-    for generation in generations:
-        prompt += len(generation.prompt_ids)
-        cached += generation.cached_tokens
-        completion += sum(len(branch.buffer.ids) for branch in generation.branches)
     return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": cached},
+        "prompt_tokens": record.prompt_tokens,
+        "completion_tokens": record.written,
+        "total_tokens": record.prompt_tokens + record.written,
+        "prompt_tokens_details": {"cached_tokens": record.cached_tokens},
     }
 
 
@@ -103,27 +101,14 @@ def _ratio(a: float, b: float) -> float:
     return a / b if a > 0 and b > 0 else 0.0
 
 
-def seconds(record: Record) -> float:
-    """How long it takes to write a whole answer, about."""
-    entries, tokens = 0, 0
-    for generation in record.generations:
-        known = generation.request.logprobs
-        each = 1 if known is None else 3 + 3 * known
-        entries += each * sum(len(branch.buffer.ids) for branch in generation.branches)
-        tokens += len(generation.prompt_ids) * len(generation.branches)
-        if (before := generation.request.prompt_logprobs) is not None:
-            entries += (3 + 3 * before) * len(generation.prompt_ids) * len(generation.branches)
-    return entries * PER_ENTRY + tokens * PER_BYTE
-
-
 def settings_object(
-    engine: Backend, ask: Ask, seed: int | None = None, stream: bool = False
+    engine: Backend, params: Params, seed: int | None = None, stream: bool = False
 ) -> dict[str, Any]:
     """``generation_settings`` in the names that llama.cpp gives them; every number finite.
 
     Sent back as a request, it asks for the same text.
     """
-    sampling, stop = ask.sampling, ask.stop
+    sampling, stop = params.sampling, params.stop
     n_predict = -1 if stop.max_tokens is None else stop.max_tokens
     order = default_order(sampling.infill) if sampling.samplers is None else sampling.samplers
     biases = {token: None if math.isinf(bias) else bias for token, bias in sampling.logit_bias}
@@ -141,23 +126,22 @@ def settings_object(
         "max_tokens": n_predict,
         "n_predict": n_predict,
         "min_tokens": stop.min_tokens,
-        "n_keep": ask.options["n_keep"],
+        "n_keep": params.options["n_keep"],
         "n_discard": 0,
         "ignore_eos": stop.ignore_eog,
         "stream": stream,
-        "n_probs": ask.logprobs or 0,
-        "post_sampling_probs": ask.post_sampling_probs,
-        "timings_per_token": ask.timings_per_token,
-        "lora": [{"id": id, "scale": scale} for id, scale in ask.options["lora"] or ()],
+        "n_probs": params.logprobs or 0,
+        "post_sampling_probs": params.post_sampling_probs,
+        "timings_per_token": params.timings_per_token,
+        "lora": [{"id": id, "scale": scale} for id, scale in params.options["lora"] or ()],
     }
 
 
-_NUMBERS = (
-    "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "top_n_sigma",
-    "typical_p", "xtc_probability", "xtc_threshold", "repeat_last_n", "repeat_penalty", "presence_penalty",
-    "frequency_penalty", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n", "mirostat",
-    "mirostat_tau", "mirostat_eta", "adaptive_target", "adaptive_decay", "min_keep",
-)  # fmt: skip
+_NUMBERS = [
+    row.field
+    for row in PARAMETERS
+    if row.record == "sampling" and row.kind in ("int", "float") and row.name != "seed"
+]
 
 
 def prompt_text(engine: Backend, generation: Generation) -> str:
@@ -166,8 +150,8 @@ def prompt_text(engine: Backend, generation: Generation) -> str:
 
 
 def final_object(
-    engine: Backend, generation: Generation, branch: Branch, ask: Ask, *, index: int, slot: int, model: str,
-    prompt: str, tokens: bool = False, stream: bool = False,
+    engine: Backend, generation: Generation, branch: Branch, params: Params, *, index: int, slot: int,
+    model: str, prompt: str, tokens: bool = False, stream: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     """llama.cpp's last object of a branch; in a stream it has no content. ``tokens``: with their ids."""
     kind = stop_type(branch.finish_reason, branch.stop_text)
@@ -181,7 +165,7 @@ def final_object(
         "model": model,
         "tokens_predicted": written,
         "tokens_evaluated": len(generation.prompt_ids),
-        "generation_settings": settings_object(engine, ask, branch.seed, stream),
+        "generation_settings": settings_object(engine, params, branch.seed, stream),
         "prompt": prompt,
         "has_new_line": any("\n" in piece for piece in branch.buffer.pieces),
         "truncated": generation.truncated,
@@ -193,4 +177,130 @@ def final_object(
         "stopped_word": kind == "word",
         "tokens_cached": len(generation.prompt_ids) + written,
         "timings": timings(generation, branch),
+    }
+
+
+class Written(NamedTuple):
+    """One token of a branch whose text is published."""
+
+    id: int  # -1 for text that no token stands for: the rest of one that a stop string cut
+    text: str  # what it added; "" while a character is incomplete
+    start: int  # characters before it in the branch
+    logprob: TokenLogprob | None
+
+
+class Tokens:
+    """Pairs the ids of one branch with the text that was published for them."""
+
+    def __init__(self, engine: Backend, hidden: int = 0) -> None:
+        """``hidden`` characters of the first token end the prompt already (token healing)."""
+        self._engine = engine
+        self._hidden = hidden
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._waiting: list[tuple[int, str, int, TokenLogprob | None]] = []
+        self._decoded = 0
+        self._published = 0
+        self._covered = 0  # characters that tokens given out so far stand for
+
+    def feed(
+        self, text: str, ids: Sequence[int], logprobs: Sequence[TokenLogprob], last: bool = False
+    ) -> list[Written]:
+        """Tokens whose text is out now. ``last``: what a stop string cut off will never come."""
+        for position, token in enumerate(ids):
+            piece = self._decoder.decode(_piece(self._engine, token))
+            hidden = min(self._hidden, len(piece))
+            self._hidden -= hidden
+            piece = piece[hidden:]
+            logprob = logprobs[position] if position < len(logprobs) else None
+            self._waiting.append((token, piece, self._decoded, logprob))
+            self._decoded += len(piece)
+        self._published += len(text)
+        ready: list[Written] = []
+        while self._waiting:
+            token, piece, start, logprob = self._waiting[0]
+            if start + len(piece) > self._published and not last:
+                break
+            del self._waiting[0]
+            if start < self._published or not piece:
+                ready.append(Written(token, piece[: self._published - start], start, logprob))
+        if ready:
+            self._covered = ready[-1].start + len(ready[-1].text)
+        rest = self._published - self._covered
+        if last and rest > 0:
+            ready.append(Written(-1, text[-rest:], self._covered, None))
+        return ready
+
+
+def branch_tokens(engine: Backend, branch: Branch) -> list[Written]:
+    """The tokens of an ended branch; their texts join to its text."""
+    return Tokens(engine, branch.overlap).feed(branch.text, branch.ids, branch.logprobs, last=True)
+
+
+def token_text(engine: Backend, token: int) -> str:
+    return engine.token_bytes(token).decode("utf-8", "replace")
+
+
+def prompt_tokens(engine: Backend, ids: Sequence[int], logprobs: Sequence[TokenLogprob]) -> list[Written]:
+    """The tokens of a prompt; the first has no logprob, and the beginning token no text."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    written: list[Written] = []
+    position = 0
+    for number, token in enumerate(ids):
+        hidden = number == 0 and token == engine.bos
+        piece = "" if hidden else decoder.decode(_piece(engine, token))
+        known = logprobs[number - 1] if 0 < number <= len(logprobs) else None
+        written.append(Written(token, piece, position, known))
+        position += len(piece)
+    return written
+
+
+def _piece(engine: Backend, token: int) -> bytes:
+    """What a token adds to the text: nothing if it is a control token, whatever its name."""
+    return engine.token_bytes(token) if engine.detokenize((token,)) else b""
+
+
+LEAST = -9999.0
+"""Stands for minus infinity, which JSON cannot write; vLLM's choice."""
+
+
+def legacy_logprobs(engine: Backend, tokens: Sequence[Written], offset: int = 0) -> dict[str, Any]:
+    """``tokens``, ``token_logprobs``, ``top_logprobs``, ``text_offset``; and ``content`` beside them."""
+    return {
+        "tokens": [token.text for token in tokens],
+        "token_logprobs": [token.logprob and finite(token.logprob.logprob) for token in tokens],
+        "top_logprobs": [token.logprob and _top(engine, token.text, token.logprob) for token in tokens],
+        "text_offset": [offset + token.start for token in tokens],
+        "content": content_logprobs(engine, [token for token in tokens if token.logprob is not None]),
+    }
+
+
+def content_logprobs(engine: Backend, tokens: Sequence[Written]) -> list[dict[str, Any]]:
+    """The list that chat answers carry."""
+    return [
+        {
+            **_entry(engine, token.id, token.logprob.logprob),
+            "top_logprobs": [_entry(engine, id, logprob) for id, logprob in token.logprob.top],
+        }
+        for token in tokens
+        if token.logprob is not None
+    ]
+
+
+def finite(logprob: float) -> float:
+    return max(logprob, LEAST)
+
+
+def _top(engine: Backend, text: str, known: TokenLogprob) -> Mapping[str, float]:
+    best = {token_text(engine, id): finite(logprob) for id, logprob in reversed(known.top)}
+    best = dict(reversed(best.items()))
+    best.setdefault(text or token_text(engine, known.id), finite(known.logprob))
+    return best
+
+
+def _entry(engine: Backend, id: int, logprob: float) -> dict[str, Any]:
+    return {
+        "id": id,
+        "token": token_text(engine, id),
+        "logprob": finite(logprob),
+        "bytes": list(engine.token_bytes(id)),
     }

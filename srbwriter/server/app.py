@@ -1,7 +1,8 @@
-"""The application: every dialect's endpoints on one Starlette, behind the gate.
+"""The application: every dialect's endpoints on one Starlette behind the middleware, and the pages.
 
-Assembles only. Starlette rather than FastAPI, because clients of these dialects send nulls, unknown keys and
-numbers as text that a validating layer would refuse in an error shape none of them reads.
+Starlette rather than FastAPI, because clients of these dialects send nulls, unknown keys and numbers as text
+that a validating layer would refuse in an error shape none of them reads. What browsers are given comes from
+the package; no page asks any other server for anything.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -19,37 +21,102 @@ from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from . import pages
-from .auth import ServerError
-from .call import json_response
-from .chat import template_of
-from .dialects import ENDPOINTS
-from .errors import ApiError
-from .follow import Bridge
-from .gate import Gate, dialect_of
-from .openapi import description
-from .services import Loader, Services
-from .settings import ServerSettings
+from srbwriter.server.chat import template_of
+from srbwriter.server.context import Context, json_response
+from srbwriter.server.dialects import ENDPOINTS, SOCKETS
+from srbwriter.server.endpoints import Endpoint, description
+from srbwriter.server.errors import ApiError
+from srbwriter.server.middleware import Middleware, dialect_of
+from srbwriter.server.notifier import Notifier
+from srbwriter.server.services import Loader, Services
+from srbwriter.server.settings import ServerError, ServerSettings
+
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+
+
+@cache
+def _asset(name: str) -> bytes | None:
+    file = Path(__file__).parent / "page" / name
+    return file.read_bytes() if file.is_file() else None
+
+
+def _file(name: str) -> Response:
+    kind = _TYPES.get(name.rpartition(".")[2])
+    content = _asset(name) if kind and "/" not in name and "\\" not in name and "\0" not in name else None
+    if content is None:
+        raise ApiError(404, "File Not Found")
+    return Response(content, 200, _HEADERS, kind)
+
+
+async def index(context: Context) -> Response:
+    if not context.settings.page:
+        raise ApiError(404, "File Not Found")
+    return _file("index.html")
+
+
+async def asset(context: Context) -> Response:
+    return _file(context.path["file"])
+
+
+async def docs(context: Context) -> Response:
+    return _file("docs.html")
+
+
+async def chat(context: Context) -> Response:
+    return _file("chat.html")
+
+
+async def helper(context: Context) -> Response:
+    return _file("completion.js")
+
+
+async def openapi(context: Context) -> Response:
+    return json_response(context.services.openapi)
+
+
+PAGE = Endpoint("GET", ("/",), index, "llamacpp", "a page to write in", public=True, title="page")
+
+
+PAGES = (
+    Endpoint("GET", ("/page/{file}",), asset, "llamacpp", "files of the pages", public=True, title="page"),
+    Endpoint("GET", ("/docs",), docs, "llamacpp", "this description, to be read", public=True, title="page"),
+    Endpoint("GET", ("/chat",), chat, "llamacpp", "a page to talk in", public=True, title="page"),
+    Endpoint("GET", ("/completion.js",), helper, "llamacpp", "llama() for pages", public=True, title="page"),
+    Endpoint("GET", ("/openapi.json",), openapi, "llamacpp", "this description", public=True, title="page"),
+)
+"""The rows besides the page itself, which gives way to a folder of one's own files."""
 
 
 def build_app(loader: Loader, settings: ServerSettings) -> ASGIApp:
     """The ASGI application of one server. To be run on one event loop."""
-    services = Services(loader, settings, Bridge())
+    services = Services(loader, settings, Notifier())
     services.chat_template = template_of(settings)
     if settings.slot_save_path:
         _folder(settings.slot_save_path, "to save slots in")
-    rows = (
-        (*ENDPOINTS, *pages.ENDPOINTS) if settings.static_path else (*ENDPOINTS, *pages.ENDPOINTS, pages.PAGE)
-    )
+    rows = (*ENDPOINTS, *PAGES) if settings.static_path else (*ENDPOINTS, *PAGES, PAGE)
     services.openapi = description(rows)
     ours = [route for row in rows for route in row.routes(services)]
-    routes: list[BaseRoute] = [*ours]
+    sockets = [socket.route(services) for socket in SOCKETS]
+    routes: list[BaseRoute] = [*ours, *sockets]
     if settings.static_path:
         routes.append(Mount("/", StaticFiles(directory=_folder(settings.static_path, "to serve"), html=True)))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
-        services.bridge.attach(asyncio.get_running_loop())
+        services.notifier.attach(asyncio.get_running_loop())
         yield
         for record in services.registry.live():
             for generation in record.generations:
@@ -60,8 +127,8 @@ def build_app(loader: Loader, settings: ServerSettings) -> ASGIApp:
         lifespan=lifespan,
         exception_handlers={HTTPException: _not_here},
     )
-    guarded = [route for row in rows if not row.public for route in row.routes(services)]
-    return Gate(app, settings, lambda path: not any(route.path_regex.match(path) for route in guarded))
+    guarded = [*sockets, *(route for row in rows if not row.public for route in row.routes(services))]
+    return Middleware(app, settings, lambda path: not any(route.path_regex.match(path) for route in guarded))
 
 
 def _folder(path: Path, purpose: str) -> Path:

@@ -10,13 +10,12 @@ from srbwriter.engine.backend import Backend
 from srbwriter.engine.chat import CHATML, render
 from srbwriter.engine.limits import MESSAGES
 from srbwriter.engine.types import EngineError, InvalidRequest
+from srbwriter.server.context import Context
+from srbwriter.server.fields import Fields
+from srbwriter.server.settings import ServerError, ServerSettings
 
-from .auth import ServerError
-from .body import Body
-from .call import Call
 from .errors import ApiError, bad
 from .services import Services
-from .settings import ServerSettings
 from .tools import Tools, read_tools
 from .work import MOST_SECONDS
 
@@ -60,30 +59,30 @@ class ChatPrompt(NamedTuple):
     tools: Tools | None = None  # how the answer may call them
 
 
-async def read_chat(body: Body, call: Call) -> ChatPrompt:
+async def read_chat(fields: Fields, context: Context) -> ChatPrompt:
     """The prompt that the messages make under the template. Raises ApiError (400).
 
     A template is a program that came with the model's file: it always runs on a thread.
     """
-    _ = call.engine
-    return await call.read(lambda: _read(body, call), more=2 * MOST_SECONDS)
+    _ = context.engine
+    return await context.read(lambda: _read(fields, context), more=2 * MOST_SECONDS)
 
 
-def _read(body: Body, call: Call) -> ChatPrompt:
-    engine, template = call.engine, template_in_use(call.services)
-    messages = read_messages(body.raw("messages"))
+def _read(fields: Fields, context: Context) -> ChatPrompt:
+    engine, template = context.engine, template_in_use(context.services)
+    messages = read_messages(fields.raw("messages"))
     prefill = messages[-1]["role"] == "assistant" and not messages[-1].get("tool_calls")
     if prefill and len(messages) > 1 and messages[-2]["role"] == "assistant":
         raise bad("messages", "Field 'messages': cannot end with two assistant messages")
-    go_on = body.flag("continue_final_message", prefill)
-    add_prompt = body.flag("add_generation_prompt", not go_on)
+    go_on = fields.flag("continue_final_message", prefill)
+    add_prompt = fields.flag("add_generation_prompt", not go_on)
     if go_on and add_prompt:
         raise bad(
             "add_generation_prompt",
             "Field 'add_generation_prompt': cannot be true together with continue_final_message",
         )
-    tools = read_tools(body, engine, template)
-    options = body.mapping("chat_template_kwargs") or {}
+    tools = read_tools(fields, engine, template)
+    options = fields.mapping("chat_template_kwargs") or {}
     told = {name: value for name, value in options.items() if name.isidentifier() and name not in _OURS}
     try:
         prompt = engine.apply_template(

@@ -15,34 +15,34 @@ from starlette.responses import Response
 
 from srbwriter.engine import limits
 from srbwriter.engine.embedding import Embedder, Embedding, Pooling, Score
+from srbwriter.server.context import Context, json_response
+from srbwriter.server.fields import Fields, is_integer
 
-from .body import Body, is_integer
-from .call import Call, json_response
 from .errors import ApiError, bad
 from .work import PER_BYTE, PER_ENTRY, off_loop
 
 _FORMATS = ("float", "base64")
 
 
-async def openai_embeddings(call: Call) -> Response:
+async def openai_embeddings(context: Context) -> Response:
     """``input`` in OpenAI's form; ``content``, which OpenAI does not know, in llama.cpp's."""
-    body = Body(await call.json())
-    lane = _lane(call)
-    if not body.has("input") and body.has("content"):
-        return await _native(call, lane, body)
-    style = body.text("encoding_format", "float")
+    fields = Fields(await context.json())
+    lane = _lane(context)
+    if not fields.has("input") and fields.has("content"):
+        return await _native(context, lane, fields)
+    style = fields.text("encoding_format", "float")
     if style not in _FORMATS:
         raise bad("encoding_format", "Field 'encoding_format': expected float or base64")
-    if _pooling(body) == "none":
+    if _pooling(fields) == "none":
         raise bad("pooling", "Field 'pooling': none gives a vector for each token; ask /embeddings for those")
-    _check_dimensions(body, call)
-    found = await _embed(call, lane, body, "input")
+    _check_dimensions(fields, context)
+    found = await _embed(context, lane, fields, "input")
     tokens = sum(one.tokens for one in found)
-    return await call.answer(
+    return await context.answer(
         _effort(found),
         lambda: {
             "object": "list",
-            "model": body.text("model") or call.services.model_name,
+            "model": fields.text("model") or context.services.model_name,
             "data": [
                 {"object": "embedding", "index": index, "embedding": _written(one, style)}
                 for index, one in enumerate(found)
@@ -52,14 +52,14 @@ async def openai_embeddings(call: Call) -> Response:
     )
 
 
-async def native_embeddings(call: Call) -> Response:
-    return await _native(call, _lane(call), Body(await call.json()))
+async def native_embeddings(context: Context) -> Response:
+    return await _native(context, _lane(context), Fields(await context.json()))
 
 
-async def _native(call: Call, lane: Embedder, body: Body) -> Response:
+async def _native(context: Context, lane: Embedder, fields: Fields) -> Response:
     """A list of vectors for each text, even where it is a single one."""
-    found = await _embed(call, lane, body, "content" if body.has("content") else "input")
-    return await call.answer(
+    found = await _embed(context, lane, fields, "content" if fields.has("content") else "input")
+    return await context.answer(
         _effort(found),
         lambda: [
             {"index": index, "embedding": np.atleast_2d(one.values).tolist()}
@@ -68,28 +68,33 @@ async def _native(call: Call, lane: Embedder, body: Body) -> Response:
     )
 
 
-async def rerank(call: Call) -> Response:
+async def rerank(context: Context) -> Response:
     """Jina's and Cohere's form, or that of text-embeddings-inference where the field is called ``texts``."""
-    body = Body(await call.json())
-    lane = _lane(call)
-    query = body.raw("query")
+    fields = Fields(await context.json())
+    lane = _lane(context)
+    query = fields.raw("query")
     if not isinstance(query, str):
         raise bad("query", "Field 'query': expected text")
-    tei = body.has("texts") and not body.has("documents")
+    tei = fields.has("texts") and not fields.has("documents")
     name = "texts" if tei else "documents"
-    texts = _documents(name, body.raw(name))
-    most = body.integer("top_n", len(texts), 1)
+    texts = _documents(name, fields.raw(name))
+    most = fields.integer("top_n", len(texts), 1)
     size = len(query) * len(texts) + sum(map(len, texts))
     work = await off_loop(size * PER_BYTE, lambda: lane.rank(query, texts))
-    scores = await call.until_gone(_wait(asyncio.wrap_future(work)))
+    scores = await context.until_gone(_wait(asyncio.wrap_future(work)))
     best = sorted(range(len(texts)), key=lambda index: -scores[index].score)[:most]
-    return json_response(_ranks(call, body, tei, texts, scores, best))
+    return json_response(_ranks(context, fields, tei, texts, scores, best))
 
 
 def _ranks(
-    call: Call, body: Body, tei: bool, texts: Sequence[str], scores: Sequence[Score], best: Sequence[int]
+    context: Context,
+    fields: Fields,
+    tei: bool,
+    texts: Sequence[str],
+    scores: Sequence[Score],
+    best: Sequence[int],
 ) -> Any:
-    told = body.flag("return_text") or body.flag("return_documents")
+    told = fields.flag("return_text") or fields.flag("return_documents")
     if tei:
         return [
             {"index": index, "score": scores[index].score, **({"text": texts[index]} if told else {})}
@@ -106,7 +111,7 @@ def _ranks(
     ]
     return {
         "object": "list",
-        "model": body.text("model") or call.services.model_name,
+        "model": fields.text("model") or context.services.model_name,
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
         "results": results,
     }
@@ -115,28 +120,28 @@ def _ranks(
 # ---- reading
 
 
-def _lane(call: Call) -> Embedder:
-    lane: Embedder | None = getattr(call.engine, "embedder", None)
+def _lane(context: Context) -> Embedder:
+    lane: Embedder | None = getattr(context.engine, "embedder", None)
     if lane is None:
         raise ApiError(501, "the engine behind this server computes no embeddings")
     return lane
 
 
-async def _embed(call: Call, lane: Embedder, body: Body, field: str) -> list[Embedding]:
+async def _embed(context: Context, lane: Embedder, fields: Fields, field: str) -> list[Embedding]:
     """Vectors of the texts in ``field``. Raises ApiError."""
-    texts = await call.read(lambda: _texts(field, body.raw(field)))
-    normalize = body.integer("embd_normalize", 2, -1, 100)
+    texts = await context.read(lambda: _texts(field, fields.raw(field)))
+    normalize = fields.integer("embd_normalize", 2, -1, 100)
     size = sum(map(len, texts))
-    work = await off_loop(size * PER_BYTE, lambda: lane.embed(texts, _pooling(body), normalize))
-    return await call.until_gone(_wait(asyncio.wrap_future(work)))
+    work = await off_loop(size * PER_BYTE, lambda: lane.embed(texts, _pooling(fields), normalize))
+    return await context.until_gone(_wait(asyncio.wrap_future(work)))
 
 
 async def _wait(future: asyncio.Future[Any]) -> Any:
     return await future
 
 
-def _pooling(body: Body) -> Pooling | None:
-    return cast("Pooling | None", body.text("pooling") or None)  # the engine refuses any other word
+def _pooling(fields: Fields) -> Pooling | None:
+    return cast("Pooling | None", fields.text("pooling") or None)  # the engine refuses any other word
 
 
 def _texts(field: str, value: Any) -> list[str | list[int]]:
@@ -180,9 +185,9 @@ def _documents(name: str, value: Any) -> list[str]:
     return cast("list[str]", texts)
 
 
-def _check_dimensions(body: Body, call: Call) -> None:
-    width = call.engine.info.n_embd
-    if body.integer("dimensions", width) != width:
+def _check_dimensions(fields: Fields, context: Context) -> None:
+    width = context.engine.info.n_embd
+    if fields.integer("dimensions", width) != width:
         raise bad("dimensions", f"Field 'dimensions': this model's vectors have {width}, and are not cut")
 
 

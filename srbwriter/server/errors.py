@@ -18,7 +18,7 @@ from srbwriter.engine.types import (
     NotSupported,
 )
 
-Dialect = Literal["srb", "openai", "llamacpp"]
+Dialect = Literal["srb", "openai", "llamacpp", "kobold"]
 
 TYPES = {
     400: "invalid_request_error",
@@ -34,6 +34,8 @@ TYPES = {
     503: "unavailable_error",
 }
 """Error types by status: llama.cpp's names, which OpenAI's clients accept as well."""
+
+_KOBOLD = {401: "unauthorized", 404: "not_found", 429: "service_unavailable", 503: "service_unavailable"}
 
 
 class ApiError(Exception):
@@ -63,6 +65,9 @@ class ApiError(Exception):
         """The JSON that ``dialect``'s clients read."""
         if dialect == "srb":
             return {"error": self.message, **self.extra}
+        if dialect == "kobold":
+            kind = _KOBOLD.get(self.status, "bad_input" if self.status < 500 else "server_error")
+            return {"detail": {"error": self.kind, "msg": self.message, "type": kind, **self.extra}}
         error: dict[str, Any] = {"code": self.status, "message": self.message, "type": self.kind}
         if dialect == "openai":
             error = {

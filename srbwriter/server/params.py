@@ -1,7 +1,7 @@
 """From a body's fields to the engine's Request: the part that every dialect shares.
 
 Spellings, kinds and ranges come from the engine's table of parameters; here is only what a wire adds:
-clamping, biases by text, one seed a branch, values for each branch.
+clamping, biases by text, one seed a branch, values for each branch, LoRA adapters by number.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict, cast
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypedDict, TypeVar, cast
 
 from srbwriter.engine import limits
+from srbwriter.engine.adapters import MOST_ADAPTERS, Adapters
 from srbwriter.engine.backend import Backend
-from srbwriter.engine.gone import replace_gone
+from srbwriter.engine.compat import replace_gone
 from srbwriter.engine.parameters import (
     BY_NAME,
     DEFAULT_ORDER,
@@ -25,55 +27,145 @@ from srbwriter.engine.parameters import (
     sampler_order,
 )
 from srbwriter.engine.types import InvalidRequest, Overflow, Prompt, Request, Sampling, Stop
-
-from .body import ALIASES, SEED_LIMIT, Body, is_integer
-from .call import Call
-from .errors import bad
-from .lora import Scales, read_lora
-from .prompt import read_penalty_prompt, wants_bos
+from srbwriter.server.context import Context
+from srbwriter.server.errors import ApiError, bad
+from srbwriter.server.fields import SEED_LIMIT, Fields, is_integer, read_penalty_prompt, wants_bos
 
 log = logging.getLogger(__name__)
 
 _MOST_BANS = 8 * limits.BIASES  # characters
-_OF_SAMPLING = [p for p in PARAMETERS if p.record == "sampling" and p.kind in ("int", "float", "bool")]
 
 
-def read_sampling(body: Body, base: Sampling, engine: Backend) -> Sampling:
-    """How the request wants its tokens chosen; ``base`` where it says nothing. Raises ApiError (400)."""
-    changes: dict[str, Any] = {
-        parameter.field: _plain(body, parameter, getattr(base, parameter.field))
-        for parameter in _OF_SAMPLING
-        if parameter.field != "seed" and body.has(parameter.name)
+# ---- one loop over the table
+
+
+def _told(fields: Fields, rows: Iterable[Parameter], base: object) -> dict[str, Any]:
+    """The values that a body names in any spelling, by the field of the record. Raises ApiError (400)."""
+    return {
+        row.field: _READERS.get(row.name, _value)(fields, row, getattr(base, row.field, row.default))
+        for row in rows
+        if fields.has(row.name)
     }
-    if "top_k" in changes:
-        changes["top_k"] = max(changes["top_k"], 0)
-    if body.number("dry_base", 1.75) < 1.0:
-        changes["dry_base"] = Sampling().dry_base  # llama.cpp's rule
-    changes["seed"] = body.seed() if body.has("seed") else base.seed
-    if breakers := _breakers(body):
-        changes["dry_sequence_breakers"] = breakers
-    if biases := read_biases(body, engine):
+
+
+def _value(fields: Fields, row: Parameter, default: Any) -> Any:
+    """A value of the row's kind: bent into its range, or refused where it is a size."""
+    if row.kind == "bool":
+        return fields.flag(row.name, default)
+    if row.kind == "texts":
+        return fields.texts(row.name)
+    if row.kind == "ids":
+        return fields.integers(row.name) or default
+    if row.kind == "choice":
+        return _choice(fields, row)
+    if row.kind == "text":
+        return fields.text(row.name) or default
+    if row.size:
+        return fields.size(row.name, default, int(row.minimum or 0))
+    value = row.clamp(fields.number(row.name, default or 0.0))
+    return int(value) if row.kind == "int" else float(value)
+
+
+def _choice(fields: Fields, row: Parameter) -> str | None:
+    text = fields.text(row.name)
+    if not text and row.optional:
+        return None
+    if text not in row.choices:
+        words = f"{', '.join(row.choices[:-1])} or {row.choices[-1]}"
+        raise bad(row.name, f"Field '{row.name}': expected {words}")
+    return text
+
+
+def _limit(fields: Fields, row: Parameter, default: int | None) -> int | None:
+    """Tokens at most, None without end. Where two spellings differ, the one that says a number is meant.
+
+    The settings that llama.cpp tells have the limit twice, and clients send them back with one changed.
+    """
+    told = [
+        Fields({spelling: value}).integer(row.name, -1, -1, int(row.maximum or 0), hard=True)
+        for spelling in (row.name, *row.aliases)
+        if (value := fields.values.get(spelling)) is not None
+    ]
+    return next((number for number in told if number >= 0), None)
+
+
+def _base(fields: Fields, row: Parameter, default: float) -> float:
+    """Less than 1 means the usual one, as with llama.cpp."""
+    return row.default if fields.number(row.name, default) < 1.0 else _value(fields, row, default)
+
+
+def _breakers(fields: Fields, row: Parameter, default: tuple[str, ...]) -> tuple[str, ...]:
+    """A list, or a list written as JSON text, which some clients send."""
+    value = fields.raw(row.name)
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except RecursionError:
+            raise bad(row.name, f"Field '{row.name}': nested too deeply") from None
+        except ValueError:
+            value = [value]
+    if not isinstance(value, list):
+        return default
+    texts = [item for item in cast("list[Any]", value) if isinstance(item, str) and "\0" not in item]
+    return Fields({row.name: texts}).texts(row.name) or default
+
+
+def _samplers(fields: Fields, row: Parameter, default: Any) -> tuple[str, ...] | None:
+    """An order by name or by letter; unknown names are skipped."""
+    value = fields.raw(row.name)
+    items: list[Any] = list(value) if isinstance(value, str) else []
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+    order = tuple(dict.fromkeys(sampler_order(item for item in items if isinstance(item, str))))
+    return order or default
+
+
+def _schema(fields: Fields, row: Parameter, default: str | None) -> str | None:
+    spelling, schema = fields.found(row.name)
+    return default if schema == "" else schema_text(spelling, schema)
+
+
+_READERS: Mapping[str, Callable[[Fields, Parameter, Any], Any]] = {
+    "seed": lambda fields, row, default: fields.seed(),
+    "top_k": lambda fields, row, default: max(_value(fields, row, default), 0),
+    "max_tokens": _limit,
+    "max_seconds": lambda fields, row, default: fields.number(row.name, 0.0, 0.0) or default,
+    "context": lambda fields, row, default: (
+        fields.size(row.name, 0, 2) if fields.number(row.name, 0) else None
+    ),
+    "dry_base": _base,
+    "dry_sequence_breakers": _breakers,
+    "samplers": _samplers,
+    "json_schema": _schema,
+}
+"""Rows that the wire writes otherwise than their kind says."""
+
+_BY_DIALECTS = frozenset({"n", "priority", "logprobs", "prompt_logprobs", "add_bos", "parse_special"})
+"""Rows of a request that each dialect reads itself, or that clients cannot have."""
+
+_SAMPLING = [row for row in PARAMETERS if row.record == "sampling" and row.kind != "biases"]
+_STOP = [row for row in PARAMETERS if row.record == "stop"]
+_OPTIONS = [row for row in PARAMETERS if row.record == "request" and row.name not in _BY_DIALECTS]
+
+
+def read_sampling(fields: Fields, base: Sampling, engine: Backend) -> Sampling:
+    """How the request wants its tokens chosen; ``base`` where it says nothing. Raises ApiError (400)."""
+    changes = _told(fields, _SAMPLING, base)
+    if biases := read_biases(fields, engine):
         changes["logit_bias"] = tuple({**dict(base.logit_bias), **dict(biases)}.items())
-    if body.has("samplers"):
-        order = _samplers(body)
-        usual = changes.get("infill", base.infill) is False and order == default_order(False)
-        changes["samplers"] = None if usual and base.samplers is None else order or base.samplers
-    changes.update(_constraint(body))
-    for name, value in _emulated(body).items():
-        if name != "samplers" or "samplers" not in changes:
-            changes[name] = value
-    return replace(base, **changes)
+    if changes.get("samplers") == default_order(False) and base.samplers is None:
+        infill = changes.get("infill", base.infill)
+        changes["samplers"] = changes["samplers"] if infill else None
+    emulated = _emulated(fields)
+    if "samplers" in changes:
+        emulated.pop("samplers", None)
+    return replace(base, **{**changes, **emulated})
 
 
-def default_order(infill: bool) -> tuple[str, ...]:
-    """The samplers that act where a request names none, in their order."""
-    return tuple(name for name in DEFAULT_ORDER if infill or name != "infill")
-
-
-def _emulated(body: Body) -> dict[str, Any]:
+def _emulated(fields: Fields) -> dict[str, Any]:
     """What fields that llama.cpp does not know, and other programs send, come to. Raises ApiError (400)."""
     try:
-        changes, notes = replace_gone(body.values)
+        changes, notes = replace_gone(fields.values)
     except InvalidRequest as error:
         raise bad(error.field, f"Field '{error.field}': {error.problem}") from None
     for note in notes:
@@ -81,39 +173,17 @@ def _emulated(body: Body) -> dict[str, Any]:
     return changes
 
 
-def read_stop(body: Body, base: Stop) -> Stop:
+def default_order(infill: bool) -> tuple[str, ...]:
+    """The samplers that act where a request names none, in their order."""
+    return tuple(name for name in DEFAULT_ORDER if infill or name != "infill")
+
+
+def read_stop(fields: Fields, base: Stop) -> Stop:
     """When the request wants its branches to end; ``base`` where it says nothing. Raises ApiError (400)."""
-    tokens = _limit(body, -1 if base.max_tokens is None else base.max_tokens)
-    seconds = body.number("t_max_predict_ms", 0.0, 0.0) / 1000 or body.number("max_seconds", 0.0, 0.0)
-    boundary = body.text("boundary", base.boundary or "") or None
-    if boundary not in (None, "line", "sentence", "paragraph"):
-        raise bad("boundary", "Field 'boundary': expected line, sentence or paragraph")
-    return replace(
-        base,
-        max_tokens=None if tokens < 0 else tokens,
-        min_tokens=body.integer("min_tokens", base.min_tokens, 0, 2**31 - 1),
-        strings=body.texts("stop") if body.has("stop") else base.strings,
-        boundary=boundary,
-        token_ids=body.integers("stop_token_ids") or base.token_ids,
-        include_string=body.flag("include_stop", base.include_string),
-        ignore_eog=body.flag("ignore_eos", base.ignore_eog),
-        after_any=body.texts("after_any") if body.has("after_any") else base.after_any,
-        after_min_tokens=body.integer("after_min_tokens", base.after_min_tokens, 0, 2**31 - 1),
-        max_seconds=seconds or base.max_seconds,
-    )
-
-
-def _limit(body: Body, default: int) -> int:
-    """Tokens at most, -1 without end. Where two spellings differ, the one that says a number is meant.
-
-    The settings that llama.cpp tells have the limit twice, and clients send them back with one changed.
-    """
-    told = [
-        Body({spelling: value}).integer("max_tokens", default, -1, limits.TOKENS, hard=True)
-        for spelling in ("max_tokens", *ALIASES["max_tokens"])
-        if (value := body.values.get(spelling)) is not None
-    ]
-    return next((number for number in told if number >= 0), told[0] if told else default)
+    changes = _told(fields, _STOP, base)
+    if milliseconds := fields.number("t_max_predict_ms", 0.0, 0.0):
+        changes["max_seconds"] = milliseconds / 1000
+    return replace(base, **changes)
 
 
 class Options(TypedDict):
@@ -129,27 +199,26 @@ class Options(TypedDict):
     lora: Scales | None
 
 
-def read_options(body: Body, context_shift: bool, engine: Backend) -> Options:
+def read_options(
+    fields: Fields, context_shift: bool, engine: Backend, overflow: Overflow = "error"
+) -> Options:
     """What happens where prompt and text meet, and where the context ends. Raises ApiError (400)."""
-    usual: Overflow = "shift" if context_shift else "error"
-    overflow = body.text("overflow", usual)
-    if overflow not in ("error", "truncate", "shift"):
-        raise bad("overflow", "Field 'overflow': expected error, truncate or shift")
-    return Options(
-        heal=body.flag("heal"),
-        n_keep=body.integer("n_keep", 0, -1, 2**31 - 1),
-        overflow=overflow,
-        cache_prompt=body.flag("cache_prompt", True),
-        strict=body.flag("strict"),
-        context=body.size("context", 0, 2) or None if body.has("context") else None,
-        penalty_prompt=read_penalty_prompt(body, engine),
-        lora=read_lora(body, engine),
+    usual = {row.field: row.default for row in _OPTIONS}
+    usual["overflow"] = "shift" if context_shift else overflow
+    return cast(
+        "Options",
+        {
+            **usual,
+            **_told(fields, _OPTIONS, None),
+            "penalty_prompt": read_penalty_prompt(fields, engine),
+            "lora": read_lora(fields, engine),
+        },
     )
 
 
-def read_n(body: Body, default: int, limit: int) -> int:
+def read_n(fields: Fields, default: int, limit: int) -> int:
     """How many branches; above ``limit`` a 400 that names it."""
-    return body.integer("n", default, 1, limit, hard=True)
+    return fields.integer("n", default, 1, limit, hard=True)
 
 
 def branch_samplings(sampling: Sampling, n: int) -> tuple[Sampling, ...]:
@@ -160,7 +229,7 @@ def branch_samplings(sampling: Sampling, n: int) -> tuple[Sampling, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class Params:
     """What a request asks for in every dialect, but for its prompt."""
 
     n: int
@@ -194,7 +263,7 @@ class Ask:
 
 
 class Common(TypedDict):
-    """Fields of Ask that are read alike in every dialect."""
+    """Fields of Params that are read alike in every dialect."""
 
     n: int
     sampling: Sampling
@@ -207,45 +276,64 @@ class Common(TypedDict):
     verbose: bool
 
 
-def read_common(body: Body, call: Call) -> Common:
-    """Raises ApiError (400). Without a limit of its own a text has the server's, or none."""
-    limit = call.settings.n_predict
+T = TypeVar("T", Sampling, Stop)
+
+
+def _with_usual(base: T, record: str, usual: Mapping[str, Any]) -> T:
+    """``base`` with what is usual in a dialect, where the server was not started with something else."""
+    rows = (row for row in PARAMETERS if row.record == record and row.name in usual)
+    return replace(
+        base, **{row.field: usual[row.name] for row in rows if getattr(base, row.field) == row.default}
+    )
+
+
+def read_common(fields: Fields, context: Context, usual: Mapping[str, Any] = MappingProxyType({})) -> Common:
+    """Raises ApiError (400). Without a limit of its own a text has the server's, or none.
+
+    ``usual``: what a dialect's clients mean by leaving a parameter out, by its name.
+    """
+    limit = context.settings.n_predict
+    stop = Stop(max_tokens=limit if limit >= 0 else None)
     return Common(
-        n=read_n(body, 1, call.services.max_n),
-        sampling=read_sampling(body, call.settings.sampling, call.engine),
-        stop=read_stop(body, Stop(max_tokens=limit if limit >= 0 else None)),
-        options=read_options(body, call.settings.context_shift, call.engine),
-        post_sampling_probs=body.flag("post_sampling_probs"),
-        stream=body.flag("stream"),
-        timings_per_token=body.flag("timings_per_token"),
-        return_progress=body.flag("return_progress"),
-        verbose=body.flag("verbose"),
+        n=read_n(fields, 1, context.services.max_n),
+        sampling=read_sampling(
+            fields, _with_usual(context.settings.sampling, "sampling", usual), context.engine
+        ),
+        stop=read_stop(fields, _with_usual(stop, "stop", usual)),
+        options=read_options(
+            fields, context.settings.context_shift, context.engine, usual.get("overflow", "error")
+        ),
+        post_sampling_probs=fields.flag("post_sampling_probs"),
+        stream=fields.flag("stream"),
+        timings_per_token=fields.flag("timings_per_token"),
+        return_progress=fields.flag("return_progress"),
+        verbose=fields.flag("verbose"),
     )
 
 
 # ---- values for each branch
 
 
-def split_branches(body: Body) -> tuple[Body, list[Body] | None]:
+def split_branches(fields: Fields) -> tuple[Fields, list[Fields] | None]:
     """Fields that hold for all branches, and those with a list of values, one a branch, as one body each.
 
     A list is one value a branch where the field takes a single value, and a list of lists (or nulls) where it
     takes a list. None where there is no such field. Raises ApiError (400) for lists of several lengths.
     """
-    listed = {name: value for name, value in body.values.items() if _for_each(name, value)}
+    listed = {name: value for name, value in fields.values.items() if _for_each(name, value)}
     if not listed:
-        return body, None
+        return fields, None
     lengths = {len(value) for value in listed.values()}
     name = next(iter(listed))
     if len(lengths) > 1:
         raise bad(name, f"Fields {', '.join(listed)}: lists of values for each branch must be equally long")
     count = lengths.pop()
-    n = body.integer("n", count)
+    n = fields.integer("n", count)
     if n != count:
         raise bad(name, f"Field '{name}': {count} values for {n} branches")
-    common = {name: value for name, value in body.values.items() if name not in listed}
+    common = {name: value for name, value in fields.values.items() if name not in listed}
     own = [{name: value[k] for name, value in listed.items()} for k in range(count)]
-    return Body({**common, "n": count}), [Body(values) for values in own]
+    return Fields({**common, "n": count}), [Fields(values) for values in own]
 
 
 def _for_each(name: str, value: Any) -> bool:
@@ -260,30 +348,30 @@ def _for_each(name: str, value: Any) -> bool:
 
 
 def read_branches(
-    body: Body, call: Call, n: int, sampling: Sampling, stop: Stop
-) -> tuple[Body, tuple[Sampling, ...], tuple[Stop, ...] | Stop]:
+    fields: Fields, context: Context, n: int, sampling: Sampling, stop: Stop
+) -> tuple[Fields, tuple[Sampling, ...], tuple[Stop, ...] | Stop]:
     """How each of n branches is written, from ``sampling`` and ``stop`` on. Raises ApiError (400).
 
     An explicit seed counts up from branch to branch, unless there is one for each.
     """
-    body, own = split_branches(body)
-    sampling, stop = read_sampling(body, sampling, call.engine), read_stop(body, stop)
+    fields, own = split_branches(fields)
+    sampling, stop = read_sampling(fields, sampling, context.engine), read_stop(fields, stop)
     every = branch_samplings(sampling, n)
     if own is None:
-        return body, every, stop
+        return fields, every, stop
     if len(own) != n:
         raise bad("n", f"Field 'n': values for {len(own)} branches, and there are {n}")
-    pairs: Sequence[tuple[Body, Sampling]] = list(zip(own, every, strict=True))
+    pairs: Sequence[tuple[Fields, Sampling]] = list(zip(own, every, strict=True))
     return (
-        body,
-        tuple(read_sampling(one, base, call.engine) for one, base in pairs),
+        fields,
+        tuple(read_sampling(one, base, context.engine) for one, base in pairs),
         tuple(read_stop(one, stop) for one in own),
     )
 
 
-def read_biases(body: Body, engine: Backend) -> tuple[tuple[int, float], ...]:
+def read_biases(fields: Fields, engine: Backend) -> tuple[tuple[int, float], ...]:
     """``logit_bias`` as pairs or as an object, by id or by text; and ``custom_token_bans``."""
-    value = body.raw("logit_bias")
+    value = fields.raw("logit_bias")
     pairs: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, dict):
         pairs = cast("dict[str, Any]", value).items()
@@ -299,7 +387,7 @@ def read_biases(body: Body, engine: Backend) -> tuple[tuple[int, float], ...]:
         amount = _bias(bias)
         for token in _tokens(key, engine, n_vocab):
             biases[token] = biases.get(token, 0.0) + amount
-    for token in _bans(body):
+    for token in _bans(fields):
         if token < n_vocab:
             biases[token] = -math.inf
     if len(biases) > limits.BIASES:
@@ -307,13 +395,13 @@ def read_biases(body: Body, engine: Backend) -> tuple[tuple[int, float], ...]:
     return tuple(biases.items())
 
 
-def _bans(body: Body) -> Iterable[int]:
+def _bans(fields: Fields) -> Iterable[int]:
     """Token ids that are never to be chosen: a list of them, or a text with commas."""
     name = "custom_token_bans"
-    value = body.raw(name)
+    value = fields.raw(name)
     items: list[Any] = cast("list[Any]", value) if isinstance(value, list) else []
     if not isinstance(value, list):
-        text = body.text(name)
+        text = fields.text(name)
         if len(text) > _MOST_BANS:
             raise bad(name, f"Field '{name}': {len(text)} characters, {_MOST_BANS} are possible")
         parts = text.replace(" ", "").split(",")
@@ -330,52 +418,6 @@ def schema_text(name: str, schema: Any) -> str:
     if not isinstance(schema, dict):
         raise bad(name, f"Field '{name}': expected a JSON schema")
     return json.dumps(schema)
-
-
-def _plain(body: Body, parameter: Parameter, default: Any) -> Any:
-    if parameter.kind == "bool":
-        return body.flag(parameter.name, default)
-    if parameter.size:
-        return body.size(parameter.name, default, int(parameter.minimum or 0))
-    value = parameter.clamp(body.number(parameter.name, default))
-    return int(value) if parameter.kind == "int" else float(value)
-
-
-def _breakers(body: Body) -> tuple[str, ...]:
-    """A list, or a list written as JSON text, which some clients send."""
-    name = "dry_sequence_breakers"
-    value = body.raw(name)
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except RecursionError:
-            raise bad(name, f"Field '{name}': nested too deeply") from None
-        except ValueError:
-            value = [value]
-    if not isinstance(value, list):
-        return ()
-    texts = [item for item in cast("list[Any]", value) if isinstance(item, str) and "\0" not in item]
-    return Body({name: texts}).texts(name)
-
-
-def _samplers(body: Body) -> tuple[str, ...]:
-    """An order by name or by letter; unknown names are skipped."""
-    value = body.raw("samplers")
-    items: list[Any] = list(value) if isinstance(value, str) else []
-    if isinstance(value, list):
-        items = cast("list[Any]", value)
-    return tuple(dict.fromkeys(sampler_order(item for item in items if isinstance(item, str))))
-
-
-def _constraint(body: Body) -> dict[str, str | None]:
-    changes: dict[str, str | None] = {}
-    for name in ("grammar", "regex"):
-        if text := body.text(name):
-            changes[name] = text
-    spelling, schema = body.found("json_schema")
-    if schema not in (None, ""):
-        changes["json_schema"] = schema_text(spelling, schema)
-    return changes
 
 
 def _pair(item: Any) -> tuple[Any, Any]:
@@ -407,3 +449,78 @@ def _tokens(key: Any, engine: Backend, n_vocab: int) -> list[int]:
     if not is_integer(key):
         raise bad("logit_bias", "Field 'logit_bias': a token is an id or a text")
     return [key] if 0 <= key < n_vocab else []
+
+
+Scales: TypeAlias = "tuple[tuple[int, float], ...]"
+
+
+def read_lora(fields: Fields, engine: Backend) -> Scales | None:
+    """The adapters that a request wants; None where it names none, or has a list for each branch.
+
+    Raises ApiError: 400 for what means nothing, 501 where there are no adapters at all.
+    """
+    value = fields.raw("lora")
+    if not value or _one_each(value):
+        return None
+    return _used(read_scales(value), engine)
+
+
+def for_each_branch(request: Request, fields: Fields, engine: Backend) -> list[Request]:
+    """``request``, or one for each of its branches where ``lora`` holds a list for each of them.
+
+    What branches with the same adapters have in common is evaluated once all the same. Raises ApiError.
+    """
+    value = fields.raw("lora")
+    if not _one_each(value):
+        return [request]
+    n = request.n
+    if len(value) != n:
+        raise bad("lora", f"Field 'lora': {len(value)} lists of adapters for {n} branches")
+    sets = [_used(read_scales(entry), engine) if entry else None for entry in value]
+    return [
+        replace(
+            request, n=1, sampling=_own(request.sampling, k), stop=_own(request.stop, k), lora=sets[k]
+        )
+        for k in range(n)
+    ]  # fmt: skip
+
+
+def _own(given: Any, k: int) -> Any:
+    """What is the k-th branch's of one for all or one for each."""
+    return cast("tuple[Any, ...]", given)[k] if isinstance(given, tuple) else given
+
+
+def _one_each(value: Any) -> bool:
+    entries: list[object] = cast("list[object]", value) if isinstance(value, list) else []
+    lists = sum(1 for entry in entries if isinstance(entry, list))
+    return lists > 0 and all(entry is None or isinstance(entry, list) for entry in entries)
+
+
+def adapters_of(engine: Backend) -> Adapters | None:
+    return getattr(engine, "adapters", None)
+
+
+def _used(scales: Scales, engine: Backend) -> Scales:
+    """Adapters at scale 0 are none, so that every server takes them."""
+    used = tuple((number, scale) for number, scale in scales if scale)
+    if used and not adapters_of(engine):
+        raise ApiError(501, "this server was started without LoRA adapters; give it some with --lora")
+    return used
+
+
+def read_scales(value: Any) -> Scales:
+    """``[{"id": 0, "scale": 0.5}]``; a scale that is not there is 1. Raises ApiError (400)."""
+    problem = bad("lora", "Field 'lora': expected a list of objects with id and scale")
+    if not isinstance(value, list):
+        raise problem
+    entries = cast("Sequence[Any]", value)
+    if len(entries) > MOST_ADAPTERS:
+        raise bad("lora", f"Field 'lora': {len(entries)} adapters, {MOST_ADAPTERS} are possible")
+    found: list[tuple[int, float]] = []
+    for entry in entries:
+        fields = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+        number, scale = fields.get("id"), fields.get("scale", 1.0)
+        if not is_integer(number) or not is_number(scale):
+            raise problem
+        found.append((cast(int, number), float(scale)))
+    return tuple(found)

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import BranchState
+from srbwriter.server.settings import Client
+from srbwriter.server.work import PER_BYTE, PER_ENTRY
 
-from .auth import Client
 from .errors import ApiError, Dialect
 
 
@@ -32,6 +33,9 @@ class Record:
     ended: float | None = None
     held: int = 0  # bytes, about, when it had ended
     picked: int | None = None
+    peer: str = ""  # the address that it came from
+    tag: str = ""  # what its client calls it
+    bound: bool = True  # to the connection that it came over: that one's end is its own
 
     @property
     def generation(self) -> Generation:
@@ -48,6 +52,16 @@ class Record:
         return sum(len(generation.log) for generation in self.generations)
 
     @property
+    def prompt_tokens(self) -> int:
+        """Tokens of all prompts, each once."""
+        return sum(len(generation.prompt_ids) for generation in self.generations)
+
+    @property
+    def cached_tokens(self) -> int:
+        """How many of these were found in the cache."""
+        return sum(generation.cached_tokens for generation in self.generations)
+
+    @property
     def written(self) -> int:
         """Tokens of all branches."""
         return sum(len(branch.buffer.ids) for branch in self.branches)
@@ -56,6 +70,19 @@ class Record:
     def bytes(self) -> int:
         """What it holds in memory, about; log-probabilities are most of that where they were asked for."""
         return sum(map(_bytes, self.generations))
+
+    @property
+    def effort(self) -> float:
+        """Seconds that it takes to write the whole answer, about."""
+        entries, tokens = 0, 0
+        for generation in self.generations:
+            known = generation.request.logprobs
+            each = 1 if known is None else 3 + 3 * known
+            entries += each * sum(len(branch.buffer.ids) for branch in generation.branches)
+            tokens += len(generation.prompt_ids) * len(generation.branches)
+            if (before := generation.request.prompt_logprobs) is not None:
+                entries += (3 + 3 * before) * len(generation.prompt_ids) * len(generation.branches)
+        return entries * PER_ENTRY + tokens * PER_BYTE
 
     @property
     def live(self) -> bool:
@@ -102,10 +129,13 @@ class Registry:
         self._past: dict[str, Share] = {}  # by client: what is no longer kept
 
     def add(
-        self, client: str, dialect: Dialect, generations: Sequence[Generation], id: str | None = None
-    ) -> Record:
+        self, client: Client, dialect: Dialect, generations: Sequence[Generation], id: str | None = None,
+        *, tag: str = "", bound: bool = True,
+    ) -> Record:  # fmt: skip
         """Register under ``id``, or under a new one that nobody can guess."""
-        record = Record(id or new_id(), client, dialect, tuple(generations))
+        record = Record(
+            id or new_id(), client.name, dialect, tuple(generations), peer=client.peer, tag=tag, bound=bound
+        )
         self._records[record.id] = record
         self.sweep()
         return record
@@ -121,6 +151,19 @@ class Registry:
     def of(self, client: Client) -> list[Record]:
         """The requests that a client may see."""
         return [record for record in self._records.values() if self._sees(client, record)]
+
+    def own(self, client: Client, tag: str = "") -> list[Record]:
+        """What came over connections of the same key and address, oldest first; ``tag``: by that name only.
+
+        For clients that name no request when they stop or look at one. An admin's key sees no more here.
+        """
+        return [
+            record
+            for record in self._records.values()
+            if record.bound
+            and (record.client, record.peer) == (client.name, client.peer)
+            and (not tag or record.tag == tag)
+        ]
 
     def _sees(self, client: Client, record: Record) -> bool:
         return client.admin or client.name == record.client

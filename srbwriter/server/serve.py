@@ -1,26 +1,167 @@
 """Running the application: in the foreground for ``--serve``, on a thread of its own beside the terminal.
 
-Owns the socket, the loop and the signals; knows no endpoint.
+Owns the sockets, the loop and the signals; knows no endpoint. uvicorn closes connections that are silent
+after an answer, and no others: one that says nothing at all, or a byte now and then, would hold its place
+for ever. So heads have a deadline here (bodies where they are read), and where the process may open few
+files, whoever waits longest without a whole head makes room for the next.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
 import signal
 import socket
 import stat
+import sys
 import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .app import build_app
-from .auth import ServerError, check_exposure
-from .connection import Listener, Table, most_connections, protocol
-from .services import Loader
-from .settings import ServerSettings
+from srbwriter.server.app import build_app
+from srbwriter.server.services import Loader
+from srbwriter.server.settings import ServerError, ServerSettings, check_exposure
+
+_WORDS = b"the head of the request did not come in time"
+
+
+_HEAD = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: "
+
+
+_TOO_SLOW = b"%b%d\r\n\r\n%b" % (_HEAD, len(_WORDS), _WORDS)
+
+
+_RESERVE = 40  # descriptors for stories, models, pages and threads' own
+
+
+_LEAST = 8
+
+
+class Table:
+    """The connections of a server, ``most`` at once.
+
+    Beyond that the oldest without a whole head is closed for each new one; where all have one, it waits.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._open: dict[int, socket.socket] = {}  # by descriptor; those that were closed until the next look
+        self._headless: dict[int, None] = {}  # descriptors, that which waits longest first
+
+    def room(self) -> bool:
+        """Whether another may be accepted now. Makes room for the next look where it can."""
+        if len(self._open) < self.most:
+            return True
+        self._open = {number: one for number, one in self._open.items() if one.fileno() == number}
+        if len(self._open) < self.most:
+            return True
+        while self._headless:
+            oldest = next(iter(self._headless))
+            del self._headless[oldest]
+            if oldest in self._open:
+                # the loop sees its end and closes it; closing it here would pull it away under the loop
+                with contextlib.suppress(OSError):
+                    self._open[oldest].shutdown(socket.SHUT_RDWR)
+                return False
+        return len(self._open) < self.most + _RESERVE // 2  # all are being answered
+
+    def came(self, one: socket.socket) -> None:
+        self._open[one.fileno()] = one
+        self.waits(one.fileno(), True)
+
+    def waits(self, descriptor: int, waiting: bool) -> None:
+        """Whether a connection waits for the head of a request; those that begin to are the youngest."""
+        self._headless.pop(descriptor, None)
+        if waiting:
+            self._headless[descriptor] = None
+
+
+class Listener(socket.socket):
+    """A listening socket that asks its table before it accepts."""
+
+    table: Table | None = None
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.table is None:
+            return super().accept()
+        if not self.table.room():
+            raise BlockingIOError  # asyncio looks again once it has closed what was ended
+        connection, address = super().accept()
+        self.table.came(connection)
+        return connection, address
+
+
+def most_connections() -> int:
+    """How many connections the process may have, by what it may open and has open now."""
+    if sys.platform == "win32":
+        return 4096
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return 65_536
+    try:
+        opened = len(os.listdir("/dev/fd"))
+    except OSError:
+        opened = _RESERVE
+    return max(limit - opened - _RESERVE, _LEAST)
+
+
+def protocol(seconds: float, table: Table) -> type[asyncio.Protocol]:
+    """The class of a server's connections; a head may take ``seconds`` to come."""
+
+    class Connection(H11Protocol):
+        _deadline: asyncio.TimerHandle | None = None
+        _begun = False  # whether anything of the head has come
+        _descriptor = -1
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            opened = transport.get_extra_info("socket")
+            self._descriptor = -1 if opened is None else opened.fileno()
+            self._await_head()
+
+        def data_received(self, data: bytes) -> None:
+            self._begun = True
+            super().data_received(data)
+            became_socket = self.transport.get_protocol() is not self
+            if became_socket or (self.cycle is not None and not self.cycle.response_complete):  # pyright: ignore
+                self._head_came()
+            elif self._deadline is None:
+                self._await_head()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            if not self.transport.is_closing() and self._deadline is None:
+                table.waits(self._descriptor, True)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._head_came()
+            super().connection_lost(exc)
+
+        def _await_head(self) -> None:
+            self._deadline = self.loop.call_later(seconds, self._give_up)
+
+        def _head_came(self) -> None:
+            self._begun = False
+            table.waits(self._descriptor, False)
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+
+        def _give_up(self) -> None:
+            self._deadline = None
+            if self._begun and not self.transport.is_closing():
+                self.transport.write(_TOO_SLOW)
+            self.transport.close()
+
+    return Connection
 
 
 class ServerHandle:
@@ -108,7 +249,9 @@ def _prepare(loader: Loader, settings: ServerSettings) -> tuple[_Server, list[so
         server_header=False,
         proxy_headers=False,
         lifespan="on",
-        ws="none",
+        ws="websockets-sansio",
+        ws_max_size=settings.max_body,
+        ws_per_message_deflate=False,  # a small message could grow without bound
         http=protocol(settings.head_seconds, table),
         loop="asyncio",  # another would not ask the listener before it accepts
         timeout_keep_alive=int(min(settings.timeout, 75)),
@@ -143,11 +286,12 @@ def _listen(settings: ServerSettings) -> list[Listener]:
     if settings.unix_socket is not None:
         return [_listen_unix(settings.unix_socket)]
     listeners: list[Listener] = []
-    port = settings.port
+    ports = (settings.port,) if settings.ws_port is None else (settings.port, settings.ws_port)
     try:
-        for host in settings.host:
-            listeners.append(_listen_tcp(host, port))
-            port = port or listeners[0].getsockname()[1]
+        for port in ports:
+            for host in settings.host:
+                listeners.append(_listen_tcp(host, port))
+                port = port or listeners[-1].getsockname()[1]
     except ServerError:
         for listener in listeners:
             listener.close()
@@ -163,7 +307,7 @@ def _listen_tcp(told: str, port: int) -> Listener:
     except OSError as error:
         raise ServerError(
             f"cannot listen on {told}:{port}: {error.strerror or error}; "
-            "choose another with --host and --port"
+            "choose another with --host, --port and --ws-port"
         ) from error
     # asyncio switches Nagle's algorithm off where a socket says that it is TCP; this one says nothing
     return Listener(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())

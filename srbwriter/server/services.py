@@ -10,7 +10,9 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -21,13 +23,12 @@ from srbwriter.engine.generation import Generation
 from srbwriter.engine.infill import infill_ids
 from srbwriter.engine.limits import check_prompt
 from srbwriter.engine.types import ContextOverflow, EngineError, Prompt, Request, TokenRun
+from srbwriter.server.fields import read_prompts
+from srbwriter.server.notifier import Notifier
+from srbwriter.server.settings import Client, ServerError, ServerSettings, read_text
 
-from .auth import ServerError, read_text
 from .errors import ApiError, Dialect, bad, from_engine, unavailable
-from .follow import Bridge
-from .prompt import read_prompts
 from .registry import Record, Registry, Slot, Slots
-from .settings import ServerSettings
 from .work import PER_BYTE, off_loop
 
 
@@ -63,12 +64,13 @@ class SystemPrompt:
 class Services:
     """One per server. Used from the server's loop only."""
 
-    def __init__(self, loader: Loader, settings: ServerSettings, bridge: Bridge) -> None:
+    def __init__(self, loader: Loader, settings: ServerSettings, notifier: Notifier) -> None:
         self.loader = loader
         self.settings = settings
-        self.bridge = bridge
+        self.notifier = notifier
         self.registry = Registry(settings.keep_requests, settings.keep_seconds)
         self.slots = Slots()
+        self.sockets = Counter[str]()  # WebSockets that are open, by client
         self.system = _read_system(settings)
         self.chat_template: str | None = None  # the one to use instead of the model's own
         self.started = time.time()
@@ -84,6 +86,11 @@ class Services:
         if self.loader.error is not None:
             raise unavailable(f"the model could not be loaded: {self.loader.error}", 60)
         raise unavailable("Loading model", 1)
+
+    @property
+    def protected(self) -> bool:
+        """Whether a key is needed."""
+        return bool(self.settings.api_keys or self.settings.admin_keys)
 
     @property
     def max_n(self) -> int:
@@ -118,8 +125,9 @@ class Services:
         return "RUNNING" if name == "READY" and self.registry.live() else name
 
     async def submit(
-        self, requests: Sequence[Request], client: str, dialect: Dialect, id: str, slot: int = -1
-    ) -> Record:
+        self, requests: Sequence[Request], client: Client, dialect: Dialect, id: str, slot: int = -1,
+        *, tag: str = "", bound: bool = True,
+    ) -> Record:  # fmt: skip
         """Hand a client's requests to the engine as one record. All are submitted or none is.
 
         Its branches get slots, from ``slot`` on if one is wanted.
@@ -132,7 +140,7 @@ class Services:
         def work() -> None:
             for request in requests:
                 _check_length(request, engine.n_ctx)
-                generations.append(engine.submit(replace(request, client=client, label=id)))
+                generations.append(engine.submit(replace(request, client=client.name, label=id)))
 
         try:
             await off_loop(sum(map(_seconds, requests)), work)
@@ -141,9 +149,24 @@ class Services:
                 generation.cancel()
             raise from_engine(error) from error
         self.tokens_max = max(self.tokens_max, *(len(g.prompt_ids) for g in generations))
-        record = self.registry.add(client, dialect, generations, id)
+        record = self.registry.add(client, dialect, generations, id, tag=tag, bound=bound)
         record.slots = self.slots.assign(record, self.max_n, slot)
         return record
+
+    @contextmanager
+    def open_socket(self, client: Client) -> Generator[bool]:
+        """Counts a WebSocket while it is open; False where there is no room for another."""
+        settings = self.settings
+        fits = self.sockets.total() < settings.max_sockets
+        if not (fits and self.sockets[client.name] < settings.max_own_sockets):
+            yield False
+            return
+        self.sockets[client.name] += 1
+        try:
+            yield True
+        finally:
+            self.sockets[client.name] -= 1
+            self.sockets += Counter[str]()  # forgets those that have none
 
     def busy(self) -> int:
         """Branches that are written or wait, of every dialect and of the terminal; ``max_n`` at most."""

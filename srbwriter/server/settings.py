@@ -1,8 +1,13 @@
-"""What the server is told when it starts. Plain values; the command line fills them in."""
+"""What the server is told when it starts, and the keys of those who may ask.
+
+Plain values; the command line fills them in.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import hashlib
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +24,7 @@ class ServerSettings:
 
     host: tuple[str, ...] = ("127.0.0.1",)
     port: int = 9090
+    ws_port: int | None = None  # one more, for clients that expect WebSockets on a port of their own
     unix_socket: Path | None = None
     n: int = 8
     max_n: int = DEFAULT_MAX_BRANCHES
@@ -49,6 +55,94 @@ class ServerSettings:
     max_body: int = 16 * 2**20
     max_connections: int = 0  # 0: as many as the process may open files for
     max_requests: int = 256  # being answered at once; more are told to come back
+    max_sockets: int = 256  # WebSockets that are open at once
+    max_own_sockets: int = 32  # those of one client
     keep_requests: int = 256  # finished requests that stay addressable
     keep_seconds: float = 900.0
     shutdown_seconds: float = 5.0
+
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class ServerError(Exception):
+    """The server cannot be started as asked. The message names the cure."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key, the name of whoever has it, and whether they see the requests of all."""
+
+    secret: str
+    name: str
+    admin: bool = False
+
+    @classmethod
+    def read(cls, text: str) -> ApiKey:
+        """``KEY [NAME] [admin]``: one line of a key file. Without a name it goes by a part of its hash."""
+        secret, *words = text.split() or [""]
+        names = [word for word in words if word != "admin"]
+        if len(names) > 1 or len(words) - len(names) > 1:
+            raise ServerError("a key is written as KEY [NAME] [admin], with one space between them")
+        name = names[0] if names else f"key-{hashlib.sha256(secret.encode()).hexdigest()[:8]}"
+        return cls(secret, name, len(names) < len(words))
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who asks: a key's name, or the address that a request without one came from.
+
+    ``admin`` sees, steers and cancels the requests of all. Where there are no keys, everybody is that.
+    """
+
+    name: str
+    admin: bool
+    peer: str = ""  # the address that it asks from
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or name can only be reached from this machine."""
+    name = host.strip("[]").lower()
+    if name in LOOPBACK_NAMES:
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def read_text(file: Path, what: str) -> str:
+    """A file that a setting names; ``what`` names its content. Raises ServerError."""
+    try:
+        return file.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        reason = (isinstance(error, OSError) and error.strerror) or error
+        raise ServerError(f"{file}: {what} cannot be read: {reason}") from error
+
+
+def read_keys(file: Path) -> tuple[str, ...]:
+    """Keys from a file, one a line. Raises ServerError."""
+    lines = read_text(file, "the list of keys").splitlines()
+    return tuple(line.strip() for line in lines if line.strip())
+
+
+def check_exposure(settings: ServerSettings) -> None:
+    """Refuse to listen beyond this machine without a key. Raises ServerError."""
+    keys = server_keys(settings)
+    if not all(key.secret for key in keys):
+        raise ServerError("a key is empty, so that anybody would have it; see --api-key and its variable")
+    if settings.unix_socket or keys or settings.insecure:
+        return
+    for host in settings.host:
+        if not is_loopback(host):
+            raise ServerError(
+                f"{host} can be reached from other machines: give --api-key KEY, "
+                "or --insecure to serve everybody"
+            )
+
+
+def server_keys(settings: ServerSettings) -> tuple[ApiKey, ...]:
+    """All keys; a single one is an admin's. Raises ServerError for one that cannot be read."""
+    keys = [ApiKey.read(text) for text in settings.api_keys]
+    keys += [replace(ApiKey.read(text), admin=True) for text in settings.admin_keys]
+    return tuple(replace(key, admin=True) for key in keys) if len(keys) == 1 else tuple(keys)

@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple, cast
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.limits import CONSTRAINT_CHARS
 from srbwriter.engine.types import EngineError
+from srbwriter.server.fields import Fields
 
-from .body import Body
 from .errors import ApiError, bad
 
 MOST_TOOLS = 128
@@ -57,13 +57,13 @@ class Tools:
     grammar: str
 
 
-def read_tools(body: Body, engine: Backend, template: str) -> Tools | None:
+def read_tools(fields: Fields, engine: Backend, template: str) -> Tools | None:
     """What ``tools``, ``tool_choice`` and ``parallel_tool_calls`` ask for; None for no tools.
 
     Raises ApiError (400) for tools that are none, and where the template has no place for them.
     """
-    choice: Any = body.raw("tool_choice")
-    listed = _listed(body.raw("tools"))
+    choice: Any = fields.raw("tool_choice")
+    listed = _listed(fields.raw("tools"))
     named = _named(choice)
     if choice not in (None, "auto", "none", "required") and named is None:
         raise bad(
@@ -82,7 +82,7 @@ def read_tools(body: Body, engine: Backend, template: str) -> Tools | None:
         raise bad("tool_choice", f"Field 'tool_choice': there is no tool {named}")
     form = _format(engine, template)
     kind: Literal["auto", "required"] = "auto" if choice in (None, "auto") else "required"
-    grammar = _grammar(form, offered, kind, body.flag("parallel_tool_calls", True), _control(engine))
+    grammar = _grammar(form, offered, kind, fields.flag("parallel_tool_calls", True), _control(engine))
     if len(grammar) > CONSTRAINT_CHARS:
         raise bad("tools", f"Field 'tools': their schemas have more than {CONSTRAINT_CHARS} characters")
     return Tools(listed, form, kind, grammar)

@@ -94,13 +94,14 @@ class Session:
         ``loader`` is the load, under way or done, that another session left behind; None begins a new one.
         Raises StoryError when the file is no story or its folder cannot be written.
         """
+        loader = loader or launch.loader(settings)
         return cls(
             open_story(story),
-            loader or launch.loader(settings),
+            loader,
             n=launch.branches(settings),
             sampling=launch.sampling(settings),
             stop=launch.stop(settings),
-            options=launch.engine_options(settings),
+            options=loader.options,
         )
 
     # ---- the engine

@@ -6,6 +6,8 @@ engine's insides, the store or the server.
 
 from __future__ import annotations
 
+import gc
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
     from srbwriter.tui.start import Beside
 
 __all__ = ["run"]
+
+# Textual paints what a key has changed at the end of a period. With sixty a second, its own number, that is
+# up to 17 ms later. While nothing changes nothing is painted, and branches have a pace of their own.
+os.environ.setdefault("TEXTUAL_FPS", "120")
 
 
 def run(settings: Settings, story: Path | None = None, beside: Beside | None = None) -> int:
@@ -28,6 +34,7 @@ def run(settings: Settings, story: Path | None = None, beside: Beside | None = N
     Raises:
         StoryError: the story cannot be opened.
     """
+    gc.disable()  # until the first screen stands: what is made before that stays
     from srbwriter.tui.start import open_workbench
 
     return open_workbench(settings, story, beside)

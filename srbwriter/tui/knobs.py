@@ -24,52 +24,6 @@ LADDERS: tuple[Parameter, ...] = tuple(
 )
 """Knobs that can be spread across the branches."""
 
-TITLES: dict[str, str] = {
-    "max_tokens": "Longest branch",
-    "min_tokens": "Shortest branch",
-    "stop": "Stop texts",
-    "boundary": "End after a whole",
-    "after_any": "End behind a text",
-    "after_min_tokens": "… but not before",
-    "stop_token_ids": "Stop tokens",
-    "include_stop": "Keep the stop text",
-    "ignore_eos": "Write past the end",
-    "max_seconds": "Longest time",
-    "temperature": "Temperature",
-    "dynatemp_range": "Temperature by doubt",
-    "dynatemp_exponent": "Curve of that",
-    "seed": "Seed",
-    "top_k": "Top k",
-    "top_p": "Top p (nucleus)",
-    "min_p": "Min p",
-    "typical_p": "Typical p",
-    "top_n_sigma": "Top n sigma",
-    "xtc_probability": "XTC, how often",
-    "xtc_threshold": "XTC, from where",
-    "min_keep": "Candidates left",
-    "repeat_penalty": "Repetition penalty",
-    "repeat_last_n": "Looking back",
-    "frequency_penalty": "Frequency penalty",
-    "presence_penalty": "Presence penalty",
-    "dry_multiplier": "Strength",
-    "dry_base": "Growth",
-    "dry_allowed_length": "Free length",
-    "dry_penalty_last_n": "Looking back",
-    "dry_sequence_breakers": "Breakers",
-    "mirostat": "Mirostat",
-    "mirostat_tau": "Mirostat, surprise",
-    "mirostat_eta": "Mirostat, speed",
-    "adaptive_target": "Adaptive p, aim",
-    "adaptive_decay": "Adaptive p, memory",
-    "infill": "Join like beginnings",
-    "samplers": "Order of samplers",
-    "logit_bias": "Biases of tokens",
-    "grammar": "Grammar (GBNF)",
-    "json_schema": "JSON schema",
-    "regex": "Regular expression",
-}
-"""What people call each knob, by the name that configuration, flags and requests have for it."""
-
 _OFF = "–"
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)"
@@ -229,9 +183,7 @@ def preset_words(file: Path, onto: Setup) -> str:
         about = tomllib.loads(file.read_text("utf-8")).get("about", "")
     except (InvalidRequest, OSError, ValueError) as error:
         return str(error)
-    turned = [
-        f"{TITLES[knob.name]} {value}" for knob, value in differences(setup) if knob.record == "sampling"
-    ]
+    turned = [f"{knob.title} {value}" for knob, value in differences(setup) if knob.record == "sampling"]
     return "\n".join([*([f"{about}\n"] if about else []), *(turned or ["every knob at its default"])])
 
 

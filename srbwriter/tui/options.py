@@ -1,6 +1,6 @@
 """Settings of the terminal app: rows for the program's table of configuration keys.
 
-Pure data: this module must never import Textual.
+Pure data, but for the writer's own keys: importing this module must never import Textual.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from typing import Any
 
 from srbwriter.config.keys import Key
 from srbwriter.config.kinds import INTEGER, SWITCH, TEXT, one_of
-from srbwriter.tui.commands import COMMANDS
 
 THEME = Key("interface.theme", TEXT, "lamplight", "colour theme", ("--theme",))
 COLOURS = Key(
@@ -68,13 +67,23 @@ PROVENANCE = Key(
 )
 GOAL = Key("interface.goal", INTEGER, 0, "words to write in a day; 0 is no goal", minimum=0)
 
-OWN_KEYS: tuple[Key[str], ...] = tuple(
-    Key(f"keys.{command.id}", TEXT, "", f"your own keys for: {command.title.lower()}") for command in COMMANDS
-)
-"""The section ``[keys]``: comma-separated key names by command; empty are the keymap's."""
+
+def own_keys() -> list[Key[str]]:
+    """The section ``[keys]``: comma-separated key names by command; empty are the keymap's.
+
+    Commands are declared where they are handled, so this loads the app.
+    """
+    from srbwriter.tui import dialog
+    from srbwriter.tui.actions import COMMANDS
+
+    titles = {command.id: command.title for command in COMMANDS.values()}
+    titles |= {str(binding.id): binding.description for binding in dialog.own_bindings()}
+    about = "your own keys for: "
+    return [Key(f"keys.{id}", TEXT, "", about + title.lower()) for id, title in titles.items()]
+
 
 OPTIONS: tuple[Key[Any], ...] = (
     THEME, COLOURS, LAYOUT, SPLIT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING,
-    PROVENANCE, GOAL, *OWN_KEYS,
+    PROVENANCE, GOAL,
 )  # fmt: skip
 """Every row above, in order."""

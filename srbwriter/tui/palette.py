@@ -26,18 +26,18 @@ class CommandProvider(Provider):
         def app(self) -> App: ...  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def _help(self, command: Command) -> str:
-        keys = [*self.app.keys(command), *self.app.anywhere(command)]
+        keys = [*self.app.keys(command.id), *self.app.anywhere(command.id)]
         return f"{', '.join(map(key_name, keys[:3]))}  {command.help}" if keys else command.help
 
     async def discover(self) -> Hits:
-        for command in COMMANDS:
+        for command in COMMANDS.values():
             yield DiscoveryHit(
                 command.title, partial(self.app.write_screen.run, command.id), help=self._help(command)
             )
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
-        for command in COMMANDS:
+        for command in COMMANDS.values():
             score = max(matcher.match(command.title), 0.8 * matcher.match(command.group))
             if score > 0:
                 yield Hit(

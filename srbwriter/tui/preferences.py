@@ -9,7 +9,7 @@ import logging
 from typing import Any, TypeVar
 
 from srbwriter.config import Key, Settings, Source, Table, remember
-from srbwriter.tui.options import OPTIONS
+from srbwriter.tui.options import OPTIONS, own_keys
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -22,7 +22,9 @@ class Preferences:
         self._settings = settings
         self._changed: dict[str, Any] = {}
         named = {key.name for key in settings.table}
-        self.table = Table([*settings.table, *(key for key in OPTIONS if key.name not in named)])
+        self.table = Table(
+            [*settings.table, *(key for key in OPTIONS if key.name not in named)], {"keys": own_keys}
+        )
 
     def __getitem__(self, key: Key[T]) -> T:
         if key.name in self._changed:

@@ -6,6 +6,7 @@ and while nothing runs it looks rarely.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from typing import TYPE_CHECKING
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
 
 FPS, FPS_REMOTE = 24, 12  # a network link carries every repainted cell
 _KEY_SECONDS, _LONGEST_SECONDS = 0.05, 0.2  # how long painting waits behind a key, and at most
-_SHARE = 0.12  # of a core for painting: the engine needs the interpreter for every step
+_SHARE = 0.08  # of a core for painting: the engine needs the interpreter for every step
 _IDLE_TICKS = 6
 _SLOW_TICKS = 6  # status and marks change more slowly than text
+_REST_SECONDS = 2.0  # without a key, while nothing is written
+_GARBAGE = 20  # collections of what is young, after which a rest is used for one of all
 
 
 class Pump:
@@ -58,8 +61,11 @@ class Pump:
         if now - self._painted_at < min(spent / _SHARE, _LONGEST_SECONDS):
             return
         self._painted_at, self._spent = now, time.thread_time()
-        if not self._screen.writing and self._awake < 0 and self._ticks % _IDLE_TICKS:
-            return
+        if not self._screen.writing and self._awake < 0:
+            if now - self._key_at > _REST_SECONDS and gc.get_count()[2] > _GARBAGE:
+                gc.collect()
+            if self._ticks % _IDLE_TICKS:
+                return
         self.flush(slowly=self._ticks % _SLOW_TICKS == 0)
 
     def flush(self, slowly: bool = True) -> None:

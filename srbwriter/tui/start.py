@@ -10,13 +10,14 @@ from pathlib import Path
 
 from srbwriter import launch, paths
 from srbwriter.config import Settings
-from srbwriter.engine.loader import EngineLoader
 from srbwriter.session import Session
 from srbwriter.story import StoryError
 from srbwriter.tui import terminal
 from srbwriter.tui.app import App
 
 log = logging.getLogger(__name__)
+
+BEHIND = 4  # steps of priority by which a key goes before tokens, where both want one core
 
 Beside = Callable[[Session], AbstractContextManager[str]]
 """What runs in the same process as long as a session is open, for example a server on its engine.
@@ -42,7 +43,7 @@ def _new_hints(hints: list[str | None]) -> list[str]:
 def open_workbench(settings: Settings, story: Path | None, beside: Beside | None = None) -> int:
     """Run the app until the writer leaves; returns the exit code. Raises StoryError."""
     notes = _new_hints([launch.model_hint(settings)])
-    loader: EngineLoader | None = None
+    loader = launch.loader(settings, nice=BEHIND)
     begins = False
     left: Path | None = None  # the story that the writer has left for this one
     with terminal.restored(), terminal.guarded(), contextlib.ExitStack() as models:

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from srbwriter.story.transfer import Landed, Stopped, Transfer, TransferProcess
 from srbwriter.tui import status
 
 if TYPE_CHECKING:
+    from srbwriter.story.transfer import Landed, Transfer, TransferProcess
     from srbwriter.tui.write_screen import WriteScreen
 
 _END_SECONDS = 5.0  # a killed process and its traces are gone long before
@@ -51,11 +51,13 @@ class Transfers:
             name: of the file.
             transfer: what is to be done.
             then: told what came of it.
-            leaves: ``then`` leaves the write screen, and waits until nothing lies on it.
+            leaves: ``then`` leaves the write screen, and waits until nothing lies on it and nobody types.
         """
         if self._work is not None:
             self._screen.notify(f"{self._what()} is still under way; esc stops it.")
             return
+        from srbwriter.story.transfer import TransferProcess  # with all formats: not before the first screen
+
         self._work = _Work(verb, name, TransferProcess(transfer).start(), then, leaves)
         self._stopping = self._warned = False
         self._screen.flush_slowly()
@@ -98,11 +100,14 @@ class Transfers:
         work = self._work
         if work is None or not work.aside.over:
             return
-        if work.leaves and not self._stopping and self._screen.app.screen is not self._screen:
+        app = self._screen.app
+        if work.leaves and not self._stopping and not (app.screen is self._screen and app.writer_rests):
             return
         self._screen.guarded(lambda: self._tell(work))
 
     def _tell(self, work: _Work) -> None:
+        from srbwriter.story.transfer import Stopped
+
         what, self._work = self._what(), None
         try:
             landed = work.aside.result()

@@ -12,8 +12,7 @@ from benchmarks.engine import peers
 from benchmarks.engine.setting import Setting
 from benchmarks.engine.sides import ServerSide
 from srbwriter.engine import Engine
-
-from .conftest import write_program
+from tests.fakes.llama_programs import write_program
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.demo import bundled_model
 from srbwriter.engine.costs import CostTable, costs_dir
+from tests.fakes.hub import Hub, running
 from tests.models.gguf_files import SHAPE, gguf, put
-from tests.models.hub_standin import Hub, running
 
 REPO = "maker/novelist-GGUF"
 

@@ -19,7 +19,7 @@ from srbwriter.config import Key, Settings, keys, load
 from srbwriter.config.keys import SECTIONS
 from srbwriter.engine.types import Sampling
 from srbwriter.server import ServerSettings, run
-from srbwriter.server.auth import ServerError
+from srbwriter.server.settings import ServerError
 
 
 def settings(flags: dict[str, Any]) -> Settings:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.prefix import PrefixTree
+from srbwriter.engine.tree import TokenTree
 from srbwriter.engine.types import (
     EngineOptions,
     InvalidRequest,
@@ -95,7 +95,7 @@ def test_nothing_is_left_of_spaces_that_nobody_uses(engine: Engine) -> None:
     engine.reset()
     for _ in range(90):
         finish(engine, engine.submit(Request("A", cache_prompt=False, stop=Stop(max_tokens=1))))
-    tree: PrefixTree = engine._cache.tree
+    tree: TokenTree = engine._cache.tree
     assert len(tree._roots) <= 64 + engine._context.sequences
     engine.reset()
     assert tree.cells == 0 and len(tree._roots) == 1

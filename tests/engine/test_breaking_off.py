@@ -67,15 +67,15 @@ def test_a_branch_alone_fails_and_can_be_rolled_again(
 ) -> None:
     """Numbers that overflow for one text need not for another."""
     sick = [1]
-    writer = engine._scheduler.writer
-    choose = writer._choose
+    loop = engine._scheduler.loop
+    choose = loop._choose
 
-    def overflowing(runner: Any, logits: Any) -> int | None:
-        if runner.branch.index in sick and len(runner.buffer.ids) == 16:
+    def overflowing(active: Any, logits: Any) -> int | None:
+        if active.branch.index in sick and len(active.buffer.ids) == 16:
             logits = np.full_like(logits, np.nan)
-        return choose(runner, logits)
+        return choose(active, logits)
 
-    monkeypatch.setattr(writer, "_choose", overflowing)
+    monkeypatch.setattr(loop, "_choose", overflowing)
     generation = engine.submit(Request(PROMPT, n=3, stop=TWENTY, logprobs=0))
     finish(engine, generation)
     assert [len(b.ids) for b in generation.branches] == [20, 16, 20]

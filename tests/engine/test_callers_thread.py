@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.engine import constraints
+from srbwriter.engine.active import score
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.model import Model
 from srbwriter.engine.prompt import typed
-from srbwriter.engine.runner import score
 from srbwriter.engine.types import InvalidRequest, Request, Stop
 
 from .support import PROMPT, WAIT, ask, drive, lengths, long_prompt, seeded, small_engine, stepped
@@ -132,9 +132,9 @@ def test_a_prompt_that_is_scored_takes_little_of_each_step(monkeypatch: pytest.M
     with stepped(chunk=512) as engine:
         writer = ask(engine, tokens=None)
         drive(engine, lambda: lengths(writer)[0] > 3)
-        most = engine._scheduler.batcher.scored_rows
+        most = engine._scheduler.decoder.scored_rows
         assert most * engine.info.n_vocab >= 4_000_000 or most >= 512
-        monkeypatch.setattr(engine._scheduler.batcher, "scored_rows", 10)
+        monkeypatch.setattr(engine._scheduler.decoder, "scored_rows", 10)
         scored = ask(engine, long_prompt(engine, 100), tokens=0, prompt_logprobs=1)
         before = lengths(writer)[0]
         drive(engine, lambda: scored.done)

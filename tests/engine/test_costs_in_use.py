@@ -30,7 +30,7 @@ def engine() -> Iterator[Engine]:
 
 def use(engine: Engine, costs: CostTable) -> None:
     scheduler = engine._scheduler
-    scheduler.costs = scheduler.batcher.costs = engine._cache.storage.costs = costs
+    scheduler.costs = scheduler.decoder.costs = engine._cache.storage.costs = costs
 
 
 def write(engine: Engine, n: int) -> tuple[list[tuple[int, ...]], list[int]]:

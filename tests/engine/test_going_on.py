@@ -71,7 +71,7 @@ def test_what_is_drawn_next_has_nothing_to_do_with_what_was_drawn(
     engine: Engine, go_on: Callable[[Branch], None], rest: bool
 ) -> None:
     """The distance from the first throw to the one after going on is as likely to be any."""
-    engine._scheduler.writer.resting = Resting(32 * 2**20 if rest else 0)
+    engine._scheduler.loop.resting = Resting(32 * 2**20 if rest else 0)
     distances = np.zeros(SIDES)
     for seed in range(60):
         generation = engine.submit(
@@ -220,7 +220,7 @@ def test_killed_branches_keep_no_chain(engine: Engine) -> None:
     finish(engine, generation)
     generation.branches[0].kill()
     engine.flush()
-    kept = [runner.chain for runner in generation.engine_state.runners]
+    kept = [active.chain for active in generation.engine_state.branches]
     assert kept[0] is None and kept[1] is not None
 
 
@@ -228,7 +228,7 @@ def test_closing_the_engine_frees_every_chain() -> None:
     with small_engine() as engine:
         generation = engine.submit(Request(PROMPT, n=2, stop=Stop(max_tokens=3, ignore_eog=True)))
         finish(engine, generation)
-        kept = [runner.chain for runner in generation.engine_state.runners]
+        kept = [active.chain for active in generation.engine_state.branches]
     assert not any(chain.pointer for chain in kept)
 
 

@@ -206,7 +206,7 @@ def test_closing_wakes_those_who_wait(threaded: Engine) -> None:
     second = threading.Thread(target=ask, args=(lambda: None,))
     second.start()
     closing = threading.Thread(target=threaded.close)
-    while not threaded._scheduler.commands:
+    while not threaded._scheduler.inbox:
         pass
     closing.start()
     while threaded.alive:

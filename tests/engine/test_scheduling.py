@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from srbwriter.engine.batching import ChunkBudget
+from srbwriter.engine.decode import ChunkBudget
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.native.context import ABORTED
 from srbwriter.engine.types import (

@@ -35,8 +35,8 @@ def written(generation: Generation) -> int:
 
 
 def running(engine: Engine, *generations: Generation) -> list[int]:
-    runners = engine._scheduler.lanes.running
-    return [sum(r.run.generation is g for r in runners) for g in generations]
+    runners = engine._scheduler.queue.running
+    return [sum(r.request.generation is g for r in runners) for g in generations]
 
 
 def steps_to_first_token(engine: Engine, generation: Generation) -> int:
@@ -91,6 +91,7 @@ def test_places_are_shared_evenly(engine: Engine) -> None:
     assert engine.stats().evaluated_again.get("logits", 0) == 0  # who gave way reads nothing again
 
 
+@pytest.mark.slow
 def test_short_prompts_do_not_wait_for_long_ones(engine: Engine) -> None:
     engine._scheduler.budget.size = lambda writing, abortable: 32  # type: ignore[method-assign]
     long = [ask(engine, f"client {k}", 1, 4, f"{k} " + "a long tale of a king. " * 100) for k in range(8)]

@@ -163,7 +163,8 @@ def test_the_engine_tells_llama_cpp(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_threads_spin_for_a_while_unless_somebody_chose_otherwise() -> None:
-    assert spin_limits({"HOME": "/"}) == {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
+    limits = {"OMP_WAIT_POLICY": "active", "GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
+    assert spin_limits({"HOME": "/"}) == limits
     for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
         assert spin_limits({name: "5"}) == {}
 
@@ -180,10 +181,53 @@ def test_the_spin_is_bounded_before_the_library_is_loaded() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["False", "10000", "None"]
+    assert done.stdout.split() == ["False", "10000", "active"]
 
 
 def test_threads_of_options_without_a_gpu_begin_with_all_cores() -> None:
     threads = threads_of(EngineOptions(gpu_layers=0))
     assert threads is not None
     assert threads.now == threads.most >= 1
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are counted in /proc")
+def test_neither_loading_nor_embedding_leaves_a_team_of_threads_behind() -> None:
+    """Where two teams live, OpenMP lets none of them spin, and each barrier of a step is a sleep."""
+    run = subprocess.run([sys.executable, "-c", TEAMS], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0, run.stderr
+    loaded, embedded, written = map(int, run.stdout.split())
+    assert (loaded, embedded) == (0, 0)
+    assert written == 1, "the engine's own team is the only one"
+
+
+TEAMS = """
+import os, threading, time
+from srbwriter.demo import bundled_model
+from srbwriter.engine import measuring, engine as module
+from srbwriter.engine import Engine, EngineOptions, Request, Stop
+
+def others():  # threads that Python did not start
+    known = {t.native_id for t in threading.enumerate()}
+    return len({int(name) for name in os.listdir("/proc/self/task")} - known)
+
+def settled(wanted):
+    until = time.monotonic() + 30
+    while others() != wanted and time.monotonic() < until:
+        os.sched_yield()
+    return others()
+
+module.MEASURED_SIZE = 0
+measuring.read_table = lambda key: None
+measuring.keep_table = lambda key, table: None
+options = EngineOptions(threads=2, threads_batch=2, measure=True, gpu_layers=0)
+before = others()
+with Engine.load(bundled_model(), options) as engine:
+    assert engine._scheduler.costs is not None
+    print(settled(before) - before)
+    engine.embed(["The fox ran home."] * 4)
+    print(settled(before) - before)
+    engine._scheduler.threads = engine._scheduler.costs = None  # which may find that one thread is faster
+    for _ in engine.submit(Request("Once", n=4, stop=Stop(max_tokens=8, ignore_eog=True))):
+        pass
+    print(settled(before + 1) - before)
+"""

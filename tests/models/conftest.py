@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.models.hub_standin import Hub, running
+from tests.fakes.hub import Hub, running
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,8 @@ from srbwriter.models import DownloadError, NoSuchModel, Run, Wanted, pull
 from srbwriter.models.files import Header
 from srbwriter.models.fit import memory_budget
 from srbwriter.models.pull import Fetcher, Source, new_client
+from tests.fakes.hub import Hub
 from tests.models.gguf_files import SHAPE, gguf
-from tests.models.hub_standin import Hub
 
 REPO = "maker/novelist-GGUF"
 FILES = {

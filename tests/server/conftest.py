@@ -10,8 +10,7 @@ import pytest
 
 from srbwriter.engine import Engine
 from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
-
-from .fake_backend import FakeEngine
+from tests.fakes.engine import FakeEngine
 
 
 @pytest.fixture

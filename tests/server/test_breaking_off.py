@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from srbwriter.engine.types import InvalidRequest
+from tests.fakes.engine import FakeEngine
 
-from .fake_backend import FakeEngine
 from .wire import frames, lines
 
 WHY = InvalidRequest("grammar", "no token of this model can go on from here")

@@ -14,9 +14,9 @@ import openai
 import pytest
 
 from srbwriter.engine.types import NativeError
+from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .fake_backend import FakeEngine
 from .wire import frames, lines
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -146,6 +146,14 @@ def test_the_javascript_chat(client: httpx.Client, engine: FakeEngine) -> None:
     out = run(["node", "chat.mjs"], str(client.base_url), "Tell me a story.\nAnd then?\n")
     assert out.count("there was a cat.") == 2
     assert "And then?" in engine.submitted[-1].prompt and "there was a cat." in engine.submitted[-1].prompt
+
+
+def test_the_chat_over_exllamas_interface(client: httpx.Client, engine: FakeEngine) -> None:
+    out = run([sys.executable, "exllama.py"], str(client.base_url), "Tell me a story.\nAnd then?\n")
+    assert "Talking to fake." in out and out.count("there was a cat.") == 2
+    prompt = engine.submitted[-1].prompt
+    assert isinstance(prompt, str) and prompt.endswith("User: And then?\nFriend:")
+    assert "Friend: there was a cat." in prompt
 
 
 def test_the_shell_chat(client: httpx.Client, engine: FakeEngine) -> None:

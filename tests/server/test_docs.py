@@ -1,9 +1,10 @@
-"""docs/http-api.md: every curl line runs, on the bundled model, and every endpoint has one."""
+"""The pages about HTTP: every line runs, on the bundled model, and every endpoint has one."""
 
 from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +12,11 @@ import pytest
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine
-from srbwriter.server import Loaded, ServerSettings, pages, start_in_thread
+from srbwriter.server import Loaded, ServerSettings, app, start_in_thread
 from srbwriter.server.dialects import ENDPOINTS
-from srbwriter.server.dialects.openai import vllm
+from srbwriter.server.dialects.openai import params as openai
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "http-api.md"
+DOCUMENT, DIALECTS = (Path(__file__).parents[2] / "docs" / name for name in ("http-api.md", "dialects.md"))
 HOME = "http://localhost:9090"
 METHODS = {"GET": r"curl (?!.*-X)(?!.* -d )", "POST": r"curl (?=.*( -d |-X POST))"}
 
@@ -29,7 +30,8 @@ def url() -> Iterator[str]:
 
 
 def commands() -> list[str]:
-    blocks = re.findall(r"```sh\n(.*?)```", DOCUMENT.read_text("utf-8"), re.S)
+    text = DOCUMENT.read_text("utf-8") + DIALECTS.read_text("utf-8")
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.S)
     return [line for block in blocks for line in block.splitlines() if line.strip()]
 
 
@@ -47,9 +49,18 @@ def test_every_line_runs_and_answers_what_it_says(url: str, tmp_path: Path) -> N
         assert re.fullmatch(wanted, code), f"{code}: {line}"
 
 
+def test_the_client_of_a_websocket_runs(url: str, tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", DIALECTS.read_text("utf-8"), re.S)
+    (tmp_path / "client.py").write_text(example)
+    command = [sys.executable, tmp_path / "client.py", url.removeprefix("http://")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
 def test_every_endpoint_has_a_line() -> None:
     text = "\n".join(commands())
-    for row in (*ENDPOINTS, *pages.ENDPOINTS, pages.PAGE):
+    for row in (*ENDPOINTS, *app.PAGES, app.PAGE):
         method = METHODS.get(row.method, f"curl -X {row.method} ")
         shapes = [re.sub(r"\\\{[^}]*\\\}", r"[^/'\" ?]+", re.escape(path)) for path in row.paths]
         assert any(re.search(rf"{method}.*{HOME}{shape}(?=['\" ?]|$)", text, re.M) for shape in shapes), (
@@ -59,7 +70,7 @@ def test_every_endpoint_has_a_line() -> None:
 
 def test_the_table_of_extras_is_the_programs_own() -> None:
     text = DOCUMENT.read_text("utf-8")
-    rows = {"honoured": vllm.HONOURED, "passed over": vllm.IGNORED, "400 unless neutral": vllm.NEUTRAL}
+    rows = {"honoured": openai.HONOURED, "passed over": openai.IGNORED, "400 unless neutral": openai.NEUTRAL}
     for title, names in rows.items():
         row = next(line for line in text.splitlines() if line.startswith(f"| {title} |"))
         assert re.findall(r"`(\w+)`", row) == list(names)

@@ -11,9 +11,10 @@ import pytest
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import Done, Request, Text
 from srbwriter.server.registry import Registry
+from srbwriter.server.settings import Client
+from tests.fakes.engine import STORY, FakeEngine
 
 from .conftest import Serve
-from .fake_backend import STORY, FakeEngine
 from .wire import frames
 
 
@@ -291,6 +292,6 @@ def test_what_has_ended_is_kept_within_a_budget_of_bytes(logprobs: int | None, m
         generation.publish([*[Text(0, "x")] * 9, Done(1, 0, 9)])
         return generation
 
-    ids = [registry.add("someone", "srb", [ended()]).id for _ in range(30)]
+    ids = [registry.add(Client("someone", admin=False), "srb", [ended()]).id for _ in range(30)]
     registry.sweep()
     assert [record.id for record in registry] == ids[len(ids) - kept :]

@@ -8,10 +8,10 @@ import httpx
 import pytest
 
 from srbwriter.server import ServerError, ServerSettings
-from srbwriter.server.auth import ApiKey, check_exposure
+from srbwriter.server.settings import ApiKey, check_exposure
+from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .fake_backend import FakeEngine
 
 KEYS = ("s1 anna", "s2 ben", "s3 chief admin")
 BODY = {"prompt": "Once", "n": 2, "max_tokens": 5, "stop": []}

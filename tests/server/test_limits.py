@@ -9,8 +9,7 @@ import httpx
 import pytest
 
 from srbwriter.engine import limits
-
-from .fake_backend import FakeEngine
+from tests.fakes.engine import FakeEngine
 
 COMPLETIONS = (
     "/completion", "/v1/completions", "/v1/chat/completions", "/srb/v1/completions", "/srb/v1/requests",
@@ -41,7 +40,7 @@ HUGE = 2**31 - 1
         ("dry_sequence_breakers", "[" * 5000, "deep"),
         ("unknown", json.loads("[" * 101 + "]" * 101), "100"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:20],
 )
 def test_a_size_beyond_its_bound_is_refused(
     client: httpx.Client, engine: FakeEngine, path: str, field: str, value: Any, bound: str

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fakes.engine import FakeEngine
+
 from .conftest import Serve
-from .fake_backend import FakeEngine
 
 POSTS = (
     "/completion",

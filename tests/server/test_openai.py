@@ -7,8 +7,9 @@ import math
 import httpx
 import pytest
 
+from tests.fakes.engine import EOS, FakeEngine
+
 from .conftest import Serve
-from .fake_backend import EOS, FakeEngine
 
 BODY = {"model": "fake", "prompt": "Once upon a time,", "max_tokens": 6}
 

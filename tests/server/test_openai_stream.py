@@ -5,9 +5,9 @@ from __future__ import annotations
 import httpx
 
 from srbwriter.engine.types import NativeError
+from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .fake_backend import FakeEngine
 from .wire import frames
 
 BODY = {"model": "fake", "prompt": "Once", "max_tokens": 3, "stream": True}

@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from srbwriter.engine.parameters import PARAMETERS, SAMPLERS, Parameter, validate
 from srbwriter.engine.types import Sampling, Stop
-from srbwriter.server.body import ALIASES, Body
 from srbwriter.server.errors import ApiError
+from srbwriter.server.fields import ALIASES, Fields
 from srbwriter.server.params import branch_samplings, read_options, read_sampling, read_stop
-
-from .fake_backend import FakeEngine
+from tests.fakes.engine import FakeEngine
 
 ENGINE = FakeEngine()
 NUMBERS = [
@@ -29,7 +28,7 @@ def test_every_spelling_of_every_number_is_read(parameter: Parameter) -> None:
     wanted = parameter.clamp(value)
     for spelling in (parameter.name, *parameter.aliases):
         for written in (value, str(value)):
-            sampling = read_sampling(Body({spelling: written}), Sampling(), ENGINE)
+            sampling = read_sampling(Fields({spelling: written}), Sampling(), ENGINE)
             if parameter.name != "dry_base":  # below 1 means the default there
                 assert getattr(sampling, parameter.field) == wanted
 
@@ -38,9 +37,9 @@ def test_every_spelling_of_every_number_is_read(parameter: Parameter) -> None:
     "name", ["max_tokens", "n_predict", "max_new_tokens", "max_length", "max_completion_tokens"]
 )
 def test_every_spelling_of_the_limit(name: str) -> None:
-    assert read_stop(Body({name: 7}), Stop()).max_tokens == 7
-    assert read_stop(Body({name: -1}), Stop(max_tokens=3)).max_tokens is None
-    assert read_stop(Body({name: None}), Stop(max_tokens=3)).max_tokens == 3
+    assert read_stop(Fields({name: 7}), Stop()).max_tokens == 7
+    assert read_stop(Fields({name: -1}), Stop(max_tokens=3)).max_tokens is None
+    assert read_stop(Fields({name: None}), Stop(max_tokens=3)).max_tokens == 3
 
 
 @given(
@@ -56,7 +55,7 @@ def test_every_spelling_of_the_limit(name: str) -> None:
 )
 def test_what_is_read_is_valid_or_refused(values: dict[str, Any]) -> None:
     try:
-        sampling = read_sampling(Body(values), Sampling(), ENGINE)
+        sampling = read_sampling(Fields(values), Sampling(), ENGINE)
     except ApiError as error:
         assert error.status == 400 and error.field in values
     else:
@@ -73,30 +72,30 @@ def test_seeds_count_up_and_stay_in_range(seed: int | None, n: int) -> None:
     ("seed", "wanted"), [(-1, None), (2**32 - 1, None), (5, 5), ("7", 7), (2**32 + 3, 3)]
 )
 def test_seeds_that_mean_draw_one(seed: Any, wanted: int | None) -> None:
-    assert read_sampling(Body({"seed": seed}), Sampling(), ENGINE).seed == wanted
+    assert read_sampling(Fields({"seed": seed}), Sampling(), ENGINE).seed == wanted
 
 
 def test_sampler_letters_are_those_of_the_names() -> None:
     letters = "".join(letters[0] for letters in SAMPLERS.values())
     assert len(set(letters)) == len(letters)
-    assert read_sampling(Body({"samplers": letters}), Sampling(), ENGINE).samplers == tuple(SAMPLERS)
+    assert read_sampling(Fields({"samplers": letters}), Sampling(), ENGINE).samplers == tuple(SAMPLERS)
     validate(Sampling(samplers=tuple(SAMPLERS)))
 
 
 def test_what_is_not_named_stays_as_the_server_was_told() -> None:
     base = Sampling(temperature=0.2, logit_bias=((1, 1.0),), samplers=("top_k",), grammar='root ::= "a"')
-    assert read_sampling(Body({"top_k": None, "unknown": 1}), base, ENGINE) == base
-    changed = read_sampling(Body({"logit_bias": {"2": 1}, "custom_token_bans": "3, 4,x"}), base, ENGINE)
+    assert read_sampling(Fields({"top_k": None, "unknown": 1}), base, ENGINE) == base
+    changed = read_sampling(Fields({"logit_bias": {"2": 1}, "custom_token_bans": "3, 4,x"}), base, ENGINE)
     assert changed.logit_bias == ((1, 1.0), (2, 1.0), (3, -math.inf), (4, -math.inf))
 
 
 def test_times_and_boundaries() -> None:
-    stop = read_stop(Body({"t_max_predict_ms": 1500, "boundary": "paragraph", "min_length": 4}), Stop())
+    stop = read_stop(Fields({"t_max_predict_ms": 1500, "boundary": "paragraph", "min_length": 4}), Stop())
     assert (stop.max_seconds, stop.boundary, stop.min_tokens) == (1.5, "paragraph", 4)
-    stop = read_stop(Body({"max_seconds": 2, "after_any": ["!"], "after_min_tokens": 5}), Stop())
+    stop = read_stop(Fields({"max_seconds": 2, "after_any": ["!"], "after_min_tokens": 5}), Stop())
     assert (stop.max_seconds, stop.after_any, stop.after_min_tokens) == (2.0, ("!",), 5)
     with pytest.raises(ApiError, match="boundary"):
-        read_stop(Body({"boundary": "chapter"}), Stop())
+        read_stop(Fields({"boundary": "chapter"}), Stop())
 
 
 def test_aliases_stand_in_the_engines_table_only() -> None:
@@ -106,7 +105,7 @@ def test_aliases_stand_in_the_engines_table_only() -> None:
 
 def test_what_llama_cpp_does_not_know_is_emulated_or_refused() -> None:
     def sampling(**values: Any) -> Sampling:
-        return read_sampling(Body(values), Sampling(), FakeEngine())
+        return read_sampling(Fields(values), Sampling(), FakeEngine())
 
     assert sampling(do_sample=False, temperature=0.7).temperature == 0.0
     assert sampling(do_sample=True, temperature=0.7).temperature == 0.7
@@ -129,7 +128,7 @@ def test_what_llama_cpp_does_not_know_is_emulated_or_refused() -> None:
 
 def test_the_cache_and_what_penalties_look_back_at() -> None:
     def options(**values: Any) -> Any:
-        return read_options(Body(values), False, ENGINE)
+        return read_options(Fields(values), False, ENGINE)
 
     assert options()["cache_prompt"] is True and options()["penalty_prompt"] is None
     assert options(cache_prompt=False)["cache_prompt"] is False

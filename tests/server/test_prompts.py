@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from .fake_backend import FakeEngine
+from tests.fakes.engine import FakeEngine
 
 SHORT = {"max_tokens": 2}
 

@@ -6,8 +6,8 @@ import httpx
 import pytest
 
 from srbwriter.engine.types import TokenRun
+from tests.fakes.engine import FakeEngine
 
-from .fake_backend import FakeEngine
 from .wire import frames, lines
 
 PROMPT = {"prompt": "Once upon a time,"}

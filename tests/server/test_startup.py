@@ -11,9 +11,9 @@ import pytest
 from srbwriter.engine.types import TokenRun
 from srbwriter.server import ServerError
 from srbwriter.server.chat import CHATML_STOPS
+from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .fake_backend import FakeEngine
 
 BODY = {"prompt": "Once", "n_predict": 3}
 

@@ -19,9 +19,9 @@ from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine
 from srbwriter.engine.types import Request, Stop
 from srbwriter.server import Loaded, ServerError, ServerSettings, start_in_thread
+from tests.fakes.engine import EOS, FakeEngine
 
 from .conftest import Serve
-from .fake_backend import EOS, FakeEngine
 from .wire import frames, lines
 
 CHAT = {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 3}
@@ -309,7 +309,7 @@ def test_the_oldest_without_a_head_makes_room(serve: Serve, engine: FakeEngine) 
 
 _FEW_FILES = """
 import resource, sys
-from tests.server.fake_backend import FakeEngine
+from tests.fakes.engine import FakeEngine
 from srbwriter.server import Loaded, ServerSettings, run
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
 run(Loaded(FakeEngine()), ServerSettings(port=0, access_log=False), ready=lambda url: print(url, flush=True))

@@ -14,8 +14,9 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.fakes.engine import FakeEngine
+
 from .conftest import Serve
-from .fake_backend import FakeEngine
 from .wire import frames
 
 BODY = {"model": "m", "prompt": "Once"}
@@ -160,7 +161,7 @@ def test_a_thread_of_its_own_touches_no_signals(serve: Serve) -> None:
 def test_a_signal_ends_the_foreground_server_quietly(number: signal.Signals) -> None:
     program = (
         "import sys\n"
-        "from tests.server.fake_backend import FakeEngine\n"
+        "from tests.fakes.engine import FakeEngine\n"
         "from srbwriter.server import Loaded, ServerSettings, run\n"
         "sys.exit(run(Loaded(FakeEngine()), ServerSettings(port=0), lambda url: print(url, flush=True)))\n"
     )

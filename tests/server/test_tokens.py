@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from srbwriter.engine.text import BranchText
 from srbwriter.engine.types import Stop
-from srbwriter.server.tokens import Tokens, prompt_tokens
-
-from .fake_backend import BOS, FakeEngine
+from srbwriter.server.answers import Tokens, prompt_tokens
+from tests.fakes.engine import BOS, FakeEngine
 
 ENGINE = FakeEngine()
 TEXT = st.text(st.sampled_from("aé🐈 catdogs.\n"), max_size=30)

@@ -18,11 +18,11 @@ from srbwriter.engine import Engine
 from srbwriter.engine.constraints import compile_constraint
 from srbwriter.engine.types import Sampling
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
-from srbwriter.server.body import Body
+from srbwriter.server.fields import Fields
 from srbwriter.server.tools import Argued, Format, Said, ToolReader, Tools, message_of, read_tools
+from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve
-from .fake_backend import FakeEngine
 from .wire import frames
 
 _HEAD = "{% if tools %}Tools: {{ tools | tojson }}\n{% endif %}"
@@ -166,7 +166,7 @@ def test_a_stream_tells_what_was_written(
                         one["calls"].append([call.function.name, ""])
                     one["calls"][call.index][1] += call.function.arguments or ""
         path = f"/srb/v1/requests/{answer.headers['x-request-id']}"
-        tools = read_tools(Body(body), model, TEMPLATES[name])
+        tools = read_tools(Fields(body), model, TEMPLATES[name])
         assert tools is not None
         for branch in http.get(path).json()["branches"]:
             one, message = told[branch["index"]], message_of(tools, branch["text"])
@@ -324,7 +324,7 @@ def test_what_a_response_cannot_be_is_said(client: httpx.Client, fields: dict[st
 def test_where_calls_are_free_the_grammar_lets_them_follow_text(
     model: Engine, name: str, before: str
 ) -> None:
-    tools = read_tools(Body({"tools": [CLOCK]}), model, TEMPLATES[name])
+    tools = read_tools(Fields({"tools": [CLOCK]}), model, TEMPLATES[name])
     assert tools is not None and tools.choice == "auto"
     if before and name == "bare":
         return  # nothing there tells a call from text that holds JSON

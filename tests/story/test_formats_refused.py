@@ -96,7 +96,7 @@ INK = "Once upon a time.\n* [Go] -> gate\n\n=== gate ===\nIt is shut.\n-> END\n"
         (zipped(**{"Index__Document.iwa": "x"}), "Pages", "export it from Pages"),
         (zipped(**{"[Content_Types].xml": "x", "xl__workbook.xml": "x"}), "no Word document", "save it as"),
         (zipped(a="x"), "an archive (ZIP)", "unpack it"),
-        (gzip.compress(b"text"), "gzip", "unpack it"),
+        (gzip.compress(b"text", mtime=0), "gzip", "unpack it"),
         (b"\xff\xd8\xff\xe0....", "JPEG", "cards in PNG"),
         (b"\0" * 60 + b"BOOKMOBI", "Kindle", "export its text"),
         (TWEE.encode(), "Twee", "--format text"),

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -441,34 +442,33 @@ print(json.dumps(seen))
 def test_a_folder_that_cannot_be_written_is_read(
     written: Path, log_left_behind: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    with Story.open(written) as story:
-        node = story.append("The last words.")
-        expected = story.text(node)
-        if log_left_behind:  # as after a crash: part of the story is only in the log
-            folder = written.parent / "crashed"
-            folder.mkdir()
-            for suffix in ("", "-wal"):
-                shutil.copy(f"{written}{suffix}", folder)
-    folder = written.parent / ("crashed" if log_left_behind else "closed")
-    if not log_left_behind:
+    with tempfile.TemporaryDirectory() as top:  # tmp_path is closed to other users
+        folder = Path(top, "folder")
         folder.mkdir()
-        shutil.copy(written, folder)
-    files = {file.name: file.read_bytes() for file in folder.iterdir()}
-    for file in folder.iterdir():
-        file.chmod(0o444)
-    for above in (folder, *list(folder.parents)[:3]):
-        above.chmod(0o555 if above == folder else 0o755)
-    try:
-        warm = tmp_path_factory.mktemp("warm")
-        command = [sys.executable, "-c", CLOSED_FOLDER, str(folder / written.name), str(warm)]
-        cwd = Path(__file__).parents[2]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
-        assert done.returncode == 0, done.stderr
-    finally:
-        folder.chmod(0o755)
-    seen = json.loads(done.stdout)
-    assert seen["reason"] == "no_permission"
-    assert seen["text"] == expected
-    assert "may not be written" in seen["append"]
-    assert "not saved" in seen["create"]
-    assert {file.name: file.read_bytes() for file in folder.iterdir()} == files
+        Path(top).chmod(0o755)
+        with Story.open(written) as story:
+            node = story.append("The last words.")
+            expected = story.text(node)
+            if log_left_behind:  # as after a crash: part of the story is only in the log
+                for suffix in ("", "-wal"):
+                    shutil.copy(f"{written}{suffix}", folder)
+        if not log_left_behind:
+            shutil.copy(written, folder)
+        files = {file.name: file.read_bytes() for file in folder.iterdir()}
+        for file in folder.iterdir():
+            file.chmod(0o444)
+        folder.chmod(0o555)
+        try:
+            warm = tmp_path_factory.mktemp("warm")
+            command = [sys.executable, "-c", CLOSED_FOLDER, str(folder / written.name), str(warm)]
+            cwd = Path(__file__).parents[2]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+            assert done.returncode == 0, done.stderr
+        finally:
+            folder.chmod(0o755)
+        seen = json.loads(done.stdout)
+        assert seen["reason"] == "no_permission"
+        assert seen["text"] == expected
+        assert "may not be written" in seen["append"]
+        assert "not saved" in seen["create"]
+        assert {file.name: file.read_bytes() for file in folder.iterdir()} == files

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.disk import Disk, MoodyDisk, SmallDisk, build, can_mount
 from tests.terminal.conftest import NewTerminal
-from tests.terminal.disk import Disk, MoodyDisk, SmallDisk, build, can_mount
 from tests.terminal.support import (
     FULL,
     OPENING,

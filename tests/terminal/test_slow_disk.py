@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.disk import MoodyDisk, build
 from tests.terminal.conftest import NewTerminal
-from tests.terminal.disk import MoodyDisk, build
 from tests.terminal.support import (
     FULL,
     OPENING,

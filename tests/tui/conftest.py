@@ -15,7 +15,7 @@ from srbwriter.config import Settings
 from srbwriter.config.settings import Setting
 from srbwriter.tui.app import App
 from srbwriter.tui.write_screen import WriteScreen
-from tests.tui.fake_session import FakeSession
+from tests.fakes.session import FakeSession
 from tests.tui.stepped_session import SteppedSession
 
 

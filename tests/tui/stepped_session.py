@@ -47,8 +47,8 @@ class SteppedSession(Session):
         """Carry out the verbs that were called, as the next step of the engine would, and decode nothing."""
         if self.engine is not None and self.engine_state == "READY":
             scheduler = self.engine._scheduler
-            while scheduler.commands:
-                scheduler.steering.handle(scheduler.commands.popleft())
+            while scheduler.inbox:
+                scheduler.commands.handle(scheduler.inbox.popleft())
             scheduler.publish()
         self.sync()
 

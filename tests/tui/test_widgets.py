@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual.geometry import Offset
+from textual.strip import Strip
 from textual.widgets import Input
 
 from srbwriter.prose import Unit
 from srbwriter.tui import boundaries
 from srbwriter.tui.screens.reading import typeset
 from srbwriter.tui.widgets.branch_grid import MIN_HEIGHT, MIN_WIDTH, arrange
+from srbwriter.tui.widgets.branch_pane import BranchPane
 from srbwriter.tui.widgets.status_line import bar
 from srbwriter.tui.widgets.story_editor import window_around
 from srbwriter.unspaced import CHARACTER
@@ -189,6 +191,25 @@ async def test_panes_are_made_once_and_used_again(open_bench: OpenBench) -> None
         await bench.tokens(3)
         assert bench.screen.grid.panes == panes
         assert [pane.text for pane in panes] == bench.texts()
+
+
+async def test_a_token_paints_its_own_line_and_no_other(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_bench(n=2) as bench:
+        await bench.write(30)
+        before = {pane: pane._text.line_of(10**9) for pane in bench.screen.grid.shown}
+        painted: list[tuple[BranchPane, int]] = []
+        paint = BranchPane._paint
+
+        def noted(pane: BranchPane, row: int, width: int) -> Strip:
+            painted.append((pane, row))
+            return paint(pane, row, width)
+
+        monkeypatch.setattr(BranchPane, "_paint", noted)
+        await bench.tokens(1)
+        assert {pane for pane, _ in painted} == set(bench.screen.grid.shown)
+        assert all(row >= before[pane] > 0 for pane, row in painted)
 
 
 async def test_resizing_keeps_what_is_read_in_view(open_bench: OpenBench) -> None:

@@ -1,4 +1,4 @@
-"""How long OpenMP's threads spin where they wait for each other. Knows environment variables only.
+"""How long OpenMP's threads spin where they wait for each other. Knows no llama.cpp.
 
 A step of llama.cpp has some hundred barriers, most of them over in microseconds. Threads that go to sleep at
 each make it two to five times as long; threads that spin for long take the cores of everything else, and of
@@ -7,15 +7,45 @@ each other where a neighbour holds a core. So they spin for a while, and sleep t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _SPIN = {
+    "OMP_WAIT_POLICY": "active",  # for GCC's: 1000 rounds, not 100, where other teams of the process live too
     "GOMP_SPINCOUNT": "10000",  # rounds, some tenths of a millisecond; the runtime of GCC
     "KMP_BLOCKTIME": "1",  # milliseconds, the shortest that all versions take; the runtime of clang
 }
-_CHOICES = ("OMP_WAIT_POLICY", *_SPIN)
 
 
 def spin_limits(environment: Mapping[str, str]) -> Mapping[str, str]:
     """Variables to set; none if whoever started the program chose a way to wait."""
-    return {} if any(name in environment for name in _CHOICES) else _SPIN
+    return {} if any(name in environment for name in _SPIN) else _SPIN
+
+
+def on_own_thread(work: Callable[[], T], name: str) -> T:
+    """Do ``work``, which computes with several threads, on a thread that ends with it.
+
+    Gives or raises what it does. GCC's OpenMP keeps a team for every thread that has computed, as long as
+    that lives. Once all teams together have more threads than there are cores, it lets them spin for a moment
+    only (``gomp_managed_threads`` in its ``team.c``): steps of the engine's thread, which has a team of its
+    own, then sleep at most barriers.
+    """
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:
+            done.set_exception(error)
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    try:
+        return done.result()
+    finally:
+        if done.done():
+            thread.join()

@@ -1,25 +1,29 @@
-"""The dialects, side by side. They share the rooms around them and never each other."""
+"""The dialects, side by side. They share the rooms around them, and each other's only where clients do."""
 
 from __future__ import annotations
 
 from starlette.responses import Response
 
-from srbwriter.server.call import Call
-from srbwriter.server.endpoint import Endpoint
-from srbwriter.server.schema import COMPLETION
+from srbwriter.server.context import Context
+from srbwriter.server.dialects.exllama import ENDPOINTS as EXLLAMA
+from srbwriter.server.dialects.kobold import ENDPOINTS as KOBOLD
+from srbwriter.server.dialects.llamacpp import ENDPOINTS as LLAMACPP
+from srbwriter.server.dialects.ooba import ENDPOINTS as OOBA
+from srbwriter.server.dialects.ooba import SOCKETS
+from srbwriter.server.dialects.openai import ENDPOINTS as OPENAI
+from srbwriter.server.dialects.openai.completions import completions as openai_completions
+from srbwriter.server.dialects.srb import ENDPOINTS as SRB
+from srbwriter.server.dialects.srb.completions import completions as srb_completions
+from srbwriter.server.dialects.srb.completions import is_srb
+from srbwriter.server.dialects.tabby import ENDPOINTS as TABBY
+from srbwriter.server.dialects.tabby import VLLM
+from srbwriter.server.endpoints import COMPLETION, Endpoint
 
-from .llamacpp.table import ENDPOINTS as LLAMACPP
-from .openai.completions import completions as openai_completions
-from .openai.table import ENDPOINTS as OPENAI
-from .srb.completions import completions as srb_completions
-from .srb.completions import is_srb
-from .srb.table import ENDPOINTS as SRB
 
-
-async def shared_completions(call: Call) -> Response:
+async def shared_completions(context: Context) -> Response:
     """``/v1/completions`` belongs to two dialects; the body tells which one is spoken."""
-    answer = srb_completions if is_srb(await call.json()) else openai_completions
-    return await answer(call)
+    answer = srb_completions if is_srb(await context.json()) else openai_completions
+    return await answer(context)
 
 
 SHARED = (
@@ -34,4 +38,8 @@ SHARED = (
     ),
 )
 
-ENDPOINTS: tuple[Endpoint, ...] = (*SHARED, *SRB, *OPENAI, *LLAMACPP)
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *SHARED, *SRB, *OPENAI, *LLAMACPP, *KOBOLD, *OOBA, *TABBY, *VLLM, *EXLLAMA,
+)  # fmt: skip
+
+__all__ = ["ENDPOINTS", "SHARED", "SOCKETS"]

@@ -21,6 +21,7 @@ function row(name, schema, note) {
 }
 
 function example(schema) {
+  if (schema.example) return JSON.stringify(schema.example, null, 1);
   const fields = (schema.required ?? Object.keys(schema.properties ?? {}).slice(0, 3)).map((name) => {
     const field = schema.properties[name];
     if (name === "messages") return [name, [{ role: "user", content: "Tell me a story." }]];
@@ -41,6 +42,9 @@ function show(path, method, operation) {
     ...Object.entries(schema?.properties ?? {}).map(([name, field]) => row(name, field)));
   if (schema) part("body").value = example(schema);
   else part("body").remove();
+  const flags = method === "get" ? "" : method === "post" && schema ? "" : `-X ${method.toUpperCase()} `;
+  const body = schema ? ` -d '${JSON.stringify(JSON.parse(example(schema))).replaceAll("'", "'\\''")}'` : "";
+  part("curl").textContent = `curl ${method === "patch" ? "-X PATCH " : flags}'${location.origin}${path}'${body}`;
   node.querySelector("form").onsubmit = async (event) => {
     event.preventDefault();
     const answer = part("answer");

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from textual import events
 from textual.app import ComposeResult
 from textual.widgets import Static
 
@@ -20,7 +19,7 @@ def words(error: BaseException, report: object) -> str:
 
 
 class CrashNote(Dialog[None]):
-    """Any key goes back to the write screen."""
+    """Opens by itself, so that no key closes it that may be meant for a text."""
 
     DEFAULT_CSS = """
     CrashNote > .box { width: 72; border: heavy $error; padding: 1 2; }
@@ -31,8 +30,4 @@ class CrashNote(Dialog[None]):
         self._words = words(error, logs.write_crash_report(error))
 
     def content(self) -> ComposeResult:
-        yield Static(f"{self._words}\n\nAny key goes on.", markup=False)
-
-    def on_key(self, event: events.Key) -> None:
-        event.stop()
-        self.close()
+        yield Static(f"{self._words}\n\nesc goes on.", markup=False)

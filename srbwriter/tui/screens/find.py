@@ -41,10 +41,10 @@ class FindBar(Bar[None]):
 
     HEADING = f"Find · {_KEYS}"
     BINDINGS = [  # a line of input has its own enter, and ctrl+f would delete a word in it
-        Binding("ctrl+f,down", "go(1)", "Next place", priority=True, id="find.next"),
-        Binding("shift+enter,up", "go(-1)", "Previous place", priority=True, id="find.previous"),
-        Binding("alt+c", "case", "Case or any case", priority=True, id="find.case"),
-        Binding("alt+w", "whole", "Whole words or parts too", priority=True, id="find.whole"),
+        Binding("ctrl+f,down", "go(1)", "Next place", priority=True, id="find_next"),
+        Binding("shift+enter,up", "go(-1)", "Previous place", priority=True, id="find_previous"),
+        Binding("alt+c", "case", "Case or any case", priority=True, id="find_case"),
+        Binding("alt+w", "whole", "Whole words or parts too", priority=True, id="find_whole"),
     ]
     DEFAULT_CSS = """
     FindBar Horizontal { height: 1; }

@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Static
 
-from srbwriter.tui.commands import COMMANDS, GROUPS, LEADER, Command
+from srbwriter.tui.commands import COMMANDS, LEADER, Command, groups
 from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.widgets.filter_line import FilterLine, matches
 from srbwriter.tui.widgets.key_line import key_name
@@ -61,25 +61,24 @@ class Help(Dialog[None]):
             section.display = bool(table.row_count)
 
     def _intro(self) -> str:
-        commands = {command.id: command for command in COMMANDS}
         return _INTRO.format(
-            write=" or ".join(self._keys(commands["generate"])),
-            switch=" or ".join(self._keys(commands["switch"])),
+            write=" or ".join(self._keys(COMMANDS["generate"])),
+            switch=" or ".join(self._keys(COMMANDS["switch"])),
             leader=key_name(LEADER),
         )
 
     def _groups(self) -> list[str]:
         """What works where the focus is comes first."""
         if self._on_branch:
-            return list(GROUPS)
-        anywhere = {command.group for command in COMMANDS if command.anywhere}
-        return sorted(GROUPS, key=lambda group: group not in anywhere)
+            return groups()
+        anywhere = {command.group for command in COMMANDS.values() if command.anywhere}
+        return sorted(groups(), key=lambda group: group not in anywhere)
 
     def _table(self, group: str, words: Sequence[str] = ()) -> Table:
         table = Table.grid(padding=(0, 2))
         table.add_column(min_width=14, no_wrap=True)
         table.add_column()
-        for command in COMMANDS:
+        for command in COMMANDS.values():
             keys = "  ".join(self._keys(command))
             texts = command.title, command.help, command.id, keys, group
             if command.group == group and matches(words, *texts):
@@ -88,8 +87,8 @@ class Help(Dialog[None]):
         return table
 
     def _keys(self, command: Command) -> list[str]:
-        keys = ["1–9"] if command.numbered else [key_name(key) for key in self.app.keys(command)]
-        return [*keys, *(key_name(key) for key in self.app.anywhere(command))]
+        keys = ["1–9"] if command.numbered else [key_name(key) for key in self.app.keys(command.id)]
+        return [*keys, *(key_name(key) for key in self.app.anywhere(command.id))]
 
     def on_key(self, event: events.Key) -> None:
         if self.query_one(FilterLine).has_focus:
@@ -98,7 +97,6 @@ class Help(Dialog[None]):
             event.stop()
             event.prevent_default()
             self.query_one(FilterLine).begin()
-        own = next(command for command in COMMANDS if command.id == "help")
-        if event.key in ("q", *self.app.keys(own), *self.app.anywhere(own)):
+        if event.key in ("q", *self.app.keys("help"), *self.app.anywhere("help")):
             event.stop()
             self.close()

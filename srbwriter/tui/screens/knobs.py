@@ -19,7 +19,7 @@ from srbwriter.engine.types import InvalidRequest
 from srbwriter.session.sampling import Sweep
 from srbwriter.tui import knobs
 from srbwriter.tui.dialog import Dialog
-from srbwriter.tui.knobs import KNOBS, TITLES, Setup
+from srbwriter.tui.knobs import KNOBS, Setup
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.picker import Choice, Picker
 from srbwriter.tui.widgets.filter_line import FilterLine, matches
@@ -82,7 +82,7 @@ class Knobs(Dialog[None]):
         options: list[Option] = []
         self._rows = []
         for group, some in groupby(KNOBS, lambda knob: knob.group):
-            found = [k for k in some if matches(words, k.name, TITLES[k.name], k.help, group)]
+            found = [k for k in some if matches(words, k.name, k.title, k.help, group)]
             if found:
                 options.append(Option(Content.styled(group, "bold $text-muted"), disabled=True))
                 options += [Option(self._label(knob)) for knob in found]
@@ -108,7 +108,7 @@ class Knobs(Dialog[None]):
         spread = self._spread_over(knob)
         same = value == knob.default and not spread
         return Content.assemble(
-            (f"{'  ' if same else _CHANGED}{TITLES[knob.name]:<22}", "" if same else "bold"),
+            (f"{'  ' if same else _CHANGED}{knob.title:<22}", "" if same else "bold"),
             (f"{knob.name:<24}", "$text-muted"),
             (f"{spread} across the branches" if spread else knobs.shown(knob, value), "" if same else "bold"),
         )
@@ -125,7 +125,7 @@ class Knobs(Dialog[None]):
         line.display = knob is not None
         if knob is not None:
             line.update(
-                f"Ladder: {TITLES[knob.name]} {self._spread_over(knob)} from the first new branch to the "
+                f"Ladder: {knob.title} {self._spread_over(knob)} from the first new branch to the "
                 "last. Turning it, or backspace on it, removes the ladder."
             )
 

@@ -1,6 +1,6 @@
 """The leader's menu: what the next key does, shown over the write screen until it is pressed.
 
-Made from the table of commands. It returns the key and runs nothing itself.
+Made from the commands. It returns the key and runs nothing itself.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
-from srbwriter.tui.commands import COMMANDS, Command
+from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.dialog import Bar
 from srbwriter.tui.widgets.key_line import key_name
 
@@ -28,26 +28,18 @@ class LeaderMenu(Bar[str]):
         self.query_one(Static).update(_menu(self._entries(), event.size.width - 2))
 
     def _entries(self) -> list[tuple[str, str]]:
-        """Key and label of every command that has a key here."""
+        """Key and short name of every command that has a key here; help has the titles."""
         entries: list[tuple[str, str]] = []
-        for command in COMMANDS:
-            keys = self.app.keys(command)
+        for command in COMMANDS.values():
+            keys = ["1–9"] if command.numbered else self.app.keys(command.id)
             if keys:
-                entries.append(("1–9" if command.numbered else key_name(keys[0]), _label(command)))
+                entries.append((key_name(keys[0]), command.id.replace("_", " ")))
         return entries
 
     def on_key(self, event: events.Key) -> None:
         if event.key != "escape":
             event.stop()
             self.close(event.key)
-
-
-def _label(command: Command) -> str:
-    """The command's title, shorter: what it is about is plain here."""
-    title = command.title.lower().replace(" of this branch", " of branch")
-    for words in (" in this branch", " this branch", " a branch by number"):
-        title = title.replace(words, "")
-    return title
 
 
 def _menu(entries: list[tuple[str, str]], width: int) -> Content:

@@ -31,7 +31,7 @@ class Sheet(Dialog[bool]):
         draft: where the words are safe while the sheet is open.
     """
 
-    BINDINGS = [Binding("ctrl+s", "keep", "Keep", show=False, id="sheet.keep")]
+    BINDINGS = [Binding("ctrl+s", "keep", "Keep", show=False, id="keep_sheet")]
     DEFAULT_CSS = """
     Sheet > .box { height: 70%; }
     Sheet > .box > .about { color: $text-muted; }

@@ -1,19 +1,20 @@
 """One branch, live: a line that says what it is doing, and its text.
 
-The pane draws its own lines and never grows, so a token costs one line of painting and no layout. It stays
-where the reader is: at the beginning, or where he scrolled, or at the end if that is what he follows. It
-reads its branch by cursor and steers nothing: keys go to the commands.
+The pane draws its own lines and never grows, so a token costs one line of painting and no layout, and lines
+that stay cost nothing. It stays where the reader is: at the beginning, or where they scrolled, or at the end
+if that is what they follow. It reads its branch by cursor and steers nothing: keys go to the commands.
 """
 
 from __future__ import annotations
 
 import time
 
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.cache import LRUCache
+from textual.color import Color
+from textual.filter import LineFilter
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -33,6 +34,8 @@ _PAD = 1  # cells left and right of the text
 _HEADER_SECONDS = 0.25  # numbers that change with every token are painted this often
 _WHEEL_LINES = 3
 _LONGEST_MARK = 40  # characters after which a text has begun with thoughts or will not
+_BLANK, _PLACE = -1, -2  # rows that are none: below the text, and in place of one
+_MOST_LINES = 200  # painted ones that are kept; more than are in view
 
 
 class BranchPane(Widget, can_focus=True):
@@ -84,7 +87,11 @@ class BranchPane(Widget, can_focus=True):
         self._room = Size(0, 0)  # what the lines are wrapped for
         self._head = ""
         self._head_at = 0.0
-        self._strips: LRUCache[tuple[int, int, int | None], Strip] = LRUCache(512)
+        self._painted: dict[int, Strip] = {}  # lines of the text as they stand on the screen, by their row
+        self._painted_head: tuple[str, Strip] | None = None
+        self._styles: dict[str, Style] = {}
+        self._filters: list[LineFilter] = []
+        self._ground: Color | None = None  # what is behind the lines
 
     # ---- what it shows
 
@@ -109,7 +116,6 @@ class BranchPane(Widget, can_focus=True):
         self._cursor, self.take, self._top = None, None, self.start_at
         self.thoughts, self._settled, self._unfolded = thinking.NONE, False, ""
         self._text.reset("")
-        self._strips.clear()
         self.pull(force=True)
         self.refresh()
 
@@ -148,24 +154,20 @@ class BranchPane(Widget, can_focus=True):
 
     def _replace(self, text: str) -> None:
         self._text.reset(text)
-        self._strips.clear()
         if self.take is not None:
             self.take = min(self.take, len(text)) or None
         self._top = self.start_at
         self.refresh()
 
     def _append(self, text: str) -> None:
-        last = len(self._text.lines) - 1
-        moved = self._text.append(text)
-        for key in [key for key in self._strips.keys() if key[0] >= last]:  # noqa: SIM118 - not a dict
-            self._strips.discard(key)
-        top = self._first
-        if not moved or not self.following or len(self._text.lines) <= self._body:
-            row = max(0, last - top)
-            if row < self._body:
-                self.refresh(Region(0, 1 + row, self.size.width, self._body - row))
-            return
-        self.refresh(Region(0, 1, self.size.width, self._body))
+        last = max(0, len(self._text.lines) - 1)
+        before = self._first
+        self._text.append(text)
+        self._painted.pop(last, None)
+        body = Region(0, 1, self._room.width, self._body)
+        fresh = Region(0, 1 + last - self._first, self._room.width, len(self._text.lines) - last)
+        if changed := body if self._first != before else fresh.intersection(body):
+            super().refresh(changed)
 
     # ---- the line above the text
 
@@ -178,7 +180,7 @@ class BranchPane(Widget, can_focus=True):
         head = self._compose_head()
         if head != self._head or force:
             self._head, self._head_at = head, now
-            self.refresh(Region(0, 0, self.size.width, 1))
+            super().refresh(Region(0, 0, self._room.width, 1))
 
     def _state_unchanged(self) -> bool:
         return self.branch is None or self._head_state == (self.branch.state, self.branch.finish_reason)
@@ -197,7 +199,7 @@ class BranchPane(Widget, can_focus=True):
             name, state_sign(branch), state_words(branch), self.thoughts.words, self.note, self.marks,
             max(0, hidden), len(branch.buffer.ids), speed,
         )  # fmt: skip
-        return head.line(self.size.width - 1)
+        return head.line(self._room.width - 1)
 
     def watch_marks(self) -> None:
         self._set_head(force=True)
@@ -212,7 +214,7 @@ class BranchPane(Widget, can_focus=True):
 
     @property
     def _body(self) -> int:
-        return max(0, self.size.height - 1)
+        return max(0, self._room.height - 1)
 
     @property
     def _last_top(self) -> int:
@@ -222,47 +224,91 @@ class BranchPane(Widget, can_focus=True):
     def _first(self) -> int:
         return self._last_top if self._top is None else self._top
 
+    def refresh(
+        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+    ) -> BranchPane:
+        """Paint regions, or all of it anew: where Textual asks for that, styles may have changed."""
+        if not regions:
+            self._forget()
+        return super().refresh(*regions, repaint=repaint, layout=layout, recompose=recompose)
+
+    def _forget(self) -> None:
+        self._painted.clear()
+        self._styles.clear()
+        self._painted_head = self._ground = None
+
+    def _style(self, name: str) -> Style:
+        if name not in self._styles:
+            self._styles[name] = self.get_component_rich_style(name)
+        return self._styles[name]
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Textual's own asks for all lines each time, and each for borders and padding; panes have none."""
+        filters = list(self.get_line_filters())
+        if filters != self._filters:
+            self._filters = filters
+            self._forget()
+        strips = [self.render_line(y) for y in crop.line_range]
+        if crop.column_span != (0, self._room.width):
+            strips = [strip.crop(*crop.column_span) for strip in strips]
+        return strips
+
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
+        width = self._room.width
         if y == 0:
-            style = self.get_component_rich_style("pane--head")
-            return Strip([Segment(set_cell_size(self._head, width), style)], width)
+            if self._painted_head is None or self._painted_head[0] != self._head:
+                segment = Segment(set_cell_size(self._head, width), self._style("pane--head"))
+                self._painted_head = self._head, self._filtered(Strip([segment], width))
+            return self._painted_head[1]
         row = self._first + y - 1
         if row >= len(self._text.lines):
-            if y == 1 and not self._text.lines:
-                return self._placeholder(width)
-            return Strip.blank(width, self.rich_style)
-        key = (row, width, self.take)
-        strip = self._strips.get(key) if self.text_selection is None else None
+            row = _PLACE if y == 1 and not self._text.lines else _BLANK
+        strip = self._painted.get(row)
         if strip is None:
-            strip = self._line(row, width)
-            if self.text_selection is None:
-                self._strips[key] = strip
-        return strip.apply_offsets(-_PAD, row)
+            if len(self._painted) >= _MOST_LINES:
+                self._painted.clear()
+            strip = self._painted[row] = self._paint(row, width)
+        return strip
+
+    def _paint(self, row: int, width: int) -> Strip:
+        if row == _BLANK:
+            return self._filtered(Strip.blank(width, self.rich_style))
+        if row == _PLACE:
+            return self._filtered(self._placeholder(width))
+        # Where the mouse is in the text is written into the styles, of which filters make one for each.
+        return self._filtered(self._line(row, width)).apply_offsets(-_PAD, row)
+
+    def _filtered(self, strip: Strip) -> Strip:
+        if self._ground is None:
+            self._ground = self.background_colors[1]
+        for line_filter in self._filters:
+            strip = strip.apply_filter(line_filter, self._ground)
+        return strip
 
     def _placeholder(self, width: int) -> Strip:
         words = self.hint if self.branch is None else ""
         if self.branch is not None and self.branch.finish_reason is FinishReason.ERROR:
             words = str(self.branch.error or self.branch.generation.error or "")
-        style = self.get_component_rich_style("pane--note")
+        style = self._style("pane--note")
         return Strip([Segment(set_cell_size(" " + words, width), style)], width)
 
     def _line(self, row: int, width: int) -> Strip:
         start = self._text.lines[row].start
         shown = self._text.shown(row)
-        text_style = self.get_component_rich_style("pane--text")
+        text_style = self._style("pane--text")
         if self.take is None:
             segments = [Segment(shown, text_style)]
         else:
             cut = max(0, min(len(shown), self.take - start))
             segments = [
-                Segment(shown[:cut], self.get_component_rich_style("pane--taken")),
-                Segment(shown[cut:], self.get_component_rich_style("pane--rest")),
+                Segment(shown[:cut], self._style("pane--taken")),
+                Segment(shown[cut:], self._style("pane--rest")),
             ]
         segments = self._select(row, shown, segments)
-        pad = Segment(" " * _PAD, text_style)
-        strip = Strip([pad, *segments]).adjust_cell_length(width, text_style)
-        return strip
+        pad, used = Segment(" " * _PAD, text_style), _PAD + cell_len(shown)
+        if used < width:
+            segments.append(Segment(" " * (width - used), text_style))
+        return Strip([pad, *segments], max(used, width)).adjust_cell_length(width, text_style)
 
     def _select(self, row: int, shown: str, segments: list[Segment]) -> list[Segment]:
         selection = self.text_selection
@@ -284,12 +330,11 @@ class BranchPane(Widget, can_focus=True):
         return selection.extract(lines), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
-        self._strips.clear()
         self.refresh()
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._strips.clear()
+        self._forget()
 
     def on_resize(self, event: events.Resize) -> None:
         self.fit()
@@ -302,7 +347,6 @@ class BranchPane(Widget, can_focus=True):
         self._room = size
         reading = self._text.lines[self._first].start if self._text.lines and self._top is not None else None
         self._text.resize(size.width - 2 * _PAD)
-        self._strips.clear()
         if reading is not None:  # the line being read stays in view at the new width
             self._top = min(self._text.line_of(reading), self._last_top)
         self._set_head(force=True)
@@ -365,5 +409,4 @@ class BranchPane(Widget, can_focus=True):
                 self._top = min(max(0, row - self._body + 1), self._last_top)
             else:
                 self._top = self._first  # what is being chosen must not move
-        self._strips.clear()
         self.refresh()

@@ -1,4 +1,4 @@
-"""``/completion`` and ``/infill``: what they ask for, and llama.cpp's shapes of the answer."""
+"""``/completion``, ``/infill``, tokens and templates: what they ask for, and the shapes of the answer."""
 
 from __future__ import annotations
 
@@ -11,22 +11,28 @@ from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.infill import NO_MARKS
-from srbwriter.engine.types import Finished, NotSupported, Prompt, PromptProgress, Text, TokenRun
-from srbwriter.server.answers import final_object, progress, prompt_text, seconds, timings
-from srbwriter.server.body import Body
-from srbwriter.server.call import Call
+from srbwriter.engine.types import Finished, NotSupported, Prompt, TokenRun
+from srbwriter.server.answers import (
+    Written,
+    branch_tokens,
+    final_object,
+    prompt_text,
+    timings,
+    token_text,
+)
+from srbwriter.server.chat import read_chat
+from srbwriter.server.context import Context, frames, json_response
 from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.follow import Follower
-from srbwriter.server.params import Ask, read_common
+from srbwriter.server.fields import Fields, read_ids
+from srbwriter.server.params import Params, read_common
 from srbwriter.server.registry import Record
 from srbwriter.server.services import SystemPrompt
-from srbwriter.server.stream import PING, News, error_frame, frames, waiting_comment
-from srbwriter.server.tokens import Tokens, Written, branch_tokens, token_text
-from srbwriter.server.work import encode
+from srbwriter.server.streams import BranchFrames, frame
+from srbwriter.server.work import PER_ENTRY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NativeAsk(Ask):
+class LlamaCppParams(Params):
     """Everything but the prompt."""
 
     return_tokens: bool = False
@@ -34,49 +40,49 @@ class NativeAsk(Ask):
     id_slot: int = -1
 
 
-def read_ask(body: Body, call: Call) -> NativeAsk:
+def read_params(fields: Fields, context: Context) -> LlamaCppParams:
     """Raises ApiError: 400 for a field that means nothing, 501 for what this server cannot do."""
-    _refuse(body)
-    last = call.services.max_n - 1
-    return NativeAsk(
-        **read_common(body, call),
-        logprobs=body.size("logprobs", 0) or None,
-        return_tokens=body.flag("return_tokens"),
-        response_fields=body.texts("response_fields"),
-        id_slot=body.integer("id_slot", body.integer("slot_id", -1, -1), -1, last, hard=True),
+    _refuse(fields)
+    last = context.services.max_n - 1
+    return LlamaCppParams(
+        **read_common(fields, context),
+        logprobs=fields.size("logprobs", 0) or None,
+        return_tokens=fields.flag("return_tokens"),
+        response_fields=fields.texts("response_fields"),
+        id_slot=fields.integer("id_slot", fields.integer("slot_id", -1, -1), -1, last, hard=True),
     )
 
 
-async def completion(call: Call) -> Response:
-    body = Body(await call.json())
-    ask = await call.read(lambda: read_ask(body, call))
-    _read_system_prompt(body, call)
-    prompts = await call.services.read_prompts(body.raw("prompt"), call.effort)
-    if "" in prompts and not call.services.system.prompt:
+async def completion(context: Context) -> Response:
+    fields = Fields(await context.json())
+    params = await context.read(lambda: read_params(fields, context))
+    _read_system_prompt(fields, context)
+    prompts = await context.services.read_prompts(fields.raw("prompt"), context.effort)
+    if "" in prompts and not context.services.system.prompt:
         raise bad("prompt", "Field 'prompt': empty")
-    whole = await call.read(lambda: [_with_system(prompt, call) for prompt in prompts])
-    return await _answer(call, ask, whole)
+    whole = await context.read(lambda: [_with_system(prompt, context) for prompt in prompts])
+    return await _answer(context, params, whole)
 
 
-async def infill(call: Call) -> Response:
-    body = Body(await call.json())
-    if call.engine.fim is None:
+async def infill(context: Context) -> Response:
+    fields = Fields(await context.json())
+    if context.engine.fim is None:
         raise NotSupported(NO_MARKS)
-    ask = await call.read(lambda: read_ask(body, call))
+    params = await context.read(lambda: read_params(fields, context))
     for name in ("input_prefix", "input_suffix"):
-        if not isinstance(body.raw(name), str):
+        if not isinstance(fields.raw(name), str):
             raise bad(name, f"Field '{name}': expected text")
-    prefix = body.text("input_prefix") + body.text("prompt")
-    files = _files(body.raw("input_extra")) if body.has("input_extra") else []
-    ids = await call.services.infill(prefix, body.text("input_suffix"), files)
-    return await _answer(call, ask, [ids], add_bos=True)
+    prefix = fields.text("input_prefix") + fields.text("prompt")
+    files = _files(fields.raw("input_extra")) if fields.has("input_extra") else []
+    ids = await context.services.infill(prefix, fields.text("input_suffix"), files)
+    return await _answer(context, params, [ids], add_bos=True)
 
 
 def _files(value: Any) -> list[tuple[str, str]]:
     """Names and texts of other files, to be read before the gap. Raises ApiError (400)."""
     files: list[tuple[str, str]] = []
     for item in cast("list[Any]", value) if isinstance(value, list) else [None]:
-        entry = Body(cast("dict[str, Any]", item) if isinstance(item, dict) else {})
+        entry = Fields(cast("dict[str, Any]", item) if isinstance(item, dict) else {})
         if not isinstance(entry.raw("text"), str):
             raise bad("input_extra", "Field 'input_extra': expected objects with text and perhaps filename")
         files.append((entry.text("filename"), entry.text("text")))
@@ -84,181 +90,125 @@ def _files(value: Any) -> list[tuple[str, str]]:
 
 
 async def _answer(
-    call: Call, ask: NativeAsk, prompts: Sequence[Prompt], add_bos: bool | None = None
+    context: Context, params: LlamaCppParams, prompts: Sequence[Prompt], add_bos: bool | None = None
 ) -> Response:
-    requests = [ask.request(prompt, parse_special=True, add_bos=add_bos) for prompt in prompts]
-    record = await call.submit(requests, slot=ask.id_slot)
-    if ask.stream:
-        return await call.stream(record, frames(call, record, CompletionFrames(call, record, ask)))
-    return await call.collect(record, _whole(call, record, ask))
-
-
-async def _whole(call: Call, record: Record, ask: NativeAsk) -> Response:
-    with Follower(call.services.bridge, record.generations) as follower:
-        await follower.finish()
-    answer = await call.answer(seconds(record), lambda: _results(call, record, ask), record)
-    await _keep_slot(call, record, ask)
+    requests = [params.request(prompt, parse_special=True, add_bos=add_bos) for prompt in prompts]
+    record = await context.submit(requests, slot=params.id_slot)
+    if params.stream:
+        return await context.stream(
+            record, frames(context, record, CompletionFrames(context, record, params))
+        )
+    answer = await context.whole(record, lambda: _results(context, record, params))
+    await _keep_slot(context, record, params)
     return answer
 
 
-def _results(call: Call, record: Record, ask: NativeAsk) -> Any:
+def _results(context: Context, record: Record, params: LlamaCppParams) -> Any:
     """One object, or as many as there are branches, made one by one."""
-    results = _each_result(call, record, ask)
+    results = _each_result(context, record, params)
     return next(results) if len(record.branches) == 1 else results
 
 
-def _each_result(call: Call, record: Record, ask: NativeAsk) -> Iterator[dict[str, Any]]:
-    engine, index = call.engine, 0
+def _each_result(context: Context, record: Record, params: LlamaCppParams) -> Iterator[dict[str, Any]]:
+    engine, index = context.engine, 0
     for generation in record.generations:
         prompt = prompt_text(engine, generation)
         for branch in generation.branches:
             result = final_object(
-                engine, generation, branch, ask, index=index, slot=record.slot(index),
-                model=call.services.model_name, prompt=prompt, tokens=ask.return_tokens,
+                engine, generation, branch, params, index=index, slot=record.slot(index),
+                model=context.services.model_name, prompt=prompt, tokens=params.return_tokens,
             )  # fmt: skip
-            if ask.logprobs:
+            if params.logprobs:
                 tokens = branch_tokens(engine, branch)
-                result["completion_probabilities"] = probabilities(engine, tokens, ask.post_sampling_probs)
-            yield select(result, ask.response_fields)
+                result["completion_probabilities"] = probabilities(engine, tokens, params.post_sampling_probs)
+            yield select(result, params.response_fields)
             index += 1
 
 
-async def _keep_slot(call: Call, record: Record, ask: NativeAsk) -> None:
+async def _keep_slot(context: Context, record: Record, params: LlamaCppParams) -> None:
     """A client that chose its slot will come back to it: keep what it left in the cache."""
-    if ask.id_slot >= 0 and record.slots:
-        await call.services.pin_slot(call.services.slots.all(call.services.max_n)[ask.id_slot])
+    if params.id_slot >= 0 and record.slots:
+        await context.services.pin_slot(context.services.slots.all(context.services.max_n)[params.id_slot])
 
 
-class CompletionFrames:
+class CompletionFrames(BranchFrames):
     """Chunks with content, then one final object for each index; no ``[DONE]``."""
 
-    ping = PING
+    _params: LlamaCppParams
 
-    def __init__(self, call: Call, record: Record, ask: NativeAsk) -> None:
-        self._call, self._record, self._ask = call, record, ask
-        self._tokens: dict[tuple[int, int], Tokens] = {}
-        self._counts: dict[tuple[int, int], int] = {}
+    def __init__(self, context: Context, record: Record, params: LlamaCppParams) -> None:
+        super().__init__(context, record, params)
+        self._counts: dict[int, int] = {}
         self._prompts: dict[int, str] = {}
 
-    def batch(self, news: News) -> bytes:
-        texts: dict[tuple[int, int], list[Text]] = {}
-        ends: dict[tuple[int, int], Finished] = {}
-        out: list[bytes] = []
-        for number, event in news:
-            if isinstance(event, Text):
-                texts.setdefault((number, event.branch), []).append(event)
-            elif isinstance(event, Finished):
-                ends[number, event.branch] = event
-            elif isinstance(event, PromptProgress) and self._ask.return_progress:
-                out.append(self._progress(number, event))
-        for place in dict.fromkeys((*texts, *ends)):
-            last = place in ends
-            if place in texts:
-                out.append(self._chunk(place, texts[place], last))
-            if last:
-                out.append(self._final(place))
-        return b"".join(out)
+    def _reading(self, number: int, told: dict[str, Any]) -> str:
+        return frame({**self._base(self._index(number, 0), "", []), **told})
 
-    def waiting(self, place: int) -> bytes:
-        if not self._ask.return_progress:
-            return waiting_comment(place)
-        generation = self._record.generations[0]
-        total, now = len(generation.prompt_ids), self._call.now()
-        told = progress(generation, PromptProgress(0, total, 0), now)
-        told["prompt_progress"]["queue"] = place
-        return _frame({**self._base((0, 0), "", []), **told})
-
-    def end(self) -> bytes:
-        return b""
-
-    def error(self, error: ApiError) -> bytes:
-        return error_frame(self._call, error)
-
-    def _chunk(self, place: tuple[int, int], events: Sequence[Text], last: bool) -> bytes:
-        generation = self._record.generations[place[0]]
-        ids = [id for event in events for id in event.ids]
-        self._counts[place] = self._counts.get(place, 0) + len(ids)
-        text = "".join([event.text for event in events])
-        chunk = self._base(place, text, ids)
-        if self._ask.logprobs:
-            tokens = self._tokens.get(place)
-            if tokens is None:
-                overlap = generation.branches[place[1]].overlap
-                tokens = self._tokens[place] = Tokens(self._call.engine, overlap)
-            known = [entry for event in events for entry in event.logprobs]
-            written = tokens.feed(text, ids, known, last)
-            chunk["completion_probabilities"] = probabilities(
-                self._call.engine, written, self._ask.post_sampling_probs
-            )
+    def _piece(
+        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
+    ) -> None:
+        self._counts[index] = self._counts.get(index, 0) + len(ids)
+        chunk = self._base(index, text, ids)
+        if self._params.logprobs:
+            known = probabilities(self._context.engine, tokens, self._params.post_sampling_probs)
+            chunk["completion_probabilities"] = known
         if not text and not chunk.get("completion_probabilities"):
-            return b""
-        if self._ask.timings_per_token:
-            chunk["timings"] = timings(generation, generation.branches[place[1]])
-        return _frame(chunk)
+            return
+        if self._params.timings_per_token:
+            chunk["timings"] = timings(*self._of(index))
+        out.append(frame(chunk))
 
-    def _progress(self, number: int, event: PromptProgress) -> bytes:
-        generation = self._record.generations[number]
-        return _frame({**self._base((number, 0), "", []), **progress(generation, event, self._call.now())})
-
-    def _base(self, place: tuple[int, int], text: str, ids: list[int]) -> dict[str, Any]:
+    def _base(self, index: int, text: str, ids: Sequence[int]) -> dict[str, Any]:
         return {
-            "index": self._index(place),
+            "index": index,
             "content": text,
-            "tokens": ids,
+            "tokens": list(ids),
             "stop": False,
-            "id_slot": self._record.slot(self._index(place)),
-            "tokens_predicted": self._counts.get(place, 0),
-            "tokens_evaluated": len(self._record.generations[place[0]].prompt_ids),
+            "id_slot": self._record.slot(index),
+            "tokens_predicted": self._counts.get(index, 0),
+            "tokens_evaluated": len(self._of(index)[0].prompt_ids),
         }
 
-    def _final(self, place: tuple[int, int]) -> bytes:
-        generation = self._record.generations[place[0]]
-        if place[0] not in self._prompts:
-            self._prompts[place[0]] = prompt_text(self._call.engine, generation)
-        index = self._index(place)
+    def _finish(self, out: list[str], index: int, last: Finished) -> None:
+        generation, branch = self._of(index)
+        if generation.number not in self._prompts:
+            self._prompts[generation.number] = prompt_text(self._context.engine, generation)
+        prompt = self._prompts[generation.number]
         value = final_object(
-            self._call.engine, generation, generation.branches[place[1]], self._ask, index=index,
-            slot=self._record.slot(index), model=self._call.services.model_name,
-            prompt=self._prompts[place[0]], stream=True,
+            self._context.engine, generation, branch, self._params, index=index, stream=True,
+            slot=self._record.slot(index), model=self._context.services.model_name, prompt=prompt,
         )  # fmt: skip
-        return _frame(select(value, self._ask.response_fields))
-
-    def _index(self, place: tuple[int, int]) -> int:
-        return place[0] * self._ask.n + place[1]
-
-
-def _frame(value: dict[str, Any]) -> bytes:
-    return b"data: " + encode(value) + b"\n\n"
+        out.append(frame(select(value, self._params.response_fields)))
 
 
 # ---- reading
 
 
-def _refuse(body: Body) -> None:
-    if body.raw("image_data") or body.raw("multimodal_data"):
+def _refuse(fields: Fields) -> None:
+    if fields.raw("image_data") or fields.raw("multimodal_data"):
         raise ApiError(501, "this model reads text only; no images or other media")
 
 
-def _read_system_prompt(body: Body, call: Call) -> None:
+def _read_system_prompt(fields: Fields, context: Context) -> None:
     """``system_prompt`` changes what stands before every prompt from now on, as the field always did."""
-    value = body.raw("system_prompt")
+    value = fields.raw("system_prompt")
     if value is None:
         return
-    if not call.client.admin:
+    if not context.client.admin:
         raise ApiError(403, "system_prompt stands before the prompts of all clients: it takes an admin key")
     if isinstance(value, str):
-        call.services.system = SystemPrompt(value)
+        context.services.system = SystemPrompt(value)
         return
-    fields = body.mapping("system_prompt")
-    assert fields is not None
-    inner = Body(fields)
-    call.services.system = SystemPrompt(
-        inner.text("prompt"), inner.text("anti_prompt"), inner.text("assistant_name")
+    inner = fields.mapping("system_prompt")
+    assert inner is not None
+    told = Fields(inner)
+    context.services.system = SystemPrompt(
+        told.text("prompt"), told.text("anti_prompt"), told.text("assistant_name")
     )
 
 
-def _with_system(prompt: Prompt, call: Call) -> Prompt:
-    system = call.services.system.prompt
+def _with_system(prompt: Prompt, context: Context) -> Prompt:
+    system = context.services.system.prompt
     if not system:
         return prompt
     if isinstance(prompt, str):
@@ -266,7 +216,7 @@ def _with_system(prompt: Prompt, call: Call) -> Prompt:
     ids = tuple(item for item in prompt if isinstance(item, int))
     if not ids:
         raise bad("prompt", "Field 'prompt': empty")
-    return (TokenRun(system), TokenRun(call.engine.detokenize(ids), ids))
+    return (TokenRun(system), TokenRun(context.engine.detokenize(ids), ids))
 
 
 # ---- probabilities and fields
@@ -309,3 +259,45 @@ def select(value: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:
         if found is not None:
             chosen[path.rsplit("/", 1)[-1]] = found
     return chosen
+
+
+async def tokenize(context: Context) -> Response:
+    """``{content}`` is llama.cpp's question, ``{prompt}`` vLLM's; one answer serves both."""
+    fields = Fields(await context.json())
+    theirs = "content" not in fields.values and "prompt" in fields.values
+    text = fields.text("prompt" if theirs else "content")
+    special = fields.flag("add_special", fields.flag("add_bos", theirs))
+    pieces = fields.flag("with_pieces")
+    special_texts = fields.flag("parse_special", True)
+    ids = await context.services.tokenize(text, add_bos=special, parse_special=special_texts)
+
+    def make() -> dict[str, Any]:
+        tokens: list[Any] = [{"id": id, "piece": _piece(context, id)} for id in ids] if pieces else list(ids)
+        return {"tokens": tokens, "count": len(ids), "max_model_len": context.engine.n_ctx}
+
+    return await context.answer(len(ids) * PER_ENTRY, make)
+
+
+def _piece(context: Context, id: int) -> str | list[int]:
+    raw = context.engine.token_bytes(id)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return list(raw)
+
+
+async def detokenize(context: Context) -> Response:
+    """``content`` is llama.cpp's answer, ``prompt`` vLLM's."""
+    value = Fields(await context.json()).raw("tokens")
+    size = len(cast("list[Any]", value)) if isinstance(value, list) else 0
+
+    def make() -> dict[str, str]:
+        text = context.engine.detokenize(read_ids("tokens", value, context.engine))
+        return {"content": text, "prompt": text}
+
+    return await context.answer(size * PER_ENTRY, make)
+
+
+async def apply_template(context: Context) -> Response:
+    chat = await read_chat(Fields(await context.json()), context)
+    return json_response({"prompt": chat.prompt})

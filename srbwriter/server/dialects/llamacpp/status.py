@@ -1,41 +1,50 @@
-"""What the server and its slots are doing: ``/health``, ``/props``, ``/slots``, ``/metrics``."""
+"""What the server is doing: ``/health``, ``/props``, ``/slots``, ``/metrics``, and its LoRA adapters.
+
+Figures are told in Prometheus' text format, under llama.cpp's names of today and of 2024.
+https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format, version 0.0.4.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
 
 from starlette.responses import Response
 
+from srbwriter.engine.types import EngineStats
 from srbwriter.server.answers import settings_object
-from srbwriter.server.body import Body
-from srbwriter.server.call import Call, json_response
+from srbwriter.server.context import Context, json_response
 from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.metrics import CONTENT_TYPE, exposition
-from srbwriter.server.params import Ask, read_common
+from srbwriter.server.fields import Fields
+from srbwriter.server.params import Params, adapters_of, read_common, read_scales
 from srbwriter.server.registry import Slot
+from srbwriter.server.services import Services
+from srbwriter.server.settings import Client
 
 
-async def health(call: Call) -> Response:
-    services = call.services
+async def health(context: Context) -> Response:
+    services = context.services
     if services.loader.error is not None:
         raise ApiError(500, f"the model could not be loaded: {services.loader.error}")
     _ = services.engine  # 503 while it is being loaded
     busy = services.busy()
     answer: dict[str, Any] = {
-        "status": "ok",
+        "status": "no slot available" if busy == services.max_n else "ok",
+        "issues": [],
         "slots_idle": services.max_n - busy,
         "slots_processing": busy,
     }
-    if call.switch("include_slots") and services.settings.slots:
-        answer["slots"] = _slots(call, busy)
-    if busy == services.max_n and call.switch("fail_on_no_slot"):
-        return json_response({**answer, "status": "no slot available"}, 503, {"Retry-After": "1"})
+    if context.switch("include_slots") and services.settings.slots:
+        answer["slots"] = _slots(context, busy)
+    if busy == services.max_n and context.switch("fail_on_no_slot"):
+        return json_response(answer, 503, {"Retry-After": "1"})
     return json_response(answer)
 
 
-async def props(call: Call) -> Response:
-    services, engine = call.services, call.engine
+async def props(context: Context) -> Response:
+    services, engine = context.services, context.engine
     info = engine.info
     return json_response(
         {
@@ -45,7 +54,7 @@ async def props(call: Call) -> Response:
                 "n_ctx": engine.n_ctx,
                 "speculative": False,
                 "is_processing": False,
-                "params": settings_object(engine, _defaults(call)),
+                "params": settings_object(engine, _defaults(context)),
             },
             "total_slots": services.max_n,
             "model_alias": services.model_name,
@@ -56,8 +65,8 @@ async def props(call: Call) -> Response:
             "endpoint_metrics": services.settings.metrics,
             "is_sleeping": False,
             "chat_template": services.chat_template or info.chat_template or "",
-            "bos_token": _token(call, engine.bos),
-            "eos_token": _token(call, engine.eos),
+            "bos_token": _token(context, engine.bos),
+            "eos_token": _token(context, engine.eos),
             "build_info": services.fingerprint,
             "system_prompt": services.system.prompt,
             "assistant_name": services.system.assistant_name,
@@ -66,75 +75,81 @@ async def props(call: Call) -> Response:
     )
 
 
-async def change_props(call: Call) -> Response:
+async def change_props(context: Context) -> Response:
     raise ApiError(501, "this server does not change its properties while it runs")
 
 
-async def slots(call: Call) -> Response:
-    _need_slots(call)
-    _ = call.engine
-    busy = call.services.busy()
-    if busy == call.services.max_n and call.switch("fail_on_no_slot"):
+async def pull(context: Context) -> Response:
+    raise ApiError(501, "models are fetched on the machine itself: srbwriter models pull NAME")
+
+
+async def slots(context: Context) -> Response:
+    _need_slots(context)
+    _ = context.engine
+    busy = context.services.busy()
+    if busy == context.services.max_n and context.switch("fail_on_no_slot"):
         raise ApiError(503, "no slot available", headers={"Retry-After": "1"})
-    return json_response(_slots(call, busy))
+    return json_response(_slots(context, busy))
 
 
-async def slot_action(call: Call) -> Response:
+async def slot_action(context: Context) -> Response:
     """Erase what is kept of a slot, write it to a file, or read that again."""
-    _need_slots(call)
-    number = call.path["slot"]
-    if not number.isdecimal() or len(number) > 6 or int(number) >= call.services.max_n:
+    _need_slots(context)
+    number = context.path["slot"]
+    if not number.isdecimal() or len(number) > 6 or int(number) >= context.services.max_n:
         raise bad("id_slot", "Invalid slot ID")
-    action = call.query.get("action", "")
-    slot = call.services.slots.all(call.services.max_n)[int(number)]
-    if slot.client and not (call.client.admin or slot.client == call.client.name):
+    action = context.query.get("action", "")
+    slot = context.services.slots.all(context.services.max_n)[int(number)]
+    if slot.client and not (context.client.admin or slot.client == context.client.name):
         raise ApiError(403, f"slot {slot.id} holds what another client wrote: it takes an admin key")
     if action == "erase":
-        return json_response({"id_slot": slot.id, "n_erased": await call.services.erase_slot(slot)})
+        return json_response({"id_slot": slot.id, "n_erased": await context.services.erase_slot(slot)})
     if action not in ("save", "restore"):
         raise bad("action", "Invalid action")
-    if call.settings.slot_save_path is None:
+    if context.settings.slot_save_path is None:
         raise ApiError(501, "This server does not support slots actions. Start it with `--slot-save-path`")
-    name = Body(await call.json()).text("filename")
+    name = Fields(await context.json()).text("filename")
     if not _BARE_NAME.fullmatch(name):
         raise bad("filename", "Invalid filename")
-    return json_response(await call.services.keep_session(slot, action, call.settings.slot_save_path / name))
+    return json_response(
+        await context.services.keep_session(slot, action, context.settings.slot_save_path / name)
+    )
 
 
 _BARE_NAME = re.compile(r"(?!\.)[\w.\- ]{1,200}")
 
 
-async def metrics(call: Call) -> Response:
-    if not call.settings.metrics:
+async def metrics(context: Context) -> Response:
+    if not context.settings.metrics:
         raise ApiError(501, "This server does not support metrics endpoint. Start it with `--metrics`")
-    text = exposition(call.services, call.client)
-    headers = {"Process-Start-Time-Unix": str(int(call.services.started))}
+    text = exposition(context.services, context.client)
+    headers = {"Process-Start-Time-Unix": str(int(context.services.started))}
     return Response(text, 200, headers, CONTENT_TYPE)
 
 
-def _need_slots(call: Call) -> None:
-    if not call.settings.slots:
+def _need_slots(context: Context) -> None:
+    if not context.settings.slots:
         raise ApiError(501, "This server does not support slots endpoint. Start it without `--no-slots`")
 
 
-def _slots(call: Call, busy: int) -> list[dict[str, Any]]:
+def _slots(context: Context, busy: int) -> list[dict[str, Any]]:
     """Every slot. Where branches are written that have none (the terminal's), idle ones stand for them."""
-    slots = call.services.slots.all(call.services.max_n)
+    slots = context.services.slots.all(context.services.max_n)
     others = busy - sum(slot.busy for slot in slots)
     lent = [slot.id for slot in slots if not slot.busy][: max(others, 0)]
-    settings = settings_object(call.engine, _defaults(call))
+    settings = settings_object(context.engine, _defaults(context))
     params = {name: value for name, value in settings.items() if name not in _OF_A_REQUEST}
-    return [_slot(call, slot, params, slot.id in lent) for slot in slots]
+    return [_slot(context, slot, params, slot.id in lent) for slot in slots]
 
 
 _OF_A_REQUEST = ("stop", "grammar", "json_schema", "logit_bias", "dry_sequence_breakers")
 
 
-def _slot(call: Call, slot: Slot, params: dict[str, Any], lent: bool) -> dict[str, Any]:
+def _slot(context: Context, slot: Slot, params: dict[str, Any], lent: bool) -> dict[str, Any]:
     """Numbers only: no text of anybody's."""
     value: dict[str, Any] = {
         "id": slot.id,
-        "n_ctx": call.engine.n_ctx,
+        "n_ctx": context.engine.n_ctx,
         "speculative": False,
         "is_processing": slot.busy or lent,
     }
@@ -158,10 +173,130 @@ def _slot(call: Call, slot: Slot, params: dict[str, Any], lent: bool) -> dict[st
     }
 
 
-def _defaults(call: Call) -> Ask:
+def _defaults(context: Context) -> Params:
     """What a request that says nothing asks for."""
-    return Ask(**read_common(Body({}), call))
+    return Params(**read_common(Fields({}), context))
 
 
-def _token(call: Call, token: int | None) -> str:
-    return "" if token is None else call.engine.token_bytes(token).decode("utf-8", "replace")
+def _token(context: Context, token: int | None) -> str:
+    return "" if token is None else context.engine.token_bytes(token).decode("utf-8", "replace")
+
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Figure(NamedTuple):
+    name: str
+    kind: Literal["counter", "gauge"]
+    help: str
+    value: float
+
+
+def exposition(services: Services, client: Client) -> str:
+    """All figures; valid while the model is being loaded too, when the engine's are 0.
+
+    What clients have asked for is told to each of itself, and of all to an admin.
+    """
+    engine = services.loader.engine
+    stats = engine.stats() if engine is not None else EngineStats()
+    return "".join(
+        f"# HELP llamacpp:{f.name} {f.help}\n"
+        f"# TYPE llamacpp:{f.name} {f.kind}\n"
+        f"llamacpp:{f.name} {_number(f.value)}\n"
+        for f in _figures(services, stats)
+    ) + "".join(_of_clients(services, client))
+
+
+def _of_clients(services: Services, client: Client) -> Iterator[str]:
+    shares = services.registry.shares().items()
+    told = [(name, share) for name, share in shares if client.admin or name == client.name]
+    for field, kind, help in (
+        ("requests", "counter", "Requests of a client."),
+        ("tokens", "counter", "Tokens written for a client."),
+        ("branches", "gauge", "Branches of a client that are live."),
+        ("waiting", "gauge", "Requests of a client that wait for room."),
+    ):
+        name = f"srbwriter:client_{field}" + ("_total" if kind == "counter" else "")
+        yield f"# HELP {name} {help}\n# TYPE {name} {kind}\n"
+        for label, share in told:
+            yield f'{name}{{client="{_escaped(label)}"}} {getattr(share, field)}\n'
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def _figures(services: Services, stats: EngineStats) -> Iterator[Figure]:
+    yield Figure("prompt_tokens_total", "counter", "Prompt tokens evaluated.", stats.prompt_rows)
+    yield Figure(
+        "prompt_tokens_cached_total", "counter", "Prompt tokens found in the cache.", stats.reused_tokens
+    )
+    yield Figure("prompt_seconds_total", "counter", "Seconds spent on prompts.", stats.prompt_seconds)
+    yield Figure("tokens_predicted_total", "counter", "Tokens written.", stats.generated_tokens)
+    yield Figure(
+        "tokens_predicted_seconds_total", "counter", "Seconds spent on writing.", stats.decode_seconds
+    )
+    yield Figure("n_decode_total", "counter", "Calls of llama_decode.", stats.decodes)
+    yield Figure("n_tokens_max", "counter", "Most tokens seen in one sequence.", services.tokens_max)
+    for name in ("draft_tokens", "accepted_tokens", "drafts"):
+        yield Figure(f"spec_decode_num_{name}_total", "counter", "Speculative decoding; not done here.", 0)
+    yield Figure(
+        "prompt_tokens_seconds",
+        "gauge",
+        "Mean prompt tokens a second.",
+        _ratio(stats.prompt_rows, stats.prompt_seconds),
+    )
+    yield Figure(
+        "predicted_tokens_seconds",
+        "gauge",
+        "Mean tokens written a second.",
+        _ratio(stats.generated_tokens, stats.decode_seconds),
+    )
+    yield Figure("requests_processing", "gauge", "Requests being answered.", len(services.registry.live()))
+    yield Figure("requests_deferred", "gauge", "Requests that wait for room.", stats.waiting_requests)
+    yield Figure(
+        "n_busy_slots_per_decode",
+        "gauge",
+        "Mean branches in one llama_decode.",
+        _ratio(stats.branch_rows, stats.decodes),
+    )
+    yield Figure(
+        "kv_cache_usage_ratio",
+        "gauge",
+        "Share of the KV cache in use.",
+        _ratio(stats.used_cells, stats.total_cells),
+    )
+    yield Figure("kv_cache_tokens", "gauge", "Tokens in the KV cache.", stats.used_cells)
+    yield Figure("host_cache_bytes", "gauge", "Bytes of memory for what left the cache.", stats.host_bytes)
+    yield Figure("disk_cache_bytes", "gauge", "Bytes on disk for what is to outlive it.", stats.disk_bytes)
+    yield Figure("tokens_saved_total", "counter", "Tokens copied out of the cache.", stats.saved_tokens)
+    yield Figure("tokens_restored_total", "counter", "Tokens copied back into it.", stats.restored_tokens)
+    again = sum(stats.evaluated_again.values())
+    yield Figure("tokens_evaluated_again_total", "counter", "Tokens evaluated though they were held.", again)
+
+
+def _ratio(a: float, b: float) -> float:
+    return a / b if b > 0 else 0.0
+
+
+def _number(value: float) -> str:
+    return repr(value) if math.isfinite(value) else "0"
+
+
+async def lora_adapters(context: Context) -> Response:
+    """Every adapter with the scale that requests get which name none."""
+    adapters = adapters_of(context.engine)
+    return json_response([
+        {"id": one.id, "path": one.path, "scale": one.scale, "task_name": "", "prompt_prefix": ""}
+        for one in (adapters.list() if adapters is not None else ())
+    ])  # fmt: skip
+
+
+async def set_lora_adapters(context: Context) -> Response:
+    """Set those scales; what is running goes on with its own."""
+    scales = read_scales(await context.value())
+    adapters = adapters_of(context.engine)
+    if not adapters:
+        raise ApiError(501, "this server was started without LoRA adapters; give it some with --lora")
+    adapters.defaults = scales
+    return json_response({"success": True})

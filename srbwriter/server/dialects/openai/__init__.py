@@ -1,1 +1,105 @@
-"""OpenAI's dialect: completions, chat, models, embeddings. Knows no other dialect."""
+"""OpenAI's dialect, with what vLLM adds: its rows, and the cards of models. Knows no other dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from srbwriter.server.context import Context, json_response
+from srbwriter.server.dialects.openai.completions import chat_completions, input_tokens
+from srbwriter.server.dialects.openai.responses import responses
+from srbwriter.server.embeddings import openai_embeddings
+from srbwriter.server.endpoints import CHAT, EMBEDDINGS, RESPONSES, Endpoint
+from srbwriter.server.errors import ApiError
+from srbwriter.server.services import words
+
+
+async def models(context: Context) -> Response:
+    card = model_card(context)
+    return json_response({"object": "list", "data": [card], "models": [_ollama(card)]})
+
+
+async def model(context: Context) -> Response:
+    card = model_card(context)
+    if context.path["model"] not in (card["id"], *card["aliases"]):
+        raise ApiError(404, f"there is no model {context.path['model']}; this server has {card['id']}")
+    return json_response(card)
+
+
+def model_card(context: Context) -> dict[str, Any]:
+    """Valid while the model is still being loaded too; then without its measures."""
+    services = context.services
+    engine = services.loader.engine
+    card: dict[str, Any] = {
+        "id": services.model_name,
+        "aliases": list(services.model_names),
+        "tags": list(words(services.settings.tags)),
+        "object": "model",
+        "created": int(services.started),
+        "owned_by": "llamacpp",
+        "engine_state": services.state,
+        "max_n": services.max_n,
+        "meta": None,
+    }
+    if engine is None:
+        return card
+    info = engine.info
+    card["max_model_len"] = engine.n_ctx
+    card["meta"] = {
+        "vocab_type": info.metadata.get("tokenizer.ggml.model", ""),
+        "n_vocab": info.n_vocab,
+        "n_ctx": engine.n_ctx,
+        "n_ctx_train": info.n_ctx_train,
+        "n_embd": info.n_embd,
+        "n_params": info.n_params,
+        "size": info.size,
+        "ftype": info.description,
+    }
+    return card
+
+
+def _ollama(card: dict[str, Any]) -> dict[str, Any]:
+    """llama.cpp lists its model a second time under ``models``, in another project's shape."""
+    return {
+        "name": card["id"],
+        "model": card["id"],
+        "type": "model",
+        "capabilities": ["completion"],
+        "details": {"format": "gguf"},
+    }
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        ("/v1/chat/completions", "/chat/completions"),
+        chat_completions,
+        "openai",
+        "choices for a conversation",
+        body=CHAT,
+    ),
+    Endpoint(
+        "POST",
+        ("/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"),
+        input_tokens,
+        "openai",
+        "how many tokens a conversation is",
+        body=CHAT,
+    ),
+    Endpoint(
+        "POST",
+        ("/v1/responses", "/responses"),
+        responses,
+        "openai",
+        "a response to text or a conversation",
+        body=RESPONSES,
+    ),
+    Endpoint("GET", ("/v1/models", "/models"), models, "openai", "the loaded model"),
+    Endpoint(
+        "GET", ("/v1/models/{model:path}", "/models/{model:path}"), model, "openai", "one model by name"
+    ),
+    Endpoint(
+        "POST", ("/v1/embeddings",), openai_embeddings, "openai", "embeddings of texts", body=EMBEDDINGS
+    ),
+)

@@ -1,4 +1,4 @@
-"""``/v1/completions`` in OpenAI's dialect."""
+"""``/v1/completions`` and ``/v1/chat/completions`` in OpenAI's dialect: every sampler, and tools."""
 
 from __future__ import annotations
 
@@ -11,97 +11,99 @@ from starlette.responses import Response
 
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import NotSupported, Prompt, Request
-from srbwriter.server.answers import finish_reason, problem, seconds, timings, usage
-from srbwriter.server.body import Body
-from srbwriter.server.call import Call
-from srbwriter.server.errors import bad
-from srbwriter.server.follow import Follower
+from srbwriter.server.answers import (
+    branch_tokens,
+    content_logprobs,
+    final_object,
+    finish_reason,
+    legacy_logprobs,
+    problem,
+    prompt_text,
+    prompt_tokens,
+    timings,
+    usage,
+)
+from srbwriter.server.chat import ChatPrompt, read_chat
+from srbwriter.server.context import Context, frames, json_response
+from srbwriter.server.dialects.openai.params import OpenAIParams, read_params
+from srbwriter.server.dialects.openai.streams import ChatFrames, CompletionFrames
+from srbwriter.server.errors import ApiError, bad
+from srbwriter.server.fields import Fields
 from srbwriter.server.registry import Record
-from srbwriter.server.stream import frames
-from srbwriter.server.tokens import branch_tokens, prompt_tokens
-
-from .ask import OpenAIAsk, read_ask
-from .shape import legacy_logprobs
-from .streams import CompletionFrames
+from srbwriter.server.tools import message_of, refused
 
 
-async def completions(call: Call) -> Response:
-    call.dialect = "openai"
-    body = Body(await call.json())
-    ask = await call.read(lambda: read_ask(body, call, _logprobs(body)))
-    prompts = await call.services.read_prompts(body.raw("prompt"), call.effort)
-    requests = [await _request(ask, prompt, body, call) for prompt in prompts]
-    record = await call.submit(requests)
+async def completions(context: Context) -> Response:
+    context.dialect = "openai"
+    fields = Fields(await context.json())
+    params = await context.read(lambda: read_params(fields, context, _logprobs(fields)))
+    prompts = await context.services.read_prompts(fields.raw("prompt"), context.effort)
+    requests = [await _request(params, prompt, fields, context) for prompt in prompts]
+    record = await context.submit(requests)
     head = {
-        "id": f"cmpl-{call.id}",
+        "id": f"cmpl-{context.id}",
         "object": "text_completion",
         "created": int(time.time()),
-        "model": body.text("model") or call.services.model_name,
-        "system_fingerprint": call.services.fingerprint,
+        "model": fields.text("model") or context.services.model_name,
+        "system_fingerprint": context.services.fingerprint,
     }
-    if ask.stream:
-        texts = await call.read(lambda: [_text(call, prompt) for prompt in prompts] if ask.echo else [])
-        writer = CompletionFrames(call, record, head, ask, texts)
-        return await call.stream(record, frames(call, record, writer))
-    return await call.collect(record, _whole(call, record, head, ask, prompts))
+    if params.stream:
+        texts = await context.read(
+            lambda: [_text(context, prompt) for prompt in prompts] if params.echo else []
+        )
+        writer = CompletionFrames(context, record, head, params, texts)
+        return await context.stream(record, frames(context, record, writer))
+    return await context.whole(record, lambda: _answer(context, record, head, params, prompts))
 
 
-def _logprobs(body: Body) -> int | None:
-    value = body.values.get("logprobs")
+def _logprobs(fields: Fields) -> int | None:
+    value = fields.values.get("logprobs")
     if value is None or value is False:
         return None
     if value is True:
-        return Body({"logprobs": body.values.get("top_logprobs")}).size("logprobs", 1)
-    top = Body({"logprobs": value})
+        return Fields({"logprobs": fields.values.get("top_logprobs")}).size("logprobs", 1)
+    top = Fields({"logprobs": value})
     if top.integer("logprobs", 0) < 0:
         raise bad("logprobs", "Field 'logprobs': it cannot be less than 0")
     return top.size("logprobs", 0)
 
 
-async def _request(ask: OpenAIAsk, prompt: Prompt, body: Body, call: Call) -> Request:
-    suffix = body.text("suffix")
+async def _request(params: OpenAIParams, prompt: Prompt, fields: Fields, context: Context) -> Request:
+    suffix = fields.text("suffix")
     if not suffix:
-        return ask.of_prompt(prompt)
-    if ask.echo:
+        return params.of_prompt(prompt)
+    if params.echo:
         raise bad("suffix", "Field 'suffix': cannot be combined with echo")
     try:
-        return ask.of_prompt(await call.services.infill(prompt, suffix), add_bos=ask.add_bos)
+        return params.of_prompt(await context.services.infill(prompt, suffix), add_bos=params.add_bos)
     except NotSupported as error:  # not 501: clients would try again
         raise bad("suffix", f"Field 'suffix': {error}") from None
 
 
-def _text(call: Call, prompt: Prompt) -> str:
+def _text(context: Context, prompt: Prompt) -> str:
     if isinstance(prompt, str):
         return prompt
     return "".join(
-        token.text for token in prompt_tokens(call.engine, [t for t in prompt if isinstance(t, int)], ())
+        token.text for token in prompt_tokens(context.engine, [t for t in prompt if isinstance(t, int)], ())
     )
 
 
-async def _whole(
-    call: Call, record: Record, head: dict[str, Any], ask: OpenAIAsk, prompts: Sequence[Prompt]
-) -> Response:
-    with Follower(call.services.bridge, record.generations) as follower:
-        await follower.finish()
-    return await call.answer(seconds(record), lambda: _answer(call, record, head, ask, prompts), record)
-
-
 def _answer(
-    call: Call, record: Record, head: dict[str, Any], ask: OpenAIAsk, prompts: Sequence[Prompt]
+    context: Context, record: Record, head: dict[str, Any], params: OpenAIParams, prompts: Sequence[Prompt]
 ) -> dict[str, Any]:
     def choices() -> Iterator[dict[str, Any]]:
         index = 0
         for generation, prompt in zip(record.generations, prompts, strict=True):
-            text = _text(call, prompt) if ask.echo else ""
-            for branch in _best(generation, ask.n):
-                yield _choice(call, generation, branch, ask, index, text)
+            text = _text(context, prompt) if params.echo else ""
+            for branch in _best(generation, params.n):
+                yield _choice(context, generation, branch, params, index, text)
                 index += 1
 
     first = record.generation
     return {
         **head,
         "choices": choices(),
-        "usage": usage(record.generations),
+        "usage": usage(record),
         "timings": timings(first, first.branches[0]),
     }
 
@@ -119,16 +121,16 @@ def _mean_logprob(branch: Branch) -> float:
 
 
 def _choice(
-    call: Call, generation: Generation, branch: Branch, ask: OpenAIAsk, index: int, prompt: str
+    context: Context, generation: Generation, branch: Branch, params: OpenAIParams, index: int, prompt: str
 ) -> dict[str, Any]:
     logprobs = None
-    if ask.logprobs is not None:
-        tokens = branch_tokens(call.engine, branch)
-        if ask.echo:
-            before = prompt_tokens(call.engine, generation.prompt_ids, generation.prompt_logprobs)
+    if params.logprobs is not None:
+        tokens = branch_tokens(context.engine, branch)
+        if params.echo:
+            before = prompt_tokens(context.engine, generation.prompt_ids, generation.prompt_logprobs)
             length = sum(len(token.text) for token in before)
             tokens = [*before, *(token._replace(start=token.start + length) for token in tokens)]
-        logprobs = legacy_logprobs(call.engine, tokens)
+        logprobs = legacy_logprobs(context.engine, tokens)
     return {
         "index": index,
         "text": prompt + branch.text,
@@ -137,3 +139,101 @@ def _choice(
         "stop_reason": branch.stop_text,
         **problem(branch),
     }
+
+
+# ---- chat
+
+
+_DEFAULT_TOP = 20
+
+
+async def chat_completions(context: Context) -> Response:
+    context.dialect = "openai"
+    fields = Fields(await context.json())
+    record, params = await submit_chat(context, fields)
+    head = {
+        "id": f"chatcmpl-{context.id}",
+        "object": "chat.completion.chunk" if params.stream else "chat.completion",
+        "created": int(time.time()),
+        "model": fields.text("model") or context.services.model_name,
+        "system_fingerprint": context.services.fingerprint,
+    }
+    if params.stream:
+        return await context.stream(
+            record, frames(context, record, ChatFrames(context, record, head, params))
+        )
+    return await context.whole(record, lambda: _chat_answer(context, record, head, params))
+
+
+async def submit_chat(context: Context, fields: Fields) -> tuple[Record, OpenAIParams]:
+    """Have a conversation continued. Raises ApiError."""
+    chat = await read_chat(fields, context)
+    params = await context.read(
+        lambda: read_params(fields, context, _chat_logprobs(fields), chat.stops, chat.tools)
+    )
+    request = params.of_prompt(chat.prompt, parse_special=True, add_bos=chat.add_bos)
+    try:
+        return await context.submit([request]), params
+    except ApiError as error:
+        raise refused(error) if chat.tools is not None else error from None
+
+
+async def input_tokens(context: Context) -> Response:
+    chat: ChatPrompt = await read_chat(Fields(await context.json()), context)
+    ids = await context.services.tokenize(chat.prompt, add_bos=chat.add_bos, parse_special=True)
+    return json_response({"object": "response.input_tokens", "input_tokens": len(ids)})
+
+
+def _chat_logprobs(fields: Fields) -> int | None:
+    wanted = Fields({"logprobs": fields.values.get("logprobs")}).flag("logprobs")
+    top = Fields({"logprobs": fields.values.get("top_logprobs")}).size("logprobs", _DEFAULT_TOP)
+    if not wanted:
+        if fields.values.get("top_logprobs"):
+            raise bad("top_logprobs", "Field 'top_logprobs': needs logprobs to be true")
+        return None
+    return top
+
+
+def _chat_answer(
+    context: Context, record: Record, head: dict[str, Any], params: OpenAIParams
+) -> dict[str, Any]:
+    generation = record.generation
+    answer = {
+        **head,
+        "choices": (_chat_choice(context, branch, params) for branch in generation.branches),
+        "usage": usage(record),
+        "timings": timings(generation, generation.branches[0]),
+    }
+    if params.verbose:
+        answer["__verbose"] = verbose(context, record, params, 0)
+    return answer
+
+
+def verbose(
+    context: Context, record: Record, params: OpenAIParams, index: int, stream: bool = False
+) -> dict[str, Any]:
+    """llama.cpp's whole account of a choice."""
+    generation, engine = record.generation, context.engine
+    return final_object(
+        engine, generation, generation.branches[index], params, index=index, slot=record.slot(index),
+        model=context.services.model_name, prompt=prompt_text(engine, generation), stream=stream,
+    )  # fmt: skip
+
+
+def _chat_choice(context: Context, branch: Branch, params: OpenAIParams) -> dict[str, Any]:
+    message = {"role": "assistant", "content": branch.text}
+    if params.tools is not None:
+        message = message_of(params.tools, branch.text)
+    reason = finish_reason(branch.finish_reason)
+    choice: dict[str, Any] = {
+        "index": branch.index,
+        "message": message,
+        "logprobs": None,
+        "finish_reason": "tool_calls" if "tool_calls" in message and reason == "stop" else reason,
+        **problem(branch),
+    }
+    if params.logprobs is not None:
+        choice["logprobs"] = {
+            "content": content_logprobs(context.engine, branch_tokens(context.engine, branch))
+        }
+    return choice

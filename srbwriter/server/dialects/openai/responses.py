@@ -10,16 +10,13 @@ from starlette.responses import Response
 
 from srbwriter.engine.types import Finished, FinishReason, Text
 from srbwriter.server.answers import finish_reason, problem, usage
-from srbwriter.server.body import Body
-from srbwriter.server.call import Call
 from srbwriter.server.chat import read_text
+from srbwriter.server.context import PING, Context, News, frames, waiting_comment
+from srbwriter.server.dialects.openai.completions import submit_chat
 from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.follow import Follower
+from srbwriter.server.fields import Fields
 from srbwriter.server.registry import Record
-from srbwriter.server.stream import PING, News, frames, waiting_comment
 from srbwriter.server.work import encode
-
-from .chat import submit_chat
 
 _REFUSED = {
     "previous_response_id": "nothing is stored here; send the conversation as input",
@@ -31,41 +28,35 @@ _REFUSED = {
 _TAKEN_OVER = frozenset({"input", "instructions", "text", "tool_choice", "parallel_tool_calls", "truncation"})
 
 
-async def responses(call: Call) -> Response:
-    call.dialect = "openai"
-    values = await call.json()
-    record, ask = await submit_chat(call, _as_chat(values))
-    head = _head(values, call)
-    if ask.stream:
-        return await call.stream(record, frames(call, record, ResponseFrames(call, record, head)))
-    return await call.collect(record, _whole(call, record, head))
+async def responses(context: Context) -> Response:
+    context.dialect = "openai"
+    values = await context.json()
+    record, params = await submit_chat(context, _as_chat(values))
+    head = _head(values, context)
+    if params.stream:
+        return await context.stream(record, frames(context, record, ResponseFrames(context, record, head)))
+    return await context.whole(record, lambda: _ended(head, record))
 
 
-async def _whole(call: Call, record: Record, head: Mapping[str, Any]) -> Response:
-    with Follower(call.services.bridge, record.generations) as follower:
-        await follower.finish()
-    return await call.answer(0.0, lambda: _ended(head, record), record)
-
-
-def _as_chat(values: Mapping[str, Any]) -> Body:
+def _as_chat(values: Mapping[str, Any]) -> Fields:
     """The same request in the fields of chat. Raises ApiError (400)."""
     for name, why in _REFUSED.items():
         if values.get(name):
             raise bad(name, f"Field '{name}': {why}")
-    if Body({"n": values.get("n")}).integer("n", 1) != 1:
+    if Fields({"n": values.get("n")}).integer("n", 1) != 1:
         raise bad("n", "Field 'n': a response is one; /v1/chat/completions has several choices")
     messages = _messages(values.get("input"))
-    if instructions := Body({"instructions": values.get("instructions")}).text("instructions"):
+    if instructions := Fields({"instructions": values.get("instructions")}).text("instructions"):
         messages.insert(0, {"role": "system", "content": instructions})
     chat = {name: value for name, value in values.items() if name not in _TAKEN_OVER}
     chat["messages"] = messages
-    form = (Body({"text": values.get("text")}).mapping("text") or {}).get("format")
+    form = (Fields({"text": values.get("text")}).mapping("text") or {}).get("format")
     if isinstance(form, dict):
         told = cast("dict[str, Any]", form)
         chat["response_format"] = {"type": told.get("type"), "json_schema": told}
     if values.get("truncation") == "auto":
         chat.setdefault("overflow", "truncate")
-    return Body(chat)
+    return Fields(chat)
 
 
 def _messages(value: Any) -> list[dict[str, Any]]:
@@ -87,14 +78,14 @@ def _message(value: Any) -> dict[str, Any]:
 # ---- answers
 
 
-def _head(values: Mapping[str, Any], call: Call) -> dict[str, Any]:
+def _head(values: Mapping[str, Any], context: Context) -> dict[str, Any]:
     """What a response says of itself before anything is written."""
     told = ("instructions", "max_output_tokens", "metadata", "temperature", "top_p", "user")
     return {
-        "id": f"resp_{call.id}",
+        "id": f"resp_{context.id}",
         "object": "response",
         "created_at": int(time.time()),
-        "model": Body(values).text("model") or call.services.model_name,
+        "model": Fields(values).text("model") or context.services.model_name,
         "parallel_tool_calls": False,
         "tool_choice": "none",
         "tools": [],
@@ -133,7 +124,7 @@ def _part(text: str) -> dict[str, Any]:
 
 
 def _usage(record: Record) -> dict[str, Any]:
-    told = usage(record.generations)
+    told = usage(record)
     return {
         "input_tokens": told["prompt_tokens"],
         "input_tokens_details": told["prompt_tokens_details"],
@@ -148,8 +139,8 @@ class ResponseFrames:
 
     ping = PING
 
-    def __init__(self, call: Call, record: Record, head: Mapping[str, Any]) -> None:
-        self._call, self._record, self._head = call, record, head
+    def __init__(self, context: Context, record: Record, head: Mapping[str, Any]) -> None:
+        self._context, self._record, self._head = context, record, head
         self._number = 0
         self._text: list[str] = []
         self._where = {"item_id": _item(head, "", [])["id"], "output_index": 0, "content_index": 0}

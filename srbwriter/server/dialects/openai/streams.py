@@ -6,146 +6,99 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from srbwriter.engine.types import Finished, PromptProgress, Text
-from srbwriter.server.answers import final_object, finish_reason, progress, prompt_text, timings, usage
-from srbwriter.server.call import Call
-from srbwriter.server.errors import ApiError
+from srbwriter.engine.types import Finished
+from srbwriter.server.answers import (
+    Written,
+    content_logprobs,
+    final_object,
+    finish_reason,
+    legacy_logprobs,
+    prompt_text,
+    prompt_tokens,
+    timings,
+    usage,
+)
+from srbwriter.server.context import Context
+from srbwriter.server.dialects.openai.params import OpenAIParams
 from srbwriter.server.registry import Record
-from srbwriter.server.stream import PING, News, error_frame, waiting_comment
-from srbwriter.server.tokens import Tokens, Written, prompt_tokens
+from srbwriter.server.streams import BranchFrames
 from srbwriter.server.tools import Argued, Called, Said, ToolReader
 from srbwriter.server.work import encode
-
-from .ask import OpenAIAsk
-from .shape import content_logprobs, legacy_logprobs
 
 _QUOTED = json.encoder.encode_basestring
 DONE = b"data: [DONE]\n\n"
 
 
-class _Frames:
-    """What both streams share: merging a batch by branch, logprobs, usage, the end."""
+class _Frames(BranchFrames):
+    """What both streams share: the head of a chunk, how it ends, and usage."""
 
-    ping = PING
+    _params: OpenAIParams
 
-    def __init__(self, call: Call, record: Record, head: Mapping[str, Any], ask: OpenAIAsk) -> None:
-        self._call, self._record, self._ask = call, record, ask
+    def __init__(
+        self, context: Context, record: Record, head: Mapping[str, Any], params: OpenAIParams
+    ) -> None:
+        super().__init__(context, record, params)
         self._head = (
             "data: " + json.dumps(head, ensure_ascii=False, separators=(",", ":"))[:-1] + ',"choices":['
         )
-        self._tail = '],"usage":null}\n\n' if ask.include_usage else "]}\n\n"
-        self._tokens: dict[int, Tokens] = {}
-        self._begun: set[int] = set()
+        self._tail = '],"usage":null}\n\n' if params.include_usage else "]}\n\n"
 
-    def batch(self, news: News) -> bytes:
-        texts: dict[int, list[Text]] = {}
-        ends: dict[int, Finished] = {}
-        out: list[str] = []
-        for number, event in news:
-            if isinstance(event, Text):
-                texts.setdefault(number * self._ask.n + event.branch, []).append(event)
-            elif isinstance(event, Finished):
-                ends[number * self._ask.n + event.branch] = event
-            elif isinstance(event, PromptProgress) and self._ask.return_progress:
-                out.append(self._progress(number, event))
-        for index in dict.fromkeys((*texts, *ends)):
-            self._write(out, index, texts.get(index, ()), ends.get(index))
-        return "".join(out).encode()
-
-    def waiting(self, place: int) -> bytes:
-        if not self._ask.return_progress:
-            return waiting_comment(place)
-        event = PromptProgress(0, len(self._record.generation.prompt_ids), 0)
-        return self._progress(0, event, place).encode()
-
-    def _progress(self, number: int, event: PromptProgress, place: int | None = None) -> str:
+    def _reading(self, number: int, told: dict[str, Any]) -> str:
         """A chunk without choices that tells how far a prompt has been read."""
-        told = progress(self._record.generations[number], event, self._call.now())
-        if place is not None:
-            told["prompt_progress"]["queue"] = place
         return f"{self._head}],{encode(told).decode()[1:]}\n\n"
 
     def _tail_of(self, index: int, *, last: bool) -> str:
         """How a chunk ends: with timings at a choice's end, or with each where they are asked for."""
-        if not (last or self._ask.timings_per_token):
+        if not (last or self._params.timings_per_token):
             return self._tail
-        number, branch = divmod(index, self._ask.n)
-        generation = self._record.generations[number]
-        more: dict[str, Any] = {"timings": timings(generation, generation.branches[branch])}
-        if last and self._ask.verbose:
-            engine = self._call.engine
+        generation, branch = self._of(index)
+        more: dict[str, Any] = {"timings": timings(generation, branch)}
+        if last and self._params.verbose:
+            engine = self._context.engine
             more["__verbose"] = final_object(
-                engine, generation, generation.branches[branch], self._ask, index=index,
-                slot=self._record.slot(index), model=self._call.services.model_name,
-                prompt=prompt_text(engine, generation), stream=True,
+                engine, generation, branch, self._params, index=index, slot=self._record.slot(index),
+                model=self._context.services.model_name, prompt=prompt_text(engine, generation), stream=True,
             )  # fmt: skip
         return f"{self._tail[:-3]},{encode(more).decode()[1:]}\n\n"
 
     def end(self) -> bytes:
-        if not self._ask.include_usage:
+        if not self._params.include_usage:
             return DONE
         head = self._head.removesuffix("[")
-        return (head + '[],"usage":').encode() + encode(usage(self._record.generations)) + b"}\n\n" + DONE
-
-    def error(self, error: ApiError) -> bytes:
-        return error_frame(self._call, error)
-
-    def _write(self, out: list[str], index: int, events: Sequence[Text], last: Finished | None) -> None:
-        text = "".join([event.text for event in events])
-        tokens = self._written(index, text, events, last) if self._ask.logprobs is not None else ()
-        if index not in self._begun and (text or last is not None):
-            self._begun.add(index)
-            self._begin(out, index)
-        if text or tokens:
-            self._piece(out, index, text, tokens)
-        if last is not None:
-            self._finish(out, index, last)
-
-    def _written(
-        self, index: int, text: str, events: Sequence[Text], last: Finished | None
-    ) -> Sequence[Written]:
-        tokens = self._tokens.get(index)
-        if tokens is None:
-            number, branch = divmod(index, self._ask.n)
-            overlap = self._record.generations[number].branches[branch].overlap
-            tokens = self._tokens[index] = Tokens(self._call.engine, overlap)
-        ids = [id for event in events for id in event.ids]
-        logprobs = [entry for event in events for entry in event.logprobs]
-        return tokens.feed(text, ids, logprobs, last is not None)
-
-    def _begin(self, out: list[str], index: int) -> None:
-        """Frames before the first of a choice."""
-
-    def _piece(self, out: list[str], index: int, text: str, tokens: Sequence[Written]) -> None:
-        raise NotImplementedError
-
-    def _finish(self, out: list[str], index: int, last: Finished) -> None:
-        raise NotImplementedError
+        return (head + '[],"usage":').encode() + encode(usage(self._record)) + b"}\n\n" + DONE
 
 
 class CompletionFrames(_Frames):
     """``text_completion`` chunks."""
 
     def __init__(
-        self, call: Call, record: Record, head: Mapping[str, Any], ask: OpenAIAsk, prompts: Sequence[str]
+        self,
+        context: Context,
+        record: Record,
+        head: Mapping[str, Any],
+        params: OpenAIParams,
+        prompts: Sequence[str],
     ) -> None:
-        super().__init__(call, record, head, ask)
+        super().__init__(context, record, head, params)
         self._prompts = prompts
 
     def _begin(self, out: list[str], index: int) -> None:
-        if not self._ask.echo:
+        if not self._params.echo:
             return
-        number = index // self._ask.n
-        generation = self._record.generations[number]
+        generation, _ = self._of(index)
         tokens = ()
-        if self._ask.logprobs is not None:
-            tokens = prompt_tokens(self._call.engine, generation.prompt_ids, generation.prompt_logprobs)
-        self._piece(out, index, self._prompts[number], tokens)
+        if self._params.logprobs is not None:
+            tokens = prompt_tokens(self._context.engine, generation.prompt_ids, generation.prompt_logprobs)
+        self._piece(out, index, self._prompts[index // self._params.n], tokens, ())
 
-    def _piece(self, out: list[str], index: int, text: str, tokens: Sequence[Written]) -> None:
+    def _piece(
+        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
+    ) -> None:
+        if not text and not tokens:
+            return
         known = "null"
         if tokens:
-            known = encode(legacy_logprobs(self._call.engine, tokens)).decode()
+            known = encode(legacy_logprobs(self._context.engine, tokens)).decode()
         out.append(
             f'{self._head}{{"index":{index},"text":{_QUOTED(text)},"logprobs":{known},"finish_reason":null}}'
             + self._tail_of(index, last=False)
@@ -163,18 +116,24 @@ class CompletionFrames(_Frames):
 class ChatFrames(_Frames):
     """``chat.completion.chunk`` chunks: the role once, then content and calls of tools, then the reason."""
 
-    def __init__(self, call: Call, record: Record, head: Mapping[str, Any], ask: OpenAIAsk) -> None:
-        super().__init__(call, record, head, ask)
+    def __init__(
+        self, context: Context, record: Record, head: Mapping[str, Any], params: OpenAIParams
+    ) -> None:
+        super().__init__(context, record, head, params)
         self._readers: dict[int, ToolReader] = {}
 
     def _begin(self, out: list[str], index: int) -> None:
         self._delta(out, index, '{"role":"assistant","content":null}', "null")
 
-    def _piece(self, out: list[str], index: int, text: str, tokens: Sequence[Written]) -> None:
+    def _piece(
+        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
+    ) -> None:
+        if not text and not tokens:
+            return
         known = "null"
         if tokens:
-            known = encode({"content": content_logprobs(self._call.engine, tokens)}).decode()
-        if self._ask.tools is None:
+            known = encode({"content": content_logprobs(self._context.engine, tokens)}).decode()
+        if self._params.tools is None:
             self._delta(out, index, f'{{"content":{_QUOTED(text)}}}', known)
             return
         deltas = self._called(index, text)
@@ -184,13 +143,13 @@ class ChatFrames(_Frames):
 
     def _called(self, index: int, text: str, last: bool = False) -> list[str]:
         """What is certain of an answer that may call tools."""
-        assert self._ask.tools is not None
-        reader = self._readers.setdefault(index, ToolReader(self._ask.tools))
+        assert self._params.tools is not None
+        reader = self._readers.setdefault(index, ToolReader(self._params.tools))
         return [_tool_delta(part) for part in reader.feed(text, last)]
 
     def _finish(self, out: list[str], index: int, last: Finished) -> None:
         reason = finish_reason(last.reason)
-        if self._ask.tools is not None:
+        if self._params.tools is not None:
             for delta in self._called(index, "", last=True):
                 self._delta(out, index, delta, "null")
             if self._readers[index].calls and reason == "stop":

@@ -1,1 +1,64 @@
-"""The single-request-batching dialect: event lines for n branches, and handles on running ones."""
+"""Single-request batching: n branches of one prompt as event lines, with handles. Knows no other dialect."""
+
+from __future__ import annotations
+
+from srbwriter.server.dialects.srb.completions import completions
+from srbwriter.server.dialects.srb.handles import (
+    add_branches,
+    branch_events,
+    cancel_all,
+    create,
+    events,
+    forget,
+    patch_branch,
+    read,
+    read_branch,
+    requests,
+    steer,
+)
+from srbwriter.server.dialects.srb.model import model, vocabulary
+from srbwriter.server.endpoints import BRANCHES, FIELDS, Endpoint, object_of
+
+_REQUESTS = "/srb/v1/requests"
+
+
+_REQUEST = _REQUESTS + "/{id}"
+
+
+_BRANCH = _REQUEST + "/branches/{branch}"
+
+
+_SWITCH = {"type": "boolean"}
+
+
+_AFTER = {"after": {"type": "integer", "minimum": 0}}
+
+
+_CHANGES = {"type": "object", "properties": FIELDS}
+
+ENDPOINTS = (
+    Endpoint(
+        "POST", ("/srb/v1/completions",), completions, "srb", "n branches of a prompt as event lines",
+        body=BRANCHES, query={"sse": _SWITCH, "rich": _SWITCH},
+    ),
+    Endpoint("GET", ("/srb/v1/model",), model, "srb", "the model, its context and its special tokens"),
+    Endpoint("GET", ("/srb/v1/vocabulary",), vocabulary, "srb", "what each token writes, in base64"),
+    Endpoint("GET", (_REQUESTS,), requests, "srb", "requests that can be addressed"),
+    Endpoint("POST", (_REQUESTS,), create, "srb", "start a request and return its id", body=BRANCHES),
+    Endpoint("GET", (_REQUEST,), read, "srb", "a request and its branches"),
+    Endpoint("DELETE", (_REQUEST,), forget, "srb", "cancel a request and forget it"),
+    Endpoint("POST", (_REQUEST + "/cancel",), cancel_all, "srb", "stop every branch, keep the text"),
+    Endpoint("GET", (_REQUEST + "/events",), events, "srb", "follow a request", query=_AFTER),
+    Endpoint("POST", (_REQUEST + "/branches",), add_branches, "srb", "add branches", body=_CHANGES),
+    Endpoint("GET", (_BRANCH,), read_branch, "srb", "a branch with its tokens"),
+    Endpoint("PATCH", (_BRANCH,), patch_branch, "srb", "change sampling and stop rules", body=_CHANGES),
+    Endpoint("GET", (_BRANCH + "/events",), branch_events, "srb", "follow one branch", query=_AFTER),
+    Endpoint(
+        "POST", (_BRANCH + "/{verb}",), steer, "srb",
+        "stop, kill, pause, resume, reroll, extend, rewind, append, fork or pick a branch",
+        body=object_of(
+            text="string", tokens="integer", chars="integer", sentences="integer", max_tokens="integer",
+            seed="integer", n="integer",
+        ),
+    ),
+)  # fmt: skip

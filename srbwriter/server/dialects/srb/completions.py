@@ -1,24 +1,39 @@
-"""Completions as event lines: ``/srb/v1/completions``, or ``/v1/completions`` with a body of this dialect."""
+"""Completions as event lines: ``/srb/v1/completions``, or ``/v1/completions`` with a body of this dialect.
+
+Byte for byte as the first single-request-batching server wrote them: ``data: `` and JSON with ``", "`` and
+``": "`` between its parts, non-ASCII as escapes, one line feed. On request the frames end in a blank line,
+and carry token ids, logprobs and reasons.
+"""
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
 
-from srbwriter.engine.types import Prompt, Request, Stop, TokenRun
-from srbwriter.server.body import Body
-from srbwriter.server.call import EVENTS, Call
-from srbwriter.server.errors import bad
-from srbwriter.server.lora import for_each_branch
-from srbwriter.server.params import read_branches, read_n, read_options, split_branches
-from srbwriter.server.prompt import read_prompts, wants_bos
-from srbwriter.server.stream import frames
+from srbwriter.engine.types import (
+    Added,
+    Cut,
+    Finished,
+    FinishReason,
+    Prompt,
+    PromptProgress,
+    Request,
+    StateChanged,
+    Stop,
+    Text,
+    TokenLogprob,
+    TokenRun,
+)
+from srbwriter.server.context import EVENTS, PING, Context, News, frames
+from srbwriter.server.errors import ApiError, bad
+from srbwriter.server.fields import Fields, read_prompts, wants_bos
+from srbwriter.server.params import for_each_branch, read_branches, read_n, read_options, split_branches
+from srbwriter.server.registry import Record
 from srbwriter.server.work import PER_ENTRY, off_loop
-
-from .events import EventLines
 
 OTHERS_FIELDS = ("model", "stream", "echo", "logprobs", "best_of", "suffix", "stream_options")
 """A body of ``/v1/completions`` that has one of these was written for OpenAI's dialect."""
@@ -38,63 +53,63 @@ def is_srb(values: Mapping[str, Any]) -> bool:
     return not any(name in values for name in OTHERS_FIELDS)
 
 
-async def completions(call: Call) -> Response:
-    call.dialect = "srb"
-    body = Body(await call.json())
-    requests = for_each_branch(await read_request(body, call), body, call.engine)
-    record = await call.submit(requests)
-    sse = call.switch("sse")
-    rich = call.switch("rich") or body.flag("rich")
+async def completions(context: Context) -> Response:
+    context.dialect = "srb"
+    fields = Fields(await context.json())
+    requests = for_each_branch(await read_request(fields, context), fields, context.engine)
+    record = await context.submit(requests)
+    sse = context.switch("sse")
+    rich = context.switch("rich") or fields.flag("rich")
     headers = {"content-type": EVENTS} if sse else _HEADERS
-    return await call.stream(
-        record, frames(call, record, EventLines(call, record, sse=sse, rich=rich)), headers=headers
+    return await context.stream(
+        record, frames(context, record, EventLines(context, record, sse=sse, rich=rich)), headers=headers
     )
 
 
-async def read_request(body: Body, call: Call) -> Request:
+async def read_request(fields: Fields, context: Context) -> Request:
     """The one prompt of an SRB request and how its branches are to be written. Raises ApiError (400)."""
-    parent = body.mapping("parent")
-    before = await branch_runs(parent, call) if parent is not None else None
-    return await call.read(lambda: _read(body, call, before))
+    parent = fields.mapping("parent")
+    before = await branch_runs(parent, context) if parent is not None else None
+    return await context.read(lambda: _read(fields, context, before))
 
 
-def _read(body: Body, call: Call, before: tuple[TokenRun, ...] | None) -> Request:
-    common, _ = split_branches(body)
-    n = read_n(common, min(call.settings.n, call.services.max_n), call.services.max_n)
-    ended = body.has("stop") or body.has("boundary")
+def _read(fields: Fields, context: Context, before: tuple[TokenRun, ...] | None) -> Request:
+    common, _ = split_branches(fields)
+    n = read_n(common, min(context.settings.n, context.services.max_n), context.services.max_n)
+    ended = fields.has("stop") or fields.has("boundary")
     base = Stop(max_tokens=DEFAULT_STOP.max_tokens) if ended else DEFAULT_STOP
-    common, sampling, stop = read_branches(body, call, n, call.settings.sampling, base)
-    prompt = _prompt(body, call, before)
+    common, sampling, stop = read_branches(fields, context, n, context.settings.sampling, base)
+    prompt = _prompt(fields, context, before)
     return Request(
         prompt=prompt,
         add_bos=wants_bos(prompt) and before is None,  # a parent begins as it was evaluated
         n=n,
         sampling=sampling,
         stop=stop,
-        logprobs=body.size("logprobs", 0) if body.has("logprobs") else None,
-        **read_options(common, call.settings.context_shift, call.engine),
+        logprobs=fields.size("logprobs", 0) if fields.has("logprobs") else None,
+        **read_options(common, context.settings.context_shift, context.engine),
     )
 
 
-def _prompt(body: Body, call: Call, before: tuple[TokenRun, ...] | None) -> Prompt:
+def _prompt(fields: Fields, context: Context, before: tuple[TokenRun, ...] | None) -> Prompt:
     """``prompt``, or the text of a parent branch with ``prompt`` after it, continued token by token."""
     if before is None:
-        prompts = read_prompts(body.raw("prompt"), call.engine)
+        prompts = read_prompts(fields.raw("prompt"), context.engine)
         if len(prompts) != 1:
             raise bad("prompt", "Field 'prompt': one prompt only")
         return prompts[0]
-    typed = body.text("prompt")
+    typed = fields.text("prompt")
     return (*before, TokenRun(typed)) if typed else before
 
 
-async def branch_runs(parent: Mapping[str, Any], call: Call) -> tuple[TokenRun, ...]:
+async def branch_runs(parent: Mapping[str, Any], context: Context) -> tuple[TokenRun, ...]:
     """The prompt and text of the branch that ``{"request": id, "branch": i}`` names.
 
     Of its text only the first ``chars`` characters, where that is given: token by token as far as these go.
     Before its first token, a branch of a healed prompt has yet to spell the prompt's last word.
     """
-    fields, engine = Body(parent), call.engine
-    branch = call.record(fields.text("request")).branch(fields.integer("branch", 0))
+    fields, engine = Fields(parent), context.engine
+    branch = context.record(fields.text("request")).branch(fields.integer("branch", 0))
     generation, buffer, whole = branch.generation, branch.buffer, branch.text
     chars = fields.integer("chars", len(whole), 0, len(whole), hard=True)
     if chars == len(whole):
@@ -118,3 +133,122 @@ def _spelled(ends: Sequence[int], chars: int) -> tuple[int, int]:
         return 0, 0
     reached = ends[within - 1]
     return bisect_left(ends, reached) + 1, reached
+
+
+_NATURAL = frozenset({FinishReason.STOP, FinishReason.LINE, FinishReason.SENTENCE, FinishReason.PARAGRAPH})
+
+
+class EventLines:
+    """``start``, ``stream``, ``stop`` and ``done``; with ``rich`` also what else happens to branches."""
+
+    def __init__(
+        self,
+        context: Context,
+        record: Record,
+        *,
+        sse: bool,
+        rich: bool,
+        only: int | None = None,
+        first: int = -1,
+    ) -> None:
+        """``only`` one branch, or all. ``first``: number the events on, beginning after this one."""
+        self._context, self._record, self._rich = context, record, rich
+        self._end = "\n\n" if sse else "\n"
+        self.ping = PING if sse else b""
+        self._only, self._number = only, first
+        self._started = False
+        self._pieces: dict[int, int] = {}
+        for event in record.generation.log[: max(first, 0)]:
+            if isinstance(event, Text):
+                self._pieces[event.branch] = self._pieces.get(event.branch, 0) + 1
+
+    def batch(self, news: News) -> bytes:
+        out: list[str] = []
+        if not self._started:
+            self._started = True
+            out.append(self._line(self._start()))
+        for number, event in news:
+            value = self._event(event, number * self._record.generation.request.n)
+            if self._number >= 0:
+                self._number += 1
+            if value is not None and self._only in (None, value.get("index", self._only)):
+                out.append(self._line(value))
+        return "".join(out).encode()
+
+    def waiting(self, place: int) -> bytes:
+        """Only the richer form says it; the original knew no such line."""
+        return self._line({"event": "queue", "place": place}).encode() if self._rich else self.ping
+
+    def end(self) -> bytes:
+        done: dict[str, Any] = {"event": "done", "count": self._count}
+        if self._rich:
+            done["prompt_tokens"] = self._record.prompt_tokens
+            done["cached_tokens"] = self._record.cached_tokens
+            done["completion_tokens"] = self._record.written
+        return self._line(done).encode()
+
+    def error(self, error: ApiError) -> bytes:
+        return self._line({"event": "error", **error.body("srb")}).encode()
+
+    @property
+    def _count(self) -> int:
+        return len(self._record.branches)
+
+    def _start(self) -> dict[str, Any]:
+        start: dict[str, Any] = {"event": "start", "count": self._count}
+        if self._rich:
+            start["id"] = self._record.id
+        return start
+
+    def _line(self, value: dict[str, Any]) -> str:
+        id = f"id: {self._number}\n" if self._number >= 0 else ""
+        return f"{id}data: {json.dumps(value)}{self._end}"
+
+    def _event(self, event: object, offset: int) -> dict[str, Any] | None:
+        if isinstance(event, Text):
+            return self._text(event, event.branch + offset)
+        if isinstance(event, Finished):
+            return self._finished(event, event.branch + offset)
+        return self._more(event, offset) if self._rich else None
+
+    def _text(self, event: Text, index: int) -> dict[str, Any] | None:
+        if not event.text and not self._rich:
+            return None
+        self._pieces[index] = self._pieces.get(index, 0) + 1
+        value: dict[str, Any] = {"event": "stream", "index": index, "text": event.text}
+        if self._rich:
+            value["ids"] = event.ids
+            if event.logprobs:
+                value["logprobs"] = [_logprob(entry) for entry in event.logprobs]
+        return value
+
+    def _finished(self, event: Finished, index: int) -> dict[str, Any]:
+        value: dict[str, Any] = {
+            "event": "stop",
+            "index": index,
+            # The original counted from nought: one less than the pieces it had sent.
+            "length": max(0, self._pieces.get(index, 0) - 1),
+            "stop": int(event.reason in _NATURAL),
+        }
+        if self._rich:
+            value |= {"reason": str(event.reason), "tokens": event.tokens, "stop_text": event.stop_text}
+        if event.problem is not None:
+            value["error"] = event.problem
+        return value
+
+    def _more(self, event: object, offset: int) -> dict[str, Any] | None:
+        match event:
+            case PromptProgress(done, total, cached):
+                return {"event": "prompt", "done": done, "total": total, "cached": cached}
+            case Cut(branch, chars, tokens):
+                return {"event": "cut", "index": branch + offset, "chars": chars, "tokens": tokens}
+            case Added(branch):
+                return {"event": "added", "index": branch + offset}
+            case StateChanged(branch, state):
+                return {"event": "state", "index": branch + offset, "state": str(state)}
+            case _:
+                return None
+
+
+def _logprob(entry: TokenLogprob) -> dict[str, Any]:
+    return {"id": entry.id, "logprob": max(entry.logprob, -9999.0), "top": [list(pair) for pair in entry.top]}

@@ -10,13 +10,13 @@ from starlette.responses import Response
 
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import Request
-from srbwriter.server.answers import seconds
-from srbwriter.server.body import Body
-from srbwriter.server.call import Call, cancel, json_response
+from srbwriter.server.context import Context, cancel, frames, json_response
+from srbwriter.server.dialects.srb.completions import EventLines, branch_runs, read_request
 from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.follow import Follower
-from srbwriter.server.lora import for_each_branch
+from srbwriter.server.fields import Fields
+from srbwriter.server.notifier import Follower
 from srbwriter.server.params import (
+    for_each_branch,
     read_branches,
     read_n,
     read_options,
@@ -25,161 +25,199 @@ from srbwriter.server.params import (
     split_branches,
 )
 from srbwriter.server.registry import Record, new_id
-from srbwriter.server.stream import frames
 from srbwriter.server.work import PER_ENTRY
 
-from .completions import branch_runs, read_request
-from .events import EventLines
-from .shape import branch_object, request_object
+
+def branch_object(branch: Branch, ids: bool = False) -> dict[str, Any]:
+    """What a branch is now; with ``ids`` also its tokens and their logprobs."""
+    value: dict[str, Any] = {
+        "index": branch.index,
+        "state": str(branch.state),
+        "reason": None if branch.finish_reason is None or branch.live else str(branch.finish_reason),
+        "stop_text": branch.stop_text,
+        "error": None if branch.error is None else str(branch.error),
+        "text": branch.text,
+        "tokens": len(branch.buffer.ids),
+        "seed": branch.seed,
+        "tokens_per_second": round(branch.tokens_per_second, 2),
+    }
+    if ids:
+        value["ids"] = list(branch.ids)
+        value["logprobs"] = [max(entry.logprob, -9999.0) for entry in branch.logprobs]
+    return value
+
+
+def request_object(record: Record, place: int, *, texts: bool = False) -> dict[str, Any]:
+    """What a request is now, with ``place`` others that wait before it; ``texts`` adds its branches."""
+    error = next((g.error for g in record.generations if g.error is not None), None)
+    value: dict[str, Any] = {
+        "id": record.id,
+        "created": int(record.created),
+        "state": "running" if record.live else "failed" if error is not None else "done",
+        "error": None if error is None else str(error),
+        "queue": place,
+        "count": len(record.branches),
+        "picked": record.picked,
+        "prompt_tokens": record.prompt_tokens,
+        "cached_tokens": record.cached_tokens,
+        "completion_tokens": record.written,
+        "events": record.size,
+    }
+    if texts:
+        value["branches"] = [
+            {**branch_object(branch), "index": index} for index, branch in enumerate(record.branches)
+        ]
+    return value
+
 
 _RUNNING = 202
 
 
-async def requests(call: Call) -> Response:
+async def requests(context: Context) -> Response:
     """The requests of whoever asks; an admin's key sees those of all."""
-    records = call.services.registry.of(call.client)
-    places = {record.id: call.services.registry.place(record) for record in records}
+    records = context.services.registry.of(context.client)
+    places = {record.id: context.services.registry.place(record) for record in records}
     branches = sum(len(record.branches) for record in records)
 
     def make() -> dict[str, Any]:
         listing = [request_object(record, places[record.id]) for record in records]
         return {"object": "list", "data": listing}
 
-    return await call.answer(branches * PER_ENTRY, make)
+    return await context.answer(branches * PER_ENTRY, make)
 
 
-async def create(call: Call) -> Response:
+async def create(context: Context) -> Response:
     """Start a request that nobody's connection holds; it is read and steered by its id."""
-    body = Body(await call.json())
-    return await _start(call, await read_request(body, call))
+    fields = Fields(await context.json())
+    return await _start(context, await read_request(fields, context))
 
 
-async def read(call: Call) -> Response:
-    record = _record(call)
-    place = call.services.registry.place(record)
-    return await call.answer(seconds(record), lambda: request_object(record, place, texts=True))
+async def read(context: Context) -> Response:
+    record = _record(context)
+    place = context.services.registry.place(record)
+    return await context.answer(record.effort, lambda: request_object(record, place, texts=True))
 
 
-async def forget(call: Call) -> Response:
-    record = _record(call)
+async def forget(context: Context) -> Response:
+    record = _record(context)
     cancel(record)
-    call.services.registry.remove(record)
+    context.services.registry.remove(record)
     return json_response({"id": record.id, "deleted": True})
 
 
-async def cancel_all(call: Call) -> Response:
-    record = _record(call)
+async def cancel_all(context: Context) -> Response:
+    record = _record(context)
     cancel(record)
     return json_response({"id": record.id, "verb": "cancel"}, _RUNNING)
 
 
-async def events(call: Call) -> Response:
+async def events(context: Context) -> Response:
     """Everything that happens to a request, from its beginning or ``after`` the given event on."""
-    return await _follow(call, None)
+    return await _follow(context, None)
 
 
-async def branch_events(call: Call) -> Response:
-    record = _record(call)
-    return await _follow(call, record.index(_branch(call, record)))
+async def branch_events(context: Context) -> Response:
+    record = _record(context)
+    return await _follow(context, record.index(_branch(context, record)))
 
 
-async def _follow(call: Call, only: int | None) -> Response:
-    record = _record(call)
-    given = call.query.get("after") or call.request.headers.get("last-event-id") or "0"
+async def _follow(context: Context, only: int | None) -> Response:
+    record = _record(context)
+    given = context.query.get("after") or context.request.headers.get("last-event-id") or "0"
     if not given.isdecimal() or len(given) > 12:
         raise bad("after", "after: expected the number of an event")
     if int(given) and len(record.generations) > 1:
         raise bad("after", "after: a request of several prompts is followed from its beginning")
-    writer = EventLines(call, record, sse=True, rich=True, only=only, first=int(given))
-    return await call.stream(record, frames(call, record, writer, after=int(given)), own=False)
+    writer = EventLines(context, record, sse=True, rich=True, only=only, first=int(given))
+    return await context.stream(record, frames(context, record, writer, after=int(given)), own=False)
 
 
-async def add_branches(call: Call) -> Response:
-    record = _record(call)
+async def add_branches(context: Context) -> Response:
+    record = _record(context)
     if len(record.generations) > 1:
         raise bad("n", "branches can only be added to a request of one prompt")
-    body = Body(await call.json())
+    fields = Fields(await context.json())
     generation = record.generation
     live = sum(branch.live for branch in generation.branches)
-    n = read_n(split_branches(body)[0], 1, call.services.max_n - live)
+    n = read_n(split_branches(fields)[0], 1, context.services.max_n - live)
     like = generation.branches[0]
     base = replace(like.sampling, seed=None)
-    _, samplings, stops = await call.read(lambda: read_branches(body, call, n, base, like.stop_rule))
+    _, samplings, stops = await context.read(lambda: read_branches(fields, context, n, base, like.stop_rule))
     for k, one in enumerate(samplings):
         generation.add_branch(1, one, stops[k] if isinstance(stops, tuple) else stops)
     return json_response({"id": record.id, "verb": "add", "n": n}, _RUNNING)
 
 
-async def read_branch(call: Call) -> Response:
-    record = _record(call)
-    branch = _branch(call, record)
+async def read_branch(context: Context) -> Response:
+    record = _record(context)
+    branch = _branch(context, record)
     index = record.index(branch)
-    return await call.answer(
+    return await context.answer(
         len(branch.buffer.ids) * PER_ENTRY, lambda: {**branch_object(branch, ids=True), "index": index}
     )
 
 
-async def patch_branch(call: Call) -> Response:
+async def patch_branch(context: Context) -> Response:
     """Change how a branch goes on: any sampler, any stop rule; what is not named stays."""
-    record = _record(call)
-    branch = _branch(call, record)
-    body = Body(await call.json())
-    sampling = await call.read(lambda: read_sampling(body, branch.sampling, call.engine))
+    record = _record(context)
+    branch = _branch(context, record)
+    fields = Fields(await context.json())
+    sampling = await context.read(lambda: read_sampling(fields, branch.sampling, context.engine))
     branch.set_sampling(sampling)
-    branch.set_stop(read_stop(body, branch.stop_rule))
+    branch.set_stop(read_stop(fields, branch.stop_rule))
     return _done(record, branch, "patch")
 
 
-async def steer(call: Call) -> Response:
+async def steer(context: Context) -> Response:
     """One verb on one branch. It acts within a step and disturbs no other branch."""
-    record = _record(call)
-    branch = _branch(call, record)
-    name = call.path["verb"]
-    body = Body(await call.json())
+    record = _record(context)
+    branch = _branch(context, record)
+    name = context.path["verb"]
+    fields = Fields(await context.json())
     if name == "fork":
-        return await _fork(call, record, branch, body)
+        return await _fork(context, record, branch, fields)
     if name == "pick":
-        return await _pick(call, record, branch, body)
+        return await _pick(context, record, branch, fields)
     verb = VERBS.get(name)
     if verb is None:
         raise ApiError(404, f"there is no verb {name}; there are {', '.join((*VERBS, 'fork', 'pick'))}")
-    await call.read(lambda: verb(branch, body, call))
+    await context.read(lambda: verb(branch, fields, context))
     return _done(record, branch, name)
 
 
-def _reroll(branch: Branch, body: Body, call: Call) -> None:
-    sampling = read_sampling(body, replace(branch.sampling, seed=None), call.engine)
-    branch.reroll(sampling.seed, sampling, read_stop(body, branch.stop_rule))
+def _reroll(branch: Branch, fields: Fields, context: Context) -> None:
+    sampling = read_sampling(fields, replace(branch.sampling, seed=None), context.engine)
+    branch.reroll(sampling.seed, sampling, read_stop(fields, branch.stop_rule))
 
 
-def _extend(branch: Branch, body: Body, call: Call) -> None:
-    tokens = body.size("max_tokens", -1, 1)
-    if set(body.values) <= {"max_tokens"}:
+def _extend(branch: Branch, fields: Fields, context: Context) -> None:
+    tokens = fields.size("max_tokens", -1, 1)
+    if set(fields.values) <= {"max_tokens"}:
         branch.extend(tokens if tokens > 0 else None)
     else:
-        branch.extend(read_stop(body, branch.stop_rule))
+        branch.extend(read_stop(fields, branch.stop_rule))
 
 
-def _rewind(branch: Branch, body: Body, call: Call) -> None:
-    units = [name for name in ("tokens", "chars", "sentences") if body.has(name)]
+def _rewind(branch: Branch, fields: Fields, context: Context) -> None:
+    units = [name for name in ("tokens", "chars", "sentences") if fields.has(name)]
     if len(units) != 1:
         raise bad("tokens", "give exactly one of tokens, chars and sentences")
-    amount = body.integer(units[0], 1, 1, 2**31 - 1, hard=True)
-    branch.rewind(**{units[0]: amount}, seed=body.seed())
+    amount = fields.integer(units[0], 1, 1, 2**31 - 1, hard=True)
+    branch.rewind(**{units[0]: amount}, seed=fields.seed())
 
 
-def _append(branch: Branch, body: Body, call: Call) -> None:
-    text = body.text("text")
+def _append(branch: Branch, fields: Fields, context: Context) -> None:
+    text = fields.text("text")
     if not text:
         raise bad("text", "Field 'text': missing")
-    branch.append(text, body.flag("go_on"))
+    branch.append(text, fields.flag("go_on"))
 
 
-VERBS: dict[str, Callable[[Branch, Body, Call], None]] = {
-    "stop": lambda branch, body, call: branch.stop(),
-    "kill": lambda branch, body, call: branch.kill(),
-    "pause": lambda branch, body, call: branch.pause(),
-    "resume": lambda branch, body, call: branch.resume(),
+VERBS: dict[str, Callable[[Branch, Fields, Context], None]] = {
+    "stop": lambda branch, fields, context: branch.stop(),
+    "kill": lambda branch, fields, context: branch.kill(),
+    "pause": lambda branch, fields, context: branch.pause(),
+    "resume": lambda branch, fields, context: branch.resume(),
     "reroll": _reroll,
     "extend": _extend,
     "rewind": _rewind,
@@ -187,25 +225,25 @@ VERBS: dict[str, Callable[[Branch, Body, Call], None]] = {
 }
 
 
-async def _fork(call: Call, record: Record, branch: Branch, body: Body) -> Response:
+async def _fork(context: Context, record: Record, branch: Branch, fields: Fields) -> Response:
     """A new request that goes on from where this branch is now; the branch itself is not touched."""
-    n = read_n(split_branches(body)[0], 1, call.services.max_n)
+    n = read_n(split_branches(fields)[0], 1, context.services.max_n)
     base = replace(branch.sampling, seed=None)
-    _, sampling, stop = await call.read(lambda: read_branches(body, call, n, base, branch.stop_rule))
+    _, sampling, stop = await context.read(lambda: read_branches(fields, context, n, base, branch.stop_rule))
     request = Request(
-        prompt=await branch_runs({"request": record.id, "branch": record.index(branch)}, call),
+        prompt=await branch_runs({"request": record.id, "branch": record.index(branch)}, context),
         n=n,
         sampling=sampling,
         stop=stop,
         add_bos=False,
-        **read_options(body, call.settings.context_shift, call.engine),
+        **read_options(fields, context.settings.context_shift, context.engine),
     )
     if request.lora is None:
         request = replace(request, lora=branch.generation.request.lora)
-    return await _start(call, request)
+    return await _start(context, request)
 
 
-async def _pick(call: Call, record: Record, branch: Branch, body: Body) -> Response:
+async def _pick(context: Context, record: Record, branch: Branch, fields: Fields) -> Response:
     """Keep what this branch has written and let the others go; a new request may name it as parent.
 
     ``chars`` keeps only the beginning of its text. Answers when the branch has ended: until then it may write
@@ -216,39 +254,39 @@ async def _pick(call: Call, record: Record, branch: Branch, body: Body) -> Respo
             other.stop()
         elif other.live:
             other.kill()
-    with Follower(call.services.bridge, record.generations) as follower:
-        async for news in follower.batches(call.settings.timeout):
+    with Follower(context.services.notifier, record.generations) as follower:
+        async for news in follower.batches(context.settings.timeout):
             if not branch.live or not news:
                 break
     record.picked = record.index(branch)
     parent: dict[str, Any] = {"request": record.id, "branch": record.picked}
     value: dict[str, Any] = {**branch_object(branch), "index": record.picked, "verb": "pick"}
     value["parent"] = parent
-    if body.has("chars"):
-        parent["chars"] = body.integer("chars", 0, 0, len(value["text"]))
+    if fields.has("chars"):
+        parent["chars"] = fields.integer("chars", 0, 0, len(value["text"]))
         value["text"] = value["text"][: parent["chars"]]
     return json_response(value)
 
 
-async def _start(call: Call, request: Request) -> Response:
+async def _start(context: Context, request: Request) -> Response:
     rules = request.stop if isinstance(request.stop, tuple) else (request.stop,)
     if request.overflow == "shift" and any(r.max_tokens is None and r.max_seconds is None for r in rules):
         raise bad(
             "max_tokens",
             "Field 'max_tokens': needed here, or max_seconds: nobody's connection would ever end this text",
         )
-    requests = for_each_branch(request, Body(await call.json()), call.engine)
-    record = await call.submit(requests, new_id())
-    headers = {"Location": f"/srb/v1/requests/{record.id}", **call.queue(record)}
+    requests = for_each_branch(request, Fields(await context.json()), context.engine)
+    record = await context.submit(requests, new_id())
+    headers = {"Location": f"/srb/v1/requests/{record.id}", **context.queue(record)}
     return json_response(request_object(record, int(headers["X-Queue"])), _RUNNING, headers)
 
 
-def _record(call: Call) -> Record:
-    return call.record(call.path["id"])
+def _record(context: Context) -> Record:
+    return context.record(context.path["id"])
 
 
-def _branch(call: Call, record: Record) -> Branch:
-    text = call.path["branch"]
+def _branch(context: Context, record: Record) -> Branch:
+    text = context.path["branch"]
     if not text.isdecimal() or len(text) > 6:
         raise ApiError(404, f"request {record.id} has no branch {text}")
     return record.branch(int(text))

@@ -10,31 +10,31 @@ from starlette.responses import Response
 
 from srbwriter import __version__
 from srbwriter.engine.backend import Backend
-from srbwriter.server.call import Call, json_response
+from srbwriter.server.context import Context, json_response
 from srbwriter.server.errors import ApiError
 from srbwriter.server.work import PER_ENTRY
 
 _LARGEST = 1 << 22  # tokens of a vocabulary; a backend that does not know its own says more
 
 
-async def model(call: Call) -> Response:
+async def model(context: Context) -> Response:
     """What a backend knows of itself. Where the model is on this machine is nobody's business."""
-    engine = call.engine
-    info = asdict(engine.info) | {"path": "", "name": call.services.model_name}
+    engine = context.engine
+    info = asdict(engine.info) | {"path": "", "name": context.services.model_name}
     return json_response({
-        "version": __version__, "info": info, "n_ctx": engine.n_ctx, "max_n": call.services.max_n,
+        "version": __version__, "info": info, "n_ctx": engine.n_ctx, "max_n": context.services.max_n,
         "bos": engine.bos, "eos": engine.eos, "eog": sorted(engine.eog), "fim": engine.fim,
         "add_bos": engine.add_bos,
     })  # fmt: skip
 
 
-async def vocabulary(call: Call) -> Response:
+async def vocabulary(context: Context) -> Response:
     """What each token writes, in base64: ``pieces`` to a text, ``special`` control tokens too."""
-    engine = call.engine
+    engine = context.engine
     n_vocab = engine.info.n_vocab
     if n_vocab > _LARGEST:
         raise ApiError(501, "this server does not know the whole vocabulary of its model")
-    return await call.answer(n_vocab * PER_ENTRY, lambda: _pieces(engine, n_vocab))
+    return await context.answer(n_vocab * PER_ENTRY, lambda: _pieces(engine, n_vocab))
 
 
 def _pieces(engine: Backend, n_vocab: int) -> dict[str, Any]:

@@ -1,0 +1,346 @@
+"""The engine thread's side of a request: its branches, their text so far, and what they sample with.
+
+``ActiveRequest`` stands behind a Generation, ``ActiveBranch`` behind a Branch. A branch that is running or
+waiting is a demand on the node of the tree where its tokens end. (It is not called a sequence: that is what
+llama.cpp calls the cells it is evaluated on.) Plain state and its arithmetic; the scheduler moves it.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import TYPE_CHECKING, TypeAlias
+
+from .chains import Chain, derive_seed
+from .constraints import Constraint
+from .generation import Branch, Buffer, Generation
+from .sampling import SamplerTemplate
+from .text import BranchText, Pieces
+from .tree import SHARED, Demand
+from .types import BranchState, Done, Event, PromptProgress, Request, Sampling, Stop, TokenLogprob
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Logits: TypeAlias = "NDArray[np.float32]"
+ConstraintKey: TypeAlias = "tuple[str | None, str | None, str | None]"
+NO_LIMIT = 1 << 60
+_BLOCK = 256  # logits of which the highest is found in one go
+WAITING_STATES = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING})
+
+
+class ChainIs(IntEnum):
+    """What has to be done to a branch's chain before it samples again."""
+
+    RIGHT = 0
+    STALE = 1  # the text was changed: it must look back anew
+    OUTDATED = 2  # the settings were changed: another takes its place
+
+
+class Scoring(Demand):
+    """Log-probabilities of a prompt are wanted, so what follows each of its tokens."""
+
+    __slots__ = ("request",)
+    every = True
+
+    def __init__(self, request: ActiveRequest) -> None:
+        super().__init__(request.asked.priority, request.space)
+        self.request = request
+
+    def hear(self, position: int, logits: Logits) -> None:
+        found, ids = self.request.generation.prompt_logprobs, self.request.ids
+        if len(found) < position < len(ids):
+            found.append(score(logits, ids[position], self.request.asked.prompt_logprobs or 0))
+
+
+class ActiveBranch(Demand):
+    """One branch. ``base`` and the buffer's ids from ``first`` on are the path it is on."""
+
+    __slots__ = (
+        "base",
+        "branch",
+        "chain",
+        "chain_is",
+        "constrained",
+        "constraint",
+        "deadline",
+        "drawn",
+        "fast",
+        "first",
+        "heal",
+        "hidden",
+        "ignore_eog",
+        "limit",
+        "min_tokens",
+        "pending",
+        "prompting",
+        "request",
+        "sampling",
+        "since",
+        "skip",
+        "stop_ids",
+        "text",
+    )
+
+    def __init__(self, request: ActiveRequest, branch: Branch, pieces: Pieces) -> None:
+        super().__init__(request.asked.priority, request.space)
+        self.request = request
+        self.branch = branch
+        self.prompting = False  # whether its sequence reads the prompt, for all branches of the request
+        self.since = 0  # the step at which it began to wait or to run
+        self.base: list[int] = request.ids
+        self.first = 0
+        self.chain: Chain | None = None
+        self.chain_is = ChainIs.RIGHT
+        self.constraint: Constraint | None = None
+        self.constrained = False  # whether the constraint stands where the text ends
+        self.pending: Pending | None = None  # the choice that waits for a slow grammar
+        self.drawn: int | None = None  # the token drawn for a choice that was put off
+        self.heal: Constraint | None = None  # the next tokens must spell what typed text began
+        self.hidden = 0  # decoded characters that belong to the prompt (token healing)
+        self.skip = 0  # characters still to be hidden
+        self.sampling: Sampling = branch.sampling
+        self.text = BranchText(pieces, branch.stop_rule)
+        self.fast = False
+        self.set_stop(branch.stop_rule)
+
+    @property
+    def buffer(self) -> Buffer:
+        return self.branch.buffer
+
+    @property
+    def path(self) -> list[int]:
+        """Every token from the start of the prompt to the end of the branch."""
+        return self.base + self.buffer.ids[self.first :]
+
+    @property
+    def length(self) -> int:
+        """Tokens of the path."""
+        return len(self.base) + len(self.buffer.ids) - self.first
+
+    @property
+    def at_prompt(self) -> bool:
+        """Whether it stands where the prompt ends, as all branches of its request do at first."""
+        return not self.buffer.ids and self.base is self.request.ids
+
+    def set_stop(self, stop: Stop, more: int | None = None) -> None:
+        """Apply a stop rule; ``more`` tokens from here instead of its max_tokens."""
+        self.branch.stop_rule = stop
+        have = len(self.buffer.ids)
+        if more is not None:
+            self.limit = have + more
+        else:
+            self.limit = NO_LIMIT if stop.max_tokens is None else stop.max_tokens
+        self.min_tokens = stop.min_tokens
+        self.ignore_eog = stop.ignore_eog
+        self.stop_ids = frozenset(stop.token_ids)
+        self.deadline = None if stop.max_seconds is None else time.monotonic() + stop.max_seconds
+        self.text.set_stop(stop)
+
+    def new_take(self) -> None:
+        """Forget the text; the reader sees a new revision."""
+        self.branch.buffer = Buffer(self.buffer.revision + 1)
+        self.base, self.first = self.request.ids, 0
+        self.hidden = self.skip = 0
+        self.heal = None
+        self.text.restart("")
+        self.close_chain()
+        self.branch.started_at = self.branch.changed_at = 0.0
+        self.set_stop(self.branch.stop_rule)
+
+    def cut(self, chars: int, tail_ids: Sequence[int] = ()) -> None:
+        """Keep ``chars`` characters: whole tokens up to there, then ``tail_ids`` for the rest."""
+        old = self.buffer
+        keep = tokens_within(old, chars)
+        text = "".join(old.pieces)[:chars]
+        new = Buffer(old.revision + 1, [text] if text else [], old.ids[:keep], old.ends[:keep])
+        new.logprobs = old.logprobs[:keep]
+        new.typed = [(begin, min(end, chars)) for begin, end in old.typed if begin < chars]
+        new.ids.extend(tail_ids)
+        new.ends.extend([chars] * len(tail_ids))
+        if keep < self.first:  # the window was shifted since; it is made anew where it is still needed
+            self.base, self.first = self.request.ids, 0
+        self.branch.buffer = new
+        self.text.restart(text, len(new.ids))
+        self.hidden = self.skip = 0
+        self.heal = None
+        self.close_chain()
+
+    def shift(self, window: int) -> bool:
+        """Forget the older half of what follows the kept head until it fits, if the request allows it.
+
+        What remains is evaluated again: shifting cells in place would move them for every branch
+        that shares them, and leaves other values than a fresh evaluation.
+        """
+        asked, path = self.request.asked, self.path
+        if asked.overflow != "shift":
+            return False
+        keep = len(self.request.ids) if asked.n_keep < 0 else min(asked.n_keep, len(path))
+        gone, rest = 0, len(path) - keep
+        while len(path) - gone + 1 > window:  # a rewind can leave several windows full
+            if rest < 2:
+                return False
+            gone, rest = gone + rest // 2, rest - rest // 2
+        self.base = path[:keep] + path[keep + gone :]
+        self.first = len(self.buffer.ids)
+        self.request.generation.truncated = True
+        return True
+
+    def close_chain(self) -> None:
+        """Forget where chance has got to: what comes next is another take."""
+        if self.chain is not None:
+            self.chain.close()
+            self.chain = None
+        self.unconstrain()
+
+    def text_changed(self) -> None:
+        """The text is not what chain and constraint have seen; chance goes on."""
+        self.chain_is = max(self.chain_is, ChainIs.STALE)
+        self.unconstrain()
+
+    def rule_changed(self) -> None:
+        """The chain is to be another one; chance goes on."""
+        self.chain_is = ChainIs.OUTDATED
+        self.unconstrain()
+
+    def unconstrain(self) -> None:
+        self.constraint, self.constrained, self.drawn = None, False, None
+
+
+class Pending:
+    """A token that a branch drew, and may not write before a slow grammar has been asked.
+
+    ``logits`` are the model's, ``edited`` those that the caller's rules made of them (the same, if nothing).
+    """
+
+    __slots__ = ("active", "edited", "logits", "token")
+
+    def __init__(self, active: ActiveBranch, token: int, logits: Logits, edited: Logits) -> None:
+        self.active, self.token, self.logits, self.edited = active, token, logits, edited
+
+
+class ActiveRequest:
+    """A request being served."""
+
+    def __init__(self, generation: Generation, ids: list[int], heal_prefix: bytes) -> None:
+        self.generation = generation
+        self.asked: Request = generation.request
+        self.ids = ids
+        self.looked_back_at: Sequence[int] = ids  # by penalties and DRY, before the branch's own tokens
+        self.space = SHARED if generation.request.cache_prompt else generation.number
+        self.client = generation.request.client
+        self.heal_prefix = heal_prefix  # bytes taken off the prompt's end, for the first token to spell
+        self.scoring: Scoring | None = None  # while the prompt is scored
+        self.branches: list[ActiveBranch] = []
+        self.events: list[Event] = []
+        self.accounted = False  # its prompt stands in the statistics
+        self.failed = False  # as a whole
+        self.order = (int(self.asked.priority), generation.number)
+        self.seeds: set[int] = set()  # of all takes
+        self.templates: dict[tuple[Sampling, bool], SamplerTemplate] = {}  # and whether no end is chosen
+        self.constraints: dict[ConstraintKey, Constraint | None] = {}
+
+    @property
+    def live(self) -> bool:
+        return any(r.branch.live for r in self.branches)
+
+    @property
+    def running(self) -> bool:
+        """Whether anything of it is on a sequence."""
+        begun = self.accounted and self.asked.strict
+        return begun or self.scoring is not None or any(r.seq >= 0 for r in self.branches)
+
+    @property
+    def to_score(self) -> bool:
+        """Whether log-probabilities of the prompt were asked for and are still to come."""
+        wanted = self.asked.prompt_logprobs is not None
+        return wanted and len(self.generation.prompt_logprobs) < len(self.ids) - 1
+
+    def seed(self, asked: int | None, base: int, k: int) -> int:
+        """The seed ``asked`` for, or the k-th from ``base`` on, past those that takes of the request had."""
+        seed = asked
+        while seed is None:
+            seed, k = derive_seed(base, k), k + 1
+            seed = None if seed in self.seeds else seed
+        self.seeds.add(seed)
+        return seed
+
+    def account(self, cached: int) -> bool:
+        """The prompt is asked for: ``cached`` of its tokens were in the cache. False if that was known."""
+        if self.accounted:
+            return False
+        self.accounted = True
+        generation = self.generation
+        generation.cached_tokens = generation.prompt_done = cached
+        self.events.append(PromptProgress(cached, len(self.ids), cached))
+        return True
+
+    def has_read(self, tokens: int) -> None:
+        """So many tokens of the prompt are evaluated."""
+        generation = self.generation
+        if generation.prompt_done < tokens <= len(self.ids):
+            generation.prompt_done = tokens
+            self.events.append(PromptProgress(tokens, len(self.ids), generation.cached_tokens))
+
+    def completed(self) -> Done:
+        tokens = sum(len(r.buffer.ids) for r in self.branches)
+        return Done(len(self.ids), self.generation.cached_tokens, tokens)
+
+    def forget(self) -> None:
+        """Give back what only a running request needs."""
+        for template in self.templates.values():
+            template.close()
+        self.templates.clear()
+
+    def close(self) -> None:
+        """Give everything native back."""
+        for active in self.branches:
+            active.close_chain()
+        self.forget()
+
+
+def constraint_key(sampling: Sampling) -> ConstraintKey:
+    """What of the settings a constraint is made from."""
+    return sampling.grammar, sampling.json_schema, sampling.regex
+
+
+def tokens_within(buffer: Buffer, chars: int) -> int:
+    """How many tokens lie wholly within the first ``chars`` characters."""
+    return bisect_right(buffer.ends, chars)
+
+
+def waiting(active: ActiveBranch) -> bool:
+    """Whether a branch has something to write and no sequence to do it on."""
+    return active.seq < 0 and active.branch.state in WAITING_STATES
+
+
+def score(row: object, token: int, best: int) -> TokenLogprob:
+    """Log-probability of ``token`` and of the ``best`` likeliest, from one row of raw logits.
+
+    Softmax over the whole vocabulary, row by row: a row of 128k stays in the core's cache.
+    """
+    import numpy as np
+
+    logits = np.asarray(row, np.float32)
+    peak = float(logits.max())
+    total = peak + float(np.log(np.exp(logits - peak).sum()))
+    top: tuple[tuple[int, float], ...] = ()
+    if best > 0:
+        likely = _likely(logits, min(best, len(logits)))
+        order = likely[np.argsort(-logits[likely], kind="stable")][:best]
+        top = tuple((int(t), float(logits[t]) - total) for t in order)
+    return TokenLogprob(token, float(logits[token]) - total, top)
+
+
+def _likely(logits: Logits, best: int) -> NDArray[np.intp]:
+    """Places of the ``best`` highest, and of some more: those above the peaks of as many blocks."""
+    import numpy as np
+
+    blocks = len(logits) // _BLOCK
+    if blocks < 2 * best:
+        return np.arange(len(logits))
+    peaks = logits[: blocks * _BLOCK].reshape(blocks, _BLOCK).max(axis=1)
+    return np.flatnonzero(logits >= np.partition(peaks, -best)[-best])

@@ -1,0 +1,439 @@
+"""From a row of logits to a published token: sampling, stop rules, the end of a branch.
+
+Called by the scheduler on the engine thread, once per branch and step. Knows branches and rows,
+nothing of admission and queues.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from .active import ActiveBranch, ActiveRequest, Logits, Pending, score, tokens_within
+from .cache import Cache
+from .chains import Resting
+from .constraints import Constraint, apply_bits
+from .grammar_process import Answer, GrammarProcess, Question
+from .model import Model
+from .native.context import Context
+from .native.library import library
+from .parameters import notation
+from .preparing import Preparer
+from .tree import SHARED, Demand
+from .types import (
+    BranchState,
+    BranchView,
+    Cut,
+    EngineError,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    InvalidRequest,
+    NotANumber,
+    Priority,
+    StateChanged,
+    Text,
+    TokenLogprob,
+)
+
+log = logging.getLogger(__name__)
+
+Row: TypeAlias = "int | Logits | None"
+"""Where the logits are that a token was chosen from: in the last decode, in a copy, or nowhere any more."""
+
+
+class SamplingLoop:
+    """Samples and publishes for all branches of one context."""
+
+    def __init__(
+        self,
+        model: Model,
+        context: Context,
+        cache: Cache,
+        grammars: GrammarProcess,
+        *,
+        window: int,
+        most: int,
+    ) -> None:
+        self.model, self.context, self.cache = model, context, cache
+        self.grammars = grammars
+        self.window = window
+        self.pending: deque[Demand] = deque()  # on the last tokens of branches that have ended
+        self._most_pending = most
+        self.now = 0.0  # time.monotonic() of this step
+        self.generated = 0
+        self.resting = Resting()
+        self.preparer = Preparer(model, context)
+        self._sample, self._logits = library().llama_sampler_sample, library().llama_get_logits_ith
+        self._eog = model.eog
+        self._eog_ids = np.fromiter(model.eog, np.int64, len(model.eog))
+
+    # ---- starting
+
+    def prepare(self, active: ActiveBranch) -> bool:
+        """Build what the branch samples with; False when its settings or its text end it instead."""
+        try:
+            self.preparer.prepare(active)
+        except EngineError as error:
+            self.break_off(active, error)
+            return False
+        return True
+
+    # ---- one token
+
+    def next_token(self, active: ActiveBranch, row: int) -> None:
+        """Sample from a row of the decode that just ended, and publish."""
+        if active.fast and active.chain is not None:
+            token = self._sample(active.chain.pointer, self.context.pointer, row)
+            if self._logits(self.context.pointer, row)[token] < np.inf and not self._broken(active, row):
+                self.publish(active, token, row, None)
+            else:
+                self.break_off(active, NotANumber())
+        else:
+            self.sample_from(active, self.context.logits(row), row)
+
+    def sample_from(self, active: ActiveBranch, logits: Logits, row: Row) -> None:
+        """Sample from logits at hand (stored ones have no row), and publish.
+
+        Where a slow grammar has to be asked, that is put off: the branch is ``pending`` then.
+        """
+        try:
+            token = self._choose(active, logits)
+        except NotANumber as error:
+            self.break_off(active, error)
+            return
+        except Exception as error:  # a callback is the caller's code
+            self._fail(active, error)
+            return
+        if token is None:
+            if active.pending is None:
+                self._dead_end(active, row)
+            return
+        self._write(active, token, logits, row)
+        if not active.branch.live or (not active.constrained and not self.prepare(active)):
+            return
+        if active.constraint is not None and active.constraint.finished:
+            self.finish(active, FinishReason.STOP, None)
+
+    def decide(self, pending: Pending, answer: Answer) -> None:
+        """A slow grammar was asked about a token: write that, or another one, or end the branch."""
+        active, token = pending.active, pending.token
+        active.pending = None
+        chain = active.chain
+        assert chain is not None
+        if answer.mask is not None:
+            edited = pending.edited.copy()
+            token = chain.pick(edited) if apply_bits(answer.mask, edited) else -1
+        elif not answer.allowed:
+            token = -1
+        if token < 0:
+            self._end_of_grammar(active, answer.trouble, pending.logits)
+            return
+        chain.accept(token)
+        self._write(active, token, pending.logits, pending.logits)
+        if active.branch.live and answer.finished:
+            self.finish(active, FinishReason.STOP, None)
+
+    def _write(self, active: ActiveBranch, token: int, logits: Logits, row: Row) -> None:
+        wanted = active.request.asked.logprobs
+        self.publish(active, token, row, None if wanted is None else score(logits, token, wanted))
+
+    def _broken(self, active: ActiveBranch, row: int) -> bool:
+        """Whether anything in a row is no number; now and then only, as large vocabularies take a while."""
+        return _now_and_then(active) and bool(np.isnan(self.context.logits(row)).any())
+
+    def _dead_end(self, active: ActiveBranch, row: Row) -> None:
+        """No token is allowed."""
+        constraint = active.heal or active.constraint
+        self._end_of_grammar(active, "" if constraint is None else constraint.trouble(), row)
+
+    def _end_of_grammar(self, active: ActiveBranch, problem: str, row: Row) -> None:
+        """The text is complete, or can never be."""
+        if problem:
+            self.break_off(active, InvalidRequest(notation(active.sampling) or "grammar", problem))
+        else:
+            self.finish(active, FinishReason.STOP, row)
+
+    def _choose(self, active: ActiveBranch, logits: Logits) -> int | None:
+        """A token, accepted by the chain and the constraint; None when none is allowed, or not yet.
+
+        Raises NotANumber when the model's row is none to choose by; a callback may spoil its own copy.
+        """
+        chain, constraint = active.chain, active.heal or active.constraint
+        assert chain is not None
+        edited = self._edited(active, logits)
+        token, active.drawn = (chain.pick(edited) if active.drawn is None else active.drawn), None
+        if not logits[token] < np.inf or (_now_and_then(active) and np.isnan(logits).any()):
+            raise NotANumber
+        if constraint is not None and constraint.slow:
+            self._ask(active, constraint, token, logits, edited)
+            return None
+        if constraint is not None and not constraint.allows(token):
+            if edited is logits:
+                edited = logits.copy()
+            if not constraint.mask(edited):
+                return None
+            token = chain.pick(edited)
+        chain.accept(token)
+        if constraint is not None and token not in self._eog:
+            constraint.accept(token)
+            if active.heal is not None and active.heal.finished:
+                active.heal = None
+                active.unconstrain()  # it has not seen what this token adds to the prompt's end
+        return token
+
+    def _ask(
+        self, active: ActiveBranch, constraint: Constraint, token: int, logits: Logits, edited: Logits
+    ) -> None:
+        """Put the choice off until the constraint's own process has said whether ``token`` may come."""
+        kept = logits.copy()
+        active.pending = Pending(active, token, kept, kept if edited is logits else edited)
+        ids = tuple(self.preparer.seen(active))
+        self.grammars.ask(Question(constraint.form, id(active), ids, token), active.pending)
+
+    def _edited(self, active: ActiveBranch, logits: Logits) -> Logits:
+        """The row as the caller's rules want it; the row itself where they want nothing."""
+        callback = active.request.asked.logits_callback
+        no_end = len(active.buffer.ids) < active.min_tokens
+        if callback is None and not no_end:
+            return logits
+        edited = logits.copy()
+        if callback is not None:
+            callback(edited, BranchView(active.branch.index, active.request.ids, active.buffer.ids))
+        if no_end:
+            edited[self._eog_ids] = -np.inf
+        return edited
+
+    def publish(self, active: ActiveBranch, token: int, row: Row, logprob: TokenLogprob | None) -> None:
+        """Add a sampled token to its branch and apply the stop rules."""
+        self.generated += 1
+        branch = active.branch
+        buffer = branch.buffer
+        branch.changed_at = self.now
+        if not buffer.ids:
+            self._first_token(active)
+        if token in self._eog and not active.ignore_eog:
+            self.finish(active, FinishReason.EOG, row)
+            return
+        if token in active.stop_ids:
+            self.finish(active, FinishReason.STOP, row)
+            return
+        text, hit = active.text.feed(token)
+        if active.skip:
+            text = self._hide(active, text)
+        buffer.ids.append(token)
+        buffer.ends.append(active.text.decoded - active.hidden)
+        if logprob is not None:
+            buffer.logprobs.append(logprob)
+        if hit is not None:
+            self._stop_at(active, text, hit.keep - active.hidden, hit.reason, hit.stop_text, row, logprob)
+            return
+        if text:
+            buffer.pieces.append(text)
+        if active.seq >= 0:
+            self.cache.tree.want_next(active, token)
+        ids = (token,)
+        active.request.events.append(Text(branch.index, text, ids, () if logprob is None else (logprob,)))
+        if len(buffer.ids) >= active.limit or (active.deadline is not None and self.now > active.deadline):
+            self.finish(active, FinishReason.LENGTH, row)
+        elif not active.fast and len(buffer.ids) == active.min_tokens:
+            self.preparer.refresh(active)
+
+    def _first_token(self, active: ActiveBranch) -> None:
+        active.branch.started_at = self.now
+        seconds = active.branch.stop_rule.max_seconds
+        active.deadline = None if seconds is None else self.now + seconds
+
+    def _hide(self, active: ActiveBranch, text: str) -> str:
+        hidden = min(active.skip, len(text))
+        active.skip -= hidden
+        return text[hidden:]
+
+    def _stop_at(
+        self,
+        active: ActiveBranch,
+        text: str,
+        keep: int,
+        reason: FinishReason,
+        stop_text: str | None,
+        row: Row,
+        logprob: TokenLogprob | None,
+    ) -> None:
+        """A stop rule matched: keep ``keep`` characters and the tokens that lie wholly in them."""
+        branch, buffer = active.branch, active.buffer
+        keep = max(keep, 0)
+        if text:
+            buffer.pieces.append(text)
+        kept = tokens_within(buffer, keep)
+        dropped = len(buffer.ids) - kept
+        covered = buffer.ends[kept - 1] if kept else 0
+        if text or dropped == 0:
+            last = (buffer.ids[-1],) if dropped == 0 else ()
+            active.request.events.append(
+                Text(branch.index, text, last, (logprob,) if last and logprob else ())
+            )
+        del buffer.ids[kept:], buffer.ends[kept:], buffer.logprobs[kept:]
+        if dropped:
+            active.text_changed()
+        buffer.tail = branch.text[covered:]
+        if dropped > 1:  # ids that were published before the stop string was complete
+            active.request.events.append(Cut(branch.index, len(branch.text), kept))
+        self.finish(active, reason, row, stop_text, flush=False)
+
+    # ---- the end
+
+    def finish(
+        self,
+        active: ActiveBranch,
+        reason: FinishReason,
+        row: Row,
+        stop_text: str | None = None,
+        flush: bool = True,
+    ) -> None:
+        """End a branch; its sequence is parked, with its logits when it ends exactly there."""
+        branch = active.branch
+        if flush:
+            self.flush(active)
+        kept = reason is not FinishReason.KILLED
+        if kept and active.seq >= 0 and active.request.asked.priority is Priority.FOREGROUND:
+            self._expect_more(active)
+        self.detach(active, row, kept)
+        self._rest(active, kept)
+        branch.finish_reason, branch.stop_text = reason, stop_text
+        branch.state = BranchState.DONE
+        active.request.events.append(Finished(branch.index, reason, len(branch.buffer.ids), stop_text))
+
+    def _expect_more(self, active: ActiveBranch) -> None:
+        """Somebody is reading an ended branch, and may go on from it.
+
+        A token is sampled, published, and evaluated only when its branch goes on, so that would begin with a
+        decode. It is wanted from now on, for when nobody waits for anything else.
+        """
+        length, tree = active.length, self.cache.tree
+        if active.space > SHARED or not 1 < length < self.window or not self.cache.partial:
+            return
+        node = active.node
+        if node is None or node.end != length:
+            node = tree.reach(active.path, active.space)
+        demand = Demand(Priority.BACKGROUND, active.space)
+        tree.want_at(demand, node)
+        if self.cache.standing(node).end < length - 1 or any(d in self.pending for d in node.demands):
+            tree.unwant(demand)
+            return
+        self.pending.append(demand)
+        if len(self.pending) > self._most_pending:
+            tree.unwant(self.pending.popleft())
+
+    def _rest(self, active: ActiveBranch, kept: bool) -> None:
+        """Somebody may let the branch go on: what it draws next is what it would have drawn."""
+        if kept and active.chain is not None and active.chain.pointer:
+            self.resting.add(active.chain)
+            active.unconstrain()
+        else:
+            active.close_chain()
+
+    def discard(self, active: ActiveBranch) -> None:
+        """An ended branch was thrown away: what the cache holds of it alone is given back, its text stays."""
+        branch, path = active.branch, active.path
+        node = self.cache.tree.reach(path, active.request.space)
+        for demand in [d for d in node.demands if d in self.pending]:
+            self.pending.remove(demand)
+            self.cache.tree.unwant(demand)
+        self.cache.tree.prune(node)
+        self.cache.forget(path, len(active.base), active.request.space)
+        active.close_chain()
+        branch.finish_reason, branch.stop_text = FinishReason.KILLED, None
+        active.request.events.append(Finished(branch.index, FinishReason.KILLED, len(branch.buffer.ids)))
+
+    def flush(self, active: ActiveBranch) -> None:
+        """Publish what was held back; text that typing announced and no token spells yet becomes the tail."""
+        held = active.text.finish()
+        if active.skip:
+            held = self._hide(active, held)
+        if held:
+            active.buffer.pieces.append(held)
+            if active.buffer.ends:
+                active.buffer.ends[-1] = max(active.buffer.ends[-1], active.text.decoded - active.hidden)
+            active.request.events.append(Text(active.branch.index, held))
+        if active.heal is not None:
+            ends = active.buffer.ends
+            active.buffer.tail = active.branch.text[max(ends[-1], 0) if ends else 0 :]
+
+    def detach(self, active: ActiveBranch, row: Row = None, keep: bool = True) -> None:
+        """Take the branch off its sequence, which stays in the cache as long as room allows."""
+        seq, active.seq = active.seq, -1
+        active.prompting = False
+        self.cache.tree.unwant(active)
+        pending, active.pending = active.pending, None
+        if pending is not None:
+            active.drawn, row = pending.token, pending.logits
+        if seq < 0:
+            return
+        length = active.length if keep else len(active.base)
+        evaluated = self.cache.tree.tip[seq].end
+        if length < evaluated:
+            if not self.cache.rewind(seq, length) and not keep:
+                self.cache.drop(seq)
+                return
+        elif length == evaluated and row is not None:
+            self.cache.store_logits(seq, self.context.logits(row) if isinstance(row, int) else row)
+        self.cache.park(seq)
+
+    def set_state(self, active: ActiveBranch, state: BranchState) -> None:
+        if active.branch.state is not state:
+            active.branch.state = state
+            active.request.events.append(StateChanged(active.branch.index, state))
+
+    def break_off(self, active: ActiveBranch, error: EngineError) -> None:
+        """End one branch because of ``error``, and the request if it was the last that had not failed."""
+        branch = active.branch
+        log.warning("request %d, branch %d: %s", active.request.generation.number, branch.index, error)
+        self.flush(active)
+        self.detach(active)
+        active.close_chain()
+        branch.state, branch.finish_reason, branch.error = BranchState.FAILED, FinishReason.ERROR, error
+        tokens = len(branch.buffer.ids)
+        active.request.events.append(Finished(branch.index, FinishReason.ERROR, tokens, problem=str(error)))
+        if all(r.branch.state is BranchState.FAILED for r in active.request.branches):
+            self.fail_request(active.request, error)
+
+    def _fail(self, active: ActiveBranch, error: Exception) -> None:
+        log.warning("request %d: %s", active.request.generation.number, error, exc_info=error)
+        if not isinstance(error, EngineError):
+            error = InvalidRequest("logits_callback", f"it raised {type(error).__name__}: {error}")
+        self.fail_request(active.request, error)
+
+    def fail_request(self, request: ActiveRequest, error: EngineError) -> None:
+        """End every branch of a request because of ``error``."""
+        request.failed = True
+        for active in request.branches:
+            if active.branch.live:
+                self.flush(active)
+                self.detach(active)
+                active.close_chain()
+                active.branch.state = BranchState.FAILED
+                active.branch.finish_reason, active.branch.error = FinishReason.ERROR, error
+        failed: Event = Failed(error)
+        request.events.append(failed)
+
+
+def _now_and_then(active: ActiveBranch) -> bool:
+    """Whether this token is one of those at which a whole row is looked at."""
+    return len(active.buffer.ids) % 16 == 0
+
+
+def last_token_prefix(model: Model, ids: Sequence[int], text: str) -> bytes:
+    """What token healing takes off a prompt that ends in typed ``text``: the last token's bytes.
+
+    Nothing after a line break (a finished line is not completed), nor where the token is not
+    text of its own.
+    """
+    if len(ids) < 2 or not text or text.endswith("\n"):
+        return b""
+    last = model.pieces.text[ids[-1]]
+    return last.encode() if last and text.endswith(last) else b""

@@ -1,0 +1,132 @@
+"""What is asked of the engine, looked at on the caller's thread before the engine sees it.
+
+Whatever passes here can be carried out, or fails in words; so a bad value never costs another
+request anything. Knows the table of parameters and the vocabulary; starts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import NoneType
+from typing import Any, cast, get_args, get_type_hints
+
+from . import limits
+from .generation import Command
+from .native.context import CACHE_TYPES
+from .parameters import PARAMETERS
+from .sampling import SamplerModel, check_for
+from .types import MAX_SEQUENCES, EngineOptions, InvalidRequest, LimitExceeded, Request, Sampling, Stop
+
+_OF_STOP = {p.field: p for p in PARAMETERS if p.record == "stop"}
+_OF_REQUEST = {p.field: p for p in PARAMETERS if p.record == "request"}
+_SEED, _SAMPLING, _STOP = (int, NoneType), (Sampling, NoneType), (Stop, NoneType)
+_TAKES: dict[str, tuple[tuple[type, ...], ...]] = {
+    "reroll": (_SEED, _SAMPLING, _STOP),
+    "extend": ((int, Stop, NoneType),),
+    "rewind": ((int, NoneType),) * 4,
+    "append": ((str,), (bool,)),
+    "set_sampling": ((Sampling,),),
+    "set_stop": ((Stop,),),
+    "add_branch": ((int,), _SAMPLING, _STOP),
+}
+_MOST = 2**31 - 1  # llama.cpp counts tokens, threads and layers in 32 bits
+_LEAST_OPTIONS = {
+    "n_ctx": 1, "n_batch": 1, "n_ubatch": 1, "threads": 1, "threads_batch": 1, "gpu_layers": -1,
+    "main_gpu": 0, "max_branches": 1, "max_sequences": 1, "logits_rows": 1, "nice": 0,
+}  # fmt: skip
+_MOST_SPLITS = 128  # devices llama.cpp knows at most
+
+
+def check_request(request: Request, model: SamplerModel, max_branches: int) -> None:
+    """Raises InvalidRequest (LimitExceeded for n) naming the first field that cannot mean anything."""
+    for field, parameter in _OF_REQUEST.items():
+        parameter.check(getattr(request, field))
+    if request.n > max_branches:
+        raise LimitExceeded(request.n, max_branches)
+    for sampling in _each("sampling", request.sampling, request.n):
+        check_sampling(sampling, model)
+    for stop in _each("stop", request.stop, request.n):
+        check_stop(stop, model.n_vocab)
+    if request.strict and request.prompt_logprobs is not None:
+        raise InvalidRequest("prompt_logprobs", "a strict request has none: ask for them in another")
+    if request.logits_callback is not None and not callable(request.logits_callback):
+        raise InvalidRequest("logits_callback", "it cannot be called")
+
+
+def check_command(command: Command, model: SamplerModel, max_branches: int) -> None:
+    """Raises InvalidRequest for a verb that cannot be carried out."""
+    for kinds, value in zip(_TAKES.get(command.verb, ()), command.args, strict=False):
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise InvalidRequest(command.verb, f"it cannot take {value!r}")
+        if isinstance(value, Sampling):
+            check_sampling(value, model)
+        elif isinstance(value, Stop):
+            check_stop(value, model.n_vocab)
+        elif isinstance(value, int) and value < 0:
+            raise InvalidRequest(command.verb, f"{value} is less than 0")
+        elif isinstance(value, str):
+            limits.check_prompt("text", len(value))
+    if command.verb == "add_branch" and not 1 <= command.args[0] <= max_branches:
+        raise LimitExceeded(command.args[0], max_branches)
+    if command.verb == "add_branch":
+        have = len(command.generation.branches)
+        if have + command.args[0] > limits.BRANCHES:
+            raise InvalidRequest("n", f"the request has had {have} branches, {limits.BRANCHES} are possible")
+
+
+def check_sampling(sampling: Any, model: SamplerModel) -> None:
+    """Raises InvalidRequest for settings that this model cannot sample by."""
+    if not isinstance(sampling, Sampling):
+        raise InvalidRequest("sampling", f"{sampling!r} is not a Sampling")
+    check_for(sampling, model)
+    try:
+        hash(sampling)  # branches that sample alike are found by it
+    except TypeError:
+        raise InvalidRequest("sampling", "its sequences must be tuples") from None
+
+
+def check_stop(stop: Any, n_vocab: int) -> None:
+    """Raises InvalidRequest for rules that cannot mean anything."""
+    if not isinstance(stop, Stop):
+        raise InvalidRequest("stop", f"{stop!r} is not a Stop")
+    for field, parameter in _OF_STOP.items():
+        parameter.check(getattr(stop, field))
+    _check_ids("stop_token_ids", stop.token_ids, n_vocab)
+
+
+def check_options(options: EngineOptions) -> None:
+    """Raises InvalidRequest for options that llama.cpp would end the process over, or misread."""
+    for name, least in _LEAST_OPTIONS.items():
+        value = getattr(options, name)
+        if value is not None and not least <= value <= _MOST:
+            raise InvalidRequest(name, f"{value} is not in {least} … {_MOST}")
+    for name in ("max_branches", "max_sequences"):
+        if (getattr(options, name) or 0) > MAX_SEQUENCES:
+            raise InvalidRequest(name, f"llama.cpp has {MAX_SEQUENCES} sequences at most")
+    hints = get_type_hints(EngineOptions)
+    choices = {name: get_args(hints[name]) for name in ("numa", "flash_attn", "pooling")}
+    choices |= dict.fromkeys(("cache_type_k", "cache_type_v"), tuple(CACHE_TYPES))
+    for name, known in choices.items():
+        value = getattr(options, name)
+        if value not in known:
+            raise InvalidRequest(name, f"{value!r} is not one of {', '.join(filter(None, known))}")
+    if len(options.tensor_split) > _MOST_SPLITS:
+        raise InvalidRequest("tensor_split", f"at most {_MOST_SPLITS} devices are possible")
+    if not options.step_seconds > 0.0:
+        raise InvalidRequest("step_seconds", "it must be more than 0")
+
+
+def _each(name: str, given: Any, n: int) -> tuple[Any, ...]:
+    """One for all branches, or one for each."""
+    if not isinstance(given, tuple):
+        return (given,)
+    several = cast("tuple[Any, ...]", given)
+    if len(several) != n:
+        raise InvalidRequest(name, f"one for each of {n} branches, got {len(several)}")
+    return several
+
+
+def _check_ids(name: str, ids: Iterable[int], n_vocab: int) -> None:
+    for token in ids:
+        if not 0 <= token < n_vocab:
+            raise InvalidRequest(name, f"token id {token} is not in 0 … {n_vocab - 1}")

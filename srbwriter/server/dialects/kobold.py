@@ -1,0 +1,354 @@
+"""KoboldAI's dialect as KoboldCpp speaks it: ``/api/v1``, ``/api/latest`` and ``/api/extra``.
+
+Its clients name no request when they look at one or stop it: that is then what the same key asked for from
+the same address, or what they called it (``genkey``). Text-generation-webui's older clients use the same
+paths for the same things, and fields of either are read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from starlette.responses import Response
+
+from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.limits import check_prompt
+from srbwriter.engine.types import Finished, FinishReason
+from srbwriter.server.answers import (
+    Written,
+    branch_tokens,
+    finish_reason,
+    legacy_logprobs,
+    problem,
+    timings,
+)
+from srbwriter.server.context import Context, frames, json_response
+from srbwriter.server.endpoints import KOBOLD, Endpoint, Handler, object_of
+from srbwriter.server.errors import bad
+from srbwriter.server.fields import Fields, read_ids, wants_bos
+from srbwriter.server.params import Params, read_common
+from srbwriter.server.registry import Record
+from srbwriter.server.streams import BranchFrames
+from srbwriter.server.work import PER_ENTRY, encode
+
+VERSION = "1.102"
+"""The KoboldCpp whose answers these are; clients compare it."""
+
+UNITED = "1.2.5"
+"""The same of KoboldAI's own interface: what has stop sequences."""
+
+USUAL: Mapping[str, Any] = {
+    "max_tokens": 180, "temperature": 0.7, "top_k": 100, "top_p": 0.92, "min_p": 0.0,
+    "repeat_penalty": 1.0, "repeat_last_n": 320, "dry_penalty_last_n": 320, "xtc_threshold": 0.2,
+    "overflow": "truncate",
+}  # fmt: skip
+"""What KoboldCpp's clients mean by leaving a field out, by the table's names."""
+
+LEGACY: Mapping[str, Any] = {
+    "max_tokens": 200, "temperature": 0.5, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
+    "repeat_penalty": 1.1, "repeat_last_n": -1, "overflow": "truncate",
+}  # fmt: skip
+"""The same of text-generation-webui's older ones."""
+
+_LEGACYS = ("max_new_tokens", "stopping_strings", "truncation_length", "do_sample", "repetition_penalty")
+_LIKELIEST = 10
+_STOP_REASONS = {FinishReason.LENGTH: 0, FinishReason.CONTEXT: 0, FinishReason.EOG: 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KoboldParams(Params):
+    """Everything but the prompt."""
+
+    add_bos: bool = True
+    tag: str = ""
+
+
+def read_params(fields: Fields, context: Context, usual: Mapping[str, Any] | None = None) -> KoboldParams:
+    """``usual``: what leaving a field out means; by the body's spellings if None. Raises ApiError (400)."""
+    legacy = any(name in fields.values for name in _LEGACYS)
+    values = dict(fields.values)
+    if usual is LEGACY or (usual is None and legacy):
+        usual = LEGACY
+        if values.get("repetition_penalty_range") == 0:
+            values["repetition_penalty_range"] = -1  # there it is the whole text
+    penalties = [fields.values.get(name) for name in ("repeat_penalty", "repetition_penalty", "rep_pen")]
+    if len(numbers := [value for value in penalties if isinstance(value, int | float)]) > 1:
+        values["repeat_penalty"] = max(numbers)
+    if fields.flag("bypass_eos"):
+        values["ignore_eos"] = True
+    logprobs = _logprobs(fields)
+    values.pop("logprobs", None)  # a switch here
+    common = read_common(Fields(values), context, USUAL if usual is None else usual)
+    if not fields.flag("trim_stop", True):
+        common["stop"] = replace(common["stop"], include_string=True)
+    if fields.flag("singleline"):
+        common["stop"] = replace(common["stop"], strings=(*common["stop"].strings, "\n"))
+    if memory := _memory(fields, context):
+        common["options"]["n_keep"] = memory
+    return KoboldParams(
+        **common, logprobs=logprobs, add_bos=fields.flag("add_bos", True), tag=fields.text("genkey")[:200]
+    )
+
+
+def _logprobs(fields: Fields) -> int | None:
+    value = fields.values.get("logprobs")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Fields({"logprobs": value}).size("logprobs", 0)
+    return _LIKELIEST if Fields({"logprobs": value}).flag("logprobs") else None
+
+
+def _memory(fields: Fields, context: Context) -> int:
+    """Tokens of ``memory``, which stays where the beginning of a prompt has to go."""
+    memory = fields.text("memory")
+    check_prompt("memory", len(memory))
+    return len(context.engine.tokenize(memory, add_bos=True)) if memory else 0
+
+
+async def submit(
+    context: Context, fields: Fields, usual: Mapping[str, Any] | None = None
+) -> tuple[Record, KoboldParams]:
+    """Have a prompt continued. Raises ApiError."""
+    more = len(fields.text("memory")) * 1e-6
+    params = await context.read(lambda: read_params(fields, context, usual), more)
+    prompts = await context.services.read_prompts(fields.raw("prompt"), context.effort)
+    if len(prompts) != 1:
+        raise bad("prompt", "Field 'prompt': one prompt only")
+    prompt = prompts[0]
+    if isinstance(prompt, str):
+        prompt = fields.text("memory") + prompt
+    request = params.request(prompt, parse_special=True, add_bos=params.add_bos and wants_bos(prompt))
+    return await context.submit([request], tag=params.tag), params
+
+
+async def generate(context: Context) -> Response:
+    """n continuations in one answer."""
+    fields = Fields(await context.json())
+    record, params = await submit(context, fields)
+    return await context.whole(record, lambda: {"results": _results(context, record, params)})
+
+
+async def generate_stream(context: Context) -> Response:
+    """Tokens as events; with n > 1 each says whose it is."""
+    record, params = await submit(context, Fields(await context.json()))
+    return await context.stream(record, frames(context, record, KoboldFrames(context, record, params)))
+
+
+def _results(context: Context, record: Record, params: KoboldParams) -> list[dict[str, Any]]:
+    generation = record.generation
+    return [
+        {
+            "text": branch.text,
+            "finish_reason": finish_reason(branch.finish_reason),
+            "logprobs": None if params.logprobs is None else _known(context, branch),
+            "prompt_tokens": len(generation.prompt_ids),
+            "completion_tokens": len(branch.buffer.ids),
+            **problem(branch),
+        }
+        for branch in generation.branches
+    ]
+
+
+def _known(context: Context, branch: Branch) -> dict[str, Any]:
+    return legacy_logprobs(context.engine, branch_tokens(context.engine, branch))
+
+
+class KoboldFrames(BranchFrames):
+    """``message`` events; no ``[DONE]``, which clients would try to read as JSON."""
+
+    def _piece(
+        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
+    ) -> None:
+        if self._params.logprobs is None:
+            if text:
+                self._event(out, index, token=text, finish_reason=None)
+            return
+        for token in tokens:
+            told = legacy_logprobs(self._context.engine, [token])["content"]
+            top = [{"token": one["token"], "logprob": one["logprob"]} for one in told[0]["top_logprobs"]]
+            self._event(out, index, token=token.text, finish_reason=None, top_logprobs=top if told else [])
+
+    def _finish(self, out: list[str], index: int, last: Finished) -> None:
+        wrong = {} if last.problem is None else {"error": last.problem}
+        self._event(out, index, token="", finish_reason=finish_reason(last.reason), **wrong)
+
+    def _event(self, out: list[str], index: int, **fields: Any) -> None:
+        if self._params.n > 1:
+            fields["index"] = index
+        out.append(f"event: message\ndata: {encode(fields).decode()}\n\n")
+
+
+# ---- looking at what runs, and stopping it
+
+
+async def _of(context: Context) -> Record | None:
+    """The latest request of whoever asks, by the name they gave it if they say one."""
+    own = context.services.registry.own(context.client, await tag_of(context))
+    return own[-1] if own else None
+
+
+async def tag_of(context: Context) -> str:
+    """``genkey``; these clients send no body at all where they have none."""
+    return Fields(await context.json()).text("genkey")[:200]
+
+
+async def check(context: Context) -> Response:
+    """What has been written so far."""
+    record = await _of(context)
+    texts = [""] if record is None else [branch.text for branch in record.branches]
+    return json_response({"results": [{"text": text} for text in texts]})
+
+
+async def abort(context: Context) -> Response:
+    """End what this client asked for; nothing of others, and nothing of the terminal."""
+    stopped = context.stop_own(await tag_of(context))
+    return json_response({"success": "true" if stopped else "false", "done": "true"})
+
+
+async def last_logprobs(context: Context) -> Response:
+    record = await _of(context)
+    if record is None or record.live or record.generation.request.logprobs is None:
+        return json_response({"logprobs": None})
+    return await context.answer(
+        record.effort, lambda: {"logprobs": _known(context, record.generation.branches[0])}
+    )
+
+
+def _perf(context: Context) -> dict[str, Any]:
+    """Times of this client's latest request, and what the server is doing, in seconds and tokens a second."""
+    services = context.services
+    own = services.registry.own(context.client)
+    ended = [record for record in own if not record.live]
+    share = services.registry.shares().get(context.client.name)
+    busy = services.busy() if services.loader.engine is not None else 0
+    since = time.time() - services.started
+    return {
+        **_latest(ended[-1].generation if ended else None),
+        "total_gens": 0 if share is None else share.requests,
+        "queue": 0 if share is None else share.waiting,
+        "idle": int(not busy),
+        "hordeexitcounter": 0,
+        "uptime": int(since),
+        "idletime": 0 if busy else int(time.time() - (ended[-1].ended or time.time()) if ended else since),
+        "quiet": True,
+    }
+
+
+def _latest(generation: Generation | None) -> dict[str, Any]:
+    names = ("process", "eval", "token_count", "input_count", "process_time", "eval_time", "process_speed")
+    if generation is None:
+        return {**{f"last_{name}": 0 for name in (*names, "eval_speed")}, "last_seed": -1, "stop_reason": -1}
+    branch = generation.branches[0]
+    told = timings(generation, branch)
+    figures = (
+        told["prompt_ms"] / 1000, told["predicted_ms"] / 1000, told["predicted_n"],
+        len(generation.prompt_ids), told["prompt_ms"] / 1000, told["predicted_ms"] / 1000,
+        told["prompt_per_second"],
+    )  # fmt: skip
+    reason = branch.finish_reason
+    return {
+        **{f"last_{name}": value for name, value in zip(names, figures, strict=True)},
+        "last_eval_speed": told["predicted_per_second"],
+        "last_seed": branch.seed,
+        "stop_reason": 2 if reason is None else _STOP_REASONS.get(reason, 2),
+    }
+
+
+# ---- tokens
+
+
+async def token_count(context: Context) -> Response:
+    """``special``: with the beginning token, as clients expect where they do not say."""
+    fields = Fields(await context.json())
+    if not isinstance(fields.raw("prompt"), str):
+        return json_response({"value": -1, "detail": {"msg": "Field 'prompt': expected text"}}, 400)
+    ids = await context.services.tokenize(
+        fields.text("prompt"), add_bos=fields.flag("special", True), parse_special=True
+    )
+    return await context.answer(len(ids) * PER_ENTRY, lambda: {"value": len(ids), "ids": ids})
+
+
+async def detokenize(context: Context) -> Response:
+    ids = read_ids("ids", Fields(await context.json()).raw("ids"), context.engine)
+    return await context.answer(
+        len(ids) * PER_ENTRY, lambda: {"result": context.engine.detokenize(ids), "success": True}
+    )
+
+
+# ---- rows
+
+
+def told(make: Callable[[Context], Any]) -> Handler:
+    """A handler that answers with a value and reads nothing."""
+
+    async def handler(context: Context) -> Response:
+        return json_response(make(context))
+
+    return handler
+
+
+def _version(context: Context) -> dict[str, Any]:
+    never = (
+        "txt2img",
+        "vision",
+        "audio",
+        "transcribe",
+        "multiplayer",
+        "websearch",
+        "tts",
+        "music",
+        "savedata",
+    )
+    return {
+        "result": "KoboldCpp",
+        "version": VERSION,
+        "protected": context.services.protected,
+        **dict.fromkeys(never, False),
+        "embeddings": True,
+        "admin": 0,
+        "guidance": False,
+        "jinja": False,
+    }
+
+
+def _window(context: Context) -> dict[str, int]:
+    return {"value": context.engine.n_ctx}
+
+
+def _both(path: str) -> tuple[str, ...]:
+    return f"/api/v1/{path}", f"/api/latest/{path}"
+
+
+def _row(method: str, paths: tuple[str, ...], handler: Handler, summary: str, **more: Any) -> Endpoint:
+    return Endpoint(cast("Any", method), paths, handler, "kobold", summary, **more)
+
+
+_KEY = object_of(genkey="string")
+ENDPOINTS = (
+    _row("POST", _both("generate"), generate, "continuations of a prompt, as KoboldAI and KoboldCpp answer",
+         body=KOBOLD),
+    _row("POST", ("/api/extra/generate/stream",), generate_stream, "one token an event", body=KOBOLD),
+    _row("POST", ("/api/extra/generate/check",), check, "what has been written so far", body=_KEY),
+    _row("GET", ("/api/extra/generate/check",), check, "what has been written so far"),
+    _row("POST", ("/api/extra/abort",), abort, "stop what this client asked for", body=_KEY),
+    _row("POST", ("/api/extra/last_logprobs",), last_logprobs, "log-probabilities of the latest answer",
+         body=_KEY),
+    _row("POST", ("/api/extra/tokencount", "/api/extra/tokenize"), token_count, "a text's tokens, counted",
+         body={**object_of(prompt="string", special="boolean"), "example": {"prompt": "Once upon a time"}}),
+    _row("POST", ("/api/extra/detokenize",), detokenize, "token ids as text",
+         body={**object_of(ids="array"), "example": {"ids": [1, 2]}}),
+    _row("GET", _both("model"), told(lambda context: {"result": context.services.model_name}),
+         "the model's name"),
+    _row("GET", _both("info/version"), told(lambda _: {"result": UNITED}), "the version of this interface"),
+    _row("GET", _both("config/max_length"), told(lambda _: {"value": USUAL["max_tokens"]}),
+         "tokens that are usual for an answer"),
+    _row("GET", (*_both("config/max_context_length"), "/api/extra/true_max_context_length"), told(_window),
+         "tokens of prompt and answer together"),
+    _row("GET", _both("config/soft_prompt"), told(lambda _: {"value": ""}), "there are no soft prompts"),
+    _row("GET", _both("config/soft_prompts_list"), told(lambda _: {"values": []}), "none either"),
+    _row("GET", ("/api/extra/version",), told(_version), "what KoboldCpp this answers as"),
+    _row("GET", ("/api/extra/preloadstory",), told(lambda _: {}), "no story is preloaded"),
+    _row("GET", ("/api/extra/perf",), told(_perf), "times of the latest answer, and what runs"),
+)  # fmt: skip

@@ -1,0 +1,140 @@
+"""What tabbyAPI's, vLLM's and aphrodite's clients ask for beside completions: models, tokens, who they are.
+
+Their completions are OpenAI's (``/v1/completions``), with the samplers of the engine's table.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from srbwriter import __version__
+from srbwriter.server.chat import read_chat, template_in_use
+from srbwriter.server.context import Context, json_response
+from srbwriter.server.endpoints import CHAT, Endpoint, object_of
+from srbwriter.server.errors import bad
+from srbwriter.server.fields import Fields, read_ids
+from srbwriter.server.work import PER_ENTRY
+
+
+async def models(context: Context) -> Response:
+    return json_response({"object": "list", "data": [_card(context)]})
+
+
+async def model(context: Context) -> Response:
+    """The model in use; 503 while it is being loaded."""
+    _ = context.engine
+    return json_response(_card(context))
+
+
+def _card(context: Context) -> dict[str, Any]:
+    services = context.services
+    engine = services.loader.engine
+    parameters: dict[str, Any] | None = None
+    if engine is not None:
+        parameters = {
+            "max_seq_len": engine.n_ctx,
+            "cache_size": engine.stats().total_cells,
+            "max_batch_size": services.max_n,
+            "prompt_template": "chat",
+            "prompt_template_content": template_in_use(services),
+            "use_vision": False,
+        }
+    return {
+        "id": services.model_name,
+        "object": "model",
+        "created": int(services.started),
+        "owned_by": "tabbyAPI",
+        "parameters": parameters,
+    }
+
+
+async def encode_text(context: Context) -> Response:
+    """``text`` is tabbyAPI's question, ``prompt`` aphrodite's; or ``messages``."""
+    fields = Fields(await context.json())
+    if fields.has("messages"):
+        chat = await read_chat(fields, context)
+        ids = await context.services.tokenize(chat.prompt, add_bos=chat.add_bos, parse_special=True)
+    else:
+        text: Any = fields.raw("text") if fields.has("text") else fields.raw("prompt")
+        if not isinstance(text, str):
+            raise bad("text", "Field 'text': expected text")
+        special = fields.flag("encode_special_tokens", True)
+        add_bos = fields.flag("add_bos", True)
+        ids = await context.services.tokenize(text, add_bos=add_bos, parse_special=special)
+    return await context.answer(len(ids) * PER_ENTRY, lambda: {"tokens": ids, "length": len(ids)})
+
+
+async def decode(context: Context) -> Response:
+    ids = read_ids("tokens", Fields(await context.json()).raw("tokens"), context.engine)
+    return await context.answer(len(ids) * PER_ENTRY, lambda: {"text": context.engine.detokenize(ids)})
+
+
+async def permission(context: Context) -> Response:
+    return json_response({"permission": "admin" if context.client.admin else "api"})
+
+
+async def service_info(context: Context) -> Response:
+    """Which interfaces there are, for programs that ask before they know."""
+    base = str(context.request.base_url).rstrip("/")
+    docs = f"{base}/docs"
+    paths = {"openai": ("OpenAI", "/v1"), "koboldai": ("KoboldAI", "/api"), "llamacpp": ("llama.cpp", "")}
+    return json_response(
+        {
+            "version": 0.1,
+            "software": {"name": "srbwriter", "version": __version__},
+            "api": {
+                key: {"name": name, "base_url": base + path, "documentation": docs}
+                for key, (name, path) in paths.items()
+            },
+        }
+    )
+
+
+async def version(context: Context) -> Response:
+    return json_response({"version": __version__})
+
+
+async def ping(context: Context) -> Response:
+    """200 when it can answer, 503 before."""
+    _ = context.engine
+    return json_response({})
+
+
+async def load(context: Context) -> Response:
+    return json_response({"server_load": len(context.services.registry.live())})
+
+
+_ENCODE: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        **object_of(text="string", prompt="string", add_bos_token="boolean", encode_special_tokens="boolean")[
+            "properties"
+        ],
+        "messages": CHAT["properties"]["messages"],
+    },
+    "example": {"text": "Once upon a time"},
+}
+_DECODE = {**object_of(tokens="array"), "example": {"tokens": [1, 2]}}
+
+
+def _get(path: str, handler: Any, summary: str, title: str = "tabby") -> Endpoint:
+    return Endpoint("GET", (path,), handler, "openai", summary, title=title)
+
+
+ENDPOINTS = (
+    _get("/v1/model", model, "the model in use"),
+    _get("/v1/model/list", models, "models, in tabbyAPI's form"),
+    Endpoint("POST", ("/v1/token/encode",), encode_text, "openai", "a text or conversation as token ids",
+             body=_ENCODE, title="tabby"),
+    Endpoint("POST", ("/v1/token/decode",), decode, "openai", "token ids as text", body=_DECODE,
+             title="tabby"),
+    _get("/v1/auth/permission", permission, "whether the key is an admin's"),
+    _get("/.well-known/serviceinfo", service_info, "which interfaces there are"),
+)  # fmt: skip
+VLLM = (
+    _get("/version", version, "the program's version", "vllm"),
+    _get("/ping", ping, "whether it can answer", "vllm"),
+    _get("/load", load, "how many requests are being answered", "vllm"),
+)

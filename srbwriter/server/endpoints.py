@@ -1,0 +1,403 @@
+"""Rows of the server's surface: where each is, who answers, in which dialect, and what the docs say.
+
+Routing, the OpenAPI description and the list of paths open without a key are all made from these rows.
+Schemas of request bodies are made from the engine's table of parameters.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from srbwriter import __version__
+from srbwriter.engine.parameters import PARAMETERS, Parameter
+from srbwriter.engine.types import EngineError
+from srbwriter.server.context import ClientGone, Context, json_response
+from srbwriter.server.errors import ApiError, Dialect, from_engine
+from srbwriter.server.services import Services
+
+log = logging.getLogger(__name__)
+
+Handler = Callable[[Context], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One method on one or more paths.
+
+    ``body`` is the JSON schema of the request body, ``query`` the schemas of query parameters by name.
+    ``public`` paths are open without a key.
+    """
+
+    method: Literal["GET", "POST", "DELETE", "PATCH"]
+    paths: tuple[str, ...]
+    handler: Handler
+    dialect: Dialect
+    summary: str
+    body: Mapping[str, Any] | None = None
+    query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    public: bool = False
+    title: str = ""
+
+    @property
+    def group(self) -> str:
+        """Where the documentation lists it."""
+        return self.title or self.dialect
+
+    def routes(self, services: Services) -> list[Route]:
+        async def answer(request: Request) -> Response:
+            context = Context(request, services, self.dialect)
+            try:
+                return await self.handler(context)
+            except (ClientGone, ClientDisconnect):
+                return Response(status_code=499)  # nobody reads it; the log shows it
+            except Exception as error:
+                return failure(error, context.dialect)
+
+        return [Route(path, answer, methods=[self.method]) for path in self.paths]
+
+
+@dataclass(frozen=True, slots=True)
+class Socket:
+    """A path on which clients open WebSockets."""
+
+    path: str
+    handler: Callable[[Context, WebSocket], Awaitable[None]]
+
+    def route(self, services: Services) -> WebSocketRoute:
+        async def answer(socket: WebSocket) -> None:
+            context = Context(cast("Request", socket), services, "kobold")
+            try:
+                with services.open_socket(context.client) as fits:
+                    if fits:
+                        await self.handler(context, socket)
+                    else:
+                        await socket.close(1013, "too many WebSockets are open")
+            except (WebSocketDisconnect, TimeoutError):
+                pass  # it left, or stopped reading
+            except Exception as error:
+                log.error("unforeseen error on a WebSocket", exc_info=error)
+
+        return WebSocketRoute(self.path, answer)
+
+
+def as_told(error: Exception) -> ApiError:
+    """What a client is told of an error. Only what nobody foresaw is a 500, and is logged."""
+    if not isinstance(error, (ApiError, EngineError)):
+        log.error("unforeseen error while answering", exc_info=error)
+    return from_engine(error)
+
+
+def failure(error: Exception, dialect: Dialect) -> Response:
+    """An error as an answer in ``dialect``."""
+    told = as_told(error)
+    return json_response(told.body(dialect), told.status, told.headers)
+
+
+_TYPES: dict[str, dict[str, Any]] = {
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "bool": {"type": "boolean"},
+    "text": {"type": "string"},
+    "choice": {"type": "string"},
+    "texts": {"type": "array", "items": {"type": "string"}},
+    "ids": {"type": "array", "items": {"type": "integer"}},
+    "biases": {},
+}
+
+_TEXT_OR_TEXTS = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
+
+
+PROMPT: dict[str, Any] = {
+    "description": "Text, token ids, both mixed, or several of these.",
+    "oneOf": [{"type": "string"}, {"type": "array", "items": {}, "minItems": 1}, {"type": "object"}],
+}
+
+
+def _field(parameter: Parameter) -> dict[str, Any]:
+    schema: dict[str, Any] = {**_TYPES[parameter.kind], "description": parameter.help}
+    if parameter.name == "stop":
+        schema = {**_TEXT_OR_TEXTS, "description": parameter.help}
+    if parameter.name == "json_schema":
+        schema = {"type": "object", "description": parameter.help}
+    if parameter.name == "logit_bias":
+        schema = {"type": "object", "description": parameter.help}
+    schema["x-record"] = parameter.record
+    if parameter.step is not None:
+        schema["x-step"] = parameter.step
+    if isinstance(parameter.default, bool | int | float | str):
+        schema["default"] = parameter.default
+    if parameter.choices:
+        schema["enum"] = list(parameter.choices)
+    for bound in ("minimum", "maximum"):
+        value = getattr(parameter, bound)
+        if value is not None and "type" in schema and schema["type"] in ("integer", "number"):
+            schema[bound] = value
+    return schema
+
+
+_HIDDEN = frozenset({"logprobs", "prompt_logprobs", "priority", "parse_special"})
+
+
+LORA: dict[str, Any] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["id"],
+        "properties": {"id": {"type": "integer", "minimum": 0}, "scale": {"type": "number"}},
+    },
+    "example": [{"id": 0, "scale": 0.5}],
+}
+
+
+FIELDS: dict[str, Any] = {p.name: _field(p) for p in PARAMETERS if p.name not in _HIDDEN} | {"lora": LORA}
+"""Every generation parameter that requests may carry."""
+
+_SWITCHES = {"stream": {"type": "boolean"}, "stream_options": {"type": "object"}}
+
+COMPLETION: dict[str, Any] = {
+    "type": "object",
+    "required": ["prompt"],
+    "properties": {
+        "prompt": PROMPT,
+        "model": {"type": "string"},
+        "logprobs": {"type": "integer", "minimum": 0},
+        "echo": {"type": "boolean"},
+        "best_of": {"type": "integer", "minimum": 1},
+        "suffix": {"type": "string"},
+        **_SWITCHES,
+        **FIELDS,
+    },
+}
+
+
+BRANCHES: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "prompt": {**PROMPT, "description": "Text or token ids; after a parent, what was typed since."},
+        "parent": {
+            "type": "object",
+            "description": "A branch to continue token by token.",
+            "properties": {
+                "request": {"type": "string"},
+                "branch": {"type": "integer", "minimum": 0},
+                "chars": {"type": "integer", "minimum": 0, "description": "Only so much of its text."},
+            },
+        },
+        "logprobs": {"type": "integer", "minimum": 0},
+        "rich": {"type": "boolean"},
+        **FIELDS,
+    },
+    "example": {"prompt": "Once upon a time,", "n": 2, "max_tokens": 16},
+}
+
+
+CHAT: dict[str, Any] = {
+    "type": "object",
+    "required": ["messages"],
+    "properties": {
+        "messages": {
+            "type": "array",
+            "minItems": 1,
+            "items": {
+                "type": "object",
+                "required": ["role", "content"],
+                "properties": {"role": {"type": "string"}, "content": {"type": "string"}},
+            },
+        },
+        "model": {"type": "string"},
+        "logprobs": {"type": "boolean"},
+        "top_logprobs": {"type": "integer", "minimum": 0},
+        "tools": {"type": "array", "items": {"type": "object"}, "description": "Functions it may call."},
+        "tool_choice": {"description": "auto, none, required, or a function by its name."},
+        "parallel_tool_calls": {"type": "boolean", "description": "Whether one answer may call several."},
+        "verbose": {"type": "boolean", "description": "Add llama.cpp's whole account of the answer."},
+        "timings_per_token": {"type": "boolean"},
+        "return_progress": {"type": "boolean"},
+        **_SWITCHES,
+        **FIELDS,
+    },
+}
+
+
+RESPONSES: dict[str, Any] = {
+    "type": "object",
+    "required": ["input"],
+    "properties": {
+        "input": {
+            "oneOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "object"}}]
+        },
+        "instructions": {"type": "string"},
+        "max_output_tokens": {"type": "integer", "minimum": 0},
+        "model": {"type": "string"},
+        **_SWITCHES,
+        **{name: field for name, field in FIELDS.items() if name != "n"},
+    },
+}
+
+
+NATIVE: dict[str, Any] = {
+    "type": "object",
+    "required": ["prompt"],
+    "properties": {
+        "prompt": PROMPT,
+        "n_probs": {"type": "integer", "minimum": 0},
+        "return_tokens": {"type": "boolean"},
+        "return_progress": {"type": "boolean"},
+        "timings_per_token": {"type": "boolean"},
+        "id_slot": {"type": "integer", "minimum": -1},
+        "penalty_prompt": {**PROMPT, "description": "What penalties look back at instead of the prompt."},
+        "post_sampling_probs": {"type": "boolean"},
+        "response_fields": {"type": "array", "items": {"type": "string"}},
+        **_SWITCHES,
+        **FIELDS,
+    },
+}
+
+
+KOBOLD: dict[str, Any] = {
+    "type": "object",
+    "required": ["prompt"],
+    "properties": {
+        "prompt": {"type": "string"},
+        "memory": {"type": "string", "description": "Stands before the prompt, and stays when that is cut."},
+        "genkey": {"type": "string", "description": "By what name to look at this request, or to stop it."},
+        "trim_stop": {"type": "boolean", "default": True},
+        "logprobs": {"type": "boolean"},
+        **FIELDS,
+    },
+}
+INFILL: dict[str, Any] = {
+    "type": "object",
+    "required": ["input_prefix", "input_suffix"],
+    "properties": {
+        "input_prefix": {"type": "string"},
+        "input_suffix": {"type": "string"},
+        "prompt": {"type": "string"},
+        "input_extra": {"type": "array", "items": {"type": "object"}},
+        **_SWITCHES,
+        **FIELDS,
+    },
+}
+
+
+def object_of(**types: str) -> dict[str, Any]:
+    """The schema of a small object from the JSON types of its fields."""
+    return {"type": "object", "properties": {name: {"type": type} for name, type in types.items()}}
+
+
+_OF_EMBEDDINGS: dict[str, Any] = {
+    "embd_normalize": {"type": "integer", "minimum": -1, "maximum": 100},
+    "pooling": {"type": "string", "enum": ["none", "mean", "cls", "last"]},
+}
+
+
+EMBEDDINGS: dict[str, Any] = {
+    "type": "object",
+    "required": ["input"],
+    "properties": {
+        "input": PROMPT,
+        "model": {"type": "string"},
+        "encoding_format": {"type": "string", "enum": ["float", "base64"]},
+        "dimensions": {"type": "integer", "description": "Only what the model has."},
+        **_OF_EMBEDDINGS,
+    },
+}
+
+
+NATIVE_EMBEDDINGS: dict[str, Any] = {
+    "type": "object",
+    "required": ["content"],
+    "properties": {"content": PROMPT, **_OF_EMBEDDINGS},
+}
+
+
+RERANK: dict[str, Any] = {
+    "type": "object",
+    "required": ["query", "documents"],
+    "properties": {
+        "query": {"type": "string"},
+        "documents": {"type": "array", "items": {"type": "string"}},
+        "texts": {"type": "array", "items": {"type": "string"}, "description": "TEI's name, and answer."},
+        "top_n": {"type": "integer", "minimum": 1},
+        "return_text": {"type": "boolean"},
+        "return_documents": {"type": "boolean"},
+        "model": {"type": "string"},
+    },
+    "example": {"query": "Who ran?", "documents": ["The fox ran.", "It rained."]},
+}
+
+_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
+
+
+_TITLES = {
+    "srb": "Single-request batching",
+    "openai": "OpenAI",
+    "llamacpp": "llama.cpp",
+    "kobold": "KoboldAI and KoboldCpp",
+    "ooba": "text-generation-webui",
+    "tabby": "tabbyAPI",
+    "vllm": "vLLM and aphrodite",
+    "exllama": "exllama",
+    "page": "Page and documentation",
+}
+
+
+_ERRORS = {
+    "400": "a field means nothing; the answer names it",
+    "401": "a key is needed",
+    "403": "the Host or Origin header is not allowed",
+    "404": "there is no such thing",
+    "413": "the body is too large",
+    "429": "too many requests are being answered",
+    "501": "this server or its model cannot do that",
+    "503": "the model is being loaded, or too many requests are being answered",
+}
+
+
+def description(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
+    """The OpenAPI 3.1 description of the rows."""
+    paths: dict[str, dict[str, Any]] = {}
+    for row in endpoints:
+        for path in row.paths:
+            plain = _PARAMETER.sub(r"{\1}", path)
+            paths.setdefault(plain, {})[row.method.lower()] = _operation(row, path)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "srbwriter", "version": __version__, "summary": "Many branches of a text at once"},
+        "tags": [{"name": title} for title in _TITLES.values()],
+        "paths": paths,
+        "components": {"securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+    }
+
+
+def _operation(row: Endpoint, path: str) -> dict[str, Any]:
+    in_path: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in _PARAMETER.findall(path)
+    ]
+    in_query = [{"name": name, "in": "query", "schema": dict(schema)} for name, schema in row.query.items()]
+    operation: dict[str, Any] = {
+        "operationId": f"{row.method.lower()}{re.sub(r'[^A-Za-z0-9]+', '_', path)}",
+        "summary": row.summary,
+        "tags": [_TITLES[row.group]],
+        "parameters": in_path + in_query,
+        "responses": {
+            "default": {"description": "the answer"},
+            **{status: {"description": meaning} for status, meaning in _ERRORS.items()},
+        },
+    }
+    if row.body is not None:
+        content = {"application/json": {"schema": dict(row.body)}}
+        operation["requestBody"] = {"required": "required" in row.body, "content": content}
+    if not row.public:
+        operation["security"] = [{}, {"key": []}]
+    return operation

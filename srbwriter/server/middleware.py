@@ -1,0 +1,211 @@
+"""Who may speak to the server, and what stands around every answer.
+
+Host, key and origin are checked, ids and CORS headers are added. Plain ASGI, because it stands in the way of
+every streamed frame. Logs method, path, status and time; never a body, a query or a header.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from srbwriter.server.context import json_response
+from srbwriter.server.errors import ApiError, Dialect
+from srbwriter.server.registry import new_id
+from srbwriter.server.settings import LOOPBACK_NAMES, Client, ServerSettings, is_loopback, server_keys
+
+
+class Guard:
+    """The rules of one server."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self._keys = server_keys(settings)
+        origins = (origin.strip() for text in settings.cors_origins for origin in text.split(","))
+        self._origins = frozenset(origin.rstrip("/").lower() for origin in origins if origin)
+        self._local = settings.unix_socket is None and all(map(is_loopback, settings.host))
+        self._hosts = LOOPBACK_NAMES | {host.strip("[]").lower() for host in settings.host}
+
+    def host_allowed(self, host: str | None) -> bool:
+        """On loopback a browser must have meant this machine by name, or a rebound name reads our answers."""
+        if not self._local or host is None:
+            return True
+        name = _host_name(host)
+        return name is not None and (name in self._hosts or is_loopback(name))
+
+    def client(self, authorization: str | None, api_key: str | None, peer: str) -> Client | None:
+        """Whose key either header holds, or whoever comes from ``peer`` where none is needed.
+
+        None where a key is needed and none is given. Every key is compared, in constant time.
+        """
+        if not self._keys:
+            return Client(peer, True, peer)
+        given = (authorization or api_key or "").strip()
+        if given[:7].lower() == "bearer ":
+            given = given[7:].strip()
+        sent = given.encode("utf-8", "surrogateescape")
+        found = [key for key in self._keys if hmac.compare_digest(sent, key.secret.encode())]
+        return Client(found[0].name, found[0].admin, peer) if found else None
+
+    def origin_allowed(self, origin: str) -> bool:
+        """Whether a page from ``origin`` may read answers."""
+        if _loopback_origin(origin) or "*" in self._origins or origin.lower() in self._origins:
+            return True
+        return bool(self._keys) and not self._origins
+
+
+def _host_name(host: str) -> str | None:
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+def _loopback_origin(origin: str) -> bool:
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and parts.hostname is not None and is_loopback(parts.hostname)
+
+
+def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
+    """The first value of a raw ASGI header."""
+    for key, value in headers:
+        if key == name:
+            return value.decode("latin-1")
+    return None
+
+
+access = logging.getLogger("srbwriter.server.access")
+
+PREFLIGHT = [
+    (b"content-type", b"text/html"),
+    (b"content-length", b"0"),
+    (b"access-control-allow-credentials", b"true"),
+    (b"access-control-allow-methods", b"GET, POST, PATCH, DELETE, OPTIONS"),
+    (b"access-control-allow-headers", b"*, Authorization, Content-Type, X-Api-Key"),
+]
+
+
+def _not_from(origin: str) -> str:
+    pages = "pages opened from files (their origin is null)" if origin == "null" else f"pages from {origin}"
+    return (
+        f"{pages} may not use this server; start it with --cors-origins {origin}, "
+        "or with --api-key and let the page send that"
+    )
+
+
+class Middleware:
+    """Wraps the application. ``is_public`` tells which paths are open without a key."""
+
+    def __init__(self, app: ASGIApp, settings: ServerSettings, is_public: Callable[[str], bool]) -> None:
+        self._app, self._settings, self._is_public = app, settings, is_public
+        self._guard = Guard(settings)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await self._socket(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if scope["path"].startswith("/api/"):  # some of its clients end paths with a slash
+            scope = {**scope, "path": scope["path"].rstrip("/")}
+        started = time.monotonic()
+        scope["srbwriter.id"] = new_id()
+        status = 0
+        added = self._added(scope)
+
+        async def send_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message["headers"], *added]}
+            await send(message)
+
+        try:
+            refusal = self._refusal(scope)
+            if scope["method"] == "OPTIONS":
+                await send_on({"type": "http.response.start", "status": 200, "headers": PREFLIGHT})
+                await send_on({"type": "http.response.body", "body": b""})
+            elif refusal is not None:
+                body = refusal.body(dialect_of(scope["path"]))
+                answer = json_response(body, refusal.status, refusal.headers)
+                await answer(scope, receive, send_on)
+            else:
+                await self._app(scope, receive, send_on)
+        finally:
+            if self._settings.access_log:
+                self._log(scope, status, time.monotonic() - started)
+
+    async def _socket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """A WebSocket is asked for host, origin and key before it is opened; a refusal is a 403."""
+        scope["srbwriter.id"] = new_id()
+        scope["method"] = "POST"  # a page of another origin could otherwise open one
+        refusal = self._refusal(scope)
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await receive()
+            await send({"type": "websocket.close", "code": 1008, "reason": refusal.message[:100]})
+        if self._settings.access_log:
+            self._log(scope, 101 if refusal is None else 403, 0.0)
+
+    def _refusal(self, scope: Scope) -> ApiError | None:
+        headers = scope["headers"]
+        if not self._guard.host_allowed(header(headers, b"host")):
+            return ApiError(403, "invalid Host header: this server answers to localhost only")
+        origin = header(headers, b"origin")
+        if (
+            origin
+            and scope["method"] not in ("GET", "HEAD", "OPTIONS")
+            and not self._same(scope, origin)
+            and not self._guard.origin_allowed(origin)
+        ):
+            return ApiError(403, _not_from(origin))
+        given = header(headers, b"authorization"), header(headers, b"x-api-key")
+        peer = scope["client"][0] if scope.get("client") else "unix"
+        client = self._guard.client(*given, peer)
+        scope["srbwriter.client"] = client or Client(peer, False, peer)
+        if client is not None or self._is_public(scope["path"]):
+            return None
+        return ApiError(401, "Invalid API Key", headers={"WWW-Authenticate": "Bearer"})
+
+    def _same(self, scope: Scope, origin: str) -> bool:
+        return origin.split("://", 1)[-1] == header(scope["headers"], b"host")
+
+    def _added(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        added = [(b"x-request-id", scope["srbwriter.id"].encode())]
+        origin = header(scope["headers"], b"origin")
+        if origin is not None:
+            added.append((b"vary", b"Origin"))
+            if self._guard.origin_allowed(origin):
+                added.append((b"access-control-allow-origin", origin.encode("latin-1")))
+                added.append((b"access-control-expose-headers", b"X-Request-Id, X-Queue, Retry-After"))
+        return added
+
+    def _log(self, scope: Scope, status: int, seconds: float) -> None:
+        id, method, path = scope["srbwriter.id"], scope["method"], scope["path"]
+        if self._settings.log_format == "json":
+            time = datetime.now(UTC).isoformat(timespec="milliseconds")
+            line = {"time": time, "id": id, "method": method, "path": path, "status": status}
+            access.info("%s", json.dumps({**line, "seconds": round(seconds, 4)}), extra={"whole": True})
+        else:
+            shown = path.encode("unicode_escape").decode()  # a path may hold line feeds
+            access.info("%s %s %s %d %.3fs", id, method, shown, status, seconds)
+
+
+def dialect_of(path: str) -> Dialect:
+    """The dialect that whoever asks for a path expects to be answered in."""
+    if path.startswith("/srb/"):
+        return "srb"
+    if path.startswith("/api/"):
+        return "kobold"
+    return "openai" if path.startswith("/v1/") else "llamacpp"

@@ -1,0 +1,291 @@
+"""A Session without a model: the real story on the disk, and branches that are driven by hand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.types import Cancelled, ModelInfo, Request, Sampling, Stop
+from srbwriter.session.recorder import Recorder
+from srbwriter.session.typing import Draft, Typing
+from srbwriter.story import ROOT, NodeId, Story
+from tests.fakes.word_engine import WordEngine
+
+MODEL = ModelInfo(
+    path="/models/storyteller.gguf",
+    name="storyteller",
+    description="llama 15M",
+    architecture="llama",
+    n_params=15_000_000,
+    size=30_000_000,
+    n_vocab=8192,
+    n_ctx_train=4096,
+    n_ctx=4096,
+    n_embd=288,
+    vocab="v",
+    chat_template=None,
+    metadata={},
+)
+
+
+@dataclass
+class Round:
+    """The branches of one request, and the nodes that keep them."""
+
+    parent: NodeId
+    generation: Generation | None = None
+    nodes: list[NodeId] = field(default_factory=list)
+    seen: list[tuple[int, int]] = field(default_factory=list)
+    locked: set[int] = field(default_factory=set)
+    over: bool = False
+
+    @property
+    def branches(self) -> list[Branch]:
+        return self.generation.branches if self.generation else []
+
+    def node_of(self, index: int) -> NodeId:
+        return self.nodes[index]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One source of the context."""
+
+    source: str
+    text: str
+    tokens: int
+    fits: bool
+
+
+@dataclass(frozen=True)
+class Context:
+    parts: list[Part]
+    used: int
+    total: int
+
+
+class FakeSession:
+    """The session's verbs over a real story."""
+
+    def __init__(self, folder: Path, text: str = "", n: int = 4, ready: bool = True) -> None:
+        self.engine = WordEngine()
+        self.engine_state = "READY" if ready else "LOADING"
+        self.load_progress = 1.0 if ready else 0.3
+        self.engine_error: Exception | None = None
+        self.model: ModelInfo | None = MODEL if ready else None
+        self.n = n
+        self.sampling = Sampling()
+        self.stop = Stop(max_tokens=64)
+        self.sweep: tuple[str, float, float] | None = None
+        self.save_state = "saved"
+        self.taken_up, self.rescued = 0, None
+        file = folder / "story.srbw"
+        self.story = Story.open(file) if file.exists() else Story.create(file, "Rain")
+        if text:
+            self.story.append(text)
+            self.story.end_typing()
+        self.round: Round | None = None
+        self.closed = False
+        self.typing = Typing(self.story, self.story.set_text, folder / "rescued")
+        self.recorder = Recorder(self.story, self.typing, threading.RLock())
+
+    # ---- the story
+
+    def keep(self) -> None:
+        self.recorder.write()
+
+    def together(self, act: Callable[[], Any]) -> Any:
+        return self.recorder.together(act)
+
+    def draft(self, sheet: str) -> Draft:
+        return Draft(self.typing, self.story, sheet)
+
+    @property
+    def node(self) -> NodeId:
+        return self.story.current
+
+    @property
+    def title(self) -> str:
+        return self.story.title
+
+    @property
+    def words(self) -> int:
+        return self.story.words(self.node)
+
+    def text(self) -> str:
+        return self.story.text(self.node)
+
+    def set_text(self, text: str) -> None:
+        self.typing.text(text)
+        self.keep()
+
+    def undo(self) -> str:
+        action = self.together(self.story.undo)
+        return action.verb if action is not None else ""
+
+    def redo(self) -> str:
+        action = self.together(self.story.redo)
+        return action.verb if action is not None else ""
+
+    def revisit(self, node: NodeId) -> None:
+        self.together(lambda: self.story.visit(node))
+
+    def context(self) -> Context:
+        settings = self.story.settings(self.node)
+        note = settings.author_note or ""
+        parts = [("memory", settings.memory or ""), ("story", self.text()), ("note", note)]
+        found = [Part(source, text, len(text) // 4, True) for source, text in parts if text]
+        return Context(found, sum(part.tokens for part in found), 4096)
+
+    # ---- the engine
+
+    def load_model(self, path: Path) -> None:
+        self.engine_state, self.load_progress, self.model = "LOADING", 0.0, None
+        self.loading = path
+
+    def load_again(self) -> None:
+        self.engine_error = None
+        self.load_model(Path(MODEL.path))
+
+    def cancel_load(self) -> bool:
+        if self.engine_state != "LOADING":
+            return False
+        self.fail_loading(Cancelled(f"loading {MODEL.path} was stopped"))
+        if self.round is not None and self.round.generation is None:
+            self.round = None
+        return True
+
+    def finish_loading(self) -> None:
+        self.engine_state, self.load_progress, self.model = "READY", 1.0, MODEL
+        if self.round is not None and self.round.generation is None:
+            self._submit()
+
+    def fail_loading(self, error: Exception) -> None:
+        self.engine_state, self.engine_error = "FAILED", error
+
+    def generate(self, n: int | None = None) -> Round:
+        self.keep()
+        self.sync()
+        self.round = Round(self.node)
+        if self.engine_state == "READY":
+            self._submit(n)
+        return self.round
+
+    def _submit(self, n: int | None = None) -> None:
+        assert self.round is not None
+        n = n or self.n
+        samplings = [self.sampling] * n
+        if self.sweep is not None:
+            name, low, high = self.sweep
+            samplings = [
+                replace(self.sampling, **{name: low + (high - low) * i / max(1, n - 1)}) for i in range(n)
+            ]
+        request = Request(self.text(), n=n, sampling=tuple(samplings), stop=self.stop)
+        self.round.generation = self.engine.submit(request)
+        self.sync()
+
+    def sync(self) -> None:
+        """What the branches have published goes into the story."""
+        current = self.round
+        if current is None or current.over:
+            return
+        fresh = len(current.branches) - len(current.nodes)
+        if fresh:
+            current.nodes += self.story.begin_branches(current.parent, fresh)
+            current.seen += [(branch.buffer.revision, 0) for branch in current.branches[-fresh:]]
+        for i, branch in enumerate(current.branches):
+            revision, length = current.seen[i]
+            if branch.buffer.revision != revision:
+                current.nodes[i] = self.story.replace_stream(current.nodes[i])
+                length = 0
+            self.story.stream(current.nodes[i], branch.text[length:])
+            current.seen[i] = (branch.buffer.revision, len(branch.text))
+
+    def settle(self) -> None:
+        """Verbs are carried out when they are called."""
+
+    def step(self, tokens: int) -> None:
+        self.engine.step(tokens)
+
+    def _b(self, i: int) -> Branch:
+        assert self.round is not None
+        return self.round.branches[i]
+
+    def stop_branch(self, i: int) -> None:
+        self._b(i).stop()
+
+    def kill(self, i: int) -> None:
+        self._b(i).kill()
+
+    def reroll(self, i: int) -> None:
+        self.sync()
+        self._b(i).reroll()
+
+    def extend(self, i: int) -> None:
+        self._b(i).extend()
+
+    def pause(self, i: int) -> None:
+        self._b(i).pause()
+
+    def resume(self, i: int) -> None:
+        self._b(i).resume()
+
+    def rewind(self, i: int, sentences: int = 1) -> None:
+        self.sync()
+        self._b(i).rewind(sentences=sentences)
+
+    def append(self, i: int, text: str) -> None:
+        self._b(i).append(text)
+        self._b(i).extend()
+
+    def set_sampling(self, i: int, sampling: Sampling) -> None:
+        self._b(i).set_sampling(sampling)
+
+    def lock(self, i: int) -> None:
+        assert self.round is not None
+        self.round.locked ^= {i}
+
+    def stop_all(self) -> None:
+        if self.round and self.round.generation:
+            self.round.generation.cancel()
+        elif self.round:
+            self.round = None
+
+    def reroll_all(self) -> None:
+        assert self.round is not None
+        for branch in self.round.branches:
+            if branch.index not in self.round.locked:
+                self.reroll(branch.index)
+
+    def add_branches(self, k: int) -> None:
+        assert self.round is not None and self.round.generation is not None
+        self.round.generation.add_branch(k)
+
+    def pick(self, i: int, upto: int | None = None, text: str | None = None) -> NodeId:
+        assert self.round is not None
+        self.keep()
+        self.stop_all()
+        self.sync()
+        for node in self.round.nodes:
+            if not self.round.over:
+                self.story.finish(node, "stopped")
+        self.round.over = True
+        node = self.story.pick(self.round.node_of(i), upto)
+        if text is not None:
+            node = self.story.edit(node, text)
+            self.story.visit(node)
+        return node
+
+    def close(self, keep_model: bool = False) -> None:
+        self.kept_model = keep_model
+        self.sync()
+        self.recorder.close()
+        self.story.close()
+        self.closed = True
+
+
+__all__ = ["ROOT", "FakeSession", "Round"]

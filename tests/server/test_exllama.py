@@ -1,0 +1,168 @@
+"""exllama's small server: plain text, the chat page, and what of a growing conversation is evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from os.path import commonprefix
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from srbwriter import launch
+from srbwriter.cli.table import every_key
+from srbwriter.config import load
+from srbwriter.demo import bundled_model
+from srbwriter.engine import Engine, ModelError
+from srbwriter.engine.types import EngineOptions, Sampling
+from tests.fakes.engine import FakeEngine
+
+from .conftest import serving
+
+BODY: dict[str, Any] = {"message": "Once upon a time,", "max_new_tokens": 6}
+TEXT = " there was a cat. The"
+
+
+def test_plain_text_without_frames(client: httpx.Client) -> None:
+    answer = client.post("/generate", json=BODY)
+    assert answer.text == TEXT
+    assert answer.headers["content-type"] == "text/plain; charset=utf-8"
+
+
+def test_it_comes_as_it_is_written(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 2
+    with client.stream("POST", "/generate", json=BODY) as answer:
+        pieces = answer.iter_text()
+        begun = next(pieces)
+        assert TEXT.startswith(begun) and begun != TEXT
+        engine.release()
+        assert begun + "".join(pieces) == TEXT
+
+
+def test_characters_come_whole(client: httpx.Client) -> None:
+    with client.stream("POST", "/generate", json={**BODY, "max_new_tokens": 100}) as answer:
+        pieces = [piece.decode() for piece in answer.iter_raw()]
+    assert "naïve 🐈" in "".join(pieces)
+
+
+def test_a_list_of_texts(client: httpx.Client) -> None:
+    assert client.post("/generate", json={**BODY, "stream": False}).json() == [TEXT]
+    assert client.post("/generate", json={**BODY, "stream": False, "n": 3}).json() == [TEXT] * 3
+    assert client.post("/generate", json={**BODY, "n": 3}).status_code == 400
+
+
+def test_the_message_stands_in_the_prompt(client: httpx.Client, engine: FakeEngine) -> None:
+    client.post("/generate", json={**BODY, "prompt": "User: {user_input}\nThey:"})
+    assert engine.submitted[-1].prompt == "User: Once upon a time,\nThey:"
+
+
+def test_its_spellings_and_what_is_usual(client: httpx.Client, engine: FakeEngine) -> None:
+    client.post("/generate", json=BODY)
+    sent = {"token_repetition_penalty_max": 1.4, "token_repetition_penalty_sustain": 99, "log": False,
+            "token_repetition_penalty_decay": 50}  # fmt: skip
+    client.post("/generate", json={**BODY, **sent})
+    usual, told = (
+        r.sampling if isinstance(r.sampling, Sampling) else r.sampling[0] for r in engine.submitted
+    )
+    assert (usual.temperature, usual.top_k, usual.top_p, usual.min_p) == (0.7, 20, 0.65, 0.06)
+    assert (usual.repeat_penalty, usual.repeat_last_n) == (1.15, 256)
+    assert (told.repeat_penalty, told.repeat_last_n) == (1.4, 99)
+
+
+@pytest.mark.parametrize("body", [{}, {"message": 5}, {"message": None}, {**BODY, "prompt": 5}])
+def test_a_refusal(client: httpx.Client, body: dict[str, Any]) -> None:
+    answer = client.post("/generate", json=body)
+    assert answer.status_code == 400 and answer.json()["error"]["message"]
+
+
+def test_leaving_ends_it(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 2
+    with client.stream("POST", "/generate", json=BODY) as answer:
+        next(answer.iter_raw())
+    assert engine.cancel_seen.wait(60)
+
+
+def test_check_names_the_model(client: httpx.Client) -> None:
+    assert client.get("/check").json() == ["fake"]
+    assert client.get("/chat").headers["content-type"].startswith("text/html")
+    assert client.get("/kill").status_code == 404  # whoever may write may not end the server
+
+
+# ---- -d FOLDER
+
+
+def path_of(folder: Path) -> Path:
+    return launch.model_path(load(every_key(), {"model.path": folder}, {}, None))
+
+
+def test_a_folder_stands_for_the_model_in_it(tmp_path: Path) -> None:
+    (tmp_path / "tale-Q4_K_M-00002-of-00002.gguf").touch()
+    (tmp_path / "tale-Q4_K_M-00001-of-00002.gguf").touch()
+    (tmp_path / "README.md").touch()
+    assert path_of(tmp_path).name == "tale-Q4_K_M-00001-of-00002.gguf"
+
+
+def test_a_folder_of_none_or_several_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no model"):
+        path_of(tmp_path)
+    for name in ("a.gguf", "b.gguf"):
+        (tmp_path / name).touch()
+    with pytest.raises(ModelError, match="a.gguf, b.gguf"):
+        path_of(tmp_path)
+
+
+# ---- what is evaluated
+
+
+@pytest.fixture(scope="module")
+def model() -> Engine:
+    return Engine.load(bundled_model(), EngineOptions(n_ctx=2048))
+
+
+@pytest.fixture(scope="module")
+def real(model: Engine) -> Iterator[httpx.Client]:
+    yield from serving(model)
+
+
+TURNS = [
+    "Mara: Tell me about the sea.", "Tom: It is grey in the morning and loud at night.",
+    "Mara: And the boats?", "Tom: They leave before anybody is awake.",
+    "Mara: Who sails them?", "Tom: Old men and their granddaughters.",
+]  # fmt: skip
+
+
+def said(turns: list[str]) -> str:
+    return "\n".join([*turns, "Mara: Go on.", "Tom:"])
+
+
+def evaluated(real: httpx.Client, model: Engine, text: str) -> tuple[int, list[int]]:
+    """How many tokens of a prompt were evaluated, and which it has."""
+    before = model.stats().prompt_rows
+    body = {"message": text, "max_new_tokens": 4, "stream": False, "temperature": 0}
+    assert real.post("/generate", json=body).status_code == 200
+    return model.stats().prompt_rows - before, model.tokenize(text, add_bos=True)
+
+
+def test_a_growing_chat_evaluates_only_its_tail(real: httpx.Client, model: Engine) -> None:
+    known: list[int] = []
+    for count in range(1, len(TURNS) + 1):
+        rows, ids = evaluated(real, model, said(TURNS[:count]))
+        shared = len(commonprefix([known, ids]))
+        assert shared > 0 or not known
+        assert rows <= len(ids) - shared, count
+        known = ids
+
+
+def test_what_was_cut_or_edited_evaluates_only_from_there(real: httpx.Client, model: Engine) -> None:
+    """A token depends on all before it: behind a change everything is new, before it nothing is."""
+    _, whole = evaluated(real, model, said(TURNS))
+    middle = [*TURNS[:3], "Tom: They rot in the harbour.", *TURNS[4:]]
+    front = ["Mara: Tell me about the sea.", *TURNS[3:]]
+    for turns in (middle, front):
+        rows, ids = evaluated(real, model, said(turns))
+        shared = len(commonprefix([whole, ids]))
+        assert shared >= len(model.tokenize(TURNS[0], add_bos=True)) - 1
+        assert 0 < rows <= len(ids) - shared
+    rows, _ = evaluated(real, model, said(TURNS))  # and the whole one is still there
+    assert rows <= 1

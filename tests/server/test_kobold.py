@@ -1,0 +1,339 @@
+"""KoboldAI's and KoboldCpp's interface, field by field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from srbwriter.engine.types import Request, Sampling
+from srbwriter.server.dialects.kobold import LEGACY, USUAL
+from tests.fakes.engine import FakeEngine
+
+from .conftest import Serve
+from .test_keys import KEYS, as_
+
+BODY: dict[str, Any] = {"prompt": "Once upon a time,", "max_length": 6}
+
+
+def results(client: httpx.Client, **more: Any) -> list[dict[str, Any]]:
+    answer = client.post("/api/v1/generate", json={**BODY, **more})
+    assert answer.status_code == 200, answer.text
+    return answer.json()["results"]
+
+
+def sampling_of(request: Request) -> Sampling:
+    given = request.sampling
+    return given if isinstance(given, Sampling) else given[0]
+
+
+def assert_usual(request: Request, usual: Mapping[str, Any]) -> None:
+    for name, value in usual.items():
+        record = (
+            request if name == "overflow" else request.stop if name == "max_tokens" else sampling_of(request)
+        )
+        assert getattr(record, name) == value, name
+
+
+def events(wire: bytes) -> list[dict[str, Any]]:
+    frames = wire.decode().split("\n\n")
+    assert frames.pop() == ""
+    frames = [frame for frame in frames if not frame.startswith(":")]
+    assert all(frame.startswith("event: message\ndata: ") for frame in frames)
+    return [json.loads(frame.split("data: ", 1)[1]) for frame in frames]
+
+
+# ---- generate
+
+
+def test_an_answer(client: httpx.Client) -> None:
+    assert results(client) == [
+        {
+            "text": " there was a cat. The",
+            "finish_reason": "length",
+            "logprobs": None,
+            "prompt_tokens": 6,
+            "completion_tokens": 6,
+        }
+    ]
+
+
+@pytest.mark.parametrize("path", ["/api/v1/generate", "/api/latest/generate", "/api/latest/generate/"])
+def test_every_path_of_it(client: httpx.Client, path: str) -> None:
+    assert client.post(path, json=BODY).json()["results"][0]["text"] == " there was a cat. The"
+
+
+def test_several_answers(client: httpx.Client) -> None:
+    assert [one["text"] for one in results(client, n=5)] == [" there was a cat. The"] * 5
+
+
+def test_what_is_left_out_is_what_its_clients_mean_by_that(client: httpx.Client, engine: FakeEngine) -> None:
+    client.post("/api/v1/generate", json={"prompt": "Once"})
+    assert_usual(engine.submitted[-1], USUAL)
+
+
+def test_what_the_older_clients_mean_by_that(client: httpx.Client, engine: FakeEngine) -> None:
+    client.post("/api/v1/generate", json={"prompt": "Once", "do_sample": True, "repetition_penalty_range": 0})
+    assert sampling_of(engine.submitted[-1]).repeat_last_n == -1  # there it is the whole text
+    assert_usual(engine.submitted[-1], LEGACY)
+
+
+def test_what_the_server_was_started_with_goes_before_that(serve: Serve, engine: FakeEngine) -> None:
+    url = serve(sampling=Sampling(temperature=1.7)).url
+    httpx.post(f"{url}/api/v1/generate", json=BODY)
+    httpx.post(f"{url}/api/v1/generate", json={**BODY, "temperature": 0.2})
+    first, second = map(sampling_of, engine.submitted)
+    assert (first.temperature, first.top_k, second.temperature) == (1.7, 100, 0.2)
+
+
+def test_its_own_spellings(client: httpx.Client, engine: FakeEngine) -> None:
+    results(
+        client, rep_pen=1.2, repetition_penalty=1.05, rep_pen_range=64, typical=0.9, sampler_seed=7,
+        sampler_order=[6, 0, 1, 3, 4, 2, 5], stop_sequence=["!"], use_default_badwordsids=True,
+        max_context_length=300, dynatemp_range=0.3,
+    )  # fmt: skip
+    asked = engine.submitted[-1]
+    one = sampling_of(asked)
+    assert one.repeat_penalty == 1.2  # the strongest of them
+    assert (one.repeat_last_n, one.typical_p, one.seed, one.dynatemp_range) == (64, 0.9, 7, 0.3)
+    assert one.samplers == ("penalties", "top_k", "typ_p", "top_p", "min_p", "temperature")
+    assert not isinstance(asked.stop, tuple) and asked.stop.strings == ("!",) and asked.stop.ignore_eog
+    assert asked.context == 300
+
+
+def test_memory_stands_before_and_stays(client: httpx.Client, engine: FakeEngine) -> None:
+    results(client, memory="A cat. ", prompt="Once")
+    asked = engine.submitted[-1]
+    assert asked.prompt == "A cat. Once"
+    assert asked.n_keep == len(engine.tokenize("A cat. ", add_bos=True))
+
+
+def test_stop_texts_are_cut_off_unless_they_shall_stay(client: httpx.Client) -> None:
+    stop = {"stop_sequence": [" cat"], "max_length": 20}
+    assert results(client, **stop)[0]["text"] == " there was a"
+    assert results(client, **stop, trim_stop=False)[0]["text"] == " there was a cat"
+    assert results(client, **stop)[0]["finish_reason"] == "stop"
+
+
+def test_a_single_line(client: httpx.Client) -> None:
+    (one,) = results(client, singleline=True, max_length=100)
+    assert one["text"] == " there was a cat. The cat sat on a mat."
+
+
+def test_log_probabilities_in_both_shapes(client: httpx.Client) -> None:
+    known = results(client, logprobs=True)[0]["logprobs"]
+    assert known["tokens"][0] == " there" and len(known["top_logprobs"][0]) == 10
+    assert known["content"][0]["token"] == " there" and len(known["content"]) == 6
+    assert client.post("/api/extra/last_logprobs").json()["logprobs"] == known
+
+
+def test_settings_objects_are_read_whole(client: httpx.Client) -> None:
+    sent = {
+        "grammar": "", "logit_bias": {}, "banned_tokens": [], "dry_sequence_breakers": [], "quiet": True,
+        "smoothing_factor": 0.2, "tfs": 0.9, "top_a": 0.1, "rep_pen_slope": 0.7, "use_story": False,
+        "mirostat": None, "grammar_retain_state": False, "render_special": False, "unheard": {"of": 1},
+    }  # fmt: skip
+    assert results(client, **sent)[0]["text"] == " there was a cat. The"
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"prompt": 3.5}, {"prompt": ["a", "b"]}, {**BODY, "n": 1000}, {**BODY, "memory": 5}]
+)
+def test_a_refusal_is_in_its_words(client: httpx.Client, body: dict[str, Any]) -> None:
+    answer = client.post("/api/v1/generate", json=body)
+    assert answer.status_code == 400
+    assert answer.json()["detail"]["msg"] and answer.json()["detail"]["type"] == "bad_input"
+
+
+# ---- streams
+
+
+def test_a_stream(client: httpx.Client) -> None:
+    answer = client.post("/api/extra/generate/stream", json=BODY)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    told = events(answer.content)
+    assert "".join(one["token"] for one in told) == " there was a cat. The"
+    assert told[-1] == {"token": "", "finish_reason": "length"}
+    assert {one["finish_reason"] for one in told[:-1]} == {None}
+
+
+def test_a_stream_tells_what_else_was_likely(client: httpx.Client) -> None:
+    told = events(client.post("/api/extra/generate/stream", json={**BODY, "logprobs": True}).content)
+    assert [one["token"] for one in told] == [" there", " was", " a", " cat", ".", " The", ""]
+    assert told[0]["top_logprobs"][0] == {"token": " there", "logprob": -0.5}
+
+
+def test_a_stream_of_several_says_whose_each_is(client: httpx.Client) -> None:
+    told = events(client.post("/api/extra/generate/stream", json={**BODY, "n": 2}).content)
+    for index in range(2):
+        own = [one for one in told if one["index"] == index]
+        assert "".join(one["token"] for one in own) == " there was a cat. The"
+
+
+# ---- looking on, and stopping
+
+
+def test_what_is_written_so_far(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 2
+    with client.stream("POST", "/api/extra/generate/stream", json={**BODY, "genkey": "K1"}) as answer:
+        pieces = answer.iter_bytes()
+        next(pieces)
+        for method, body in (("POST", {"genkey": "K1"}), ("POST", None), ("GET", None)):
+            so_far = client.request(method, "/api/extra/generate/check", json=body).json()
+            assert so_far["results"][0]["text"] in (" there", " there was")
+        missing = client.post("/api/extra/generate/check", json={"genkey": "K2"}).json()
+        assert missing == {"results": [{"text": ""}]}
+        engine.release()
+
+
+def test_stopping_without_a_body_ends_what_this_client_asked_for(
+    client: httpx.Client, engine: FakeEngine
+) -> None:
+    engine.hold = 2
+    with client.stream("POST", "/api/extra/generate/stream", json=BODY) as answer:
+        pieces = answer.iter_bytes()
+        begun = next(pieces)
+        assert client.post("/api/extra/abort").json() == {"success": "true", "done": "true"}
+        told = events(begun + b"".join(pieces))
+    assert "".join(one["token"] for one in told) == " there was" and told[-1]["finish_reason"] == "stop"
+    assert client.post("/api/extra/abort").json() == {"success": "false", "done": "true"}
+
+
+def test_stopping_by_name_leaves_others(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 1
+    path = "/api/extra/generate/stream"
+    with (
+        client.stream("POST", path, json={**BODY, "genkey": "K1"}) as first,
+        client.stream("POST", path, json={**BODY, "genkey": "K2"}) as second,
+    ):
+        read = first.iter_raw(), second.iter_raw()  # a reader that is let go closes its connection
+        assert all(next(one) for one in read)
+        client.post("/api/extra/abort", json={"genkey": "K2"})
+        assert engine.cancel_seen.wait(30)
+        assert engine.cancelled == [2] and not engine.generations[0].done
+        engine.release()
+
+
+ABORTS = [("/api/extra/abort", {}), ("/v1/internal/stop-generation", None), ("/api/v1/stop-stream", None)]
+
+
+@pytest.mark.parametrize(("path", "body"), ABORTS)
+def test_stopping_never_reaches_another_key_or_the_terminal(
+    serve: Serve, engine: FakeEngine, path: str, body: Any
+) -> None:
+    """Not even with an admin's key, which sees and may end by name what others asked for."""
+    engine.hold = 1
+    terminals = engine.submit(Request(prompt="Once"))
+    url = serve(api_keys=KEYS).url
+    path_of_mine = "/api/extra/generate/stream"
+    with (
+        httpx.Client(base_url=url, timeout=30) as http,
+        as_(http, "s1") as anna, as_(http, "s2") as ben, as_(http, "s3") as chief,
+        anna.stream("POST", path_of_mine, json=BODY) as mine,
+    ):  # fmt: skip
+        pieces = mine.iter_raw()
+        assert next(pieces)
+        detached = anna.post("/srb/v1/requests", json={"prompt": "Once", "n": 1}).json()["id"]
+        for other in (ben, chief):
+            assert other.post(path, json=body).status_code == 200
+        assert engine.cancelled == []
+        assert anna.post(path, json=body).status_code == 200
+        assert engine.cancel_seen.wait(30)
+        assert engine.cancelled == [2]
+        assert anna.get(f"/srb/v1/requests/{detached}").json()["state"] == "running"
+    assert not terminals.done
+    engine.release()
+
+
+def test_what_it_costs(serve: Serve) -> None:
+    with httpx.Client(base_url=serve().url, timeout=30) as own:
+        before = own.get("/api/extra/perf").json()
+        assert (before["total_gens"], before["stop_reason"], before["last_seed"]) == (0, -1, -1)
+        results(own, stop_sequence=["nowhere"], max_length=5)
+        after = own.get("/api/extra/perf").json()
+        assert after["total_gens"] == 1
+        assert (after["last_token_count"], after["last_input_count"], after["stop_reason"]) == (5, 6, 0)
+        assert after["idle"] == 1 and after["uptime"] >= 0
+        results(own, max_length=500)
+        assert own.get("/api/extra/perf").json()["stop_reason"] == 1
+
+
+# ---- what else it asks
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/api/v1/model", {"result": "fake"}),
+        ("/api/latest/model", {"result": "fake"}),
+        ("/api/v1/info/version", {"result": "1.2.5"}),
+        ("/api/v1/config/max_length", {"value": 180}),
+        ("/api/v1/config/max_context_length", {"value": 512}),
+        ("/api/extra/true_max_context_length", {"value": 512}),
+        ("/api/v1/config/soft_prompt", {"value": ""}),
+        ("/api/v1/config/soft_prompts_list", {"values": []}),
+        ("/api/extra/preloadstory", {}),
+    ],
+)
+def test_what_never_changes(client: httpx.Client, path: str, answer: Any) -> None:
+    assert client.get(path).json() == answer
+
+
+def test_versions_as_clients_compare_them(client: httpx.Client) -> None:
+    """SillyTavern streams where this result sorts behind 1.30, and sends stop texts from 1.2.2 on."""
+    version = client.get("/api/extra/version").json()
+    assert version["result"] > "1.30" and version["protected"] is False
+    assert client.get("/api/v1/info/version").json()["result"] >= "1.2.2"
+
+
+def test_tokens(client: httpx.Client, engine: FakeEngine) -> None:
+    counted = client.post("/api/extra/tokencount", json={"prompt": "Once upon"}).json()
+    assert counted == {"value": 3, "ids": engine.tokenize("Once upon", add_bos=True)}
+    plain = client.post("/api/extra/tokenize", json={"prompt": "Once upon", "special": False}).json()
+    assert plain["ids"] == counted["ids"][1:]
+    back = client.post("/api/extra/detokenize", json={"ids": plain["ids"]}).json()
+    assert back == {"result": "Once upon", "success": True}
+    wrong = client.post("/api/extra/tokencount", json={"prompt": None})
+    assert (wrong.status_code, wrong.json()["value"]) == (400, -1)
+
+
+def test_a_key_is_asked_for(serve: Serve) -> None:
+    answer = httpx.post(f"{serve(api_keys=('k',)).url}/api/v1/generate", json=BODY)
+    assert answer.status_code == 401
+    assert answer.json()["detail"]["type"] == "unauthorized" and answer.json()["detail"]["msg"]
+
+
+def test_too_much_is_a_503_that_clients_try_again(serve: Serve, engine: FakeEngine) -> None:
+    engine.hold = 1
+    url = serve(max_requests=1).url
+    with httpx.stream("POST", f"{url}/api/extra/generate/stream", json=BODY) as running:
+        pieces = running.iter_raw()
+        assert next(pieces)
+        answer = httpx.post(f"{url}/api/v1/generate", json=BODY)
+        assert answer.status_code == 503 and answer.json()["detail"]["type"] == "service_unavailable"
+        engine.release()
+
+
+values = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.lists(st.integers())
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    body=st.dictionaries(
+        st.sampled_from(
+            ["prompt", "memory", "max_length", "n", "genkey", "trim_stop", "logprobs", "rep_pen", "temp",
+             "sampler_order", "stop_sequence", "max_context_length", "dry_sequence_breakers", "bypass_eos"]
+        ),
+        values,
+    )
+)  # fmt: skip
+def test_whatever_is_sent_is_answered_or_refused(client: httpx.Client, body: dict[str, Any]) -> None:
+    wire = json.dumps({"max_length": 4, **body}).encode()
+    assert client.post("/api/v1/generate", content=wire).status_code in (200, 400)

@@ -1,0 +1,387 @@
+"""text-generation-webui's interfaces: ``/v1/internal``, the older ``/api/v1``, and its WebSockets."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from srbwriter.server import ServerError
+from tests.fakes.engine import FakeEngine
+
+from .conftest import Serve
+from .test_keys import KEYS
+
+BODY: dict[str, Any] = {"prompt": "Once upon a time,", "max_new_tokens": 6}
+TEXT = " there was a cat. The"
+
+
+def post(client: httpx.Client, path: str, **body: Any) -> Any:
+    answer = client.post(path, json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+# ---- /v1/internal
+
+
+def test_tokens(client: httpx.Client, engine: FakeEngine) -> None:
+    ids = engine.tokenize("Once upon", add_bos=True)
+    assert post(client, "/v1/internal/encode", text="Once upon") == {"tokens": ids, "length": 3}
+    assert post(client, "/v1/internal/token-count", text="Once upon") == {"length": 3}
+    assert post(client, "/v1/internal/decode", tokens=ids[1:]) == {"text": "Once upon"}
+    for path, body in (
+        ("encode", {}),
+        ("decode", {"tokens": ["a"]}),
+        ("decode", {}),
+        ("token-count", {"text": 1}),
+    ):
+        assert client.post(f"/v1/internal/{path}", json=body).status_code == 400
+
+
+def test_the_next_tokens(client: httpx.Client, engine: FakeEngine) -> None:
+    told = post(client, "/v1/internal/logits", prompt="Once", top_logits=3)["logits"]
+    assert list(told) == [" there", "a", "b"] and 0 < told[" there"] < 1
+    stop = engine.submitted[-1].stop
+    assert not isinstance(stop, tuple) and stop.max_tokens == 1 and stop.ignore_eog
+    refused = client.post("/v1/internal/logits", json={"prompt": "Once", "use_samplers": True})
+    assert refused.status_code == 400 and "use_samplers" in refused.text
+    assert client.post("/v1/internal/logits", json={"prompt": "Once", "top_logits": 10**6}).status_code == 400
+
+
+def test_a_conversation_as_a_prompt(client: httpx.Client) -> None:
+    messages = [{"role": "user", "content": "Hello"}]
+    told = post(client, "/v1/internal/chat-prompt", messages=messages)
+    assert told == post(client, "/apply-template", messages=messages) and "Hello" in told["prompt"]
+
+
+def test_the_model(client: httpx.Client) -> None:
+    assert client.get("/v1/internal/health").json() == {"status": "ok"}
+    told = client.get("/v1/internal/model/info").json()
+    assert told == {"model_name": "fake", "lora_names": [], "loader": "llama.cpp"}
+    assert client.get("/v1/internal/model/list").json() == {"model_names": ["fake"]}
+    assert post(client, "/v1/internal/model/load", model_name="fake") == "OK"
+    refused = client.post("/v1/internal/model/load", json={"model_name": "other"})
+    assert refused.status_code == 400 and "fake" in refused.text
+    assert client.post("/v1/internal/model/unload").status_code == 501
+
+
+def test_stopping_needs_no_body(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 2
+    body = {"model": "any", "prompt": "Once", "stream": True, "max_tokens": 6}
+    with client.stream("POST", "/v1/completions", json=body) as answer:
+        pieces = answer.iter_bytes()
+        next(pieces)
+        stopped = client.post("/v1/internal/stop-generation")
+        assert stopped.json() == "OK"
+        assert b'"finish_reason":"stop"' in b"".join(pieces)
+
+
+# ---- the older interface
+
+
+def test_an_answer(client: httpx.Client) -> None:
+    assert post(client, "/api/v1/generate", **BODY)["results"][0]["text"] == TEXT
+    assert post(client, "/api/v1/token-count", prompt="Once upon") == {"results": [{"tokens": 3}]}
+    assert post(client, "/api/v1/stop-stream") == {"results": "success"}
+
+
+def test_the_model_of_the_older_interface(client: httpx.Client) -> None:
+    assert client.get("/api/v1/model").json() == post(client, "/api/v1/model") == {"result": "fake"}
+    assert post(client, "/api/v1/model", action="info")["result"]["model_name"] == "fake"
+    assert post(client, "/api/v1/model", action="list") == {"result": ["fake"]}
+    assert post(client, "/api/v1/model", action="load", model_name="fake")["result"]["model_name"] == "fake"
+    for body in ({"action": "load", "model_name": "other"}, {"action": "unload"}):
+        assert client.post("/api/v1/model", json=body).status_code == 501
+    assert client.post("/api/v1/model", json={"action": "dance"}).status_code == 400
+
+
+def test_a_conversation(client: httpx.Client, engine: FakeEngine) -> None:
+    history = {"internal": [["Hi", "Hello <b>"]], "visible": [["Hi", "Hello"]]}
+    told = post(client, "/api/v1/chat", user_input="Tell me", history=history, max_new_tokens=6)
+    new = told["results"][0]["history"]
+    assert new["internal"] == [["Hi", "Hello <b>"], ["Tell me", TEXT]]
+    assert new["visible"] == [["Hi", "Hello &lt;b&gt;"], ["Tell me", TEXT]]
+    prompt = str(engine.submitted[-1].prompt)
+    assert prompt.index("Hello <b>") < prompt.index("Tell me")
+
+
+def test_a_conversation_goes_on_or_is_said_again(client: httpx.Client, engine: FakeEngine) -> None:
+    history = {"internal": [["Hi", "Hello"], ["Tell me", "Well,"]], "visible": []}
+    on = post(client, "/api/v1/chat", user_input="", history=history, _continue=True, max_new_tokens=6)
+    assert on["results"][0]["history"]["internal"][-1] == ["Tell me", "Well," + TEXT]
+    assert str(engine.submitted[-1].prompt).endswith("Well,")
+    again = post(client, "/api/v1/chat", user_input="", history=history, regenerate=True, max_new_tokens=6)
+    assert again["results"][0]["history"]["internal"] == [["Hi", "Hello"], ["Tell me", TEXT]]
+    assert "Well," not in str(engine.submitted[-1].prompt)
+
+
+@pytest.mark.parametrize("history", [5, {"internal": 5}, {"internal": [["a"]]}, {"internal": [["a", 1]]}])
+def test_a_conversation_that_is_none(client: httpx.Client, history: Any) -> None:
+    answer = client.post("/api/v1/chat", json={"user_input": "a", "history": history})
+    assert answer.status_code == 400 and answer.json()["detail"]["msg"]
+
+
+# ---- WebSockets
+
+
+def at(url: str, path: str = "/api/v1/stream") -> str:
+    return url.rstrip("/").replace("http", "ws", 1) + path
+
+
+@pytest.fixture
+def ws(client: httpx.Client) -> Iterator[ClientConnection]:
+    with connect(at(str(client.base_url))) as opened:
+        yield opened
+
+
+def read(ws: ClientConnection) -> list[dict[str, Any]]:
+    """Messages up to the last of an answer."""
+    told: list[dict[str, Any]] = []
+    while not told or told[-1]["event"] == "text_stream":
+        told.append(json.loads(ws.recv(60)))
+    return told
+
+
+def ask(ws: ClientConnection, **body: Any) -> list[dict[str, Any]]:
+    ws.send(json.dumps({**BODY, **body}))
+    return read(ws)
+
+
+def text_of(told: list[dict[str, Any]]) -> str:
+    return "".join(one.get("text", "") for one in told)
+
+
+def test_a_stream_and_another_on_the_same_socket(ws: ClientConnection) -> None:
+    for _ in range(3):
+        told = ask(ws)
+        assert text_of(told) == TEXT
+        assert [one["message_num"] for one in told] == list(range(len(told)))
+        assert told[-1]["event"] == "stream_end" and "text" not in told[-1]
+
+
+def test_messages_that_were_sent_ahead_are_answered_in_turn(ws: ClientConnection) -> None:
+    for tokens in (2, 4):
+        ws.send(json.dumps({**BODY, "max_new_tokens": tokens}))
+    assert [text_of(read(ws)), text_of(read(ws))] == [" there was", " there was a cat"]
+
+
+def test_a_conversation_as_it_is_written(client: httpx.Client) -> None:
+    with connect(at(str(client.base_url), "/api/v1/chat-stream")) as ws:
+        told = ask(ws, user_input="Hi", history={"internal": [["a", "b"]], "visible": []})
+        assert told[-2]["history"]["internal"] == [["a", "b"], ["Hi", TEXT]]
+        assert told[-1]["event"] == "stream_end"
+
+
+def test_characters_come_whole(ws: ClientConnection) -> None:
+    told = ask(ws, max_new_tokens=100)
+    assert "naïve 🐈" in text_of(told)
+    assert not any("�" in one.get("text", "") for one in told)
+
+
+@pytest.mark.parametrize("message", ["", "{", "[]", '{"prompt": 5}', '{"prompt": "a", "n": 2}', "\x00"])
+def test_what_cannot_be_answered_is_said_and_the_socket_stays(ws: ClientConnection, message: str) -> None:
+    ws.send(message)
+    (told,) = read(ws)
+    assert told["event"] == "error" and told["detail"]["msg"]
+    assert text_of(ask(ws)) == TEXT
+
+
+def test_closing_ends_what_was_asked_for(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 2
+    with connect(at(str(client.base_url))) as ws:
+        ws.send(json.dumps(BODY))
+        assert json.loads(ws.recv(60))["event"] == "text_stream"
+    assert engine.cancel_seen.wait(60)
+
+
+def test_stopping_over_http_ends_a_stream(
+    client: httpx.Client, ws: ClientConnection, engine: FakeEngine
+) -> None:
+    engine.hold = 2
+    ws.send(json.dumps(BODY))
+    begun = [json.loads(ws.recv(60))]
+    assert post(client, "/api/v1/stop-stream") == {"results": "success"}
+    told = begun + read(ws)
+    assert text_of(told) == " there was" and told[-1]["event"] == "stream_end"
+
+
+def test_too_much_ahead_ends_the_connection(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 1
+    with connect(at(str(client.base_url))) as ws, pytest.raises(ConnectionClosed):
+        for _ in range(20):
+            ws.send(json.dumps(BODY))
+        while True:
+            ws.recv(60)
+    assert engine.cancel_seen.wait(60)
+
+
+def test_a_message_has_a_bound(serve: Serve) -> None:
+    with (
+        connect(at(serve(max_body=2000).url), max_size=None) as ws,
+        pytest.raises(ConnectionClosed) as closed,
+    ):
+        ws.send(json.dumps({"prompt": "a" * 5000}))
+        ws.recv(60)
+    assert closed.value.rcvd is not None and closed.value.rcvd.code == 1009
+
+
+def test_a_port_of_their_own(serve: Serve) -> None:
+    first, second = serve(ws_port=0).url.split(" and ")
+    for url in (first, second):
+        with connect(at(url)) as ws:
+            assert text_of(ask(ws)) == TEXT
+    with pytest.raises(ServerError, match="--ws-port"):
+        serve(ws_port=int(second.rsplit(":", 1)[1]))
+
+
+def test_a_key_is_asked_for_and_origins_are_looked_at(serve: Serve, engine: FakeEngine) -> None:
+    url = at(serve(api_keys=KEYS).url)
+    for headers in ({}, {"Authorization": "Bearer wrong"}):
+        with pytest.raises(InvalidStatus, match="403"):
+            connect(url, additional_headers=headers)
+    with connect(url, additional_headers={"Authorization": "Bearer s2"}) as ws:
+        assert text_of(ask(ws)) == TEXT
+    assert engine.submitted[-1].client == "ben"
+    open_url = at(serve().url)
+    for origin in ("http://evil.example", "null"):
+        with pytest.raises(InvalidStatus, match="403"):
+            connect(open_url, additional_headers={"Origin": origin})
+    with handshake(open_url.replace("ws", "http", 1), name="evil.example", wanted=403) as raw:
+        assert raw
+    with connect(open_url, additional_headers={"Origin": "http://localhost:8000"}) as ws:
+        assert text_of(ask(ws)) == TEXT
+
+
+def test_other_paths_are_none(client: httpx.Client) -> None:
+    with pytest.raises(InvalidStatus):
+        connect(at(str(client.base_url), "/api/v1/nowhere"))
+    plain = client.get("/api/v1/stream")
+    assert plain.status_code in (404, 405)
+
+
+def test_too_many_requests_are_refused_on_sockets_too(serve: Serve, engine: FakeEngine) -> None:
+    engine.hold = 1
+    url = at(serve(max_requests=1).url)
+    with connect(url) as first, connect(url) as second:
+        first.send(json.dumps(BODY))
+        assert json.loads(first.recv(60))["event"] == "text_stream"
+        (told,) = ask(second)
+        assert told["detail"]["type"] == "service_unavailable"
+        engine.release()
+
+
+def test_sockets_are_counted(serve: Serve) -> None:
+    url = at(serve(max_own_sockets=3).url)
+    with connect(url), connect(url):
+        with connect(url) as third:
+            assert text_of(ask(third)) == TEXT
+            with pytest.raises(InvalidStatus, match="403"):
+                connect(url)
+        wait_for(lambda: can_open(url))
+
+
+def can_open(url: str) -> bool:
+    try:
+        with connect(url) as ws:
+            return text_of(ask(ws)) == TEXT
+    except InvalidStatus:
+        return False
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """The server learns of a closed socket a moment after the client has closed it."""
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begun < 60
+
+
+# ---- raw sockets: an old client's handshake, masks, and an empty close
+
+
+def handshake(url: str, extra: str = "", name: str = "localhost", wanted: int = 101) -> socket.socket:
+    host, port = httpx.URL(url).host, httpx.URL(url).port
+    assert port
+    raw = socket.create_connection((host, port), 60)
+    key = base64.b64encode(os.urandom(16)).decode()
+    raw.sendall(
+        f"GET /api/v1/stream HTTP/1.1\r\nHost: {name}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n{extra}\r\n".encode()
+    )
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        head += raw.recv(1)
+    assert head.startswith(b"HTTP/1.1 %d " % wanted)
+    assert b"permessage-deflate" not in head
+    return raw
+
+
+def frame(opcode: int, payload: bytes) -> bytes:
+    mask = os.urandom(4)
+    size = (
+        bytes([0x80 | len(payload)])
+        if len(payload) < 126
+        else bytes([0xFE]) + struct.pack(">H", len(payload))
+    )
+    return bytes([0x80 | opcode]) + size + mask + bytes(b ^ mask[k % 4] for k, b in enumerate(payload))
+
+
+def exactly(raw: socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        piece = raw.recv(count - len(data))
+        assert piece, "the connection ended"
+        data += piece
+    return data
+
+
+def receive(raw: socket.socket) -> tuple[int, bytes]:
+    first, size = exactly(raw, 2)
+    length = struct.unpack(">H", exactly(raw, 2))[0] if size == 126 else size
+    return first & 15, exactly(raw, length)
+
+
+def test_an_old_clients_bytes(client: httpx.Client) -> None:
+    offer = "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits\r\n"
+    with handshake(str(client.base_url), offer) as raw:
+        raw.sendall(frame(1, json.dumps(BODY).encode()))
+        told: list[dict[str, Any]] = []
+        while not told or told[-1]["event"] == "text_stream":
+            opcode, payload = receive(raw)
+            assert opcode == 1
+            told.append(json.loads(payload))
+        assert text_of(told) == TEXT
+        raw.sendall(frame(8, b""))
+        assert receive(raw)[0] == 8
+        assert raw.recv(1) == b""
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rubbish=st.binary(min_size=1, max_size=200))
+def test_rubbish_harms_nobody_else(client: httpx.Client, ws: ClientConnection, rubbish: bytes) -> None:
+    with handshake(str(client.base_url)) as raw:
+        raw.sendall(rubbish)
+        raw.shutdown(socket.SHUT_WR)
+        while raw.recv(4096):
+            pass
+    assert text_of(ask(ws)) == TEXT
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(message=st.text(max_size=60) | st.binary(max_size=60))
+def test_whatever_a_message_says_the_socket_stays(ws: ClientConnection, message: str | bytes) -> None:
+    ws.send(message)
+    (told,) = read(ws)
+    assert told["event"] == "error"

@@ -1,0 +1,124 @@
+"""What tabbyAPI's, vLLM's and aphrodite's clients ask, beside OpenAI's completions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from srbwriter import __version__
+from srbwriter.engine.types import Sampling
+from tests.fakes.engine import FakeEngine
+
+from .conftest import Serve
+from .test_keys import KEYS, as_
+from .wire import frames
+
+BODY: dict[str, Any] = {"model": "any", "prompt": "Once upon a time,", "max_tokens": 4}
+
+
+def test_models(client: httpx.Client) -> None:
+    listed = client.get("/v1/model/list").json()
+    (card,) = listed["data"]
+    assert listed["object"] == "list" and card == client.get("/v1/model").json()
+    assert (card["id"], card["object"]) == ("fake", "model")
+    assert (card["parameters"]["max_seq_len"], card["parameters"]["max_batch_size"]) == (512, 64)
+    assert "messages" in card["parameters"]["prompt_template_content"]
+    props = client.get("/props").json()
+    assert isinstance(props["chat_template"], str) and props["total_slots"] == 64
+    assert props["default_generation_settings"]["n_ctx"] == 512
+    assert client.get("/health").json()["issues"] == []
+
+
+def test_a_model_that_is_not_there_yet(serve: Serve) -> None:
+    class Loading:
+        state, engine, error = "LOADING", None, None
+
+    url = serve(Loading()).url
+    assert httpx.get(f"{url}/v1/model").status_code == 503
+    assert httpx.get(f"{url}/v1/model/list").json()["data"][0]["parameters"] is None
+    assert httpx.get(f"{url}/ping").status_code == 503
+    assert httpx.get(f"{url}/api/extra/perf").json()["idle"] == 1
+    assert httpx.get(f"{url}/api/v1/model").json() == {"result": "model"}
+
+
+def test_tokens_in_the_words_of_both(client: httpx.Client, engine: FakeEngine) -> None:
+    ids = engine.tokenize("Once upon", add_bos=True)
+    for body in ({"text": "Once upon"}, {"prompt": "Once upon"}):
+        told = client.post("/v1/token/encode", json=body).json()
+        assert told == {"tokens": ids, "length": 3}
+    sent = {"text": "Once upon", "add_bos_token": False, "encode_special_tokens": False}
+    assert client.post("/v1/token/encode", json=sent).json()["tokens"] == ids[1:]
+    talk = {"messages": [{"role": "user", "content": "Hi"}]}
+    assert client.post("/v1/token/encode", json=talk).json()["length"] > 3
+    assert client.post("/v1/token/decode", json={"tokens": ids[1:]}).json() == {"text": "Once upon"}
+    for path, wrong in (("encode", {}), ("encode", {"text": 5}), ("decode", {"tokens": "a"})):
+        assert client.post(f"/v1/token/{path}", json=wrong).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/v1/tokenize"])
+def test_tokens_as_vllm_and_aphrodite_count_them(client: httpx.Client, engine: FakeEngine, path: str) -> None:
+    told = client.post(path, json={"model": "any", "prompt": "Once upon"}).json()
+    ids = engine.tokenize("Once upon", add_bos=True)
+    assert told == {"tokens": ids, "count": 3, "max_model_len": 512}
+    back = client.post(path.replace("token", "detoken"), json={"model": "any", "tokens": ids[1:]}).json()
+    assert back["prompt"] == "Once upon"
+
+
+def test_who_a_key_belongs_to(serve: Serve) -> None:
+    with httpx.Client(base_url=serve(api_keys=KEYS).url, timeout=30) as http:
+        told = {}
+        for key in ("s1", "s3"):
+            with as_(http, key) as client:
+                told[key] = client.get("/v1/auth/permission").json()["permission"]
+        assert told == {"s1": "api", "s3": "admin"}
+        assert http.get("/v1/auth/permission").status_code == 401
+
+
+def test_probes(client: httpx.Client) -> None:
+    assert client.get("/version").json() == {"version": __version__}
+    assert client.get("/ping").status_code == 200
+    assert client.get("/load").json() == {"server_load": 0}
+    told = client.get("/.well-known/serviceinfo").json()
+    assert told["software"]["name"] == "srbwriter"
+    assert told["api"]["koboldai"]["base_url"] == str(client.base_url).rstrip("/") + "/api"
+
+
+def test_prompts_of_ids_and_several_answers_by_index(client: httpx.Client, engine: FakeEngine) -> None:
+    ids = engine.tokenize("Once upon")
+    answer = client.post("/v1/completions", json={**BODY, "prompt": [ids, ids], "n": 2, "stream": True})
+    told: dict[int, str] = {}
+    for event in frames(answer.content):
+        if event != "[DONE]":
+            (choice,) = event["choices"]
+            told[choice["index"]] = told.get(choice["index"], "") + choice["text"]
+    assert told == dict.fromkeys(range(4), " there was a cat")
+
+
+def test_what_their_clients_send_is_read(client: httpx.Client, engine: FakeEngine) -> None:
+    sent = {
+        "min_p": 0.2, "top_k": 7, "repetition_penalty": 1.3, "min_tokens": 2, "ignore_eos": True,
+        "stop_token_ids": [5], "include_stop_str_in_output": True, "skip_special_tokens": True,
+        "typical": 0.7, "spaces_between_special_tokens": True, "early_stopping": False,
+        "use_beam_search": False, "length_penalty": 1, "banned_strings": [], "speculative_ngram": True,
+        "tfs": 1, "penalty_range": 33,
+        "xtc_probability": 0.3, "nsigma": 1.5, "dry_range": 99, "request_id": "r", "priority": 3,
+    }  # fmt: skip
+    assert client.post("/v1/completions", json={**BODY, **sent}).status_code == 200
+    asked = engine.submitted[-1]
+    sampling = asked.sampling if isinstance(asked.sampling, Sampling) else asked.sampling[0]
+    assert (sampling.min_p, sampling.top_k, sampling.repeat_penalty) == (0.2, 7, 1.3)
+    assert (sampling.typical_p, sampling.repeat_last_n, sampling.top_n_sigma) == (0.7, 33, 1.5)
+    assert (sampling.xtc_probability, sampling.dry_penalty_last_n) == (0.3, 99)
+    stop = asked.stop
+    assert not isinstance(stop, tuple)
+    assert (stop.min_tokens, stop.token_ids, stop.include_string, stop.ignore_eog) == (2, (5,), True, True)
+
+
+def test_a_choice_says_which_text_stopped_it(client: httpx.Client) -> None:
+    answer = client.post("/v1/completions", json={**BODY, "max_tokens": 20, "stop": [" cat"]})
+    (choice,) = answer.json()["choices"]
+    assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", " cat")
+    assert json.dumps(answer.json())
