@@ -250,6 +250,24 @@ def test_stopping_never_reaches_another_key_or_the_terminal(
     engine.release()
 
 
+def test_stopping_leaves_what_came_from_another_address(serve: Serve, engine: FakeEngine) -> None:
+    """Two machines may share a key."""
+    engine.hold = 1
+    url = serve(api_keys=("shared",), host=("127.0.0.1",)).url
+    headers = {"Authorization": "Bearer shared"}
+    elsewhere = httpx.HTTPTransport(local_address="127.0.0.2")
+    with (
+        httpx.Client(base_url=url, headers=headers, timeout=30) as here,
+        httpx.Client(base_url=url, headers=headers, timeout=30, transport=elsewhere) as there,
+        here.stream("POST", "/api/extra/generate/stream", json=BODY) as mine,
+    ):
+        pieces = mine.iter_raw()
+        assert next(pieces)
+        assert there.post("/api/extra/abort").json()["success"] == "false"
+        assert here.post("/api/extra/abort").json()["success"] == "true"
+    assert engine.cancel_seen.wait(30)
+
+
 def test_what_it_costs(serve: Serve) -> None:
     with httpx.Client(base_url=serve().url, timeout=30) as own:
         before = own.get("/api/extra/perf").json()
