@@ -15,9 +15,8 @@ from srbwriter.engine.types import FinishReason, InvalidRequest, ModelError
 from srbwriter.tui import clipboard, external, themes
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.options import LAYOUT, OPTIONS
-from srbwriter.tui.screens.crash import CrashNote
 from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.screens.trouble import ModelTrouble
+from srbwriter.tui.screens.trouble import CrashNote, ModelTrouble
 from tests.tui.conftest import OpenBench
 
 

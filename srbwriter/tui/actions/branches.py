@@ -12,9 +12,9 @@ from srbwriter.tui import clipboard, status
 from srbwriter.tui.commands import DIGITS, command
 from srbwriter.tui.knobs import Setup
 from srbwriter.tui.screens.ask import AskWords
-from srbwriter.tui.screens.compare import Compare
 from srbwriter.tui.screens.knobs import Knobs
 from srbwriter.tui.screens.picker import Choice, Picker
+from srbwriter.tui.screens.reading import Compare
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.welcome import writes
 from srbwriter.tui.words import state_words

@@ -11,10 +11,9 @@ from srbwriter.story.model import counted
 from srbwriter.tui import clipboard, external, options
 from srbwriter.tui import spelling as spell
 from srbwriter.tui.commands import command
-from srbwriter.tui.screens.ask import Ask
+from srbwriter.tui.screens.ask import Ask, PropertiesForm
 from srbwriter.tui.screens.find import FindBar, ReplaceBar
 from srbwriter.tui.screens.openings import offer_openings
-from srbwriter.tui.screens.properties import PropertiesForm
 from srbwriter.tui.welcome import refuse, tell_damage, writes
 
 if TYPE_CHECKING:
