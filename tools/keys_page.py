@@ -1,4 +1,4 @@
-"""The page of keys in the documentation, made from the commands: ``python -m srbwriter.tui.keys_page``."""
+"""The page of keys in the documentation, made from the commands: ``python -m tools.keys_page``."""
 
 from __future__ import annotations
 
