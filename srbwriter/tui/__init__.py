@@ -23,7 +23,7 @@ os.environ.setdefault("TEXTUAL_FPS", "120")
 
 
 def run(settings: Settings, story: Path | None = None, beside: Beside | None = None) -> int:
-    """Open the workbench in this terminal until the writer leaves; returns the exit code.
+    """Open the app in this terminal until the writer leaves; returns the exit code.
 
     Args:
         settings: what holds in this run.
