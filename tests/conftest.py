@@ -34,6 +34,10 @@ if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usa
     os.environ["TMPDIR"] = str(MEMORY)
     tempfile.tempdir = None  # looked up anew
 
+# A worker has one core; threads of llama.cpp that wait for one wait for each other in a loop. A test that is
+# about threads has a process of its own (engine/guards).
+os.environ.setdefault("OMP_THREAD_LIMIT", "1")
+
 # A shell's background job ignores ctrl+c, and so would every program that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -89,11 +89,16 @@ class Socket:
         return WebSocketRoute(self.path, answer)
 
 
-def failure(error: Exception, dialect: Dialect) -> Response:
-    """An error as an answer in ``dialect``. Only what nobody foresaw is a 500, and is logged."""
+def as_told(error: Exception) -> ApiError:
+    """What a client is told of an error. Only what nobody foresaw is a 500, and is logged."""
     if not isinstance(error, (ApiError, EngineError)):
         log.error("unforeseen error while answering", exc_info=error)
-    told = from_engine(error)
+    return from_engine(error)
+
+
+def failure(error: Exception, dialect: Dialect) -> Response:
+    """An error as an answer in ``dialect``."""
+    told = as_told(error)
     return json_response(told.body(dialect), told.status, told.headers)
 
 

@@ -22,6 +22,7 @@ from tests.fakes.engine import FakeEngine
 from .conftest import Serve
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

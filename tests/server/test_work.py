@@ -113,6 +113,7 @@ CASES: dict[str, tuple[str, Callable[[], dict[str, Any]], int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_health_answers_meanwhile(serve: Serve, engine: FakeEngine, longest: list[float], name: str) -> None:
     path, make, status = CASES[name]
@@ -170,7 +171,7 @@ def test_what_is_no_json_is_refused_in_slices_too(text: str) -> None:
 
 @given(value=JSON, many=st.integers(1, 9))
 def test_large_json_is_written_as_json_is(value: Any, many: int) -> None:
-    with patch.object(work, "_MANY", many):
+    with patch.object(work, "_MANY", many), patch.object(work, "_SLICE", many):
         assert work.encode_large(value) == work.encode(value)
         assert work.encode_large(iter([value, value])) == work.encode([value, value])
         assert work.encode_large({"a": iter(())}) == b'{"a":[]}'
