@@ -90,6 +90,6 @@ def context(screen: WriteScreen) -> None:
 @command(KNOBS, "Change the model", "m")
 def model(screen: WriteScreen) -> None:
     """Choose another model file; the story stays."""
-    from srbwriter.tui.screens.models import choose_model
+    from srbwriter.tui.screens.choices import choose_model
 
     choose_model(screen)
