@@ -5,6 +5,7 @@ The whole conversation is sent each time; the server has read its beginning befo
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import sys
@@ -27,11 +28,10 @@ turns: list[str] = []
 while said := (sys.stdin.readline() if not sys.stdin.isatty() else input("User: ")).strip():
     turns.append(f"User: {said}")
     body = {"message": "\n".join(turns), "prompt": TEMPLATE, "max_new_tokens": 120, "stop": ["\nUser:"]}
-    text = b""
+    text, decoder = "", codecs.getincrementaldecoder("utf-8")("replace")
     with ask("/generate", body) as answer:
         while piece := answer.read1():
-            sys.stdout.buffer.write(piece)
-            sys.stdout.flush()
-            text += piece
+            text += (shown := decoder.decode(piece))
+            print(shown, end="", flush=True)
     print()
-    turns.append(f"Friend: {text.decode().strip()}")
+    turns.append(f"Friend: {text.strip()}")

@@ -22,6 +22,7 @@ from srbwriter.engine.types import EngineOptions, ModelError, Sampling, Stop
 from srbwriter.engine.window import window_and_cells
 
 if TYPE_CHECKING:
+    from srbwriter.engine.remote.options import RemoteOptions
     from srbwriter.models import Header, Need, Run, Wanted
     from srbwriter.models.pull import Progress
 
@@ -164,7 +165,7 @@ def fetch_model(settings: Settings, progress: Progress) -> None:
     Raises ModelsError.
     """
     key = model_key(settings)
-    if key not in REMOTE_KEYS or _fetched(settings, key) is not None:
+    if elsewhere(settings) or key not in REMOTE_KEYS or _fetched(settings, key) is not None:
         return
     from srbwriter.models import pull
 
@@ -291,13 +292,57 @@ def _fields(settings: Settings, record: str) -> dict[str, Any]:
     return {p.field: values[p.name] for p in _configurable() if p.record == record}
 
 
+def elsewhere(settings: Settings) -> bool:
+    """Whether the model runs elsewhere, and is none of this machine's files."""
+    if not settings[keys.CONNECT]:
+        return False
+    named = model_key(settings)
+    if named is None:
+        return True
+    order = get_args(Source)  # what was said nearer to this start wins
+    return order.index(settings.source(keys.CONNECT)) <= order.index(settings.source(named))
+
+
+def remote_options(settings: Settings) -> RemoteOptions:
+    """How the engine elsewhere is spoken to. Raises ConfigError for a key file that cannot be read."""
+    from srbwriter.engine.remote.options import RemoteOptions
+
+    urls = tuple(url for entry in settings[keys.CONNECT] for url in entry.replace(",", " ").split())
+    return RemoteOptions(
+        urls=urls,
+        key=_connect_key(settings),
+        dialect=settings[keys.DIALECT],
+        model=settings[keys.CONNECT_MODEL] or "",
+        n_ctx=settings[keys.CTX_SIZE],
+        max_branches=settings[keys.MAX_N],
+        seed=settings[keys.SEED],
+        verify=settings[keys.CONNECT_VERIFY],
+    )
+
+
+def _connect_key(settings: Settings) -> str:
+    if (told := settings[keys.CONNECT_KEY]) is not None:
+        return told
+    file = settings[keys.CONNECT_KEY_FILE]
+    if file is None:
+        return ""
+    try:
+        return file.expanduser().read_text("utf-8").partition("\n")[0].strip()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{keys.CONNECT_KEY_FILE.name}: {file} cannot be read ({error})") from error
+
+
 def loader(settings: Settings, nice: int = 0) -> EngineLoader:
     """The engine that was asked for, ready to be loaded in the background; ``nice`` as in its options."""
+    if elsewhere(settings):
+        from srbwriter.engine.remote.loader import RemoteLoader
+
+        return RemoteLoader(remote_options(settings))
     return EngineLoader(model_path(settings), replace(engine_options(settings), nice=nice))
 
 
 def model_hint(settings: Settings) -> str | None:
     """How to use another model, in one line for whoever writes with the bundled one."""
-    if model_key(settings) is not None:
+    if model_key(settings) is not None or elsewhere(settings):
         return None
     return "this is the small bundled model; for a bigger one, -m FILE or `srbwriter models pull OWNER/REPO`"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -33,6 +34,10 @@ if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usa
     os.environ["TMPDIR"] = str(MEMORY)
     tempfile.tempdir = None  # looked up anew
 
+# A worker has one core; threads of llama.cpp that wait for one wait for each other in a loop. A test that is
+# about threads has a process of its own (engine/guards).
+os.environ.setdefault("OMP_THREAD_LIMIT", "1")
+
 # A shell's background job ignores ctrl+c, and so would every program that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -49,6 +54,11 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """None (a worker for each core), or no workers where one file is named: to look at, with a debugger."""
     files = {argument.partition("::")[0] for argument in config.args}
     return 0 if len(files) == 1 and files.pop().endswith(".py") else None
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay to the end; the collector of garbage need not look through them each time."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import memory, overhead, parked, pick, report
+from . import memory, overhead, parked, pick, report, screen
 from .setting import Setting, model_path
 from .throughput import Match
 
@@ -110,9 +110,20 @@ def run_reopen(args: argparse.Namespace) -> None:
     print(report.reopen(result, args.story))
 
 
+def run_screen(args: argparse.Namespace) -> None:
+    path = model_path(args.model or SMALL, args.models)
+    setting = Setting(path, args.prompt or 512, cells=0, threads=args.threads)
+    print(report.heading(setting))
+    sizes = [(n, args.tokens) for n in args.counts] if args.counts and args.tokens else screen.GRIDS
+    back = screen.going_back(
+        setting, *((args.counts[0], args.tokens) if args.counts and args.tokens else (8, 200))
+    )
+    print(report.screens([*screen.grids(setting, sizes), back]))
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "throughput": run_throughput, "python": run_python, "pick": run_pick, "memory": run_memory,
-    "parked": run_parked, "reopen": run_reopen,
+    "parked": run_parked, "reopen": run_reopen, "screen": run_screen,
 }  # fmt: skip
 
 

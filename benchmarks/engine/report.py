@@ -13,6 +13,7 @@ from .memory import Leak
 from .overhead import Step
 from .parked import EMPTY, PARKED, Reopened
 from .pick import Pick
+from .screen import Screen
 from .setting import Setting, load_average, machine
 from .throughput import Result
 
@@ -99,6 +100,24 @@ def pick(result: Pick, story: int, n: int) -> str:
             ]
         )
     return table(["pick → next token", "ms", "decode steps (≤ 1.3)", "prompt tokens evaluated"], rows)
+
+
+def screens(results: Iterable[Screen]) -> str:
+    rows = [
+        [
+            s.name,
+            f"{s.whole} of {s.panes}",
+            f"{s.rows:.2f}",
+            f"{s.used} / {s.cells}",
+            f"{s.saved / 2**20:.0f}",
+        ]
+        for s in results
+    ]
+    head = [
+        "panes × tokens", "whole (all)", "rows of the dearest pick, per new branch (≤ 1)", "cells in use",
+        "MiB in memory",
+    ]  # fmt: skip
+    return table(head, rows)
 
 
 def memory(leak: Leak) -> str:

@@ -24,8 +24,9 @@ TEXT = (
 class Setting:
     """One measurement's conditions.
 
-    ``cells`` is the context size, shared by all branches; everybody gets it. With ``defaults`` all else is
-    what each side chooses for itself; without, everybody has what the engine would choose.
+    ``cells`` is the context size, shared by all branches; everybody gets it (0: what the engine takes). With
+    ``defaults`` all else is what each side chooses for itself; without, everybody has what the engine would
+    choose.
     """
 
     model: Path
@@ -48,7 +49,7 @@ class Setting:
     def options(self, cells: int = 0) -> EngineOptions:
         threads = None if self.defaults else self.thread_count
         return EngineOptions(
-            n_ctx=cells or self.cells, threads=threads, threads_batch=threads, gpu_layers=0, seed=1,
+            n_ctx=cells or self.cells or None, threads=threads, threads_batch=threads, gpu_layers=0, seed=1,
             measure=self.defaults,
         )  # fmt: skip
 

@@ -135,8 +135,8 @@ def add_keys(
     """Add the flags of ``sections``, one titled group for each, of ``more``, and those that are refused."""
     for section in sections:
         group = target.add_argument_group(SECTIONS[section])
-        for key in table.section(section):
-            if key.flags:
+        for key in table:  # those of late sections have no flags
+            if key.section == section and key.flags:
                 _add_key(group, key)
     for key in more:
         _add_key(target, key)

@@ -150,8 +150,19 @@ def _info(arguments: argparse.Namespace, settings: Settings) -> None:
     from srbwriter.cli.model_info import show
 
     name = getattr(arguments, "name", None)
+    if name is None and launch.elsewhere(settings):
+        _connection(settings)
+        return
     file = launch.model_path(settings) if name is None else _named(name)
     show(file, settings, as_json=getattr(arguments, "json", False), anew=getattr(arguments, "measure", False))
+
+
+def _connection(settings: Settings) -> None:
+    """Say what the engine elsewhere can do."""
+    from srbwriter.engine.remote.engine import RemoteEngine
+
+    with RemoteEngine.connect(launch.remote_options(settings)) as engine:
+        print("\n".join(engine.profile.lines()))
 
 
 def _named(name: str) -> Path:
@@ -255,8 +266,8 @@ def _advice(plan: Plan) -> str | None:
 
 
 def fetch_named_model(settings: Settings) -> None:
-    """Fetch the model that ``--hf-repo`` or ``--model-url`` names, unless it is here already."""
-    if launch.model_key(settings) in launch.REMOTE_KEYS:
+    """Fetch the model that ``--hf-repo`` or ``--model-url`` names, unless it is here or another is meant."""
+    if launch.model_key(settings) in launch.REMOTE_KEYS and not launch.elsewhere(settings):
         with progress_shown() as progress:
             launch.fetch_model(settings, progress)
 

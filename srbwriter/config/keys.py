@@ -25,6 +25,7 @@ from srbwriter.config.kinds import (
 
 Numa = Literal["distribute", "isolate", "numactl"]
 FlashAttention = Literal["auto", "on", "off"]
+Dialect = Literal["auto", "vllm", "openai", "llamacpp", "srb", "koboldcpp"]
 Pooling = Literal["none", "mean", "cls", "last", "rank"]
 
 T_co = TypeVar("T_co", covariant=True)
@@ -138,6 +139,38 @@ HF_FILE = Key[str | None](
 )
 MODEL_URL = Key[str | None](
     "model.url", TEXT, None, "address of a model file, fetched if it is not here", ("--model-url", "-mu")
+)
+CONNECT = Key[tuple[str, ...]](
+    "model.connect",
+    TEXTS,
+    (),
+    "address of an engine that runs elsewhere, instead of a model file; several of one model may be given",
+    ("--connect",),
+    env="SRBWRITER_CONNECT",
+)
+CONNECT_KEY = Key[str | None](
+    "model.connect_key",
+    TEXT,
+    None,
+    "key that it wants; better in the environment or a file, where others do not see it",
+    ("--connect-key",),
+    env="SRBWRITER_CONNECT_KEY",
+)
+CONNECT_KEY_FILE = Key[Path | None](
+    "model.connect_key_file", PATH, None, "file whose first line is that key", ("--connect-key-file",)
+)
+CONNECT_MODEL = Key[str | None](
+    "model.connect_model",
+    TEXT,
+    None,
+    "name of the model there; the first that is listed if not given",
+    ("--connect-model",),
+)
+CONNECT_VERIFY = Key(
+    "model.connect_verify", SWITCH, True, "take only certificates that are trusted", ("--connect-verify",)
+)
+DIALECT = Key[Dialect](
+    "model.dialect", one_of(*get_args(Dialect)), "auto", "how it is spoken to", ("--dialect",)
 )
 CTX_SIZE = Key[int | None](
     "model.ctx_size",

@@ -6,7 +6,7 @@ remembered > default. Knows a table of keys and where the files lie; knows no fa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
@@ -45,21 +45,42 @@ class WrongValue(ConfigError):
 
 
 class Table:
-    """The keys of the program, by name."""
+    """The keys of the program, by name.
 
-    def __init__(self, keys: Iterable[Key[Any]]) -> None:
+    ``late`` makes the keys of whole sections, which take long to load, when one of them is asked for by name
+    or section. Until then a loop over the table goes past them.
+    """
+
+    def __init__(
+        self, keys: Iterable[Key[Any]], late: Mapping[str, Callable[[], Iterable[Key[Any]]]] | None = None
+    ) -> None:
         self._by_name = {key.name: key for key in keys}
+        self._late = dict(late or {})
 
     def __iter__(self) -> Iterator[Key[Any]]:
         return iter(self._by_name.values())
 
     def __getitem__(self, name: str) -> Key[Any]:
+        self._load(name.partition(".")[0])
         return self._by_name[name]
 
     def __contains__(self, name: object) -> bool:
+        self._load(str(name).partition(".")[0])
         return name in self._by_name
 
+    def _load(self, section: str) -> None:
+        if make := self._late.pop(section, None):
+            self._by_name.update({key.name: key for key in make()})
+
+    def by_variable(self, names: Iterable[str]) -> dict[str, Key[Any]]:
+        """Keys by their environment variables; all that any of ``names`` may belong to."""
+        for section in list(self._late):
+            if any(name.startswith(f"{_PREFIX}{section.upper()}_") for name in names):
+                self._load(section)
+        return {key.env: key for key in self}
+
     def section(self, name: str) -> list[Key[Any]]:
+        self._load(name)
         return [key for key in self if key.section == name]
 
     def nearest(self, name: str) -> str | None:
@@ -192,7 +213,7 @@ def _checked(table: Table, place: str, name: str, value: object) -> Any:
 
 def _read_environment(table: Table, environment: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
     """Values of our variables, and a complaint for each that starts like ours and is none."""
-    by_variable = {key.env: key for key in table}
+    by_variable = table.by_variable(environment)
     values: dict[str, Any] = {}
     unknown: list[str] = []
     for variable, text in environment.items():

@@ -1,7 +1,8 @@
-"""The engine thread's side of a request: what is run, on which sequence, and what is left to do.
+"""The engine thread's side of a request: its branches, their text so far, and what they sample with.
 
-``ActiveRequest`` stands behind a Generation, ``ActiveBranch`` behind a Branch, ``Trunk`` behind a prompt that
-is being evaluated. Plain state and its arithmetic; the scheduler moves it.
+``ActiveRequest`` stands behind a Generation, ``ActiveBranch`` behind a Branch. A branch that is running or
+waiting is a demand on the node of the tree where its tokens end. (It is not called a sequence: that is what
+llama.cpp calls the cells it is evaluated on.) Plain state and its arithmetic; the scheduler moves it.
 """
 
 from __future__ import annotations
@@ -12,13 +13,12 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from .chains import Chain, derive_seed
 from .constraints import Constraint
 from .generation import Branch, Buffer, Generation
-from .sampling import SamplerTemplate
+from .sampling import Chain, SamplerTemplate, derive_seed
 from .text import BranchText, Pieces
-from .tree import SHARED
-from .types import BranchState, Done, Event, Request, Sampling, Stop, TokenLogprob
+from .tree import SHARED, Demand
+from .types import BranchState, Done, Event, PromptProgress, Request, Sampling, Stop, TokenLogprob
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,29 +39,23 @@ class ChainIs(IntEnum):
     OUTDATED = 2  # the settings were changed: another takes its place
 
 
-class Track:
-    """A live sequence with tokens to evaluate."""
+class Scoring(Demand):
+    """Log-probabilities of a prompt are wanted, so what follows each of its tokens."""
 
-    __slots__ = ("request", "seq", "todo", "urgency")
+    __slots__ = ("request",)
+    every = True
 
     def __init__(self, request: ActiveRequest) -> None:
+        super().__init__(request.asked.priority, request.space)
         self.request = request
-        self.urgency = request.asked.priority  # of who waits for it
-        self.seq = -1
-        self.todo: Sequence[int] = ()
+
+    def hear(self, position: int, logits: Logits) -> None:
+        found, ids = self.request.generation.prompt_logprobs, self.request.ids
+        if len(found) < position < len(ids):
+            found.append(score(logits, ids[position], self.request.asked.prompt_logprobs or 0))
 
 
-class Trunk(Track):
-    """A prompt on its way into the cache."""
-
-    __slots__ = ("scored",)
-
-    def __init__(self, request: ActiveRequest) -> None:
-        super().__init__(request)
-        self.scored = 0  # tokens evaluated, while the prompt is scored
-
-
-class ActiveBranch(Track):
+class ActiveBranch(Demand):
     """One branch. ``base`` and the buffer's ids from ``first`` on are the path it is on."""
 
     __slots__ = (
@@ -81,6 +75,8 @@ class ActiveBranch(Track):
         "limit",
         "min_tokens",
         "pending",
+        "prompting",
+        "request",
         "sampling",
         "since",
         "skip",
@@ -89,8 +85,10 @@ class ActiveBranch(Track):
     )
 
     def __init__(self, request: ActiveRequest, branch: Branch, pieces: Pieces) -> None:
-        super().__init__(request)
+        super().__init__(request.asked.priority, request.space)
+        self.request = request
         self.branch = branch
+        self.prompting = False  # whether its sequence reads the prompt, for all branches of the request
         self.since = 0  # the step at which it began to wait or to run
         self.base: list[int] = request.ids
         self.first = 0
@@ -116,6 +114,16 @@ class ActiveBranch(Track):
     def path(self) -> list[int]:
         """Every token from the start of the prompt to the end of the branch."""
         return self.base + self.buffer.ids[self.first :]
+
+    @property
+    def length(self) -> int:
+        """Tokens of the path."""
+        return len(self.base) + len(self.buffer.ids) - self.first
+
+    @property
+    def at_prompt(self) -> bool:
+        """Whether it stands where the prompt ends, as all branches of its request do at first."""
+        return not self.buffer.ids and self.base is self.request.ids
 
     def set_stop(self, stop: Stop, more: int | None = None) -> None:
         """Apply a stop rule; ``more`` tokens from here instead of its max_tokens."""
@@ -159,6 +167,26 @@ class ActiveBranch(Track):
         self.hidden = self.skip = 0
         self.heal = None
         self.close_chain()
+
+    def shift(self, window: int) -> bool:
+        """Forget the older half of what follows the kept head until it fits, if the request allows it.
+
+        What remains is evaluated again: shifting cells in place would move them for every branch
+        that shares them, and leaves other values than a fresh evaluation.
+        """
+        asked, path = self.request.asked, self.path
+        if asked.overflow != "shift":
+            return False
+        keep = len(self.request.ids) if asked.n_keep < 0 else min(asked.n_keep, len(path))
+        gone, rest = 0, len(path) - keep
+        while len(path) - gone + 1 > window:  # a rewind can leave several windows full
+            if rest < 2:
+                return False
+            gone, rest = gone + rest // 2, rest - rest // 2
+        self.base = path[:keep] + path[keep + gone :]
+        self.first = len(self.buffer.ids)
+        self.request.generation.truncated = True
+        return True
 
     def close_chain(self) -> None:
         """Forget where chance has got to: what comes next is another take."""
@@ -204,7 +232,7 @@ class ActiveRequest:
         self.space = SHARED if generation.request.cache_prompt else generation.number
         self.client = generation.request.client
         self.heal_prefix = heal_prefix  # bytes taken off the prompt's end, for the first token to spell
-        self.trunk: Trunk | None = None
+        self.scoring: Scoring | None = None  # while the prompt is scored
         self.branches: list[ActiveBranch] = []
         self.events: list[Event] = []
         self.accounted = False  # its prompt stands in the statistics
@@ -222,10 +250,10 @@ class ActiveRequest:
     def running(self) -> bool:
         """Whether anything of it is on a sequence."""
         begun = self.accounted and self.asked.strict
-        return begun or self.trunk is not None or any(r.seq >= 0 for r in self.branches)
+        return begun or self.scoring is not None or any(r.seq >= 0 for r in self.branches)
 
     @property
-    def scoring(self) -> bool:
+    def to_score(self) -> bool:
         """Whether log-probabilities of the prompt were asked for and are still to come."""
         wanted = self.asked.prompt_logprobs is not None
         return wanted and len(self.generation.prompt_logprobs) < len(self.ids) - 1
@@ -238,6 +266,23 @@ class ActiveRequest:
             seed = None if seed in self.seeds else seed
         self.seeds.add(seed)
         return seed
+
+    def account(self, cached: int) -> bool:
+        """The prompt is asked for: ``cached`` of its tokens were in the cache. False if that was known."""
+        if self.accounted:
+            return False
+        self.accounted = True
+        generation = self.generation
+        generation.cached_tokens = generation.prompt_done = cached
+        self.events.append(PromptProgress(cached, len(self.ids), cached))
+        return True
+
+    def has_read(self, tokens: int) -> None:
+        """So many tokens of the prompt are evaluated."""
+        generation = self.generation
+        if generation.prompt_done < tokens <= len(self.ids):
+            generation.prompt_done = tokens
+            self.events.append(PromptProgress(tokens, len(self.ids), generation.cached_tokens))
 
     def completed(self) -> Done:
         tokens = sum(len(r.buffer.ids) for r in self.branches)

@@ -11,6 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -277,6 +278,15 @@ class Adapters:
     def of(self, space: int) -> AdapterSet:
         """The set that what lies in a space is evaluated with."""
         return self._sets.get(space, self._sets[SHARED])
+
+    def namespace(self, space: int) -> str:
+        """Names what a space is evaluated with, by the contents of files, for caches that outlive us."""
+        parts = sorted((self._keys[number], scale) for number, scale in self.of(space))
+        return repr(parts) if parts else ""
+
+    @cached_property
+    def _keys(self) -> Sequence[str]:
+        return [state_key(Path(path)) for path in self._paths]
 
     def forget(self, space: int) -> None:
         """Nobody uses a request's own space any more. From any thread."""

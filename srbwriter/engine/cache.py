@@ -1,4 +1,4 @@
-"""Sequences and cells: the prefix tree and the native cache, changed together and never apart.
+"""Sequences and cells: the tree of tokens and the native cache, changed together and never apart.
 
 A sequence is live (a branch or a prompt is being run on it), parked (a prefix kept for later) or
 free. Parked sequences give way, least recently used first, when cells or ids are needed, and as soon
@@ -12,15 +12,72 @@ import itertools
 import logging
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .cells import Cells
 from .disk import DiskCache, Part
 from .memory import States, Storage, ids_through
-from .tree import SHARED, Match, Node, TokenTree, common_prefix
+from .tree import SHARED, Demand, Match, Node, TokenTree
+
+
+class _Stretch:
+    """Cells that were evaluated in a row, and the sequences that hold all of them."""
+
+    __slots__ = ("holders", "length")
+
+    def __init__(self, holders: Iterable[int], length: int) -> None:
+        self.holders = set(holders)
+        self.length = length
+
+
+class Cells:
+    """Account of the cells in use of a memory that cannot be cut.
+
+    There cells are shared by forking a whole sequence and in no other way: what two sequences evaluated each
+    on its own is there twice, although the tree knows it once.
+    """
+
+    def __init__(self) -> None:
+        self.cells = 0
+        self._held: dict[int, list[_Stretch]] = {}
+
+    def fork(self, source: int | None, target: int) -> None:
+        """``target`` is new, and shares what ``source`` holds."""
+        shared = [] if source is None else self._held[source]
+        for stretch in shared:
+            stretch.holders.add(target)
+        self._held[target] = list(shared)
+
+    def grow(self, seqs: Sequence[int], cells: int) -> None:
+        """As many more ``cells`` were evaluated once for all of ``seqs``."""
+        self.cells += cells
+        last = self._held[seqs[0]][-1:]
+        if last and last[0].holders == set(seqs):
+            last[0].length += cells
+            return
+        new = _Stretch(seqs, cells)
+        for seq in seqs:
+            self._held[seq].append(new)
+
+    def release(self, seq: int) -> None:
+        """``seq`` is gone; so are the cells that nobody else holds."""
+        for stretch in self._held.pop(seq):
+            stretch.holders.discard(seq)
+            if not stretch.holders:
+                self.cells -= stretch.length
+
+    def idle_cells(self, idle: Iterable[int]) -> int:
+        """Cells that only sequences of ``idle`` hold."""
+        parked = set(idle)
+        stretches = {id(s): s for seq in parked for s in self._held[seq] if s.holders <= parked}
+        return sum(stretch.length for stretch in stretches.values())
+
+    def clear(self) -> None:
+        self._held.clear()
+        self.cells = 0
+
 
 log = logging.getLogger(__name__)
 
@@ -55,13 +112,6 @@ class Memory(States, Protocol):
     def compact(self) -> None: ...
 
 
-class Lease(NamedTuple):
-    """A live sequence that holds the first ``length`` of the ids asked for."""
-
-    seq: int
-    length: int
-
-
 class Cache:
     """Cells, and what lies beneath them.
 
@@ -70,16 +120,20 @@ class Cache:
         host_bytes: of host memory for what is not in cells.
         disk: for what is to outlive the program.
         screen: paths that somebody sees, with their spaces; they leave host memory last.
+        namespace: names what a space is evaluated with, beside the model.
     """
 
     def __init__(
         self, memory: Memory, *, logits_rows: int, host_bytes: int = 0, disk: DiskCache | None = None,
         screen: Callable[[], Iterable[tuple[Sequence[int], int]]] = tuple,
+        namespace: Callable[[int], str] = lambda space: "",
     ) -> None:  # fmt: skip
         self.memory = memory
         self.partial = memory.cuttable  # tails of sequences can be dropped
         self.tree = TokenTree(logits_rows, memory.cuttable)
-        self.storage = Storage(memory, self.tree, budget=host_bytes, disk=disk, protected=self._protected)
+        self.storage = Storage(
+            memory, self.tree, budget=host_bytes, disk=disk, protected=self._protected, namespace=namespace
+        )
         self.screen = screen
         self._cells = Cells()  # kept where the memory cannot be cut; the tree counts the others' cells
         self.parked: set[int] = set()
@@ -89,7 +143,8 @@ class Cache:
         self._peak = 0  # cells in use at most since they were moved together
         self.clears = 0  # times that everything was forgotten
         self._settled = False  # whether nothing was parked, leased or given back since the last look
-        self.storage.from_disk()
+        self._open: set[int] = set()  # spaces of which it is known what the disk holds
+        self.open(SHARED)
 
     @property
     def used_sequences(self) -> int:
@@ -105,62 +160,89 @@ class Cache:
         """Cells that running sequences hold; all others can be had."""
         return self.used_cells - self._idle_cells()
 
+    def open(self, space: int) -> None:
+        """Something of a space is wanted: it is known from now on what the disk holds of it."""
+        if space <= SHARED and space not in self._open:
+            self._open.add(space)
+            self.storage.from_disk(space)
+
     # ---- leases
 
     def held(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> int:
         """How many of ``ids`` can be resumed without evaluating them, from whatever tier."""
         return self._find(ids, limit, space).length
 
-    def resident(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> int:
-        """How many of ``ids`` can be resumed without taking more cells."""
-        found = self._find(ids, limit, space)
-        return found.resident
+    def standing(self, node: Node) -> Node:
+        """The last node on the way to ``node`` that can be gone on from: itself, where it is held."""
+        while node.parent is not None and node.piece is None and not self._holders(node):
+            node = node.parent
+        return node
 
-    def lease(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> Lease | None:
-        """A live sequence on the longest prefix of ``ids`` that is held; None when no id is to be had.
-
-        What is stored of it is brought back into cells, as far as they go. Raises NativeError when llama.cpp
-        refuses.
-        """
-        found = self._find(ids, limit, space)
-        claimed = self._claim(found) if self.partial else None
-        if claimed is not None:
-            return Lease(claimed, found.length)
-        if not self._free:
-            self._guard(found)
-            if not self.free_sequence(self._covering(found)):
-                last = self._claim(found)  # an anchor is kept for others while there are ids
-                return None if last is None else Lease(last, found.length)
-            found = self._find(ids, limit, space)  # the tree may have changed under it
-        if found.resident < found.length:
-            return self._bring_back(found)
-        seq = self._free.pop()
-        self._fork(seq, found)
-        return Lease(seq, found.length)
-
-    def has_id_for(self, ids: Sequence[int], limit: int) -> bool:
-        """Whether a lease would take its id from no parked prefix."""
-        found = self._find(ids, limit)
-        return bool(self._free) or (self.partial and self._claimable(found) is not None)
-
-    def follow(self, seq: int, tokens: Sequence[int]) -> int:
-        """Let ``seq`` go on over what is held of ``tokens`` by now; how many of them need no evaluating."""
+    def lacks(self, demand: Demand, most: int) -> int:
+        """Cells that the way of ``demand`` takes beyond those in use; ``most`` of its tokens may be held."""
+        goal = demand.node
+        assert goal is not None
         if not self.partial:
-            return self._overtake(seq, tokens)
-        node, done = self.tree.tip[seq], 0
-        while done < len(tokens):
-            child = node.children.get(tokens[done])
-            if child is None:
-                break
-            length = common_prefix(child.tokens, tokens, done, len(tokens))
-            node = self.tree.split(child, length)
-            if node.seqs:
-                self.memory.copy(next(iter(node.seqs)), seq, node.start, node.end)
-                self.tree.enter(seq, node)
-            elif seq in self._excuses or self._enter(seq, node):
-                break
-            done += length
-        return done
+            anchor = self._anchor(goal, most)
+            return goal.end - (anchor.end if anchor.tips else 0)
+        node: Node = goal
+        while node.parent is not None and not node.seqs:
+            node = node.parent
+        return goal.end - min(node.end, most)
+
+    def lease(self, demand: Demand, most: int) -> bool:
+        """Put ``demand`` on a sequence where its path is held, ``most`` tokens along it at the farthest.
+
+        What is stored of it is brought back into cells, as far as they go. False when no id is to be had.
+        Raises NativeError when llama.cpp refuses.
+        """
+        goal = demand.node
+        assert goal is not None
+        node = self._anchor(goal, most)
+        seq = self._claim(node) if self.partial else None
+        if seq is None and not self._free:
+            covering = self._covering(node)
+            for one in covering:
+                self.tree.touch(self.tree.tip[one])
+            if self.free_sequence(covering):
+                node = self._anchor(goal, most)  # the tree may have changed under it
+            else:
+                seq = self._claim(node)  # an anchor is kept for others while there are ids
+                if seq is None:
+                    return False
+        if seq is None:
+            seq = self._free.pop()
+            if node.piece is not None and not self._holders(node):
+                self._bring_back(seq, node)
+            else:
+                self._fork(seq, node)
+        demand.seq = seq
+        return True
+
+    def catch_up(self, demand: Demand) -> None:
+        """Let ``demand`` go on where others have got to on its way, since it began."""
+        tip, goal = self.tree.tip[demand.seq], demand.node
+        assert goal is not None
+        node = goal if self.partial else goal.parent
+        while node is not None and node is not tip and not self._holders(node):
+            node = node.parent
+        if node is not None and min(node.end, goal.end - 1) > tip.end:
+            self.release(demand)
+            leased = self.lease(demand, goal.end - 1)
+            assert leased, "the sequence that was just given back can be had"
+
+    def release(self, demand: Demand) -> None:
+        """Take ``demand`` off its sequence, which stays as long as room allows."""
+        seq, demand.seq = demand.seq, -1
+        if seq >= 0:
+            self.park(seq)
+
+    def has_id_for(self, demand: Demand, most: int) -> bool:
+        """Whether a lease would take its id from no parked prefix."""
+        assert demand.node is not None
+        if self._free:
+            return True
+        return self.partial and self._claimable(self._anchor(demand.node, most)) is not None
 
     def advance(
         self, seqs: Sequence[int], tokens: Sequence[int], *, answered: bool = True, reason: Reason = ""
@@ -257,7 +339,8 @@ class Cache:
         self._excuses.clear()
         self._peak = 0
         self._free = list(range(self.memory.sequences - 1, -1, -1))
-        self.storage.from_disk()
+        self._open.clear()
+        self.open(SHARED)
 
     # ---- room
 
@@ -315,21 +398,25 @@ class Cache:
                 for _ in nodes:
                     self._evict_last(seq)
 
-    def make_way(self) -> None:
-        """Something is about to run: what nobody runs leaves the cells, so that it costs few steps."""
+    def make_way(self) -> bool:
+        """Something is about to run: what nobody runs leaves the cells, so that it costs few steps.
+
+        False where some of it is left for the next step.
+        """
         if self._settled or not self.partial or not self.storage.budget:
-            return
+            return True
         until = time.perf_counter() + COPYING_SECONDS
         while self._idle_cells() > IDLE_CELLS:
             beside_live = {s for s in self.parked if not self.tree.tip[s].seqs <= self.parked}
             if not self.evict(beside_live):
                 break
             if time.perf_counter() >= until:
-                return
+                return False
         if self._peak - self.used_cells > SCATTERED_CELLS + self.used_cells // 8:
             self.memory.compact()
             self._peak = self.used_cells
         self._settled = True
+        return True
 
     def store_next(self) -> bool:
         """Keep a copy of one run that is in cells only, so that it can leave them at once; False if none is.
@@ -362,34 +449,41 @@ class Cache:
 
     # ---- inside
 
-    def _bring_back(self, found: Match) -> Lease:
-        """A lease on a match of which a part is stored."""
-        node = self.tree.split(found.node, found.offset)
-        stored = [node]
+    def _anchor(self, goal: Node, most: int) -> Node:
+        """Where a sequence for ``goal`` begins, at position ``most`` at the latest."""
+        node = goal
+        while node.parent is not None and node.start >= most:
+            node = node.parent
+        if node.end > most and node.parent is not None:
+            whole = not self.partial or node.absent
+            node = node.parent if whole else self.tree.split(node, most - node.start)
+        return self.standing(node)
+
+    def _holders(self, node: Node) -> set[int]:
+        """Sequences from which another can be forked there."""
+        return node.seqs if self.partial else node.tips
+
+    def _bring_back(self, seq: int, node: Node) -> None:
+        """Begin ``seq`` on the way to a stored node, there if that can be."""
+        stored, end = [node], node.end
         if self.partial:
             while (parent := stored[-1].parent) is not None and parent.parent is not None and not parent.seqs:
                 stored.append(parent)
-            node = stored[-1].parent or node
-        else:
-            node = self.tree.root_of(node)
-        seq = self._free.pop()
-        self._fork(seq, Match(node, len(node.tokens), node.end, node.end))
-        self.tree.touch(stored[0])
+        self._fork(seq, (stored[-1].parent if self.partial else None) or self.tree.root_of(node))
+        self.tree.touch(node)
         if self.partial and self.storage.cheaper_to_evaluate(stored):
-            self._excuses[seq] = found.length, "cheaper"
-            return Lease(seq, node.end)
-        for node in reversed(stored):
-            reason = self._enter(seq, node)
+            self._excuses[seq] = end, "cheaper"
+            return
+        for one in reversed(stored):
+            reason = self._enter(seq, one)
             if reason:
-                self._excuses[seq] = found.length, reason
-                break
-        return Lease(seq, self.tree.tip[seq].end)
+                self._excuses[seq] = end, reason
+                return
 
     def _enter(self, seq: int, node: Node) -> Reason:
         """Bring a stored node back for ``seq``, which ends where its state begins; if that fails, why."""
         piece = node.piece
-        assert piece is not None
-        if not self.make_room(piece.end - piece.start) or node.piece is not piece:
+        if piece is None or not self.make_room(piece.end - piece.start) or node.piece is not piece:
             return "no room"
         if not self.storage.restore(seq, node):
             return "damaged"
@@ -403,10 +497,9 @@ class Cache:
 
     def _store(self, node: Node) -> bool:
         """Keep the state of a resident node outside the cells as well; False where that cannot be."""
-        holders = node.seqs if self.partial else node.tips
-        if node.piece is not None or not holders or not self.storage.budget:
+        if node.piece is not None or not self._holders(node) or not self.storage.budget:
             return False
-        if self.tree.root_of(node) is not self.tree.root():
+        if self.tree.root_of(node).space > SHARED:
             return False  # a request of its own kind, which nobody comes back to
         self.storage.save(node)
         return node.piece is not None
@@ -440,54 +533,38 @@ class Cache:
         find = self.tree.match if self.partial else self.tree.anchored
         return find(ids, limit, space)
 
-    def _overtake(self, seq: int, tokens: Sequence[int]) -> int:
-        """:meth:`follow` where states are whole: take that of the sequence which got furthest on this way."""
-        before, found = self.tree.tip[seq], self.tree.furthest(seq, tokens)
-        if found is before:
-            return 0
-        start = before.end
-        self.memory.remove(seq)
-        self.tree.release(seq)
-        self._cells.release(seq)
-        self._fork(seq, Match(found, len(found.tokens), found.end, found.end))
-        return found.end - start
-
-    def _fork(self, seq: int, found: Match) -> None:
-        """Make ``seq`` a new sequence that ends at a resident match."""
+    def _fork(self, seq: int, node: Node) -> None:
+        """Make ``seq`` a new sequence that ends at a resident node."""
         self._settled = False
-        source = self.tree.fork(seq, found)
+        source = self.tree.fork(seq, node)
         if self.partial:
             if source is not None:
-                self.memory.copy(source, seq, 0, found.length)
+                self.memory.copy(source, seq, 0, node.end)
             return
-        anchor = source if found.length else None  # every sequence passes the root, none needs to end there
+        anchor = source if node.end else None  # every sequence passes the root, none needs to end there
         self._cells.fork(anchor, seq)
         if anchor is not None:
             self.memory.copy(anchor, seq)
 
-    def _claim(self, found: Match) -> int | None:
-        """A parked sequence that ends exactly at the match can be run as it is."""
-        seq = self._claimable(found)
+    def _claim(self, node: Node) -> int | None:
+        """A parked sequence that ends exactly at the node can be run as it is."""
+        seq = self._claimable(node)
         if seq is not None:
             self.parked.discard(seq)
-            self.tree.touch(self.tree.tip[seq])
+            self.tree.touch(node)
             self._settled = False
         return seq
 
-    def _claimable(self, found: Match) -> int | None:
-        if found.length == 0 or found.offset != len(found.node.tokens):
+    def _claimable(self, node: Node) -> int | None:
+        if node.parent is None:
             return None
-        return next((seq for seq in found.node.tips if seq in self.parked), None)
+        return next((seq for seq in node.tips if seq in self.parked), None)
 
-    def _covering(self, found: Match) -> tuple[int, ...]:
-        """One sequence that must survive for the match to stay resident."""
-        holders = found.node.seqs if self.partial else found.node.tips
+    def _covering(self, node: Node) -> tuple[int, ...]:
+        """One sequence that must survive for the node to stay resident."""
+        holders = self._holders(node)
         live = next((s for s in holders if s not in self.parked), None)
         return () if live is not None else tuple(holders)[:1]
-
-    def _guard(self, found: Match) -> None:
-        for seq in self._covering(found):
-            self.tree.touch(self.tree.tip[seq])
 
     def _redundant(self, seq: int) -> bool:
         """Whether nothing would be lost with a sequence that is not run any more."""

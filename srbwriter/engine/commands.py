@@ -39,8 +39,8 @@ _BEYOND_THE_END = 12  # tokens that a branch writes at least when it is to go on
 class Commands:
     """Commands to state changes."""
 
-    def __init__(self, model: Model, loop: SamplingLoop, queue: Queue, window: int) -> None:
-        self.model, self.loop, self.queue, self.window = model, loop, queue, window
+    def __init__(self, model: Model, loop: SamplingLoop, queue: Queue) -> None:
+        self.model, self.loop, self.queue = model, loop, queue
         self._verbs: dict[str, Callable[..., None]] = {
             "stop": self.stop,
             "kill": self.kill,
@@ -84,6 +84,7 @@ class Commands:
         """A new request, or a finished one that has something to do or to say, is served."""
         if request not in self.queue.requests:
             self.queue.requests.append(request)
+            self.queue.cache.open(request.space)
             for active in request.branches:
                 active.since = self.queue.step
 
@@ -102,8 +103,8 @@ class Commands:
         if active.branch.live:
             self.queue.unlist(active)
             self.loop.finish(active, reason, None)
-            if not active.request.live:
-                self.queue.drop_trunk(active.request)
+            if not active.request.live and active.request.scoring is not None:
+                self.queue.suspend(active.request.scoring)
 
     def pause(self, active: ActiveBranch) -> None:
         if active.branch.live and active.branch.state is not BranchState.PAUSED:
@@ -260,29 +261,6 @@ class Commands:
             request.generation.branches.append(branch)
             request.branches.append(ActiveBranch(request, branch, self.model.pieces))
             request.events.append(Added(index))
-
-    # ---- the window
-
-    def make_window(self, active: ActiveBranch) -> bool:
-        """Forget the older half of what follows the kept head until it fits, if the request allows it.
-
-        What remains is evaluated again: shifting cells in place would move them for every branch
-        that shares them, and leaves other values than a fresh evaluation.
-        """
-        asked = active.request.asked
-        if asked.overflow != "shift":
-            return False
-        path = active.path
-        keep = len(active.request.ids) if asked.n_keep < 0 else min(asked.n_keep, len(path))
-        gone, rest = 0, len(path) - keep
-        while len(path) - gone + 1 > self.window:  # a rewind can leave several windows full
-            if rest < 2:
-                return False
-            gone, rest = gone + rest // 2, rest - rest // 2
-        active.base = path[:keep] + path[keep + gone :]
-        active.first = len(active.buffer.ids)
-        active.request.generation.truncated = True
-        return True
 
     # ---- inside
 

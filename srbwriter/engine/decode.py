@@ -1,6 +1,8 @@
-"""What goes into the next decode: one row a branch, shared while branches agree, and a prompt chunk.
+"""What goes into the next decode: the first absent nodes on the way of what is wanted most.
 
-Knows tracks and rows; knows nothing of queues, sampling or text.
+A branch that writes has a row of its own, or shares one with those that want the same node. What is on its
+way over several tokens gets a portion of the batch. Knows demands and rows; knows no requests, no sampling
+and no text.
 """
 
 from __future__ import annotations
@@ -8,39 +10,38 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from .active import ActiveBranch, Track, Trunk
 from .cache import Cache
 from .costs import CostTable
 from .native.context import Context
-from .tree import Node, common_prefix
+from .tree import Demand, Node
 
 
-class Fed(NamedTuple):
-    """``size`` tokens of a track are in the batch; its last row is ``row``."""
+class Portion(NamedTuple):
+    """Tokens of the way of a demand are in the batch; their last row is ``row``."""
 
-    track: Track
-    size: int
+    demand: Demand
+    tokens: list[int]
     row: int
-    scored: bool  # every row of it has logits
+    answers: bool  # it ends where somebody wants to know what follows
 
 
 class Plan(NamedTuple):
     """The batch, in the engine's words."""
 
-    rows: list[ActiveBranch]
-    shared: dict[int, list[ActiveBranch]]  # further branches on the same row
-    fed: list[Fed]
+    rows: Sequence[Demand]  # each wants one token
+    shared: dict[int, list[Demand]]  # further ones on the same row
+    portions: list[Portion]
 
     @property
     def prompt_rows(self) -> int:
-        return sum(f.size for f in self.fed)
+        return sum(len(p.tokens) for p in self.portions)
 
-    def tracks(self) -> Iterable[Track]:
-        """Everyone whose tokens are in it."""
+    def demands(self) -> Iterable[Demand]:
+        """All whose tokens are in it."""
         yield from self.rows
         for group in self.shared.values():
             yield from group
-        yield from (f.track for f in self.fed)
+        yield from (p.demand for p in self.portions)
 
 
 SCORED = 6_000_000
@@ -79,114 +80,118 @@ class Decoder:
         self.share = share  # whether the memory takes rows of several sequences
         self.costs: CostTable | None = None
 
-    def plan(self, writing: Sequence[ActiveBranch], feeding: Sequence[Track], chunk: int) -> Plan:
-        """At most ``chunk`` tokens of ``feeding``, first come first; all of ``writing``."""
-        batch = self.context.batch
-        batch.clear()
-        for track in feeding:
-            if not _scored(track):
-                track.todo = track.todo[self.cache.follow(track.seq, track.todo[:-1]) :]
-        rows, shared, under_way = self._branch_rows(writing)
-        fed: list[Fed] = []
+    def plan(self, writing: Sequence[Demand], reading: Sequence[Demand], chunk: int) -> Plan:
+        """All of ``writing``, whose nodes are one token each, and ``chunk`` tokens of ``reading`` at most."""
+        self.context.batch.clear()
+        rows, shared = self._rows(writing)
+        portions: list[Portion] = []
+        if not reading:
+            return Plan(rows, shared, portions)
+        tips = self.cache.tree.tip
+        under_way = {(tips[d.seq], d.node and d.node.tokens[0]) for d in rows}
         outputs = self.context.max_outputs - len(rows)
         room = min(chunk, self.context.max_rows - len(rows))
-        for track in feeding:
+        for demand in reading:
             if room <= 0 or outputs <= 0:
                 break
-            scored = _scored(track)
-            if not scored:
-                begins = self.cache.tree.tip[track.seq], track.todo[0]
-                if begins in under_way:
-                    continue  # another evaluates it in this very step, and it is there in the next
-                under_way.add(begins)
-            most = outputs if not rows else min(outputs, self.scored_rows)
-            count = min(len(track.todo), room, most if scored else room)
-            if not self.cache.partial and not scored:
-                count = min(count, self._alike(track, feeding))
-            tokens = track.todo[:count]
-            last = count == len(track.todo)
-            start = self.cache.tree.tip[track.seq].end
-            row = batch.add_run(tokens, start, track.seq, True if scored else int(last))
-            fed.append(Fed(track, count, row, scored))
-            room -= count
-            outputs -= count if scored else int(last)
-        return Plan(rows, shared, fed)
+            most = room
+            if demand.every:
+                most = min(room, outputs if not rows else min(outputs, self.scored_rows))
+            else:
+                self.cache.catch_up(demand)
+            goal, tip = demand.node, tips[demand.seq]
+            assert goal is not None
+            way = _way(goal, tip)
+            step = tip, way[0].tokens[0]
+            if step in under_way and not demand.every:
+                continue  # another evaluates it in this very step, and it is there in the next
+            under_way.add(step)
+            tokens, answers = self._tokens(way, most)
+            wanted = True if demand.every else int(answers)
+            row = self.context.batch.add_run(tokens, tip.end, demand.seq, wanted)
+            portions.append(Portion(demand, tokens, row, answers))
+            room -= len(tokens)
+            outputs -= len(tokens) if demand.every else int(answers)
+        return Plan(rows, shared, portions)
 
     def pad(self, plan: Plan) -> int:
         """Add rows of nothing where the step takes less time with them; how many."""
         rows = len(plan.rows)
-        if self.costs is None or plan.fed or not rows or not self.cache.partial:
+        if self.costs is None or plan.portions or not rows or not self.cache.partial:
             return 0
-        more = self.costs.padded(rows) - rows
+        more = self.costs.for_rows(rows, 0).padded - rows
         free = self.context.cells - self.cache.used_cells - rows
         if more <= 0 or more > free or rows + more > self.context.max_outputs:
             return 0
         self.context.pad(more)
         return more
 
-    def _alike(self, track: Track, feeding: Sequence[Track]) -> int:
-        """Tokens of ``track`` up to where others that follow it turn off, and fork its state."""
-        tip, todo = self.cache.tree.tip, track.todo
-        lengths = (
-            common_prefix(todo, other.todo, 0, len(other.todo) - 1)
-            for other in feeding
-            if other is not track and tip[other.seq] is tip[track.seq]
-        )
-        return min((length for length in lengths if length), default=len(todo))
+    def _tokens(self, way: Sequence[Node], most: int) -> tuple[list[int], bool]:
+        """The next tokens of a way, to where somebody wants to know what follows; whether they get there.
 
-    def _branch_rows(
-        self, writing: Sequence[ActiveBranch]
-    ) -> tuple[list[ActiveBranch], dict[int, list[ActiveBranch]], set[tuple[Node, int]]]:
-        """Branches with a row of their own, those that share it, and what is evaluated after which node."""
-        tip = self.cache.tree.tip
-        rows: list[ActiveBranch] = []
+        Where states are whole, also to where ways part, so that others can fork it there.
+        """
+        tokens: list[int] = []
+        for node in way:
+            left = most - len(tokens)
+            tokens += node.tokens[:left]
+            if len(node.tokens) > left:
+                return tokens, False
+            if node.demands or (not self.cache.partial and len(node.children) > 1):
+                return tokens, bool(node.demands)
+        return tokens, False
+
+    def _rows(self, writing: Sequence[Demand]) -> tuple[Sequence[Demand], dict[int, list[Demand]]]:
+        """Those with a row of their own, and those that share it."""
+        rows: list[Demand] = []
         tokens: list[int] = []
         positions: list[int] = []
         seqs: list[int] = []
-        shared: dict[int, list[ActiveBranch]] = {}
-        seen: dict[tuple[Node, int], int] = {}
-        for active in writing:
-            node = tip[active.seq]
-            token = active.todo[0]
-            if len(node.tips) > 1 and self.share:
-                row = seen.setdefault((node, token), len(rows))
+        shared: dict[int, list[Demand]] = {}
+        seen: dict[Node, int] = {}
+        for demand in writing:
+            node = demand.node
+            assert node is not None
+            if len(node.demands) > 1 and self.share:
+                row = seen.setdefault(node, len(rows))
                 if row != len(rows):
-                    shared.setdefault(row, []).append(active)
+                    shared.setdefault(row, []).append(demand)
                     continue
-            rows.append(active)
-            tokens.append(token)
-            positions.append(node.end)
-            seqs.append(active.seq)
+            rows.append(demand)
+            tokens.append(node.tokens[0])
+            positions.append(node.end - 1)
+            seqs.append(demand.seq)
         if rows:
             batch = self.context.batch
             batch.add_rows(tokens, positions, seqs)
             for row, others in shared.items():
                 batch.share(row, [rows[row].seq, *(r.seq for r in others)])
-        return rows, shared, set(seen)
+        return rows, shared
 
     def settle(self, plan: Plan) -> None:
         """The decode went well: the tree learns of the rows."""
-        advance = self.cache.advance
-        for row, active in enumerate(plan.rows):
-            others = plan.shared.get(row) if plan.shared else None
-            seqs = (active.seq,) if others is None else (active.seq, *(r.seq for r in others))
-            advance(seqs, active.todo)
-        for fed in plan.fed:
-            track = fed.track
-            last = fed.size == len(track.todo)
-            reason = "asked" if fed.scored else ""
-            advance((track.seq,), track.todo[: fed.size], answered=last, reason=reason)
-            track.todo = track.todo[fed.size :]
+        advance, shared = self.cache.advance, plan.shared
+        for row, demand in enumerate(plan.rows):
+            node = demand.node
+            assert node is not None
+            seqs = (demand.seq, *(r.seq for r in shared[row])) if row in shared else (demand.seq,)
+            advance(seqs, node.tokens)
+        for demand, tokens, _, answers in plan.portions:
+            advance((demand.seq,), tokens, answered=answers, reason="asked" if demand.every else "")
 
     def roll_back(self, plan: Plan) -> None:
         """The decode was aborted: drop whatever it left behind, as if it had not begun."""
-        for track in plan.tracks():
-            self.context.remove(track.seq, self.cache.tree.tip[track.seq].end)
+        for demand in plan.demands():
+            self.context.remove(demand.seq, self.cache.tree.tip[demand.seq].end)
 
 
-def _scored(track: Track) -> bool:
-    """Whether every token of it needs logits, whatever is held of them."""
-    return isinstance(track, Trunk) and track.request.scoring
+def _way(goal: Node, tip: Node) -> list[Node]:
+    """Nodes from below ``tip`` to ``goal``."""
+    way = [goal]
+    while (above := way[-1].parent) is not tip:
+        assert above is not None
+        way.append(above)
+    return way[::-1]
 
 
 def _mean(old: float, new: float) -> float:

@@ -1,9 +1,10 @@
 """States of evaluated tokens in files: a cache that outlives the program.
 
 A file holds the state of one piece of a path, with the tokens it belongs to, and is named after all tokens
-up to its end. It is bound to one model file, one build of llama.cpp and one kind of cache; anything that is
-damaged, cut short, foreign or older is removed and evaluated again. Files are written by a thread of their
-own, whole or not at all. Knows bytes and token ids; knows no cells and no sequences.
+up to its end and the namespace they are in: what the model was changed by, if anything. It is bound to one
+model file, one build of llama.cpp and one kind of cache; anything that is damaged, cut short, foreign or
+older is removed and evaluated again. Files are written by a thread of their own, whole or not at all. Knows
+bytes and token ids; knows no cells and no sequences.
 """
 
 from __future__ import annotations
@@ -115,8 +116,11 @@ class DiskCache:
 
     # ---- reading
 
-    def entries(self) -> Iterator[tuple[list[int], File]]:
-        """Every file whose path is known, with all tokens up to its end; what it hangs on comes first."""
+    def entries(self, namespace: str = "") -> Iterator[tuple[list[int], File]]:
+        """Every file of a namespace whose path is known, with all tokens up to its end.
+
+        What one hangs on comes before it.
+        """
         waiting: dict[str, list[tuple[list[int], File]]] = {}
         for name in list(self._sizes):
             header = self._header(name)
@@ -126,7 +130,7 @@ class DiskCache:
         ready: list[tuple[list[int], int]] = [([], 0)]  # tokens of a path, and from where they are new
         while ready:
             path, new = ready.pop()
-            hashed = _Running(path[:new])
+            hashed = _Running(path[:new], namespace)
             for end in range(new, len(path) + 1):
                 if end > new:
                     hashed.add(path[end - 1])
@@ -151,21 +155,27 @@ class DiskCache:
 
     # ---- writing
 
-    def write(self, before: Sequence[int], tokens: Sequence[int], state: NDArray[np.uint8]) -> File | None:
+    def write(
+        self, before: Sequence[int], tokens: Sequence[int], state: NDArray[np.uint8], namespace: str = ""
+    ) -> File | None:
         """Write the state of ``tokens``, which come after ``before``; in the background.
 
         None when it is not to be written: the disk is too far behind, or the state is larger than the budget.
         """
-        file = File(
-            digest([*before, *tokens]) + SUFFIX, len(before), len(before) + len(tokens), int(state.size)
-        )
+        name = digest([*before, *tokens], namespace) + SUFFIX
+        file = File(name, len(before), len(before) + len(tokens), int(state.size))
         with self._lock:
             if file.name in self._sizes:
                 return file
             if self._waiting + file.size > _WAITING_BYTES or file.size > self.budget:
                 return None
             self._waiting += file.size
-        header = {"key": self.key, "parent": digest(before), "start": file.start, "size": file.size}
+        header = {
+            "key": self.key,
+            "parent": digest(before, namespace),
+            "start": file.start,
+            "size": file.size,
+        }
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="srbwriter-kv", daemon=True)
             self._thread.start()
@@ -272,8 +282,8 @@ def _write_whole(path: Path, head: bytes, states: Sequence[NDArray[np.uint8]]) -
 class _Running:
     """Digest of token ids that are added one by one."""
 
-    def __init__(self, ids: Sequence[int]) -> None:
-        self._hash = hashlib.blake2b(_packed(ids), digest_size=_DIGEST)
+    def __init__(self, ids: Sequence[int], namespace: str) -> None:
+        self._hash = hashlib.blake2b(namespace.encode() + _packed(ids), digest_size=_DIGEST)
 
     def add(self, token: int) -> None:
         self._hash.update(_packed((token,)))
@@ -301,9 +311,9 @@ def state_key(model: Path, *kind: str) -> str:
     return told.hexdigest()
 
 
-def digest(ids: Sequence[int]) -> str:
-    """Names a path by its token ids."""
-    return _Running(ids).hex()
+def digest(ids: Sequence[int], namespace: str = "") -> str:
+    """Names a path by its token ids and its namespace."""
+    return _Running(ids, namespace).hex()
 
 
 def _packed(ids: Sequence[int]) -> bytes:

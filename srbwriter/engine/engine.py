@@ -84,12 +84,12 @@ class Engine:
         self._generations: weakref.WeakSet[Generation] = weakref.WeakSet()
         self._known = threading.Lock()  # of the generations, while they are looked through
         disk = None
-        if options.disk_dir is not None and not adapters:  # a file does not tell which it was made with
+        if options.disk_dir is not None:
             disk = DiskCache(Path(options.disk_dir), self._state_key, options.disk_bytes)
         self._cache = Cache(
             context, logits_rows=options.logits_rows or max(64, LOGITS_BYTES // (4 * model.n_vocab)),
             host_bytes=host_budget(options.host_bytes), disk=disk,
-            screen=self._on_screen,
+            screen=self._on_screen, namespace=adapters.namespace,
         )  # fmt: skip
         abortable = context.cuttable and not uses_gpu(options) and context.enable_abort()
         self._wake = threading.Event()
@@ -247,6 +247,8 @@ class Engine:
         generation = request.generation
         alone = request.space != SHARED or not self.adapters.shared(chosen)
         request.space = self.adapters.space(chosen, generation.number if alone else SHARED)
+        for active in request.branches:
+            active.space = request.space
         if alone:
             weakref.finalize(generation, self.adapters.forget, request.space)
 
@@ -259,7 +261,7 @@ class Engine:
         self._wake.clear()  # before the step, so that what comes in while it runs is not slept over
         if self._step():
             return True
-        if self._scheduler.queue.pending:  # nothing to do until a slow grammar has been asked
+        if self._scheduler.queue.asking:  # nothing to do until a slow grammar has been asked
             self._wake.wait()
             return self._step() or True
         return bool(timeout) and self._wake.wait(timeout) and self._step()
@@ -465,7 +467,7 @@ class Engine:
         held, parts = self.call(lambda: self._cache.states_of(ids), timeout=None)
         if not parts:
             raise InvalidRequest("session", "nothing of this text is in the cache")
-        return len(held), write_session(Path(path), self._state_key, held, parts)
+        return len(held), write_session(Path(path), self._session_key, held, parts)
 
     def load_session(self, path: str | os.PathLike[str]) -> list[int]:
         """Take back what :meth:`save_session` wrote; its token ids, which need not be evaluated now.
@@ -473,7 +475,7 @@ class Engine:
         Raises OSError, or InvalidRequest for a file that is damaged or another model's.
         """
         try:
-            ids, parts = read_session(Path(path), self._state_key)
+            ids, parts = read_session(Path(path), self._session_key)
         except ValueError as error:
             raise InvalidRequest("session", f"{os.fspath(path)} is {error}") from error
         self.call(lambda: self._cache.storage.adopt(ids, parts))
@@ -487,14 +489,11 @@ class Engine:
         """The counters now. Read without waiting for the engine, so a step may be half counted."""
         scheduler, cache = self._scheduler, self._cache
         traffic = cache.storage.traffic
-        counters, admission, requests = (
-            scheduler.counters,
-            scheduler.admission,
-            list(scheduler.queue.requests),
-        )
+        counters, queue = scheduler.counters, scheduler.queue
+        requests = list(queue.requests)
         return EngineStats(
-            prompt_tokens=admission.prompt_tokens,
-            reused_tokens=admission.reused_tokens,
+            prompt_tokens=queue.prompt_tokens,
+            reused_tokens=queue.reused_tokens,
             prompt_rows=counters.prompt_rows,
             branch_rows=counters.branch_rows,
             generated_tokens=scheduler.loop.generated,
@@ -512,7 +511,7 @@ class Engine:
             restored_tokens=traffic.restored_tokens,
             damaged_states=traffic.damaged,
             evaluated_again=dict(traffic.evaluated_again),
-            live_branches=scheduler.queue.branch_count,
+            live_branches=len(scheduler.queue.running),
             waiting_requests=sum(1 for r in requests if not r.running),
             running_requests=sum(1 for r in requests if r.running),
         )
@@ -525,6 +524,10 @@ class Engine:
         options = self.options
         kind = (options.cache_type_k, options.cache_type_v, flash_attention(options), *key_of(options))
         return state_key(self.model.path, *kind)
+
+    @property
+    def _session_key(self) -> str:
+        return self._state_key + self.adapters.namespace(SHARED)
 
     def _on_screen(self) -> Iterator[tuple[Sequence[int], int]]:
         """Paths that a writer's face still knows, the newest first."""

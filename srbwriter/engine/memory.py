@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from .costs import CostTable
 from .disk import DiskCache, Part
-from .tree import Node, Piece, TokenTree
+from .tree import SHARED, Node, Piece, TokenTree
 
 log = logging.getLogger(__name__)
 
@@ -62,14 +62,15 @@ class Storage:
     Args:
         budget: bytes of host memory; 0 keeps nothing there.
         protected: gives the nodes that leave memory last.
+        namespace: names what a space is evaluated with, beside the model; files are bound to it.
     """
 
     def __init__(
         self, states: States, tree: TokenTree, *, budget: int, disk: DiskCache | None,
-        protected: Callable[[], Collection[Node]],
+        protected: Callable[[], Collection[Node]], namespace: Callable[[int], str],
     ) -> None:  # fmt: skip
         self.states, self.tree, self.budget, self.disk = states, tree, budget, disk
-        self.protected = protected
+        self.protected, self.namespace = protected, namespace
         self.traffic = Traffic()
         self.costs: CostTable | None = None  # as measured at the load; otherwise rates are learnt
         self.token_seconds = 0.0  # that evaluating a token takes; 0 while that is unknown
@@ -185,16 +186,17 @@ class Storage:
     def adopt(self, ids: Sequence[int], parts: Sequence[Part]) -> None:
         """Keep states that were made of ``ids`` before, where they are not kept already."""
         for part in parts:
-            self._plant(ids[: part.end], Piece(part.start, part.end, part.state, int(part.state.size)))
+            piece = Piece(part.start, part.end, part.state, int(part.state.size))
+            self._plant(ids[: part.end], piece, SHARED)
         self._shrink()
 
-    def _plant(self, ids: Sequence[int], piece: Piece) -> None:
+    def _plant(self, ids: Sequence[int], piece: Piece, space: int) -> None:
         """Keep the state of the end of ``ids``, unless it is kept already, or what it hangs on is not."""
-        found = self.tree.match(ids)
-        if found.length == len(ids) or (self.states.cuttable and found.length < piece.start):
+        find = self.tree.match if self.states.cuttable else self.tree.anchored
+        held = find(ids, None, space).length
+        if held == len(ids) or (self.states.cuttable and held < piece.start):
             return
-        parent = self.tree.split(found.node, found.offset)
-        self.tree.touch(self.tree.plant(parent, list(ids[found.length :]), piece))
+        self.tree.touch(self.tree.plant(ids, piece, space))
 
     # ---- to disk
 
@@ -203,13 +205,13 @@ class Storage:
         piece = node.piece
         if self.disk is None or piece is None or piece.file is not None or piece.data is None:
             return
-        ids = ids_through(node, piece)
-        piece.file = self.disk.write(ids[: piece.start], ids[piece.start :], piece.data)
+        ids, namespace = ids_through(node, piece), self.namespace(self.tree.root_of(node).space)
+        piece.file = self.disk.write(ids[: piece.start], ids[piece.start :], piece.data, namespace)
 
-    def from_disk(self) -> None:
-        """Make the tree know what the disk holds."""
-        for ids, file in self.disk.entries() if self.disk is not None else ():
-            self._plant(ids, Piece(file.start, file.end, None, file.size, file))
+    def from_disk(self, space: int) -> None:
+        """Make the tree know what the disk holds of a space."""
+        for ids, file in self.disk.entries(self.namespace(space)) if self.disk is not None else ():
+            self._plant(ids, Piece(file.start, file.end, None, file.size, file), space)
 
 
 def ids_through(node: Node, piece: Piece) -> list[int]:

@@ -1,22 +1,34 @@
-"""Who is running: requests, branches that write, tracks that are fed; and who gives way to whom.
+"""Who is running, who waits, and who gives way to whom.
 
-Moves branches between running and waiting. What runs is shared between clients first, then between a client's
-requests, then between their branches: nobody waits for long because another asked for much. Knows nothing of
-batches and sampling beyond its names.
+A branch that has something to write waits until it is let in: by priority, then who has least, then who has
+waited longest. What runs is shared between clients first, then between a client's requests, then between
+their branches: nobody waits for long because another asked for much. Knows nothing of batches.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Hashable
+from typing import TypeAlias
 
-from .active import ActiveBranch, ActiveRequest, Track, waiting
+from .active import ActiveBranch, ActiveRequest, Scoring, waiting
 from .cache import Cache
 from .sampling_loop import SamplingLoop
-from .types import BranchState, EngineError, FinishReason
+from .tree import Demand, Node
+from .types import BranchState, EngineError, FinishReason, Priority
 
 QUANTUM = 8
 """Tokens that a branch may write before somebody who has nothing running takes its place."""
+RESERVE = 16  # cells a branch should find free before it is let in
+SHORT = 64
+"""Tokens of a prompt that do not keep others waiting."""
+SECOND_THOUGHTS = 0.15
+"""Seconds that a request waits while a more important one writes. Programs that complete while somebody types
+ask and cancel ten times in that; each time they would cost the writer a step."""
+
+
+Step: TypeAlias = "tuple[Node, int]"
+"""A node and the token that is evaluated after it; -1 for its own last one, once more."""
 
 
 class Shares:
@@ -32,41 +44,61 @@ class Shares:
 
 
 class Queue:
-    """Lists of what runs, and the moves that keep them true."""
+    """Lists of what runs, and the moves that keep them true.
 
-    def __init__(self, loop: SamplingLoop, cache: Cache) -> None:
-        self.loop, self.cache = loop, cache
+    Args:
+        window: how many positions one branch may use.
+    """
+
+    def __init__(
+        self, loop: SamplingLoop, cache: Cache, *, window: int, cells: int, max_branches: int
+    ) -> None:
+        self.loop, self.cache, self.tree = loop, cache, cache.tree
+        self.window, self.cells, self.max_branches = window, cells, max_branches
         self.requests: list[ActiveRequest] = []
         self.writing: list[ActiveBranch] = []  # one token to evaluate each
-        self.feeding: deque[Track] = deque()  # more than one
+        self.reading: deque[Demand] = deque()  # on their way over more than one
+        self.asking: list[ActiveBranch] = []  # none before a slow grammar has been asked
+        self.steady = False  # whether the next step is like the last: all write on, and nobody waits
         self.step = 0  # of the engine
-        self.pending: list[ActiveBranch] = []  # none before a slow grammar has been asked
+        self.second_thoughts = SECOND_THOUGHTS
+        self.prompt_tokens = 0
+        self.reused_tokens = 0
 
     @property
     def busy(self) -> bool:
-        return bool(self.writing or self.feeding or self.pending)
+        return bool(self.writing or self.reading or self.asking)
+
+    @property
+    def all_write(self) -> bool:
+        """Whether everyone who has something to do writes, and has a row in every step."""
+        if self.reading or self.asking or not self.writing:
+            return False
+        return not any(
+            r.asked.strict or r.asked.priority is Priority.BACKGROUND or any(map(waiting, r.branches))
+            for r in self.requests
+        )
 
     @property
     def left_waiting(self) -> bool:
         """Whether the last one that ran made room for one that waits, which nobody has let in yet."""
-        return not self.busy and any(
-            waiting(active) for request in self.requests for active in request.branches
-        )
-
-    @property
-    def branch_count(self) -> int:
-        """Branches on a sequence."""
-        return len(self.running)
-
-    @property
-    def outstanding(self) -> int:
-        """Tokens of prompts under way that still want cells."""
-        return sum(len(track.todo) for track in self.feeding)
+        return not self.busy and any(waiting(r) for request in self.requests for r in request.branches)
 
     @property
     def running(self) -> list[ActiveBranch]:
-        """Branches on a sequence."""
-        return [*self.writing, *self.pending, *(t for t in self.feeding if isinstance(t, ActiveBranch))]
+        """Branches on a sequence of their own; one that reads the prompt for all of them is none yet."""
+        reading = [d for d in self.reading if isinstance(d, ActiveBranch) and not d.prompting]
+        return [*self.writing, *self.asking, *reading]
+
+    def left(self, demand: Demand) -> int:
+        """Tokens between the sequence of a demand and where it is going."""
+        return self.end(demand) - self.tree.tip[demand.seq].end
+
+    @staticmethod
+    def end(demand: Demand) -> int:
+        """Tokens of the path of a demand."""
+        assert demand.node is not None
+        return demand.node.end
 
     # ---- on and off
 
@@ -74,22 +106,14 @@ class Queue:
         self.writing.append(active)
         self.loop.set_state(active, BranchState.WRITING)
 
-    def feed(self, active: ActiveBranch, todo: tuple[int, ...]) -> None:
-        """Evaluate ``todo`` for a branch, and let it write on from there."""
-        active.todo = todo
-        if len(todo) == 1:
-            self.write(active)
+    def unlist(self, demand: Demand) -> None:
+        self.steady = False
+        if demand in self.writing:
+            self.writing = [r for r in self.writing if r is not demand]
+        elif demand in self.reading:
+            self.reading.remove(demand)
         else:
-            self.feeding.append(active)
-            self.loop.set_state(active, BranchState.PROMPT)
-
-    def unlist(self, track: Track) -> None:
-        if isinstance(track, ActiveBranch) and track in self.writing:
-            self.writing.remove(track)
-        elif track in self.feeding:
-            self.feeding.remove(track)
-        else:
-            self.pending = [active for active in self.pending if active is not track]
+            self.asking = [r for r in self.asking if r is not demand]
 
     def park(self, active: ActiveBranch) -> None:
         """Back to waiting; what it wrote stays, and its cells as long as there is room."""
@@ -98,55 +122,228 @@ class Queue:
         active.since = self.step
         self.loop.set_state(active, BranchState.WAITING)
 
-    def drop_trunk(self, request: ActiveRequest) -> None:
-        """Stop evaluating a prompt; the part that is done stays in the cache."""
-        trunk, request.trunk = request.trunk, None
-        if trunk is not None:
-            self.unlist(trunk)
-            self.cache.park(trunk.seq)
+    def suspend(self, demand: Demand) -> None:
+        """Stop what is under way for a demand; what is done of it stays in the cache."""
+        if isinstance(demand, ActiveBranch):
+            self.park(demand)
+            return
+        self.unlist(demand)
+        self.cache.release(demand)
+        self.tree.unwant(demand)
+        if isinstance(demand, Scoring):
+            demand.request.scoring = None
 
     def retire(self) -> None:
         """Take what has ended off the lists."""
         if any(r.seq < 0 or r.pending is not None for r in self.writing):  # what has ended has no sequence
-            self.pending += [r for r in self.writing if r.pending is not None]
-            self.writing = [r for r in self.writing if r.branch.live and r.pending is None]
-        self.pending = [r for r in self.pending if r.pending is not None]
-        for track in [t for t in self.feeding if isinstance(t, ActiveBranch) and not t.branch.live]:
-            self.feeding.remove(track)
-        for request in self.requests:
-            if request.trunk is not None and not request.live:
-                self.drop_trunk(request)
+            self.steady = False
+            self.asking += [r for r in self.writing if r.pending is not None]
+            self.writing = [r for r in self.writing if r.seq >= 0 and r.pending is None]
+        if self.asking:
+            self.asking = [r for r in self.asking if r.pending is not None]
+        for demand in [d for d in self.reading if d.seq < 0 or _for_nobody(d)]:
+            self.suspend(demand) if demand.seq >= 0 else self.reading.remove(demand)
 
     def decided(self, active: ActiveBranch) -> None:
         """The grammar was asked: the branch writes, or is taken off the list if it has ended."""
-        self.pending.remove(active)
+        self.asking.remove(active)
         if not active.request.asked.strict:
             self.writing.append(active)
 
     def forget(self, request: ActiveRequest) -> None:
         """Give back what a request holds besides its place in the cache."""
-        self.drop_trunk(request)
+        if request.scoring is not None:
+            self.suspend(request.scoring)
         request.forget()
 
     def fail_all(self, error: EngineError) -> None:
         """After a native failure: every request ends, the cache starts empty."""
+        self.steady = False
         for request in self.requests:
-            request.trunk = None
+            request.scoring = None
             for active in request.branches:
                 active.seq = -1
             self.loop.fail_request(request, error)
         self.writing.clear()
-        self.feeding.clear()
-        self.pending.clear()
+        self.reading.clear()
+        self.asking.clear()
+        self.loop.pending.clear()
         self.cache.clear()
+
+    # ---- letting in
+
+    def admit(self) -> None:
+        """Let in what fits, those first that have least.
+
+        The first that does not fit keeps its place; only short prompts pass it.
+        """
+        queue = [r for r in self.requests if not r.asked.strict and any(map(waiting, r.branches))]
+        if not queue:
+            return
+        if len(queue) > 1:
+            shares = Shares(self.running)
+            queue.sort(key=lambda r: (r.order[0], *shares.of(r), _waits_since(r), r.order[1]))
+        under_way: dict[Step, Demand] = {}
+        for demand in (*self.writing, *self.reading):
+            self._goes_on(demand, under_way)
+        held_up = False
+        for request in queue:
+            if self.too_new(request) or (held_up and len(request.ids) > SHORT):
+                continue
+            try:
+                held_up = not self._admit_request(request, under_way) or held_up
+            except EngineError as error:
+                self.loop.fail_request(request, error)
+                self.retire()
+
+    def too_new(self, request: ActiveRequest) -> bool:
+        """Whether a request may yet be thought better of, and would be in the way of a more important one."""
+        age = self.loop.now - request.generation.submitted_at
+        return age < self.second_thoughts and any(
+            r.request.asked.priority < request.asked.priority for r in self.writing
+        )
+
+    def _admit_request(self, request: ActiveRequest, under_way: dict[Step, Demand]) -> bool:
+        """False when something is lacking that later requests must not take first.
+
+        ``under_way`` is what is evaluated next. Who waits for any of that waits.
+        """
+        for active in [r for r in request.branches if waiting(r)]:
+            if not active.branch.live or self._ended_before_it_began(active):
+                continue
+            other = self._who_evaluates(active, under_way)
+            if other is not None:
+                other.urgency = min(other.urgency, request.asked.priority)
+                self.loop.set_state(active, BranchState.PROMPT)
+                continue
+            full = len(self.running) >= self.max_branches and not self.preempt(request)
+            if not full and self._begin(active, under_way):
+                continue
+            if full or self.busy:
+                return False
+            self.loop.finish(active, FinishReason.CONTEXT, None)
+        return True
+
+    def _ended_before_it_began(self, active: ActiveBranch) -> bool:
+        """Whether there is nothing to write: the window is full, or no token was asked for."""
+        if active.length > self.window and not active.shift(self.window):
+            self.loop.finish(active, FinishReason.CONTEXT, None)
+            return True
+        request, written = active.request, len(active.buffer.ids)
+        if active.limit > written or request.to_score:
+            return False
+        if not written and self.cache.held(request.ids, None, request.space) < len(request.ids):
+            return False
+        self._account(request, len(request.ids))
+        self.loop.finish(active, FinishReason.LENGTH, None)
+        return True
+
+    def _who_evaluates(self, active: ActiveBranch, under_way: dict[Step, Demand]) -> Demand | None:
+        """Who is about to evaluate the first token that is missing on the way of a branch."""
+        request = active.request
+        if request.scoring is not None:
+            return request.scoring
+        goal = active.node or self._want(active)
+        if goal.logits is not None or request.to_score:
+            return None
+        begin = self.cache.standing(goal)
+        other = under_way.get((goal, -1) if begin is goal else (begin, goal.below(begin).tokens[0]))
+        return other if other is not None and other.seq >= 0 else None
+
+    def _want(self, active: ActiveBranch) -> Node:
+        """Put a branch that waits on the tree, beside another of its request if that stands there already."""
+        if active.at_prompt:
+            for other in active.request.branches:
+                if other.node is not None and other.seq < 0 and other.at_prompt:
+                    return self.tree.want_at(active, other.node)
+        return self.tree.want(active, active.path)
+
+    def _goes_on(self, demand: Demand, under_way: dict[Step, Demand]) -> None:
+        """``demand`` is on a sequence: what it does next is under way."""
+        goal, tip = demand.node, self.tree.tip[demand.seq]
+        assert goal is not None
+        first = goal.below(tip)
+        under_way[tip, first.tokens[0]] = demand
+        if first is goal:
+            under_way[goal, -1] = demand
+
+    def _begin(self, active: ActiveBranch, under_way: dict[Step, Demand]) -> bool:
+        """Put a branch on a sequence: to write, to go where its text ends, or to read the prompt for all.
+
+        False where there is no room.
+        """
+        request = active.request
+        if request.to_score:
+            demand: Demand = Scoring(request)
+            self.tree.want(demand, request.ids)
+            known, logits = len(request.generation.prompt_logprobs), None
+        else:
+            assert active.node is not None
+            demand, logits = active, active.node.logits
+            known = active.node.end - (logits is None)
+        if not self._room_for(self.cache.lacks(demand, known), request):
+            if demand is not active:
+                self.tree.unwant(demand)
+            return False
+        own = demand is active and (logits is not None or not active.at_prompt)
+        if own and not self.loop.prepare(active):
+            return True
+        if not self.cache.lease(demand, known):
+            if demand is not active:
+                self.tree.unwant(demand)
+            return False
+        goal, end = demand.node, self.tree.tip[demand.seq].end
+        assert goal is not None
+        demand.urgency = request.asked.priority
+        active.since = self.step
+        self._account(request, min(end, len(request.ids)))
+        if own and logits is not None and end == goal.end:
+            self.write(active)
+            self.loop.sample_from(active, logits, None)
+            self.retire()
+        elif own and not active.at_prompt and goal.end - end == 1:
+            self.write(active)
+        else:
+            self._read(demand, request)
+        if demand.seq >= 0 and demand not in self.asking:
+            self._goes_on(demand, under_way)
+        return True
+
+    def _read(self, demand: Demand, request: ActiveRequest) -> None:
+        self.reading.append(demand)
+        if isinstance(demand, Scoring):
+            request.scoring = demand
+        elif isinstance(demand, ActiveBranch):
+            demand.prompting = demand.at_prompt
+            self.loop.set_state(demand, BranchState.PROMPT)
+            if not demand.prompting:
+                return
+        for active in request.branches:
+            if waiting(active):
+                self.loop.set_state(active, BranchState.PROMPT)
+
+    def _account(self, request: ActiveRequest, cached: int) -> None:
+        if request.account(cached):
+            self.prompt_tokens += len(request.ids)
+            self.reused_tokens += cached
+
+    def _room_for(self, cells: int, request: ActiveRequest) -> bool:
+        """Whether ``cells`` more and some to write in can be had, taking from lesser requests."""
+        while True:
+            promised = cells + sum(map(self.left, self.reading))
+            wanted = promised + RESERVE * (1 + len(self.running)) if self.busy else cells + 1
+            if self.cells - self.cache.live_cells >= wanted:
+                return True
+            if not self.preempt(request):
+                return False
 
     # ---- giving way
 
     def relieve(self) -> bool:
         """Cells ran out: park the least branch, or end it where it is the last one."""
-        live = [t for t in (*self.writing, *self.feeding, *self.pending) if t.seq >= 0]
+        live = [d for d in (*self.writing, *self.reading, *self.asking) if d.seq >= 0]
         if len(live) > 1:
-            self._suspend(max(live, key=_rank))
+            self.suspend(max(live, key=_rank))
             return True
         if live and isinstance(live[0], ActiveBranch):
             self.loop.finish(live[0], FinishReason.CONTEXT, None)
@@ -157,9 +354,9 @@ class Queue:
     def preempt(self, request: ActiveRequest) -> bool:
         """Take a sequence from what is less urgent than ``request``, or from who has more than a share."""
         priority = request.asked.priority
-        lesser = [t for t in (*self.writing, *self.feeding, *self.pending) if t.urgency > priority]
+        lesser = [d for d in (*self.writing, *self.reading, *self.asking) if d.urgency > priority]
         if lesser:
-            self._suspend(max(lesser, key=_rank))
+            self.suspend(max(lesser, key=_rank))
             return True
         victim = self._beyond_its_share(request)
         if victim is not None:
@@ -168,12 +365,11 @@ class Queue:
 
     def _beyond_its_share(self, request: ActiveRequest) -> ActiveBranch | None:
         """A branch that ``request`` may take the place of."""
-        running = [
-            r for r in self.running if r.urgency == request.asked.priority and r.request is not request
-        ]
+        everyone = self.running
+        running = [r for r in everyone if r.urgency == request.asked.priority and r.request is not request]
         if not running:
             return None
-        shares = Shares(self.running)
+        shares = Shares(everyone)
         clients, requests = shares.of_clients, shares.of_requests
         most = max(running, key=lambda r: (clients[r.request.client], requests[r.request], r.branch.index))
         if clients[most.request.client] > clients[request.client] + 1:
@@ -184,19 +380,24 @@ class Queue:
             return most
         if requests[request]:
             return None
-        longest = [
-            r for r in (running if not clients[request.client] else own) if self.step - r.since >= QUANTUM
-        ]
+        longest = own if clients[request.client] else running
+        longest = [r for r in longest if self.step - r.since >= QUANTUM]
         return min(longest, key=lambda r: (r.since, -r.branch.index), default=None)
 
-    def _suspend(self, track: Track) -> None:
-        if isinstance(track, ActiveBranch):
-            self.park(track)
-        else:
-            self.drop_trunk(track.request)
 
-
-def _rank(track: Track) -> tuple[int, int, int]:
+def _rank(demand: Demand) -> tuple[int, int, int]:
     """Lower is more important: priority, then age, then the branch's place."""
-    order = int(track.urgency), track.request.generation.number
-    return (*order, track.branch.index if isinstance(track, ActiveBranch) else -1)
+    if isinstance(demand, ActiveBranch):
+        place = -1 if demand.prompting else demand.branch.index
+        return int(demand.urgency), demand.request.generation.number, place
+    number = demand.request.generation.number if isinstance(demand, Scoring) else 0
+    return int(demand.urgency), number, -1
+
+
+def _for_nobody(demand: Demand) -> bool:
+    return isinstance(demand, Scoring) and not demand.request.live
+
+
+def _waits_since(request: ActiveRequest) -> int:
+    """The step at which the first of its branches that wait began to."""
+    return min(active.since for active in request.branches if waiting(active))

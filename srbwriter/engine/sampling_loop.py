@@ -1,29 +1,38 @@
 """From a row of logits to a published token: sampling, stop rules, the end of a branch.
 
 Called by the scheduler on the engine thread, once per branch and step. Knows branches and rows,
-nothing of admission and queues.
+nothing of who is let in.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
 
-from .active import ActiveBranch, ActiveRequest, Logits, Pending, score, tokens_within
+from .active import (
+    ActiveBranch,
+    ActiveRequest,
+    ChainIs,
+    Logits,
+    Pending,
+    constraint_key,
+    score,
+    tokens_within,
+)
 from .cache import Cache
-from .chains import Resting
-from .constraints import Constraint, apply_bits
+from .constraints import Constraint, PrefixConstraint, apply_bits, compile_constraint
 from .grammar_process import Answer, GrammarProcess, Question
 from .model import Model
 from .native.context import Context
 from .native.library import library
 from .parameters import notation
-from .preparing import Preparer
-from .tails import Tails
-from .tree import SHARED
+from .sampling import Resting, SamplerTemplate, derive_seed
+from .tree import SHARED, Demand
 from .types import (
     BranchState,
     BranchView,
@@ -51,10 +60,20 @@ class SamplingLoop:
     """Samples and publishes for all branches of one context."""
 
     def __init__(
-        self, model: Model, context: Context, cache: Cache, tails: Tails, grammars: GrammarProcess
+        self,
+        model: Model,
+        context: Context,
+        cache: Cache,
+        grammars: GrammarProcess,
+        *,
+        window: int,
+        most: int,
     ) -> None:
-        self.model, self.context, self.cache, self.tails = model, context, cache, tails
+        self.model, self.context, self.cache = model, context, cache
         self.grammars = grammars
+        self.window = window
+        self.pending: deque[Demand] = deque()  # on the last tokens of branches that have ended
+        self._most_pending = most
         self.now = 0.0  # time.monotonic() of this step
         self.generated = 0
         self.resting = Resting()
@@ -182,7 +201,6 @@ class SamplingLoop:
     ) -> None:
         """Put the choice off until the constraint's own process has said whether ``token`` may come."""
         kept = logits.copy()
-        active.todo = ()
         active.pending = Pending(active, token, kept, kept if edited is logits else edited)
         ids = tuple(self.preparer.seen(active))
         self.grammars.ask(Question(constraint.form, id(active), ids, token), active.pending)
@@ -226,7 +244,9 @@ class SamplingLoop:
             return
         if text:
             buffer.pieces.append(text)
-        active.todo = ids = (token,)
+        if active.seq >= 0:
+            self.cache.tree.want_next(active, token)
+        ids = (token,)
         active.request.events.append(Text(branch.index, text, ids, () if logprob is None else (logprob,)))
         if len(buffer.ids) >= active.limit or (active.deadline is not None and self.now > active.deadline):
             self.finish(active, FinishReason.LENGTH, row)
@@ -289,14 +309,34 @@ class SamplingLoop:
         if flush:
             self.flush(active)
         kept = reason is not FinishReason.KILLED
-        awaited = active.request.asked.priority is Priority.FOREGROUND and active.request.space == SHARED
-        if kept and active.seq >= 0 and awaited:
-            self.tails.add(active.path)  # somebody is reading it, and may go on from it
+        if kept and active.seq >= 0 and active.request.asked.priority is Priority.FOREGROUND:
+            self._expect_more(active)
         self.detach(active, row, kept)
         self._rest(active, kept)
         branch.finish_reason, branch.stop_text = reason, stop_text
         branch.state = BranchState.DONE
         active.request.events.append(Finished(branch.index, reason, len(branch.buffer.ids), stop_text))
+
+    def _expect_more(self, active: ActiveBranch) -> None:
+        """Somebody is reading an ended branch, and may go on from it.
+
+        A token is sampled, published, and evaluated only when its branch goes on, so that would begin with a
+        decode. It is wanted from now on, for when nobody waits for anything else.
+        """
+        length, tree = active.length, self.cache.tree
+        if active.space > SHARED or not 1 < length < self.window or not self.cache.partial:
+            return
+        node = active.node
+        if node is None or node.end != length:
+            node = tree.reach(active.path, active.space)
+        demand = Demand(Priority.BACKGROUND, active.space)
+        tree.want_at(demand, node)
+        if self.cache.standing(node).end < length - 1 or any(d in self.pending for d in node.demands):
+            tree.unwant(demand)
+            return
+        self.pending.append(demand)
+        if len(self.pending) > self._most_pending:
+            tree.unwant(self.pending.popleft())
 
     def _rest(self, active: ActiveBranch, kept: bool) -> None:
         """Somebody may let the branch go on: what it draws next is what it would have drawn."""
@@ -309,7 +349,11 @@ class SamplingLoop:
     def discard(self, active: ActiveBranch) -> None:
         """An ended branch was thrown away: what the cache holds of it alone is given back, its text stays."""
         branch, path = active.branch, active.path
-        self.tails.remove(path)
+        node = self.cache.tree.reach(path, active.request.space)
+        for demand in [d for d in node.demands if d in self.pending]:
+            self.pending.remove(demand)
+            self.cache.tree.unwant(demand)
+        self.cache.tree.prune(node)
         self.cache.forget(path, len(active.base), active.request.space)
         active.close_chain()
         branch.finish_reason, branch.stop_text = FinishReason.KILLED, None
@@ -332,13 +376,14 @@ class SamplingLoop:
     def detach(self, active: ActiveBranch, row: Row = None, keep: bool = True) -> None:
         """Take the branch off its sequence, which stays in the cache as long as room allows."""
         seq, active.seq = active.seq, -1
-        active.todo = ()
+        active.prompting = False
+        self.cache.tree.unwant(active)
         pending, active.pending = active.pending, None
         if pending is not None:
             active.drawn, row = pending.token, pending.logits
         if seq < 0:
             return
-        length = len(active.path) if keep else len(active.base)
+        length = active.length if keep else len(active.base)
         evaluated = self.cache.tree.tip[seq].end
         if length < evaluated:
             if not self.cache.rewind(seq, length) and not keep:
@@ -401,3 +446,94 @@ def last_token_prefix(model: Model, ids: Sequence[int], text: str) -> bytes:
         return b""
     last = model.pieces.text[ids[-1]]
     return last.encode() if last and text.endswith(last) else b""
+
+
+_PLACES = 1 << 32  # seeds derived for places in a text lie beyond those of samplers and takes
+
+
+class Preparer:
+    """Makes branches of one context ready to sample."""
+
+    def __init__(self, model: Model, context: Context) -> None:
+        self.model, self.context = model, context
+
+    def prepare(self, active: ActiveBranch) -> None:
+        """Bring chain and constraint to where the text ends.
+
+        Raises InvalidRequest for settings that cannot be built, and for text that breaks the constraint.
+        """
+        request, ids = active.request, active.buffer.ids
+        chain = active.chain if active.chain is not None and active.chain.pointer else None
+        if chain is None or active.chain_is is ChainIs.OUTDATED:
+            # a seed of its own for each place, or the numbers drawn before would be drawn again
+            seed = derive_seed(active.branch.seed, _PLACES + len(ids)) if ids else active.branch.seed
+            active.chain = chain = self._template(request, active).new(seed, ids, chain)
+        elif active.chain_is is ChainIs.STALE:
+            chain.remember([*request.looked_back_at, *ids])
+        chain.rests = 0
+        active.chain_is = ChainIs.RIGHT
+        if not ids and request.heal_prefix and active.base is request.ids and active.heal is None:
+            self.heal(active, request.heal_prefix)
+            active.hidden = active.branch.overlap = len(request.heal_prefix.decode("utf-8", "replace"))
+        if not active.constrained:
+            self._constrain(active)
+        self.refresh(active)
+
+    def heal(self, active: ActiveBranch, prefix: bytes) -> None:
+        """Make the next tokens spell ``prefix``, the end of the text so far, again."""
+        active.heal = PrefixConstraint(self.model.piece_index, prefix)
+        active.skip = len(prefix.decode("utf-8", "replace"))
+        text = active.branch.text
+        active.text.restart(text[: max(len(text) - active.skip, 0)], len(active.buffer.ids), active.skip)
+
+    def refresh(self, active: ActiveBranch) -> None:
+        """Decide whether llama.cpp can sample this branch in a single call."""
+        active.fast = (
+            active.heal is None
+            and active.constraint is None
+            and active.request.asked.logits_callback is None
+            and active.request.asked.logprobs is None
+            and len(active.buffer.ids) >= active.min_tokens
+        )
+
+    def _template(self, request: ActiveRequest, active: ActiveBranch) -> SamplerTemplate:
+        sampling = replace(active.sampling, seed=None)  # branches that differ in their seeds share it
+        key = sampling, active.ignore_eog
+        template = request.templates.get(key)
+        if template is None:
+            banned = sorted(self.model.eog) if active.ignore_eog else ()
+            template = SamplerTemplate(sampling, self.model, self.context.cells, banned)
+            if template.history_length:
+                template.prime(request.looked_back_at[-template.history_length :])
+            request.templates[key] = template
+        return template
+
+    def _constrain(self, active: ActiveBranch) -> None:
+        compiled = self._compiled(active.request, active)
+        constraint = None if compiled is None else compiled.fork()
+        if constraint is not None:
+            for token in self.seen(active):
+                if constraint.slow:
+                    break  # whoever follows it reads the text, too
+                if not constraint.allows(token):
+                    problem = constraint.trouble() if constraint.exhausted else "the text does not follow it"
+                    raise InvalidRequest(notation(active.sampling) or "grammar", problem)
+                constraint.accept(token)
+        active.constraint, active.constrained = constraint, True
+
+    def _compiled(self, request: ActiveRequest, active: ActiveBranch) -> Constraint | None:
+        key = constraint_key(active.sampling)
+        if key not in request.constraints:
+            request.constraints[key] = compile_constraint(active.sampling, self.model)
+        return request.constraints[key]
+
+    def seen(self, active: ActiveBranch) -> Sequence[int]:
+        """The branch's tokens as a constraint sees them: of one that completes the prompt, what is new."""
+        buffer = active.buffer
+        if not active.branch.overlap:
+            return buffer.ids
+        first = next((k for k, end in enumerate(buffer.ends) if end > 0), None)
+        if first is None:
+            return ()
+        new = active.branch.text[: buffer.ends[first]]
+        return [*self.model.tokenize_continuation(new), *buffer.ids[first + 1 :]]

@@ -11,31 +11,27 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .active import ActiveBranch, Track, Trunk, score
+from .active import ActiveBranch, Scoring
 from .adapters import Turns
-from .admission import SHORT, Admission
 from .cache import Cache
 from .commands import Commands
 from .costs import CostTable
-from .decode import ChunkBudget, Decoder, Fed, Plan
+from .decode import ChunkBudget, Decoder, Plan, Portion
 from .generation import INTERRUPTING, Command, Generation
 from .grammar_process import GrammarProcess
 from .model import Model
 from .native.context import ABORTED, OK, Context
-from .queue import Queue
+from .queue import SHORT, Queue
 from .sampling_loop import SamplingLoop
 from .strict import Strict
-from .tails import Tails
 from .threads import Threads, shape
-from .tree import SHARED
+from .tree import Demand
 from .types import (
-    BranchState,
     EngineError,
     EngineOptions,
     FinishReason,
     NativeError,
     Priority,
-    PromptProgress,
 )
 
 
@@ -60,15 +56,14 @@ class Scheduler:
     ) -> None:  # fmt: skip
         self.context, self.cache, self.window = context, cache, window
         self.turns = turns  # of sets of adapters: a step keeps to one
-        self.tails = Tails(context, cache, window, options.max_branches)
         self.grammars = GrammarProcess(model, wake)
-        self.loop = SamplingLoop(model, context, cache, self.tails, self.grammars)
-        self.queue = Queue(self.loop, cache)
-        self.commands = Commands(model, self.loop, self.queue, window)
-        self.admission = Admission(
-            self.queue, self.loop, cache, self.commands, window=window, cells=context.cells,
-            max_branches=options.max_branches,
-        )  # fmt: skip
+        self.loop = SamplingLoop(
+            model, context, cache, self.grammars, window=window, most=options.max_branches
+        )
+        self.queue = Queue(
+            self.loop, cache, window=window, cells=context.cells, max_branches=options.max_branches
+        )
+        self.commands = Commands(model, self.loop, self.queue)
         self.decoder = Decoder(context, cache, share=not model.recurrent)
         self.costs = self.decoder.costs = cache.storage.costs = costs
         self._first = 0  # whose turn it is, where branches are not computed all at once
@@ -80,9 +75,8 @@ class Scheduler:
         self.counters = Counters()
         self._in_flight: frozenset[int] = frozenset()
         self.strict = Strict(
-            self.queue, self.loop, self.commands, cache, self.counters, window=window,
-            open_context=open_alone, too_new=self.admission.too_new,
-        )  # fmt: skip
+            self.queue, self.loop, cache, self.counters, window=window, open_context=open_alone
+        )
 
     # ---- the step
 
@@ -90,26 +84,31 @@ class Scheduler:
         """Do one step; False when there is nothing to do until the next command."""
         self.context.rearm()
         self.queue.step += 1
-        while self.inbox:
-            self.commands.handle(self.inbox.popleft())
         self.loop.now = time.monotonic()
-        written = self.loop.generated
-        self._hear()
-        if self.queue.requests and not self.queue.busy:
-            self.cache.gather()
-        self.admission.admit()
-        if self.loop.generated > written:
-            self.publish()  # first tokens, from stored logits, do not wait for the decode
-        if self.queue.busy:
-            self.cache.make_way()
+        if self.inbox or not self.queue.steady:
+            self._change()
         plan = self._plan()
-        if plan.rows or plan.fed:
+        if plan.rows or plan.portions:
             self._decode(plan)
-        alone = self.strict.step()
+        alone = not self.queue.steady and self.strict.step()
         self.publish()
-        if plan.rows or plan.fed or alone or self.inbox or self.queue.left_waiting:
+        if plan.rows or plan.portions or alone or self.inbox or self.queue.left_waiting:
             return True
         return self._tidy()
+
+    def _change(self) -> None:
+        """Between two steps: who runs may be others afterwards."""
+        queue, cache = self.queue, self.cache
+        while self.inbox:
+            self.commands.handle(self.inbox.popleft())
+        written = self.loop.generated
+        self._hear()
+        if queue.requests and not queue.busy:
+            cache.gather()
+        queue.admit()
+        if self.loop.generated > written:
+            self.publish()  # first tokens, from stored logits, do not wait for the decode
+        queue.steady = (not queue.busy or cache.make_way()) and self.turns is None and queue.all_write
 
     def _hear(self) -> None:
         """Branches whose slow grammar has been asked write on."""
@@ -126,7 +125,6 @@ class Scheduler:
 
     def fail_all(self, error: EngineError) -> None:
         """End every request; the cache starts empty."""
-        self.tails.clear()
         self.strict.reset()
         self.queue.fail_all(error)
         self.publish()
@@ -136,56 +134,65 @@ class Scheduler:
     def _plan(self) -> Plan:
         """The next batch, for which there is room."""
         queue = self.queue
-        writing, feeding = self._in_turn()
+        if queue.steady:
+            writing = self._soonest(self._inside_window(queue.writing))
+            if self.cache.make_room(len(writing)):
+                return self.decoder.plan(writing, (), 0)
+        writing, reading = self._in_turn()
         writing = self._inside_window(writing)
-        if not feeding:
+        if not reading:
             writing = self._soonest(writing)
         chunk = self.budget.size(bool(writing), self.abortable)
         while True:
-            plan = self.decoder.plan(writing, feeding, chunk)
+            plan = self.decoder.plan(writing, reading, chunk)
             needed = len(plan.rows) + plan.prompt_rows
             if self.cache.make_room(needed):
                 break
             free = self.context.cells - self.cache.used_cells - len(plan.rows)
-            if plan.fed and free >= 1 and chunk > 1:
+            if plan.portions and free >= 1 and chunk > 1:
                 chunk = min(chunk // 2, free)
             elif not queue.relieve():
                 return Plan([], {}, [])
             else:
                 writing = [r for r in writing if r.seq >= 0 and r.branch.live]
-                feeding = [t for t in feeding if t in queue.feeding]
-        if len(queue.feeding) > 1:
-            queue.feeding.rotate(-1)  # the next chunk begins with someone else
+                reading = [d for d in reading if d.seq >= 0]
+        if len(queue.reading) > 1:
+            queue.reading.rotate(-1)  # the next chunk begins with someone else
         return plan
 
-    def _in_turn(self) -> tuple[Sequence[ActiveBranch], Sequence[Track]]:
+    def _in_turn(self) -> tuple[Sequence[ActiveBranch], Sequence[Demand]]:
         """What this step is for: with one set of adapters; the others wait for their turn."""
-        writing, feeding = self._urgent()
+        writing, reading = self._urgent()
         if self.turns is None:
-            return writing, feeding
-        chosen = self.turns.pick({track.request.space for track in (*writing, *feeding)})
-        return self.turns.of_set(writing, _space, chosen), self.turns.of_set(feeding, _space, chosen)
+            return writing, reading
+        chosen = self.turns.pick({demand.space for demand in (*writing, *reading)})
+        return self.turns.of_set(writing, _space, chosen), self.turns.of_set(reading, _space, chosen)
 
-    def _urgent(self) -> tuple[Sequence[ActiveBranch], Sequence[Track]]:
+    def _urgent(self) -> tuple[Sequence[ActiveBranch], Sequence[Demand]]:
         """Prompts by priority; background requests stand back while anyone else has something to do.
 
         Short ones go before long ones, which would have them wait; every fourth step it is just their turn.
         """
         queue = self.queue
-        by_length = len(queue.feeding) > 1 and queue.step % 4
-        feeding = sorted(queue.feeding, key=_shortest if by_length else _priority)
+        reading: Sequence[Demand] = ()
+        if queue.reading:
+            by_length = len(queue.reading) > 1 and queue.step % 4
+            reading = sorted(queue.reading, key=self._shortest if by_length else _urgency)
         if all(r.asked.priority is not Priority.BACKGROUND for r in queue.requests):
-            return queue.writing, feeding
-        writing = [r for r in queue.writing if _priority(r) is not Priority.BACKGROUND]
-        urgent = [t for t in feeding if _priority(t) is not Priority.BACKGROUND]
-        return (writing, urgent) if writing or urgent else (queue.writing, feeding)
+            return queue.writing, reading
+        writing = [r for r in queue.writing if r.urgency is not Priority.BACKGROUND]
+        urgent = [d for d in reading if d.urgency is not Priority.BACKGROUND]
+        return (writing, urgent) if writing or urgent else (queue.writing, reading)
+
+    def _shortest(self, demand: Demand) -> tuple[Priority, bool]:
+        return demand.urgency, self.queue.left(demand) > SHORT
 
     def _soonest(self, writing: Sequence[ActiveBranch]) -> Sequence[ActiveBranch]:
         """As many branches as are best computed at once, by turns; mostly all of them."""
         count = len(writing)
         if self.costs is None or count < 2:
             return writing
-        size = max(self.costs.split(count))
+        size = self.costs.for_rows(count, 0).at_once
         if size >= count:
             return writing
         first = self._first % count
@@ -194,12 +201,11 @@ class Scheduler:
 
     def _inside_window(self, writing: Sequence[ActiveBranch]) -> Sequence[ActiveBranch]:
         """Branches whose next position lies inside the window; the others end or shift here."""
-        tip, window = self.cache.tree.tip, self.window
-        full = [r for r in writing if tip[r.seq].end >= window]
+        full = [r for r in writing if r.node is not None and r.node.end > self.window]
         if not full:
             return writing
         for active in full:
-            if self.commands.make_window(active):
+            if active.shift(self.window):
                 self.queue.park(active)
             else:
                 self.loop.finish(active, FinishReason.CONTEXT, None)
@@ -209,14 +215,18 @@ class Scheduler:
     # ---- decoding
 
     def _decode(self, plan: Plan) -> None:
-        if self.abortable and plan.fed:
-            self._in_flight = frozenset(track.request.generation.number for track in plan.tracks())
+        if self.abortable and plan.portions:
+            self._in_flight = frozenset(
+                demand.request.generation.number
+                for demand in plan.demands()
+                if isinstance(demand, ActiveBranch | Scoring)
+            )
             if self._unwanted():  # the command came before the mark was up, when it could not interrupt
                 self._in_flight = frozenset()
                 return
         rows = len(plan.rows) + plan.prompt_rows
         padded = self.decoder.pad(plan)
-        threads = self._use_threads(rows, bool(plan.fed))
+        threads = self._use_threads(rows, bool(plan.portions))
         started = time.perf_counter()
         code = self.context.decode()
         seconds = time.perf_counter() - started
@@ -271,7 +281,7 @@ class Scheduler:
         if prompt:
             now = self._prompt_threads or now
         elif self.costs is not None:
-            now = min(now, self.costs.threads(rows, self.cache.used_cells // 256 * 256))
+            now = min(now, self.costs.for_rows(rows, self.cache.used_cells // 256 * 256).threads)
         if now != self._threads_now:
             self.context.set_threads(now, now)
             self._threads_now = now
@@ -280,53 +290,50 @@ class Scheduler:
     def _settle(self, plan: Plan) -> None:
         self.decoder.settle(plan)
         self.loop.now = time.monotonic()
-        next_token = self.loop.next_token
-        for row, active in enumerate(plan.rows):
-            if active.seq >= 0:  # a callback's error may have ended its whole request
-                next_token(active, row)
+        for row, demand in enumerate(plan.rows):
+            self._answer(demand, row)
         for row, others in plan.shared.items():
-            for active in others:
-                if active.seq >= 0:
-                    next_token(active, row)
-        for fed in plan.fed:
-            if fed.track.seq >= 0:
-                self._fed(fed)
+            for demand in others:
+                self._answer(demand, row)
+        for portion in plan.portions:
+            if portion.demand.seq >= 0:
+                self._went_on(portion)
         self.queue.retire()
 
-    def _fed(self, fed: Fed) -> None:
-        track = fed.track
-        if isinstance(track, Trunk):
-            self._trunk_grew(track, fed)
-        elif isinstance(track, ActiveBranch) and not track.todo:
-            self.queue.feeding.remove(track)
-            self.queue.writing.append(track)
-            self.loop.set_state(track, BranchState.WRITING)
-            self.loop.next_token(track, fed.row)
+    def _answer(self, demand: Demand, row: int) -> None:
+        """What a demand wanted is known: it stands in a row of the last decode."""
+        if demand.seq < 0:
+            return  # a callback's error may have ended its whole request
+        node = demand.node
+        assert node is not None
+        if node.logits is None and len(node.demands) > 1 and any(d.seq < 0 for d in node.demands):
+            self.cache.store_logits(demand.seq, self.context.logits(row))  # for those who wait
+        if isinstance(demand, ActiveBranch) and not demand.prompting:
+            self.loop.next_token(demand, row)
+            return
+        self.cache.store_logits(demand.seq, self.context.logits(row))
+        self.cache.release(demand)
+        if isinstance(demand, ActiveBranch):
+            demand.prompting = False  # it waits, with the others, to be let in from there
+        else:
+            self.queue.suspend(demand)
 
-    def _trunk_grew(self, trunk: Trunk, fed: Fed) -> None:
-        request = trunk.request
-        if fed.scored:
-            self._score_prompt(trunk, fed)
-        generation = request.generation
-        generation.prompt_done = len(request.ids) - len(trunk.todo)
-        request.events.append(
-            PromptProgress(generation.prompt_done, len(request.ids), generation.cached_tokens)
-        )
-        if not trunk.todo:
-            self.queue.feeding.remove(trunk)
-            request.trunk = None
-            self.cache.store_logits(trunk.seq, self.context.logits(fed.row))
-            self.cache.park(trunk.seq)
-
-    def _score_prompt(self, trunk: Trunk, fed: Fed) -> None:
-        request = trunk.request
-        best = request.asked.prompt_logprobs or 0
-        for row in range(fed.row - fed.size + 1, fed.row + 1):
-            trunk.scored += 1
-            known = len(request.generation.prompt_logprobs)
-            if known < trunk.scored < len(request.ids):
-                logits = self.context.logits(row)
-                request.generation.prompt_logprobs.append(score(logits, request.ids[trunk.scored], best))
+    def _went_on(self, portion: Portion) -> None:
+        """A part of the way of a demand is evaluated."""
+        demand, tip = portion.demand, self.cache.tree.tip[portion.demand.seq]
+        if demand.every:
+            first = len(portion.tokens) - 1
+            for back in range(first, -1, -1):
+                demand.hear(tip.end - back, self.context.logits(portion.row - back))
+        if isinstance(demand, ActiveBranch | Scoring):
+            demand.request.has_read(min(tip.end, len(demand.request.ids)))
+        if tip is demand.node:
+            self.queue.reading.remove(demand)
+            if isinstance(demand, ActiveBranch) and not demand.prompting:
+                self.queue.write(demand)
+            self._answer(demand, portion.row)
+        elif portion.answers:
+            self.cache.store_logits(demand.seq, self.context.logits(portion.row))
 
     def _tidy(self) -> bool:
         """Nothing to do: get ready for the next pick, if nobody else has come in meanwhile.
@@ -335,21 +342,55 @@ class Scheduler:
         """
         if self.queue.busy:
             return False
-        if not self.tails:
-            if self.cache.store_next():
-                return True
-            self.cache.write_down()
-            return False
-        if self.turns is not None:
-            self.turns.pick({SHARED})  # the only space whose tails are kept
-        started = time.perf_counter()
-        rows = self.tails.evaluate()
+        if self.loop.pending:
+            self._look_ahead()
+            return True
+        if self.cache.store_next():
+            return True
+        self.cache.write_down()
+        return False
+
+    def _look_ahead(self) -> None:
+        """Evaluate what is wanted for later, the newest first, in one batch. Nothing is lost for it."""
+        pending, rows = self.loop.pending, list[Demand]()
+        while pending and len(rows) < self.context.max_outputs:
+            demand = pending[-1]
+            if rows and (demand.space != rows[0].space or not self._has_room(demand, len(rows))):
+                break  # in the next batch
+            pending.pop()
+            if (
+                self._is_open(demand)
+                and self._has_room(demand, len(rows))
+                and self.cache.lease(demand, self.queue.end(demand) - 1)
+                and self.queue.left(demand) == 1
+            ):
+                rows.append(demand)
+            else:
+                self.queue.suspend(demand)
         if rows:
-            counters = self.counters
-            counters.decodes += 1
-            counters.branch_rows += rows
-            counters.decode_seconds += time.perf_counter() - started
-        return True
+            if self.turns is not None:
+                self.turns.pick({rows[0].space})
+            self._decode(self.decoder.plan(rows, (), 0))
+            for demand in rows:
+                if demand.seq >= 0:  # there was no room after all
+                    self.queue.suspend(demand)
+
+    def _is_open(self, demand: Demand) -> bool:
+        """Whether one token is missing, and no more."""
+        node = demand.node
+        return node is not None and node.logits is None and self.cache.standing(node).end >= node.end - 1
+
+    def _has_room(self, demand: Demand, more: int) -> bool:
+        """Whether the cells, beside ``more`` new tokens of others, take the path of a demand."""
+        cache = self.cache
+        assert demand.node is not None
+        before = demand.node.end - 1
+        missing = cache.lacks(demand, before) - 1
+        if not cache.has_id_for(demand, before):
+            return False
+        if cache.used_cells + more + missing < cache.memory.cells:
+            return True
+        return bool(cache.storage.budget) and cache.make_room(missing + more + 1)
 
     # ---- publishing
 
@@ -357,7 +398,7 @@ class Scheduler:
         """Give every reader what this step brought, and let finished requests go."""
         finished = False
         for request in self.queue.requests:
-            if not request.live:
+            if not self.queue.steady and not request.live:
                 finished = True
                 if request.generation.error is None and not request.failed:
                     request.events.append(request.completed())
@@ -371,13 +412,9 @@ class Scheduler:
             self.queue.requests = [request for request in self.queue.requests if request.live]
 
 
-def _shortest(track: Track) -> tuple[Priority, bool]:
-    return track.urgency, len(track.todo) > SHORT
+def _urgency(demand: Demand) -> Priority:
+    return demand.urgency
 
 
-def _priority(track: Track) -> Priority:
-    return track.urgency
-
-
-def _space(track: Track) -> int:
-    return track.request.space
+def _space(demand: Demand) -> int:
+    return demand.space

@@ -17,16 +17,14 @@ from typing import SupportsIndex
 import numpy as np
 from numpy.typing import NDArray
 
-from .active import Track
 from .cache import Cache
-from .chains import Chain, derive_seed
 from .decode import Plan
 from .model import Model
 from .native.context import ABORTED, OK, Context
 from .parameters import notation
-from .sampling import SamplerTemplate
+from .sampling import Chain, SamplerTemplate, derive_seed
 from .scheduler import Scheduler
-from .tree import SHARED
+from .tree import SHARED, Demand
 from .types import (
     ContextOverflow,
     EngineClosed,
@@ -35,6 +33,7 @@ from .types import (
     NoRoom,
     NotANumber,
     NotSupported,
+    Priority,
     Sampling,
 )
 from .validate import check_sampling
@@ -46,13 +45,16 @@ _NO_SEQUENCE = "no sequence is free: delete one, or end a request"
 Logits = NDArray[np.float32]
 
 
-class _Sequence(Track):
-    """``ids`` are its tokens; the first of them, up to its tip in the tree, are evaluated."""
+class _Sequence(Demand):
+    """``ids`` are its tokens; the first of them, up to its tip in the tree, are evaluated.
+
+    It wants something only within a call.
+    """
 
     __slots__ = ("accepted", "chain", "ids", "logits", "sampling", "seed")
 
     def __init__(self, sampling: Sampling, seed: int) -> None:
-        self.seq, self.todo = -1, ()
+        super().__init__(Priority.NORMAL, SHARED)
         self.ids: list[int] = []
         self.accepted: list[int] = []  # by the samplers, and not evaluated yet
         self.logits: Logits | None = None  # after the last of ids
@@ -118,11 +120,12 @@ class Sequences:
             made.ids, made.accepted, made.logits = list(source.ids), list(source.accepted), source.logits
             evaluated = self._evaluated(source)
             if evaluated:
-                lease = self.cache.lease(made.ids[:evaluated])
-                if lease is None:
+                self.cache.tree.want_at(made, self.cache.tree.tip[source.seq])
+                leased = self.cache.lease(made, evaluated)
+                self.cache.tree.unwant(made)
+                if not leased:
                     del self._sequences[number]
                     raise NoRoom(_NO_SEQUENCE)
-                made.seq = lease.seq
             return number
 
     def truncate(self, seq: int, length: int) -> None:
@@ -270,63 +273,68 @@ class Sequences:
         if self._clears != self.cache.clears:
             self._clears = self.cache.clears
             for sequence in self._sequences.values():
-                sequence.seq = -1
+                sequence.seq, sequence.node = -1, None
 
     def _evaluated(self, sequence: _Sequence) -> int:
         return 0 if sequence.seq < 0 else self.cache.tree.tip[sequence.seq].end
 
     def _let_go(self, sequence: _Sequence) -> None:
         """Its cells can be had by others; what the model said after them is kept, too."""
-        seq, sequence.seq = sequence.seq, -1
-        if seq >= 0:
-            if sequence.logits is not None and self.cache.tree.tip[seq].end == len(sequence.ids):
-                self.cache.store_logits(seq, sequence.logits)
-            self.cache.park(seq)
+        if (
+            sequence.seq >= 0
+            and sequence.logits is not None
+            and self._evaluated(sequence) == len(sequence.ids)
+        ):
+            self.cache.store_logits(sequence.seq, sequence.logits)
+        self.cache.release(sequence)
 
     def _evaluate(self, sequences: Sequence[_Sequence]) -> None:
         """Bring every one of them to the end of its ids, and its logits with it."""
-        alike: dict[tuple[int, ...], list[_Sequence]] = {}
-        for sequence in sequences:
-            alike.setdefault(tuple(sequence.ids), []).append(sequence)
-        for first, *_ in alike.values():
-            self._begin(first, self.cache.logits_after(first.ids))
-        self._work_off([first for first, *_ in alike.values()])
-        twins = [(twin, first) for first, *others in alike.values() for twin in others]
-        for twin, first in twins:
-            self._begin(twin, first.logits)
-        self._work_off([twin for twin, _ in twins])
+        try:
+            for sequence in sequences:
+                self._begin(sequence)
+            self._work_off([sequence for sequence in sequences if sequence.logits is None])
+            for sequence in sequences:
+                self._stand_at(sequence, len(sequence.ids))  # others may have evaluated its end
+        finally:
+            for sequence in sequences:
+                self.cache.tree.unwant(sequence)
 
-    def _work_off(self, sequences: Sequence[_Sequence]) -> None:
+    def _begin(self, sequence: _Sequence) -> None:
+        """Put it on cells as far as the cache holds its ids."""
+        node = self.cache.tree.want(sequence, sequence.ids)
+        most = node.end if node.logits is not None else node.end - 1
+        if self._evaluated(sequence) > most and not self.cache.rewind(sequence.seq, most):
+            self._let_go(sequence)
+        if sequence.seq < 0 or node.logits is not None:
+            self._stand_at(sequence, most)
+        if self._evaluated(sequence) == len(sequence.ids) and node.logits is not None:
+            sequence.logits = _kept(node.logits)
+
+    def _stand_at(self, sequence: _Sequence, most: int) -> None:
+        """Let it hold what the cells hold of its first ``most`` ids."""
+        if sequence.seq < 0 or self._evaluated(sequence) < most:
+            self.cache.release(sequence)
+            if not self.cache.lease(sequence, most):
+                raise NoRoom(_NO_SEQUENCE)
+
+    def _work_off(self, waiting: list[_Sequence]) -> None:
         """Decode what they have to do."""
-        waiting = [sequence for sequence in sequences if sequence.todo]
         chunk = self.context.max_rows
         while waiting:
             plan = self.scheduler.decoder.plan((), waiting, chunk)
             if self.cache.make_room(plan.prompt_rows) and self._decode(plan):
-                for fed in plan.fed:
-                    if isinstance(fed.track, _Sequence) and not fed.track.todo:
-                        fed.track.logits = _kept(self.context.logits(fed.row))
-                waiting = [sequence for sequence in waiting if sequence.todo]
+                for demand, _, row, answers in plan.portions:
+                    if answers:
+                        node, logits = self.cache.tree.tip[demand.seq], _kept(self.context.logits(row))
+                        for sequence in waiting:
+                            if sequence.node is node:
+                                sequence.logits = logits
+                waiting = [sequence for sequence in waiting if sequence.logits is None]
             elif plan.prompt_rows == 1:
                 raise NoRoom(f"all {self.context.cells} cells are in use: truncate or delete a sequence")
             else:
                 chunk = min(chunk, plan.prompt_rows) // 2
-
-    def _begin(self, sequence: _Sequence, row: Logits | None) -> None:
-        """Put it on cells as far as the cache holds its ids; the rest is to do. ``row``: its logits."""
-        ids = sequence.ids
-        most = len(ids) if row is not None else len(ids) - 1
-        if sequence.seq < 0 or self._evaluated(sequence) > most and not self.cache.rewind(sequence.seq, most):
-            self._let_go(sequence)
-            lease = self.cache.lease(ids, most)
-            if lease is None:
-                raise NoRoom(_NO_SEQUENCE)
-            sequence.seq = lease.seq
-        done = self._evaluated(sequence)
-        done += self.cache.follow(sequence.seq, ids[done:most])
-        sequence.todo = tuple(ids[done:])
-        if not sequence.todo and row is not None:
-            sequence.logits = _kept(row)
 
     def _decode(self, plan: Plan) -> bool:
         """False where llama.cpp finds no room; nothing has changed then."""
@@ -350,7 +358,6 @@ class Sequences:
 
     def _settle(self, sequence: _Sequence, new: list[int]) -> None:
         """It has those of the ``new`` tokens that were evaluated, and its samplers know of them."""
-        sequence.todo = ()
         if sequence.logits is None:
             del sequence.ids[max(len(sequence.ids) - len(new), self._evaluated(sequence)) :]
         if new:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from .active import ActiveBranch, ActiveRequest, waiting
 from .cache import Cache
-from .commands import Commands
 from .native.context import OK, Context
 from .queue import Queue
 from .sampling_loop import SamplingLoop
@@ -43,15 +42,14 @@ class Strict:
 
     Args:
         open_context: a context of ``window`` tokens, made ready for a space, opened when it is first needed.
-        too_new: whether a request may yet be thought better of.
     """
 
     def __init__(
-        self, queue: Queue, loop: SamplingLoop, commands: Commands, cache: Cache, counters: _Counters, *,
-        window: int, open_context: Callable[[int], Context], too_new: Callable[[ActiveRequest], bool],
+        self, queue: Queue, loop: SamplingLoop, cache: Cache, counters: _Counters, *, window: int,
+        open_context: Callable[[int], Context],
     ) -> None:  # fmt: skip
-        self.queue, self.loop, self.commands, self.cache = queue, loop, commands, cache
-        self.counters, self.window, self._open, self._too_new = counters, window, open_context, too_new
+        self.queue, self.loop, self.cache = queue, loop, cache
+        self.counters, self.window, self._open = counters, window, open_context
         self._context: Context | None = None
         self._space = SHARED
         self._runner: ActiveBranch | None = None  # the branch that is written
@@ -85,8 +83,8 @@ class Strict:
 
     def _waiting(self) -> Iterator[ActiveBranch]:
         """Branches that have something to write: the one that has begun, then by priority, age and place."""
-        others = any(t.urgency is not Priority.BACKGROUND for t in (*self.queue.running, *self.queue.feeding))
-        requests = [r for r in self.queue.requests if r.asked.strict and not self._too_new(r)]
+        others = any(t.urgency is not Priority.BACKGROUND for t in (*self.queue.running, *self.queue.reading))
+        requests = [r for r in self.queue.requests if r.asked.strict and not self.queue.too_new(r)]
         begun = self._runner
         if begun is not None and begun.request in requests and waiting(begun) and begun.pending is None:
             requests = [begun.request]
@@ -103,7 +101,7 @@ class Strict:
         if written and active.limit <= written:
             self.loop.finish(active, FinishReason.LENGTH, None)
             return
-        if len(active.path) > self.window and not self.commands.make_window(active):
+        if len(active.path) > self.window and not active.shift(self.window):
             self.loop.finish(active, FinishReason.CONTEXT, None)
             return
         path = active.path
@@ -127,7 +125,7 @@ class Strict:
         self.loop.set_state(active, BranchState.WRITING)
         self.loop.sample_from(active, logits, None)
         if active.pending is not None:
-            self.queue.pending.append(active)
+            self.queue.asking.append(active)
 
     # ---- where it stands
 

@@ -1,9 +1,11 @@
-"""Radix tree of evaluated token runs: which ids are kept, and in which tier.
+"""The tree of tokens: those that some tier holds, and those that somebody wants evaluated.
 
 A node is a run of tokens. It is resident while sequences hold its cells (``node.seqs``), and stored while
-its state lies outside them (``node.piece``); it can be both, and is forgotten when it is neither. What is
+its state lies outside them (``node.piece``); it can be both. One that is neither is absent, and stays only
+while somebody wants what the model says after it, or after something below it (``node.demands``). What is
 resident hangs below what is resident, so that a sequence is a path from the root to its tip; what is only
-stored hangs below that. The tree only keeps account; what it says must be done to the cache (``Merge``) is
+stored hangs below that, and what is absent below both. Two who want the same tokens want the same nodes, so
+these are evaluated once. The tree only keeps account; what it says must be done to the cache (``Merge``) is
 done by its owner. Pure Python, one thread; knows nothing of llama.cpp.
 """
 
@@ -12,6 +14,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
+
+from .types import Priority
 
 
 class Merge(NamedTuple):
@@ -57,10 +61,33 @@ class Piece:
         self.users = 0
 
 
+class Demand:
+    """What the model says after a path of tokens is wanted.
+
+    Of itself it has the answer kept at its node, where whoever comes there finds it. Kinds of it that want
+    more are told of each answer (:meth:`hear`).
+    """
+
+    __slots__ = ("node", "seq", "space", "urgency")
+    every = False
+    """Whether it wants to hear what follows each token on the way, held or not."""
+
+    def __init__(self, urgency: Priority, space: int) -> None:
+        self.urgency = urgency  # of who waits for it
+        self.space = space
+        self.node: Node | None = None  # where the path ends; None while nothing is wanted
+        self.seq = -1  # the sequence that is on its way there; -1 while it waits
+
+    def hear(self, position: int, logits: Any) -> None:
+        """``logits`` follow the first ``position`` tokens of the path, and last until the next decode."""
+
+
 class Node:
     """A run of tokens. ``end`` is the position after its last token."""
 
-    __slots__ = ("children", "end", "last_used", "logits", "parent", "piece", "seqs", "tips", "tokens")
+    __slots__ = (
+        "children", "demands", "end", "last_used", "logits", "parent", "piece", "seqs", "tips", "tokens"
+    )  # fmt: skip
 
     def __init__(self, parent: Node | None, tokens: list[int], end: int) -> None:
         self.parent = parent
@@ -71,11 +98,25 @@ class Node:
         self.tips: set[int] = set()  # of these, the ones that end here
         self.piece: Piece | None = None  # of a stored node
         self.logits: Any = None  # logits after the last token, if stored
+        self.demands: list[Demand] = []  # that end here
         self.last_used = 0
 
     @property
     def start(self) -> int:
         return self.end - len(self.tokens)
+
+    @property
+    def absent(self) -> bool:
+        """Whether no tier holds it."""
+        return not self.seqs and self.piece is None
+
+    def below(self, above: Node) -> Node:
+        """The node of the path to this one that follows ``above``."""
+        node = self
+        while node.parent is not above:
+            assert node.parent is not None
+            node = node.parent
+        return node
 
     def upward(self) -> Iterator[Node]:
         """This node and those above it but the root; each may be cut in two once it has been given."""
@@ -90,19 +131,27 @@ class Node:
 
 
 SHARED = 0
-"""The space of all requests that know nothing better."""
+"""The space of all requests that know nothing better. Below it are those of other sets of adapters, above it
+those of requests that share nothing."""
 _EMPTY_SPACES = 64  # that nobody holds a sequence in any more
 
 
-class TokenTree:
-    """Account of one cache within one namespace (model and adapters).
+class Root(Node):
+    """Where the paths of a space begin: what is evaluated in one is not found in another."""
 
-    Each space has a root of its own: what is evaluated in one is not found in another.
-    """
+    __slots__ = ("space",)
+
+    def __init__(self, space: int) -> None:
+        super().__init__(None, [], 0)
+        self.space = space
+
+
+class TokenTree:
+    """Account of one model: a root for each space."""
 
     def __init__(self, logits_budget: int = 64, cuttable: bool = True) -> None:
         self._cuttable = cuttable  # a state is that of its tokens, and not of all tokens up to its end
-        self._roots = {SHARED: Node(None, [], 0)}
+        self._roots = {SHARED: Root(SHARED)}
         self.cells = 0  # sum of the resident runs: what the cache holds
         self.stored_bytes = 0  # of the pieces in host memory
         self.tip: dict[int, Node] = {}
@@ -112,18 +161,21 @@ class TokenTree:
 
     # ---- looking
 
-    def root(self, space: int = SHARED) -> Node:
+    def root(self, space: int = SHARED) -> Root:
         """Where the sequences of a space begin."""
         if space not in self._roots:
             if len(self._roots) > _EMPTY_SPACES:
-                self._roots = {s: root for s, root in self._roots.items() if root.seqs or s == SHARED}
-            self._roots[space] = Node(None, [], 0)
+                self._roots = {
+                    s: root for s, root in self._roots.items() if root.seqs or root.children or s == SHARED
+                }
+            self._roots[space] = Root(space)
         return self._roots[space]
 
-    def root_of(self, node: Node) -> Node:
+    def root_of(self, node: Node) -> Root:
         """Where the path to ``node`` begins."""
         while node.parent is not None:
             node = node.parent
+        assert isinstance(node, Root)
         return node
 
     def match(self, ids: Sequence[int], limit: int | None = None, space: int = SHARED) -> Match:
@@ -132,7 +184,7 @@ class TokenTree:
         node, offset, position, resident = self.root(space), 0, 0, 0
         while position < end:
             child = node.children.get(ids[position])
-            if child is None:
+            if child is None or (self._cuttable and child.absent):
                 break
             offset = common_prefix(child.tokens, ids, position, end)
             node, position = child, position + offset
@@ -155,18 +207,6 @@ class TokenTree:
             node = node.parent
         return Match(node, len(node.tokens), node.end, node.end if node.tips else 0)
 
-    def furthest(self, seq: int, tokens: Sequence[int]) -> Node:
-        """The last node on the way of ``tokens`` from the tip of ``seq`` at which a sequence stops."""
-        node = found = self.tip[seq]
-        done = 0
-        while done < len(tokens):
-            child = node.children.get(tokens[done])
-            if child is None or common_prefix(child.tokens, tokens, done, len(tokens)) < len(child.tokens):
-                break
-            node, done = child, done + len(child.tokens)
-            found = node if node.tips else found
-        return found
-
     def logits_after(self, ids: Sequence[int], space: int = SHARED) -> Any:
         """Stored logits after exactly ``ids``, or None."""
         found = self.match(ids, None, space)
@@ -181,14 +221,59 @@ class TokenTree:
         for root in self._roots.values():
             yield from _below(root)
 
+    # ---- wanting
+
+    def want(self, demand: Demand, ids: Sequence[int]) -> Node:
+        """``demand`` is for what follows ``ids``; the node where they end."""
+        return self.want_at(demand, self.reach(ids, demand.space))
+
+    def want_at(self, demand: Demand, node: Node) -> Node:
+        """``demand`` is for what follows ``node``."""
+        self.unwant(demand)
+        node.demands.append(demand)
+        demand.node = node
+        return node
+
+    def want_next(self, demand: Demand, token: int) -> None:
+        """The path of ``demand`` is longer by ``token``."""
+        node = demand.node
+        assert node is not None
+        node.demands.remove(demand)
+        child = node.children.get(token)
+        if child is None:
+            child = node.children[token] = Node(node, [token], node.end + 1)
+        elif len(child.tokens) > 1:
+            child = self.split(child, 1)
+        child.demands.append(demand)
+        demand.node = child
+
+    def unwant(self, demand: Demand) -> None:
+        """Nothing is wanted by ``demand`` any more."""
+        node, demand.node = demand.node, None
+        if node is not None:
+            node.demands.remove(demand)
+            self.prune(node)
+
+    def reach(self, ids: Sequence[int], space: int = SHARED) -> Node:
+        """The node that ends with ``ids``, which may be absent."""
+        node, position = self.root(space), 0
+        while position < len(ids):
+            child = node.children.get(ids[position])
+            if child is None:
+                child = Node(node, list(ids[position:]), len(ids))
+                node.children[ids[position]] = child
+                return child
+            length = common_prefix(child.tokens, ids, position, len(ids))
+            node, position = self.split(child, length), position + length
+        return node
+
     # ---- growing
 
-    def fork(self, seq: int, found: Match) -> int | None:
-        """Make ``seq`` a new sequence that ends at a resident match; returns one to share cells with.
+    def fork(self, seq: int, node: Node) -> int | None:
+        """Make ``seq`` a new sequence that ends at a resident node; returns one to share cells with.
 
-        None means that the match is the root and there is nothing to share.
+        None means that the node is the root and there is nothing to share.
         """
-        node = self.split(found.node, found.offset)
         source = next(iter(node.tips or node.seqs), None)
         self._place(seq, node)
         return source
@@ -200,11 +285,8 @@ class TokenTree:
         the merges to be done in the cache are returned.
         """
         node = self.tip[seqs[0]]
-        if len(tokens) == 1 == len(node.seqs) and _may_grow(node):
-            node.tokens.append(tokens[0])  # the usual step: one branch, one token, nothing beside it
-            node.end += 1
-            self.cells += 1
-            return _JUST_GROWN
+        if len(tokens) == 1 == len(node.seqs) and self._take_in(node, tokens):
+            return _JUST_GROWN  # the usual step: one branch, one token, nothing beside it
         merges: list[Merge] = []
         done = known = 0
         while done < len(tokens):
@@ -213,15 +295,19 @@ class TokenTree:
                 node = self._grow(node, seqs, tokens[done:] if done else tokens)
                 break
             length = common_prefix(child.tokens, tokens, done, len(tokens))
-            source = next(iter(child.seqs), None)
-            start = node.end
+            source, start = next(iter(child.seqs), None), node.end
+            if source is not None or child.piece is not None:
+                known += length
+            elif len(node.seqs) == len(seqs) and self._take_in(node, tokens[done : done + length]):
+                done += length
+                continue
             child = self.split(child, length)
             if source is None:
-                self.cells += length  # it was stored, and is resident now
+                self.cells += length  # it was stored or absent, and is resident now
             else:
                 merges.append(Merge(source, start, child.end))
             self._move_down(seqs, node, child)
-            node, done, known = child, done + length, known + length
+            node, done = child, done + length
         return Grown(merges, known)
 
     def enter(self, seq: int, node: Node) -> None:
@@ -305,7 +391,7 @@ class TokenTree:
 
     def clear(self) -> None:
         """Forget everything, in every tier."""
-        self._roots = {SHARED: Node(None, [], 0)}
+        self._roots = {SHARED: Root(SHARED)}
         self.tip.clear()
         self._rows.clear()
         self.cells = self.stored_bytes = 0
@@ -316,12 +402,14 @@ class TokenTree:
         """``piece`` holds the state of ``node``, from now on."""
         self._attach(node, piece)
 
-    def plant(self, parent: Node, tokens: list[int], piece: Piece) -> Node:
-        """A new node below ``parent`` that is only stored."""
-        node = Node(parent, tokens, parent.end + len(tokens))
-        parent.children[tokens[0]] = node
-        self._attach(node, piece)
-        return node
+    def plant(self, ids: Sequence[int], piece: Piece, space: int = SHARED) -> Node:
+        """``piece`` is a state of the end of ``ids``, of which no tier holds anything yet."""
+        last = self.reach(ids, space)
+        for node in last.upward() if self._cuttable else (last,):
+            if not node.absent:
+                break
+            self._attach(node, piece)
+        return last
 
     def unload(self, piece: Piece) -> None:
         """``piece`` is not in host memory any more; it is still on disk."""
@@ -370,11 +458,9 @@ class TokenTree:
 
     def _grow(self, node: Node, seqs: Sequence[int], tokens: Sequence[int]) -> Node:
         """New tokens below ``node``, in place when nothing else depends on where it ends."""
-        self.cells += len(tokens)
-        if len(node.seqs) == len(seqs) and _may_grow(node):
-            node.tokens.extend(tokens)
-            node.end += len(tokens)
+        if not node.children and len(node.seqs) == len(seqs) and self._take_in(node, tokens):
             return node
+        self.cells += len(tokens)
         child = Node(node, list(tokens), node.end + len(tokens))
         child.last_used = node.last_used
         node.children[child.tokens[0]] = child
@@ -407,22 +493,63 @@ class TokenTree:
             self._remove_if_lost(node)
 
     def _remove_if_lost(self, node: Node) -> None:
-        """Take off a node that no tier holds, and what hangs below it, which cannot be reached any more.
+        """Forget a node that no tier holds, and what is stored below it, which can no longer be reached.
 
-        Where states are those of whole paths, what hangs below can be; then the node stays for its tokens.
+        What somebody wants stays, to be evaluated. Where states are those of whole paths, what is stored
+        below can be reached, and stays as well.
         """
-        while node.parent is not None and not node.seqs and node.piece is None:
-            if node.children and not self._cuttable:
+        if node.parent is None or not node.absent:
+            return
+        leaves = [node]
+        if self._cuttable:
+            lost = [node, *_below(node)]
+            for each in lost:
+                self._attach(each, None)
+                self._forget_logits(each)
+            leaves = [each for each in lost if not each.children]
+        for leaf in leaves:
+            self.prune(leaf)
+
+    def prune(self, node: Node) -> None:
+        """Take off what no tier holds and nobody wants, from ``node`` upwards."""
+        while (parent := node.parent) is not None:
+            needed = node.seqs or node.children or node.demands or node.piece is not None
+            if needed or parent.children.get(node.tokens[0]) is not node:  # or it was taken off before
                 return
-            parent = node.parent
             del parent.children[node.tokens[0]]
-            for lost in (node, *_below(node)):
-                self._attach(lost, None)
-                lost.logits = None
-                self._rows.pop(lost, None)
-            if self._cuttable:
-                return
+            self._forget_logits(node)
             node = parent
+
+    def _forget_logits(self, node: Node) -> None:
+        if node.logits is not None:
+            node.logits = None
+            self._rows.pop(node, None)
+
+    def _take_in(self, node: Node, tokens: Sequence[int]) -> bool:
+        """Let ``node`` itself grow by ``tokens``, if nothing depends on where it ends.
+
+        Nothing hangs below it then but the absent node of which these are the first tokens.
+        """
+        if node.logits is not None or node.piece is not None or node.demands or node.parent is None:
+            return False
+        children = node.children
+        if children:
+            child = children.get(tokens[0])
+            if child is None or len(children) > 1 or not child.absent or child.logits is not None:
+                return False
+            if len(tokens) < len(child.tokens):
+                child.tokens, child.parent = child.tokens[len(tokens) :], node
+                node.children = {child.tokens[0]: child}
+            else:
+                node.children, node.demands = child.children, child.demands
+                for below in child.children.values():
+                    below.parent = node
+                for demand in child.demands:
+                    demand.node = node
+        node.tokens += tokens
+        node.end += len(tokens)
+        self.cells += len(tokens)
+        return True
 
     def _attach(self, node: Node, piece: Piece | None) -> None:
         old, node.piece = node.piece, piece
@@ -437,11 +564,6 @@ class TokenTree:
 
 
 _JUST_GROWN = Grown([], 0)
-
-
-def _may_grow(node: Node) -> bool:
-    """Whether nothing depends on where a node ends."""
-    return node.logits is None and node.piece is None and node.parent is not None and not node.children
 
 
 def _below(node: Node) -> Iterator[Node]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from srbwriter.engine.backend import Backend
@@ -16,6 +16,7 @@ from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.parameters import PARAMETERS
 from srbwriter.engine.types import FinishReason, PromptProgress, TokenLogprob
 from srbwriter.server.params import Params, default_order
+from srbwriter.server.registry import Record
 
 _BY_LIMIT = frozenset({FinishReason.LENGTH, FinishReason.CONTEXT})
 
@@ -49,18 +50,13 @@ def problem(branch: Branch) -> dict[str, str]:
     return {} if branch.error is None else {"error": str(branch.error)}
 
 
-def usage(generations: Iterable[Generation]) -> dict[str, Any]:
+def usage(record: Record) -> dict[str, Any]:
     """Tokens of all prompts, each once, and of all branches, in OpenAI's names."""
-    prompt = completion = cached = 0
-    for generation in generations:
-        prompt += len(generation.prompt_ids)
-        cached += generation.cached_tokens
-        completion += sum(len(branch.buffer.ids) for branch in generation.branches)
     return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": cached},
+        "prompt_tokens": record.prompt_tokens,
+        "completion_tokens": record.written,
+        "total_tokens": record.prompt_tokens + record.written,
+        "prompt_tokens_details": {"cached_tokens": record.cached_tokens},
     }
 
 

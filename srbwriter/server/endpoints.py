@@ -76,7 +76,11 @@ class Socket:
         async def answer(socket: WebSocket) -> None:
             context = Context(cast("Request", socket), services, "kobold")
             try:
-                await self.handler(context, socket)
+                with services.open_socket(context.client) as fits:
+                    if fits:
+                        await self.handler(context, socket)
+                    else:
+                        await socket.close(1013, "too many WebSockets are open")
             except (WebSocketDisconnect, TimeoutError):
                 pass  # it left, or stopped reading
             except Exception as error:
@@ -85,11 +89,16 @@ class Socket:
         return WebSocketRoute(self.path, answer)
 
 
-def failure(error: Exception, dialect: Dialect) -> Response:
-    """An error as an answer in ``dialect``. Only what nobody foresaw is a 500, and is logged."""
+def as_told(error: Exception) -> ApiError:
+    """What a client is told of an error. Only what nobody foresaw is a 500, and is logged."""
     if not isinstance(error, (ApiError, EngineError)):
         log.error("unforeseen error while answering", exc_info=error)
-    told = from_engine(error)
+    return from_engine(error)
+
+
+def failure(error: Exception, dialect: Dialect) -> Response:
+    """An error as an answer in ``dialect``."""
+    told = as_told(error)
     return json_response(told.body(dialect), told.status, told.headers)
 
 
@@ -145,6 +154,7 @@ LORA: dict[str, Any] = {
         "required": ["id"],
         "properties": {"id": {"type": "integer", "minimum": 0}, "scale": {"type": "number"}},
     },
+    "example": [{"id": 0, "scale": 0.5}],
 }
 
 
@@ -186,6 +196,7 @@ BRANCHES: dict[str, Any] = {
         "rich": {"type": "boolean"},
         **FIELDS,
     },
+    "example": {"prompt": "Once upon a time,", "n": 2, "max_tokens": 16},
 }
 
 
@@ -321,6 +332,7 @@ RERANK: dict[str, Any] = {
         "return_documents": {"type": "boolean"},
         "model": {"type": "string"},
     },
+    "example": {"query": "Who ran?", "documents": ["The fox ran.", "It rained."]},
 }
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")

@@ -82,7 +82,7 @@ def _limit(fields: Fields, row: Parameter, default: int | None) -> int | None:
     The settings that llama.cpp tells have the limit twice, and clients send them back with one changed.
     """
     told = [
-        Fields({spelling: value}).integer(row.name, -1, -1, limits.TOKENS, hard=True)
+        Fields({spelling: value}).integer(row.name, -1, -1, int(row.maximum or 0), hard=True)
         for spelling in (row.name, *row.aliases)
         if (value := fields.values.get(spelling)) is not None
     ]

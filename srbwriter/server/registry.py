@@ -52,6 +52,16 @@ class Record:
         return sum(len(generation.log) for generation in self.generations)
 
     @property
+    def prompt_tokens(self) -> int:
+        """Tokens of all prompts, each once."""
+        return sum(len(generation.prompt_ids) for generation in self.generations)
+
+    @property
+    def cached_tokens(self) -> int:
+        """How many of these were found in the cache."""
+        return sum(generation.cached_tokens for generation in self.generations)
+
+    @property
     def written(self) -> int:
         """Tokens of all branches."""
         return sum(len(branch.buffer.ids) for branch in self.branches)

@@ -10,7 +10,9 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -68,6 +70,7 @@ class Services:
         self.notifier = notifier
         self.registry = Registry(settings.keep_requests, settings.keep_seconds)
         self.slots = Slots()
+        self.sockets = Counter[str]()  # WebSockets that are open, by client
         self.system = _read_system(settings)
         self.chat_template: str | None = None  # the one to use instead of the model's own
         self.started = time.time()
@@ -149,6 +152,21 @@ class Services:
         record = self.registry.add(client, dialect, generations, id, tag=tag, bound=bound)
         record.slots = self.slots.assign(record, self.max_n, slot)
         return record
+
+    @contextmanager
+    def open_socket(self, client: Client) -> Generator[bool]:
+        """Counts a WebSocket while it is open; False where there is no room for another."""
+        settings = self.settings
+        fits = self.sockets.total() < settings.max_sockets
+        if not (fits and self.sockets[client.name] < settings.max_own_sockets):
+            yield False
+            return
+        self.sockets[client.name] += 1
+        try:
+            yield True
+        finally:
+            self.sockets[client.name] -= 1
+            self.sockets += Counter[str]()  # forgets those that have none
 
     def busy(self) -> int:
         """Branches that are written or wait, of every dialect and of the terminal; ``max_n`` at most."""

@@ -59,6 +59,8 @@ class ServerSettings:
     max_body: int = 16 * 2**20
     max_connections: int = 0  # 0: as many as the process may open files for
     max_requests: int = 256  # being answered at once; more are told to come back
+    max_sockets: int = 256  # WebSockets that are open at once
+    max_own_sockets: int = 32  # those of one client
     keep_requests: int = 256  # finished requests that stay addressable
     keep_seconds: float = 900.0
     shutdown_seconds: float = 5.0

@@ -226,6 +226,10 @@ def _slices(value: Any) -> Iterator[str]:
         yield "[]" if before == "[" else "]"
     elif isinstance(value, list | tuple) and value:
         yield from _list_slices(cast("Sequence[Any]", value))
+    elif isinstance(value, str) and len(value) > _SLICE:
+        yield '"'
+        yield from (_dumps(value[k : k + _SLICE])[1:-1] for k in range(0, len(value), _SLICE))
+        yield '"'
     else:
         yield _dumps(value)
 

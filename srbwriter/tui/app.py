@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
+import math
+import os
 import signal
+import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,21 +26,22 @@ from srbwriter import logs, paths
 from srbwriter.config import Settings
 from srbwriter.session.sampling import RememberedKnobs
 from srbwriter.story import StoryError, library
-from srbwriter.tui import colours, options, spelling, themes
-from srbwriter.tui.commands import COMMANDS, Command, anywhere_of, keys_of
+from srbwriter.tui import colours, commands, options, spelling, themes
 from srbwriter.tui.keyboard import Keyboard
 from srbwriter.tui.messages import Messages, Shows
-from srbwriter.tui.palette import CommandProvider
-from srbwriter.tui.preferences import Preferences
-from srbwriter.tui.screens import crash
+from srbwriter.tui.options import Preferences
+from srbwriter.tui.screens.help import CommandProvider
+from srbwriter.tui.screens.trouble import crash_words
+from srbwriter.tui.widgets.prose_area import ProseArea
 from srbwriter.tui.write_screen import WriteScreen
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
 
 
-_NEVER = 10**6
-_THEME_SECONDS = 1.0  # how soon a changed theme of the writer's own is seen
+_TYPE = ("enter", "backspace", "delete")  # beside keys that have a character
+_REST_SECONDS = 2.0  # without a key in a text, after which the writer does not type just now
+_LOOK_SECONDS = 1.0  # between two looks at what nobody tells of
 
 
 class App(TextualApp[None]):
@@ -63,17 +66,22 @@ class App(TextualApp[None]):
         self.next_story: Path | None = None
         self.next_notes: list[str] = []
         self.next_begins = self.begins = False  # whether branches are written as soon as a story is open
+        self._typed_at = -math.inf
         self.address = ""  # where a server beside the app listens
         self.notes: list[str] = []  # what the writer is told once the screen is up
         self.preferences = Preferences(settings)
         self.knobs = RememberedKnobs(session, settings)
         self.knobs.recall()
-        self._own_keys = {row.name.removeprefix("keys."): self.preferences[row] for row in options.OWN_KEYS}
-        self.branch_keys = self._index_keys()
+        self._apply_keys()
         self._form: colours.Form | None = None
         self.load_themes()
         self._watcher = themes.Watcher()
         self.write_screen = WriteScreen(session, self)
+
+    @property
+    def writer_rests(self) -> bool:
+        """Whether a dialog may open by itself: nobody types a text whose next keys would go to it."""
+        return time.monotonic() - self._typed_at > _REST_SECONDS
 
     # ---- settings, as the screens ask for them
 
@@ -87,25 +95,26 @@ class App(TextualApp[None]):
         """True if new branches are written as soon as one is picked."""
         return self.preferences[options.CONTINUE]
 
-    def keys(self, command: Command) -> list[str]:
-        """The keys that run ``command`` on a branch."""
-        return keys_of(command, self.preferences[options.KEYMAP], self._own_keys)
+    def keys(self, command: str) -> list[str]:
+        """The keys that run a command on a branch."""
+        return self._keys.get(command, [])
 
-    def anywhere(self, command: Command) -> list[str]:
-        """The keys that run ``command`` whatever has the focus."""
-        return anywhere_of(command, self._own_keys)
+    def anywhere(self, command: str) -> list[str]:
+        """The keys that run a command whatever has the focus."""
+        return self._anywhere.get(command, [])
 
-    def _index_keys(self) -> dict[str, tuple[Command, int]]:
-        index: dict[str, tuple[Command, int]] = {}
-        for command in COMMANDS:
-            for number, key in enumerate(self.keys(command), 1):
-                index[key] = (command, number)
-        return index
+    def _apply_keys(self) -> None:
+        own = {key.name.removeprefix("keys."): self.preferences[key] for key in options.own_keys()}
+        keymap = commands.keymap(self.preferences[options.KEYMAP], own)
+        self._keys = commands.keys_by_command(commands.plain_bindings(), keymap)
+        self._anywhere = commands.keys_by_command(commands.anywhere_bindings(), keymap)
+        self.branch_keys = commands.meanings(commands.plain_bindings(), keymap)
+        self.set_keymap(keymap)
 
     def apply_preferences(self) -> None:
         """Make what was changed in the settings hold, where it can hold at once."""
         self.animation_level = "none" if self.preferences[options.REDUCED_MOTION] else "full"
-        self.branch_keys = self._index_keys()
+        self._apply_keys()
         wanted = self.preferences[options.THEME]
         if wanted in self.available_themes:
             self.theme = wanted
@@ -207,6 +216,9 @@ class App(TextualApp[None]):
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            types = isinstance(event, events.Paste) or event.is_printable or event.key in _TYPE
+            if types and isinstance(self.focused, ProseArea):
+                self._typed_at = time.monotonic()
             self.write_screen.pump.give_way()
             self.keyboard.take(event)
         else:
@@ -216,28 +228,12 @@ class App(TextualApp[None]):
         self._to_terminal("\x1b[22;2t")  # keeps the terminal's own title until the end
         self.apply_preferences()
         self.push_screen(self.write_screen)
-        self.set_interval(_THEME_SECONDS, self.reload_changed_themes)
+        self.set_interval(_LOOK_SECONDS, self.reload_changed_themes)
         for complaint in self.complaints:
             self.notify(complaint, severity="warning")
         for note in self.notes:
             self.notify(note)
         self._obey_signals()
-
-    def stands(self) -> None:
-        """The first screen is up: keys go to it, and what has been made so far stays.
-
-        The collector need not look through that again: with all the modules it takes a tenth of a second, in
-        which no key is answered. Nor does it look through all that came after while the writer is at work.
-        """
-        self.keyboard.open()
-        if self.is_headless:  # somebody else's process
-            return
-        if gc.get_freeze_count():  # the story before this one has left its screen
-            gc.unfreeze()
-            gc.collect()
-        gc.freeze()
-        gc.enable()
-        gc.set_threshold(*gc.get_threshold()[:2], _NEVER)  # the pump does it while the writer rests
 
     def _obey_signals(self) -> None:
         """Leave in good order, words saved, when the system or a lost connection ends the program."""
@@ -249,6 +245,13 @@ class App(TextualApp[None]):
                 loop.add_signal_handler(number, self._end, number)
         if callable(stop := signal.getsignal(signal.SIGTSTP)):  # Textual's, which lets go of the terminal
             loop.add_signal_handler(signal.SIGTSTP, self._pause, lambda: stop(signal.SIGTSTP, None))
+        if os.name == "posix" and os.isatty(0):
+            self.set_interval(_LOOK_SECONDS, self._notice_hang_up)
+
+    def _notice_hang_up(self) -> None:
+        """End as after a signal when the terminal has gone without one: its shell may have gone before."""
+        if not os.isatty(0):
+            self._end(signal.SIGHUP)
 
     def _pause(self, stop: Callable[[], object]) -> None:
         """The shell stops the program; nobody knows when it goes on, or whether it does."""
@@ -267,7 +270,7 @@ class App(TextualApp[None]):
         with contextlib.suppress(Exception):
             self.session.keep()
         error = self._exception or RuntimeError("unknown")
-        self._exit_renderables.append(Text(crash.words(error, logs.write_crash_report(error))))
+        self._exit_renderables.append(Text(crash_words(error, logs.write_crash_report(error))))
         self._close_messages_no_wait()
 
     def show_title(self, story: str, writing: bool) -> None:

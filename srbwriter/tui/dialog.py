@@ -5,8 +5,8 @@ A dialog says what it is in a heading and what its keys do in its foot; between 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -27,7 +27,7 @@ class Page(Screen[Result]):
     """A screen above another that fills the window. ``close`` dismisses it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "close", "Close", show=False, id="dialog.close")
+        Binding("escape", "close", "Close", show=False, id="close_dialog")
     ]
 
     DEFAULT_CSS = """
@@ -136,3 +136,12 @@ class Bar(Dialog[Result]):
     Bar > .box > .heading { color: $text-muted; text-style: none; }
     Bar Input { background: $background; }
     """
+
+
+def own_bindings(above: type[Page[Any]] = Page) -> Iterator[Binding]:
+    """Bindings of dialogs that the writer may give other keys."""
+    for binding in above.BINDINGS if "BINDINGS" in vars(above) else ():
+        if isinstance(binding, Binding) and binding.id is not None:
+            yield binding
+    for below in above.__subclasses__():
+        yield from own_bindings(below)

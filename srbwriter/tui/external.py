@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from srbwriter import paths
-from srbwriter.tui.screens.confirm import Confirm
+from srbwriter.tui.screens.ask import Confirm
 
 if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen

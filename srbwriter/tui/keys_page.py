@@ -1,8 +1,9 @@
-"""The page of keys in the documentation, made from the table: ``python -m srbwriter.tui.keys_page``."""
+"""The page of keys in the documentation, made from the commands: ``python -m srbwriter.tui.keys_page``."""
 
 from __future__ import annotations
 
-from srbwriter.tui.commands import COMMANDS, GROUPS, LEADER, Command, anywhere_of, keys_of
+from srbwriter.tui.actions import COMMANDS
+from srbwriter.tui.commands import LEADER, Command, groups
 
 _INTRO = """\
 # Keys
@@ -29,23 +30,23 @@ to `F12`) works anywhere.
 """
 
 
-def _spelled(keys: list[str]) -> str:
-    return " ".join(f"`{key}`" for key in keys).replace("|", "\\|")
+def _spelled(keys: str) -> str:
+    return " ".join(f"`{key}`" for key in keys.split(",") if key).replace("|", "\\|")
 
 
 def _row(command: Command) -> str:
-    plain = "`1` … `9`" if command.numbered else _spelled(keys_of(command))
-    vim = _spelled(keys_of(command, "vim")) if command.vim else ""
+    plain = "`1` … `9`" if command.numbered else _spelled(command.keys)
+    vim = _spelled(command.vim)
     words = f"{command.title}. {command.help}"
-    columns = (f"`{command.id}`", plain, vim, _spelled(anywhere_of(command)), words)
+    columns = (f"`{command.id}`", plain, vim, _spelled(command.anywhere), words)
     return "| " + " | ".join(columns) + " |"
 
 
 def page() -> str:
     """The page as Markdown."""
     parts = [_INTRO.format(leader=LEADER)]
-    for group in GROUPS:
-        rows = [_row(command) for command in COMMANDS if command.group == group]
+    for group in groups():
+        rows = [_row(command) for command in COMMANDS.values() if command.group == group]
         head = ["| name | key | vim | anywhere | what it does |", "|---|---|---|---|---|"]
         parts.append("\n".join([f"## {group}\n", *head, *rows]) + "\n")
     return "\n".join(parts)

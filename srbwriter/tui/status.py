@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 
 from srbwriter.engine.types import BranchState
 from srbwriter.story.model import NoSuchNode, StoryError, counted
-from srbwriter.tui.widgets.status_line import bar
+from srbwriter.tui.widgets.lines import bar
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
@@ -76,6 +76,8 @@ def left(session: Session, load: Watch, work: str = "") -> tuple[str, ...]:
         return (f"no model: {session.engine_error}",)
     if (reading := _reading(session)) is not None:
         return (reading,)
+    if trouble := _trouble(session):
+        return (trouble,)
     parts = [title(session), session.model.name if session.model is not None else "no model"]
     current = session.round
     generation = current.generation if current is not None else None
@@ -97,6 +99,12 @@ def right(session: Session, done_today: int, goal: int, address: str = "") -> tu
     today = f"{done_today}/{goal} today" if goal else f"{done_today} today"
     parts = session.save_state, address, counted(session.words, "word"), today, f"N {session.n}"
     return tuple(part for part in parts if part)
+
+
+def _trouble(session: Session) -> str:
+    """What a branch that goes on has to wait for, such as an engine elsewhere that is away."""
+    branches = session.round.branches if session.round is not None else []
+    return next((str(branch.error) for branch in branches if branch.live and branch.error is not None), "")
 
 
 def _reading(session: Session) -> str | None:

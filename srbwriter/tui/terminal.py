@@ -7,6 +7,7 @@ and descriptor 2 goes to the log. Knows descriptors and signals; knows no app.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -22,6 +23,23 @@ _RESTORE = (
 )
 
 
+class _Screen(io.TextIOWrapper):
+    """What is drawn on. Where the terminal has gone, nothing is drawn, and nobody has to hear of it.
+
+    Textual writes on a thread with a line of its own. If that thread died of the first error, the line would
+    fill up, and the whole app would wait for room in it and obey no signal.
+    """
+
+    def write(self, text: str, /) -> int:
+        with contextlib.suppress(OSError):
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            super().flush()
+
+
 @contextlib.contextmanager
 def guarded() -> Generator[None]:
     """Keep descriptor 2 for the log and draw on a copy of the terminal until the block ends."""
@@ -33,7 +51,7 @@ def guarded() -> Generator[None]:
     sys.stderr.flush()
     os.dup2(log, 2)
     os.close(log)
-    stream = os.fdopen(screen, "w", encoding="utf-8", errors="replace", closefd=False)
+    stream = _Screen(os.fdopen(screen, "wb", closefd=False), encoding="utf-8", errors="replace")
     sys.stderr = sys.__stderr__ = stream
     try:
         yield

@@ -51,7 +51,7 @@ class Transfers:
             name: of the file.
             transfer: what is to be done.
             then: told what came of it.
-            leaves: ``then`` leaves the write screen, and waits until nothing lies on it.
+            leaves: ``then`` leaves the write screen, and waits until nothing lies on it and nobody types.
         """
         if self._work is not None:
             self._screen.notify(f"{self._what()} is still under way; esc stops it.")
@@ -100,7 +100,8 @@ class Transfers:
         work = self._work
         if work is None or not work.aside.over:
             return
-        if work.leaves and not self._stopping and self._screen.app.screen is not self._screen:
+        app = self._screen.app
+        if work.leaves and not self._stopping and not (app.screen is self._screen and app.writer_rests):
             return
         self._screen.guarded(lambda: self._tell(work))
 

@@ -22,23 +22,20 @@ from srbwriter.engine.types import EngineError
 from srbwriter.story import Author, NodeId, StoryError
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui import layouts, options, status
-from srbwriter.tui.actions import HANDLERS
-from srbwriter.tui.commands import COMMANDS, by_id
+from srbwriter.tui.actions import COMMANDS
+from srbwriter.tui.commands import anywhere_bindings, plain_bindings
 from srbwriter.tui.provenance import Provenance
 from srbwriter.tui.pump import Pump
-from srbwriter.tui.screens.confirm import Confirm
-from srbwriter.tui.screens.crash import CrashNote
+from srbwriter.tui.screens.ask import Confirm
 from srbwriter.tui.screens.find import Looked
-from srbwriter.tui.screens.leader import LeaderMenu
-from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, ModelTrouble
+from srbwriter.tui.screens.help import LeaderMenu
+from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, CrashNote, ModelTrouble
 from srbwriter.tui.transfers import Transfers
 from srbwriter.tui.welcome import receive
 from srbwriter.tui.widgets.branch_grid import BranchGrid
 from srbwriter.tui.widgets.branch_pane import BranchPane
-from srbwriter.tui.widgets.key_line import KeyLine, key_name
-from srbwriter.tui.widgets.status_line import StatusLine
+from srbwriter.tui.widgets.lines import KeyLine, StatusLine, TabStrip, key_name
 from srbwriter.tui.widgets.story_editor import StoryEditor
-from srbwriter.tui.widgets.tab_strip import TabStrip
 from srbwriter.tui.words import sampling_words, state_sign
 
 if TYPE_CHECKING:
@@ -50,9 +47,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+class Branches(Vertical):
+    """Everything that has the focus here is a branch: plain keys are commands."""
+
+    BINDINGS = plain_bindings()
+
+
 class WriteScreen(Screen[None]):
     """Story, panes, status and keys."""
 
+    BINDINGS = anywhere_bindings()
     CSS_PATH = "write_screen.tcss"
     AUTO_FOCUS = "StoryEditor"
 
@@ -65,7 +69,7 @@ class WriteScreen(Screen[None]):
         self.status_line = StatusLine()
         self.key_line = KeyLine()
         self.strip = TabStrip()
-        self.right = Vertical(id="right")
+        self.right = Branches(id="right")
         self.pump = Pump(self, app.preferences[options.FPS])
         self.layout_name = app.preferences[options.LAYOUT]
         self._told: Exception | None = None  # the model's trouble, once it has been said
@@ -81,8 +85,7 @@ class WriteScreen(Screen[None]):
         self._shown = -1
         self._usual = session.sampling
         self._applied_for = Size(0, 0)  # the size of the window that the layout was chosen for
-        self._bind(app)
-        writes = app.anywhere(by_id()["generate"])
+        writes = app.anywhere("generate")
         self.grid.hint = f"{writes[0]} writes branches" if writes else ""
 
     if TYPE_CHECKING:
@@ -118,7 +121,8 @@ class WriteScreen(Screen[None]):
             if self.app.begins and self.guarded(self.write):
                 self.grid.go(0)
         finally:
-            self.app.stands()
+            self.app.keyboard.open()
+            self.pump.settle()
 
     def on_unmount(self) -> None:
         self.session.typing.on_unsaved = lambda: None
@@ -127,37 +131,25 @@ class WriteScreen(Screen[None]):
 
     # ---- keys
 
-    def _bind(self, app: App) -> None:
-        for command in COMMANDS:
-            for key in app.anywhere(command):
-                self._bindings.bind(
-                    key, f"screen.run('{command.id}')", command.title, show=False, priority=True
-                )
-
-    async def on_key(self, event: events.Key) -> None:
-        """Plain keys are commands while a pane has the focus."""
-        if isinstance(self.focused, BranchPane) and self.run_key(event.key):
-            event.stop()
-
     def run_key(self, key: str) -> bool:
         """Run what ``key`` means on a branch; False if it means nothing."""
-        found = self.app.branch_keys.get(key)
-        if found is None:
+        binding = self.app.branch_keys.get(key)
+        if binding is None:
             return False
-        command, number = found
-        self.run(command.id, number)
+        command, _, number = (binding.id or "").partition(".")
+        self.run(command, int(number or 0))
         return True
 
-    def action_run(self, command_id: str) -> None:
-        self.run(command_id)
+    def action_run(self, command: str, number: int = 0) -> None:
+        self.run(command, number)
 
-    def run(self, command_id: str, number: int = 0) -> None:
-        """Run a command of the table. What the engine or the story refuse is said, never raised."""
-        handler = HANDLERS[command_id]
-        if by_id()[command_id].numbered:
-            self.guarded(lambda: handler(self, number or self.grid.current + 1))
+    def run(self, command: str, number: int = 0) -> None:
+        """Run a command. What the engine or the story refuse is said, never raised."""
+        known = COMMANDS[command]
+        if known.numbered:
+            self.guarded(lambda: known.handler(self, number or self.grid.current + 1))
         else:
-            self.guarded(lambda: handler(self))
+            self.guarded(lambda: known.handler(self))
 
     def guarded(self, act: Callable[[], object]) -> bool:
         """Do something, and say in a line what engine, story or system refuse; False if they do."""
@@ -210,9 +202,9 @@ class WriteScreen(Screen[None]):
             return
         on_branch = isinstance(self.focused, BranchPane)
         entries: list[tuple[str, str, str]] = []
-        for command in COMMANDS:
-            anywhere = self.app.anywhere(command)
-            keys = (self.app.keys(command) if on_branch else []) or anywhere
+        for command in COMMANDS.values():
+            anywhere = self.app.anywhere(command.id)
+            keys = (self.app.keys(command.id) if on_branch else []) or anywhere
             hint = command.hint
             if command.id == "back" and not self._stops(on_branch):
                 hint = ""
@@ -410,6 +402,8 @@ class WriteScreen(Screen[None]):
         """Say once what is wrong with a model that cannot be loaded."""
         error = self.session.engine_error
         if error is not None and error is not self._told:
+            if not self.app.writer_rests:
+                return  # the line at the foot says it already
             if self.session.engine_state == "FAILED":
                 self.app.push_screen(ModelTrouble(error), self._after_trouble)
             else:

@@ -26,7 +26,7 @@ def tables(text: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("part", ["python", "pick", "memory", "parked", "reopen"])
+@pytest.mark.parametrize("part", ["python", "pick", "memory", "parked", "reopen", "screen"])
 def test_each_part_makes_a_table(part: str, capsys: pytest.CaptureFixture[str]) -> None:
     main([*SMALL, "--only", part])
     out = capsys.readouterr().out

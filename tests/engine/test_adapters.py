@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from srbwriter.demo import bundled_model
 from srbwriter.engine.adapters import MOST_SETS, QUANTUM, Adapters, AdapterSet, Turns, check_adapter
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError, Request, Stop
+from srbwriter.engine.types import EngineOptions, InvalidRequest, ModelError, Priority, Request, Stop
 
 from .support import GREEDY, Reference, assert_same_logits, drive, finish, forcing
 from .toy_models import FEED, WIDTH, make_control_vector, make_lora, make_merged, make_qwen
@@ -199,6 +199,34 @@ def test_more_sets_than_are_remembered_share_nothing(files: Path, tmp_path: Path
             engine.adapters.space(((0, 1.0 + k),))
         assert not engine.adapters.shared(((0, 0.25),))
         assert_all_same(logits_of(engine, ((0, 0.25),)), reference(files, tmp_path, (1, 0.25)))
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["as before", "named in another order"])
+def test_what_each_set_evaluated_is_there_after_a_restart(
+    files: Path, tmp_path: Path, order: tuple[int, int]
+) -> None:
+    """A file names the adapters by what is in them, not by their numbers."""
+    lora = (("one.gguf", 1.0), ("two.gguf", 0.0))
+    with loaded(files, *lora, disk_dir=str(tmp_path)) as engine:
+        wanted = {chosen: logits_of(engine, chosen) for chosen in SETS}
+        shown = [
+            engine.submit(
+                Request(TEXT, sampling=GREEDY, stop=STOP, lora=chosen, priority=Priority.FOREGROUND)
+            )
+            for chosen in SETS
+        ]
+        finish(engine, *shown)
+        while engine.process():
+            pass
+    with loaded(files, *(lora[k] for k in order), disk_dir=str(tmp_path)) as engine:
+        for chosen in (*SETS, ((0, 0.25),)):
+            now = tuple((order[number], scale) for number, scale in chosen)
+            before = engine.stats()
+            found = logits_of(engine, now)
+            known = chosen in wanted
+            assert (engine.stats().restored_tokens > before.restored_tokens) is known
+            if known:
+                assert_all_same(found, wanted[chosen])
 
 
 def test_vectors_are_those_of_the_model_with_its_adapters(files: Path, tmp_path: Path) -> None:

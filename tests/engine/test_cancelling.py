@@ -126,9 +126,10 @@ def test_two_that_are_cancelled_in_one_step_end_it(engine: Engine, monkeypatch: 
     readers = [ask(engine, long_prompt(engine, 500, salt), tokens=1) for salt in ("One ", "Two ")]
     engine._scheduler.budget.size = lambda writing, abortable: 4 * CHUNK  # type: ignore[method-assign]
     drive(engine, lambda: all(reader.prompt_done > 0 for reader in readers))
-    for reader in readers:  # so little is left that both fit a chunk
-        track = reader.engine_state.trunk
-        track.todo = track.todo[:CHUNK]
+    for demand in engine._scheduler.queue.reading:  # so little is left that both fit a chunk
+        tree = engine._cache.tree
+        ids = demand.node.ids()
+        tree.want(demand, ids[: tree.tip[demand.seq].end + CHUNK])
     player.codes.clear()
 
     def cancel_both() -> None:

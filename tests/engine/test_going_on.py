@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from srbwriter.engine.chains import Chain, Resting
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch
-from srbwriter.engine.sampling import SamplerTemplate
+from srbwriter.engine.sampling import Chain, Resting, SamplerTemplate
 from srbwriter.engine.types import BranchView, FinishReason, Request, Sampling, Stop
 
 from .support import PROMPT, drive, exact_engine, finish, small_engine
@@ -220,7 +219,7 @@ def test_killed_branches_keep_no_chain(engine: Engine) -> None:
     finish(engine, generation)
     generation.branches[0].kill()
     engine.flush()
-    kept = [active.chain for active in generation.engine_state.runners]
+    kept = [active.chain for active in generation.engine_state.branches]
     assert kept[0] is None and kept[1] is not None
 
 
@@ -228,7 +227,7 @@ def test_closing_the_engine_frees_every_chain() -> None:
     with small_engine() as engine:
         generation = engine.submit(Request(PROMPT, n=2, stop=Stop(max_tokens=3, ignore_eog=True)))
         finish(engine, generation)
-        kept = [active.chain for active in generation.engine_state.runners]
+        kept = [active.chain for active in generation.engine_state.branches]
     assert not any(chain.pointer for chain in kept)
 
 

@@ -136,13 +136,15 @@ def test_pinned_prefixes_stay_longest() -> None:
         engine.pin("story", ids[0])
         shared = 2  # tokens with which both begin
         cache = engine._cache
-        while cache.resident(ids[1]) > shared:
-            assert cache.resident(ids[0]) == len(ids[0])
+        while cache.tree.match(ids[1]).resident > shared:
+            assert cache.tree.match(ids[0]).resident == len(ids[0])
             assert engine.call(cache.evict)
         engine.unpin("story")
         finish(engine, engine.submit(Request(other, stop=Stop(max_tokens=1, ignore_eog=True))))
-        while cache.resident(ids[0]) > shared:
-            assert cache.resident(ids[1]) == len(ids[1])  # without the pin the older one goes first
+        while cache.tree.match(ids[0]).resident > shared:
+            assert cache.tree.match(ids[1]).resident == len(
+                ids[1]
+            )  # without the pin the older one goes first
             assert engine.call(cache.evict)
         with pytest.raises(InvalidRequest):
             engine.pin("story", [10**9])

@@ -179,7 +179,9 @@ def test_two_requests_for_one_prompt_are_both_scored(engine: Engine, reference: 
 def test_scoring_goes_on_after_an_interruption(engine: Engine, reference: Reference) -> None:
     generation = submit(engine, prompt=PROMPT * 6, prompt_logprobs=0)
     drive(engine, lambda: generation.prompt_done >= 40)
-    engine.call(lambda: engine._scheduler.queue.drop_trunk(generation.engine_state))  # as pre-emption does
+    engine.call(
+        lambda: engine._scheduler.queue.suspend(generation.engine_state.scoring)
+    )  # as pre-emption does
     engine.call(lambda: engine._cache.evict())
     finish(engine, generation)
     assert_prompt_scored(generation, reference, 0)

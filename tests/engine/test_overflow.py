@@ -124,7 +124,7 @@ def test_shifting_writes_on_for_ever(engine: Engine, keep: int) -> None:
     longest = 0
     while not generation.done:
         engine.process()
-        for runner in run.runners:
+        for runner in run.branches:
             if runner.seq >= 0:
                 path = engine._cache.tree.tip[runner.seq].ids()
                 longest = max(longest, len(path))
@@ -144,7 +144,7 @@ def test_what_follows_a_shift_is_what_a_fresh_evaluation_gives(engine: Engine) -
     generation = engine.submit(
         replace(REQUEST, prompt=story(engine, 100), overflow="shift", n_keep=16, stop=stop)
     )
-    runner = generation.engine_state.runners[0]
+    runner = generation.engine_state.branches[0]
     drive(engine, lambda: runner.first > 0)
     at = runner.first
     base = list(runner.base)

@@ -91,6 +91,7 @@ def test_places_are_shared_evenly(engine: Engine) -> None:
     assert engine.stats().evaluated_again.get("logits", 0) == 0  # who gave way reads nothing again
 
 
+@pytest.mark.slow
 def test_short_prompts_do_not_wait_for_long_ones(engine: Engine) -> None:
     engine._scheduler.budget.size = lambda writing, abortable: 32  # type: ignore[method-assign]
     long = [ask(engine, f"client {k}", 1, 4, f"{k} " + "a long tale of a king. " * 100) for k in range(8)]

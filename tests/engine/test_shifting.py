@@ -48,7 +48,7 @@ def test_after_a_shift_every_shared_token_is_evaluated_once(engine: Engine, n: i
         Request(prompt, n=n, add_bos=False, sampling=seeded(4), overflow="shift", n_keep=keep, stop=stop)
     )
     finish(engine, generation)
-    runners = generation.engine_state.runners
+    runners = generation.engine_state.branches
     before = [(*prompt, *r.buffer.ids[: r.first]) for r in runners]
     assert all(r.first for r in runners)
     head = PROMPT_TOKENS if keep < 0 else keep

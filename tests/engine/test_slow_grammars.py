@@ -105,12 +105,12 @@ def test_others_write_on_while_it_is_asked(
     endless = Stop(ignore_eog=True)
     other = engine.submit(Request("The king", stop=endless, sampling=seeded(1)))
     constrained = engine.submit(Request(PROMPT, sampling=seeded(1, grammar=AMBIGUOUS), stop=endless))
-    drive(engine, lambda: constrained.branches[0].ids and engine._scheduler.queue.pending)
+    drive(engine, lambda: constrained.branches[0].ids and engine._scheduler.queue.asking)
     monkeypatch.setattr(engine._scheduler.grammars, "take", list)  # no answer comes
     before = len(other.branches[0].ids), len(constrained.branches[0].ids)
     drive(engine, lambda: len(other.branches[0].ids) > before[0] + 20)
     assert len(constrained.branches[0].ids) <= before[1] + 1
-    assert engine._scheduler.queue.pending
+    assert engine._scheduler.queue.asking
     assert constrained.branches[0].state is BranchState.WRITING
     for generation in (constrained, other):
         generation.cancel()
@@ -129,16 +129,16 @@ def test_a_rest_changes_no_text(engine: Engine, slow: None, verb: str) -> None:
     queue = engine._scheduler.queue
     for _ in range(3):
         had = len(branch.ids)
-        drive(engine, lambda had=had: bool(queue.pending) and len(branch.ids) > had)
+        drive(engine, lambda had=had: bool(queue.asking) and len(branch.ids) > had)
         if verb == "pause":
             branch.pause()
             drive(engine, lambda: branch.state is BranchState.PAUSED)
             again = engine.stats().evaluated_again
             branch.resume()
-            drive(engine, lambda: bool(queue.pending))
+            drive(engine, lambda: bool(queue.asking))
             assert engine.stats().evaluated_again == again  # what the model said is still known
         else:
-            engine.call(lambda: queue.park(queue.pending[0]) if queue.pending else None)
+            engine.call(lambda: queue.park(queue.asking[0]) if queue.asking else None)
     finish(engine, generation)
     assert [(branch.ids, branch.text, branch.finish_reason, [])] == undisturbed
 
@@ -149,7 +149,7 @@ def test_it_can_be_steered_while_it_is_asked(engine: Engine, slow: None, verb: s
     generation = engine.submit(Request(PROMPT, n=2, sampling=seeded(3, regex="( [a-z]+)+"), stop=stop))
     first, second = generation.branches
     queue = engine._scheduler.queue
-    drive(engine, lambda: len(first.ids) > 3 and any(r.branch is first for r in queue.pending))
+    drive(engine, lambda: len(first.ids) > 3 and any(r.branch is first for r in queue.asking))
     arguments: dict[str, tuple[Any, ...]] = {
         "append": (" and then",), "set_sampling": (seeded(4, regex="[a-z ]*"),),
         "set_stop": (Stop(max_tokens=24, ignore_eog=True),),
@@ -163,7 +163,7 @@ def test_it_can_be_steered_while_it_is_asked(engine: Engine, slow: None, verb: s
     assert not set(first.text) - set("abcdefghijklmnopqrstuvwxyz ")
     assert len(second.ids) == 20
     assert {"append": " and then" in first.text, "set_stop": len(first.ids) == 24}.get(verb, True)
-    assert not queue.pending
+    assert not queue.asking
 
 
 def test_typed_text_that_breaks_it_ends_the_branch_in_words(engine: Engine, slow: None) -> None:
@@ -186,6 +186,7 @@ def test_a_schema_beyond_the_limits_says_so(engine: Engine, slow: None) -> None:
         finish(engine, generation)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_ends_the_branch_in_words_and_comes_back(engine: Engine, slow: None) -> None:
     stop = Stop(max_tokens=30, ignore_eog=True)
     generation = engine.submit(Request(PROMPT, sampling=seeded(3, regex="( [a-z]+)+"), stop=stop))

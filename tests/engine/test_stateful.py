@@ -16,6 +16,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -47,7 +48,7 @@ def shared(model: Path, toy: bool) -> tuple[Engine, Reference]:
     )  # fmt: skip
     engine = Engine.load(model, options, thread=False)
     engine._scheduler.budget.size = lambda writing, abortable: 24  # type: ignore[method-assign]
-    engine._scheduler.admission.second_thoughts = 0.0  # so that nothing depends on the clock
+    engine._scheduler.queue.second_thoughts = 0.0  # so that nothing depends on the clock
     engine._cache.storage.cheaper_to_evaluate = lambda nodes: False  # type: ignore[method-assign]
     # what it learns from the clock would make a life differ from its replay
     return engine, Reference(engine, cells=engine.n_ctx)
@@ -201,7 +202,7 @@ class EngineMachine(RuleBasedStateMachine):
         for seq in range(context.sequences):
             node = tree.tip.get(seq)
             assert context.last_position(seq) + 1 == (0 if node is None else node.end)
-        live = [t.seq for t in (*self.engine._scheduler.queue.writing, *self.engine._scheduler.queue.feeding)]
+        live = [t.seq for t in (*self.engine._scheduler.queue.writing, *self.engine._scheduler.queue.reading)]
         assert len(live) == len(set(live))
         assert not set(live) & cache.parked
         assert set(tree.tip) == set(live) | cache.parked
@@ -259,8 +260,8 @@ class SpillingHybridMachine(HybridMachine, SpillingMachine):
     pass
 
 
-TestEngine = EngineMachine.TestCase
-TestSpilling = SpillingMachine.TestCase
+TestEngine = pytest.mark.slow(EngineMachine.TestCase)
+TestSpilling = pytest.mark.slow(SpillingMachine.TestCase)
 TestSpillingSliding = SpillingSlidingMachine.TestCase
 TestSpillingHybrid = SpillingHybridMachine.TestCase
 TestSliding = SlidingMachine.TestCase

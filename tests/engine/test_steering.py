@@ -351,7 +351,7 @@ def test_verbs_reach_a_branch_whose_prompt_is_being_read(engine: Engine) -> None
     third.pause()
     engine.process()
     assert first.finish_reason is FinishReason.KILLED
-    assert second.text == " And"
+    assert second.text.startswith(" And")
     assert third.state is BranchState.PAUSED
     third.resume()
     finish(engine, generation)

@@ -6,7 +6,8 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from srbwriter.engine.tree import Node, TokenTree
+from srbwriter.engine.tree import SHARED, Demand, Node, Piece, TokenTree
+from srbwriter.engine.types import Priority
 
 TOKENS = st.lists(st.integers(0, 2), min_size=1, max_size=6)
 
@@ -20,6 +21,7 @@ class TokenTreeMachine(RuleBasedStateMachine):
         self.paths: dict[int, tuple[int, ...]] = {}
         self.cells: dict[int, dict[int, object]] = {}  # sequence -> position -> identity of the cell
         self.rows: dict[tuple[int, ...], object] = {}
+        self.wanted: dict[Demand, tuple[int, ...]] = {}
 
     def pick(self, data: st.DataObject) -> int:
         return data.draw(st.sampled_from(sorted(self.paths)))
@@ -31,7 +33,7 @@ class TokenTreeMachine(RuleBasedStateMachine):
         prefixes = {p[:n] for p in self.paths.values() for n in range(len(p) + 1)} | {()}
         longest = max(n for n in range(len(ids) + 1) if tuple(ids[:n]) in prefixes)
         assert found.length == longest
-        source = self.tree.fork(seq, found)
+        source = self.tree.fork(seq, self.tree.split(found.node, found.offset))
         self.paths[seq] = tuple(ids[:longest])
         self.cells[seq] = {} if source is None else {p: self.cells[source][p] for p in range(longest)}
         assert (source is None) == (longest == 0 and source is None)
@@ -84,11 +86,41 @@ class TokenTreeMachine(RuleBasedStateMachine):
             self.tree.store_logits(seq, row)
             self.rows[self.paths[seq]] = row
 
+    @rule(ids=st.lists(st.integers(0, 2), min_size=1, max_size=9))
+    def want(self, ids: list[int]) -> None:
+        demand = Demand(Priority.NORMAL, SHARED)
+        self.tree.want(demand, ids)
+        self.wanted[demand] = tuple(ids)
+
+    @precondition(lambda self: self.wanted)
+    @rule(data=st.data(), token=st.integers(0, 2))
+    def want_next(self, data: st.DataObject, token: int) -> None:
+        demand = data.draw(st.sampled_from(list(self.wanted)))
+        self.tree.want_next(demand, token)
+        self.wanted[demand] += (token,)
+
+    @precondition(lambda self: self.wanted)
+    @rule(data=st.data())
+    def unwant(self, data: st.DataObject) -> None:
+        demand = data.draw(st.sampled_from(list(self.wanted)))
+        self.tree.unwant(demand)
+        del self.wanted[demand]
+
     @invariant()
     def cells_are_the_distinct_prefixes(self) -> None:
         prefixes = {p[:n] for p in self.paths.values() for n in range(1, len(p) + 1)}
         assert self.tree.cells == len(prefixes)
-        assert sum(len(n.tokens) for n in self.tree.nodes()) == len(prefixes)
+        assert sum(len(n.tokens) for n in self.tree.nodes() if not n.absent) == len(prefixes)
+
+    @invariant()
+    def what_is_wanted_is_there_once(self) -> None:
+        wanted = {p[:n] for p in self.wanted.values() for n in range(1, len(p) + 1)}
+        held = {p[:n] for p in self.paths.values() for n in range(1, len(p) + 1)}
+        assert sum(len(n.tokens) for n in self.tree.nodes() if n.absent) == len(wanted - held)
+        for demand, path in self.wanted.items():
+            assert demand.node is not None and demand in demand.node.demands
+            assert tuple(demand.node.ids()) == path
+        assert sum(len(n.demands) for n in self.tree.nodes()) == len(self.wanted)
 
     @invariant()
     def equal_prefixes_share_cells(self) -> None:
@@ -124,20 +156,35 @@ TestTokenTree.settings = settings(max_examples=150, stateful_step_count=30, dead
 
 def test_only_anchors_are_found_for_memories_that_cannot_be_cut() -> None:
     tree = TokenTree()
-    tree.fork(0, tree.match([]))
+    tree.fork(0, tree.root())
     tree.advance([0], [1, 2, 3])
     assert tree.anchored([1, 2]).length == 0
     assert tree.anchored([1, 2, 3, 4]).length == 3
-    tree.fork(1, tree.match([1, 2, 3]))
+    tree.fork(1, tree.tip[0])
     tree.advance([1], [4, 5])
     assert tree.anchored([1, 2, 3, 4, 6]).length == 3
     assert tree.anchored([1, 2, 3, 4, 5]).length == 5
 
 
+def test_what_is_stored_below_something_lost_goes_and_what_is_wanted_there_stays() -> None:
+    tree = TokenTree()
+    upper = tree.plant([1, 2], Piece(0, 2, object(), 8))
+    tree.plant([1, 2, 3, 4], Piece(2, 4, object(), 8))
+    demand = Demand(Priority.NORMAL, SHARED)
+    tree.want(demand, [1, 2, 3, 5])
+    assert tree.match([1, 2, 3, 5]).length == 3
+    tree.unstore(upper)
+    assert tree.match([1, 2, 3, 4]).length == 0 == tree.stored_bytes
+    assert demand.node is not None and demand.node.ids() == [1, 2, 3, 5]
+    assert sum(len(node.tokens) for node in tree.nodes()) == 4
+    tree.unwant(demand)
+    assert list(tree.nodes()) == []
+
+
 def test_the_oldest_parked_sequence_goes_first_and_spared_nodes_last() -> None:
     tree = TokenTree()
     for seq in range(3):
-        tree.fork(seq, tree.match([]))
+        tree.fork(seq, tree.root())
         tree.advance([seq], [seq, 7])
         tree.touch(tree.tip[seq])
     assert tree.oldest([0, 1, 2]) == 0

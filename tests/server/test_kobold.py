@@ -120,6 +120,11 @@ def test_stop_texts_are_cut_off_unless_they_shall_stay(client: httpx.Client) -> 
     assert results(client, **stop)[0]["finish_reason"] == "stop"
 
 
+def test_a_single_line(client: httpx.Client) -> None:
+    (one,) = results(client, singleline=True, max_length=100)
+    assert one["text"] == " there was a cat. The cat sat on a mat."
+
+
 def test_log_probabilities_in_both_shapes(client: httpx.Client) -> None:
     known = results(client, logprobs=True)[0]["logprobs"]
     assert known["tokens"][0] == " there" and len(known["top_logprobs"][0]) == 10
@@ -245,15 +250,35 @@ def test_stopping_never_reaches_another_key_or_the_terminal(
     engine.release()
 
 
-def test_what_it_costs(client: httpx.Client) -> None:
-    before = client.get("/api/extra/perf").json()
-    results(client, stop_sequence=["nowhere"], max_length=5)
-    after = client.get("/api/extra/perf").json()
-    assert after["total_gens"] == before["total_gens"] + 1
-    assert (after["last_token_count"], after["last_input_count"], after["stop_reason"]) == (5, 6, 0)
-    assert after["idle"] == 1 and after["uptime"] >= 0
-    results(client, max_length=500)
-    assert client.get("/api/extra/perf").json()["stop_reason"] == 1
+def test_stopping_leaves_what_came_from_another_address(serve: Serve, engine: FakeEngine) -> None:
+    """Two machines may share a key."""
+    engine.hold = 1
+    url = serve(api_keys=("shared",), host=("127.0.0.1",)).url
+    headers = {"Authorization": "Bearer shared"}
+    elsewhere = httpx.HTTPTransport(local_address="127.0.0.2")
+    with (
+        httpx.Client(base_url=url, headers=headers, timeout=30) as here,
+        httpx.Client(base_url=url, headers=headers, timeout=30, transport=elsewhere) as there,
+        here.stream("POST", "/api/extra/generate/stream", json=BODY) as mine,
+    ):
+        pieces = mine.iter_raw()
+        assert next(pieces)
+        assert there.post("/api/extra/abort").json()["success"] == "false"
+        assert here.post("/api/extra/abort").json()["success"] == "true"
+    assert engine.cancel_seen.wait(30)
+
+
+def test_what_it_costs(serve: Serve) -> None:
+    with httpx.Client(base_url=serve().url, timeout=30) as own:
+        before = own.get("/api/extra/perf").json()
+        assert (before["total_gens"], before["stop_reason"], before["last_seed"]) == (0, -1, -1)
+        results(own, stop_sequence=["nowhere"], max_length=5)
+        after = own.get("/api/extra/perf").json()
+        assert after["total_gens"] == 1
+        assert (after["last_token_count"], after["last_input_count"], after["stop_reason"]) == (5, 6, 0)
+        assert after["idle"] == 1 and after["uptime"] >= 0
+        results(own, max_length=500)
+        assert own.get("/api/extra/perf").json()["stop_reason"] == 1
 
 
 # ---- what else it asks

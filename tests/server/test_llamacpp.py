@@ -247,9 +247,10 @@ def test_tokenize_answers_two_kinds_of_clients(client: httpx.Client, engine: Fak
 
 def test_detokenize_and_templates(client: httpx.Client, engine: FakeEngine) -> None:
     assert client.post("/detokenize", json={"tokens": engine.tokenize("Once upon")}).json() == {
-        "content": "Once upon"
+        "content": "Once upon",
+        "prompt": "Once upon",
     }
-    assert client.post("/detokenize", json={"tokens": []}).json() == {"content": ""}
+    assert client.post("/detokenize", json={"tokens": []}).json() == {"content": "", "prompt": ""}
     assert client.post("/detokenize", json={"tokens": [10**6]}).status_code == 400
     body = {"messages": [{"role": "user", "content": "a"}]}
     assert client.post("/apply-template", json=body).json()["prompt"].endswith("<|im_start|>assistant\n")

@@ -7,7 +7,8 @@ import json
 import os
 import socket
 import struct
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -280,6 +281,31 @@ def test_too_many_requests_are_refused_on_sockets_too(serve: Serve, engine: Fake
         (told,) = ask(second)
         assert told["detail"]["type"] == "service_unavailable"
         engine.release()
+
+
+def test_sockets_are_counted(serve: Serve) -> None:
+    url = at(serve(max_own_sockets=3).url)
+    with connect(url), connect(url):
+        with connect(url) as third:
+            assert text_of(ask(third)) == TEXT
+            with pytest.raises(InvalidStatus, match="403"):
+                connect(url)
+        wait_for(lambda: can_open(url))
+
+
+def can_open(url: str) -> bool:
+    try:
+        with connect(url) as ws:
+            return text_of(ask(ws)) == TEXT
+    except InvalidStatus:
+        return False
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    """The server learns of a closed socket a moment after the client has closed it."""
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begun < 60
 
 
 # ---- raw sockets: an old client's handshake, masks, and an empty close

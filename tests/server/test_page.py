@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from tests.fakes.engine import FakeEngine
 from .conftest import Serve
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -328,3 +330,87 @@ def test_the_documentation_lists_and_tries_every_endpoint(page: Page, engine: Fa
     else:
         pytest.fail("the models are not listed")
     assert page.complaints() == []
+
+
+def test_every_endpoint_has_a_line_of_curl_that_runs(page: Page, tmp_path: Path) -> None:
+    page.driver.get(page.driver.current_url + "docs")
+    page.until(lambda: len(page.driver.find_elements(By.CSS_SELECTOR, "details")) > 60)
+    nodes = page.driver.find_elements(By.CSS_SELECTOR, "details .curl")
+    lines = [str(node.get_property("textContent")) for node in nodes]
+    assert len(lines) == len(page.driver.find_elements(By.CSS_SELECTOR, "details"))
+    assert all(line.startswith("curl ") for line in lines)
+    whole = [line for line in lines if "{" not in line.split(" -d ")[0]]  # the others name a request or slot
+    assert len(whole) > 60
+    script = [f"{line} -s -m 30 -o /dev/null -w '%{{http_code}}\\n'" for line in whole]
+    (tmp_path / "lines.sh").write_text("\n".join(script))
+    done = subprocess.run(["bash", tmp_path / "lines.sh"], capture_output=True, text=True, timeout=200)
+    answers = dict(zip(whole, done.stdout.split(), strict=True))
+    allowed = {"200", "202", "501"}
+    odd = {line: code for line, code in answers.items() if code not in allowed and "model/load" not in line}
+    assert odd == {}
+
+
+def test_llamas_helper_is_imported_by_a_page(page: Page) -> None:
+    told = page.driver.execute_async_script(
+        "const done = arguments[0];"
+        "import('/completion.js').then(async ({ llama }) => {"
+        "  const pieces = []; const run = llama('Once', { n_predict: 3 });"
+        "  for (let next = await run.next(); ; next = await run.next()) {"
+        "    if (next.done) return done([pieces.join(''), next.value]);"
+        "    pieces.push(next.value.data.content); } }).catch((error) => done(String(error)));"
+    )
+    assert told == [" pa", " pa"]
+
+
+# ---- the chat page
+
+
+@pytest.fixture(params=[360, 1280], ids=["phone", "desk"])
+def talk(request: pytest.FixtureRequest, page: Page) -> Iterator[Page]:
+    metrics = {"width": request.param, "height": 700, "deviceScaleFactor": 1, "mobile": request.param < 500}
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    page.width = request.param
+    page.driver.get(page.driver.current_url + "chat")
+    page.until(lambda: page.find("#status").text == "fake")
+    yield page
+    page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def said(page: Page) -> list[str]:
+    return [str(p.get_property("textContent")) for p in page.driver.find_elements(By.CSS_SELECTOR, "#talk p")]
+
+
+def test_a_conversation_on_the_chat_page(talk: Page, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: f" I heard {prompt.count('User:')}.\nUser: no"
+    for count in (1, 2):
+        talk.find("#message").send_keys(f"Hello {count}", Keys.ENTER)
+        talk.until(lambda count=count: len(said(talk)) == 2 * count and said(talk)[-1].endswith("."))
+        talk.until(lambda: talk.find("#send").text == "Send")
+    assert said(talk) == ["Hello 1", "I heard 1.", "Hello 2", "I heard 2."]
+    prompt = str(engine.submitted[-1].prompt)
+    assert prompt.endswith("User: Hello 1\nFriend: I heard 1.\nUser: Hello 2\nFriend:")
+    assert prompt.startswith("A conversation between two friends")
+    talk.driver.refresh()
+    talk.until(lambda: len(said(talk)) == 4)
+    talk.find("#clear").click()
+    assert said(talk) == []
+    assert talk.complaints() == []
+
+
+def test_the_chat_page_fits(talk: Page) -> None:
+    """Nothing sticks out, the message can be seen, and a finger hits what there is to hit."""
+    wide = talk.driver.execute_script("return document.documentElement.scrollWidth")
+    assert wide <= talk.width
+    box = talk.find("#send").rect
+    assert box["height"] >= 44 and box["y"] + box["height"] <= 700
+    assert talk.find("#message").rect["width"] > talk.width * 0.5 or talk.width > 500
+
+
+def test_an_answer_can_be_stopped(talk: Page, engine: FakeEngine) -> None:
+    engine.hold = 2
+    talk.find("#message").send_keys("Hello", Keys.ENTER)
+    talk.until(lambda: len(said(talk)) == 2 and said(talk)[1])
+    assert talk.find("#send").text == "Stop"
+    talk.find("#send").click()
+    talk.until(lambda: talk.find("#send").text == "Send")
+    assert engine.cancel_seen.wait(30)

@@ -11,6 +11,7 @@ import pytest
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine
+from srbwriter.engine.types import EngineOptions
 from srbwriter.server import Loaded, ServerSettings, start_in_thread
 
 from .test_handles import follow, text_of
@@ -22,7 +23,7 @@ STORY = "Once upon a time,"
 
 @pytest.fixture(scope="module")
 def model() -> Iterator[Engine]:
-    with Engine.load(bundled_model()) as engine:
+    with Engine.load(bundled_model(), EngineOptions(n_ctx=1024)) as engine:
         yield engine
 
 
@@ -196,6 +197,7 @@ def test_a_prompt_longer_than_the_context(http: httpx.Client) -> None:
         assert "context" in json.dumps(answer.json())
 
 
+@pytest.mark.slow
 def test_a_branch_may_run_to_the_end_of_the_context(http: httpx.Client, model: Engine) -> None:
     value = http.post("/completion", json={"prompt": STORY, "ignore_eos": True}).json()
     assert value["stop_type"] == "limit"

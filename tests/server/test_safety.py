@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import ssl
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from srbwriter.engine.types import Request
 from srbwriter.server import ServerError, ServerSettings, read_keys
+from srbwriter.server.dialects import ENDPOINTS
 from srbwriter.server.middleware import Guard
 from srbwriter.server.settings import check_exposure, is_loopback
 from tests.fakes.engine import FakeEngine
@@ -68,6 +70,21 @@ def test_no_key_no_answer(serve: Serve, engine: FakeEngine, headers: dict[str, s
         )
         for path in ("/health", "/v1/health", "/", "/docs", "/openapi.json", "/page/style.css"):
             assert http.get(path).status_code == 200
+    assert engine.submitted == []
+
+
+def test_every_endpoint_asks_for_a_key_but_those_that_are_open(serve: Serve, engine: FakeEngine) -> None:
+    """In the words of its own dialect."""
+    with httpx.Client(base_url=serve(api_keys=("s3cret",)).url, timeout=30) as http:
+        for row in ENDPOINTS:
+            for path in row.paths:
+                answer = http.request(row.method, re.sub(r"\{.*?\}", "1", path))
+                assert (answer.status_code == 401) is not row.public, path
+                if not row.public:
+                    told = answer.json()
+                    assert ("detail" in told) is (row.dialect == "kobold") and (
+                        "error" in told or "detail" in told
+                    )
     assert engine.submitted == []
 
 

@@ -75,40 +75,50 @@ def watched(url: str) -> Iterator[list[float]]:
 
 STORY = " there was a cat. " * 200
 MESSAGE = [{"role": "user", "content": "Once"}]
-CASES: dict[str, tuple[str, dict[str, Any], int]] = {
+CASES: dict[str, tuple[str, Callable[[], dict[str, Any]], int]] = {
     "log-probabilities": (
-        "/v1/completions", {"model": "m", "prompt": "Once", "n": 64, "logprobs": 100, "max_tokens": 40}, 200,
+        "/v1/completions",
+        lambda: {"model": "m", "prompt": "Once", "n": 64, "logprobs": 100, "max_tokens": 40}, 200,
     ),
     "log-probabilities of llama.cpp": (
-        "/completion", {"prompt": "Once", "n": 64, "n_probs": 100, "n_predict": 40}, 200,
+        "/completion", lambda: {"prompt": "Once", "n": 64, "n_probs": 100, "n_predict": 40}, 200,
     ),
     "log-probabilities, streamed": (
         "/v1/completions",
-        {"model": "m", "prompt": "Once", "n": 64, "logprobs": 100, "max_tokens": 40, "stream": True}, 200,
+        lambda: {"model": "m", "prompt": "Once", "n": 64, "logprobs": 100, "max_tokens": 40, "stream": True},
+        200,
     ),
-    "a million ids to text": ("/detokenize", {"tokens": [65] * limits.PROMPT_IDS}, 200),
-    "too many ids to text": ("/detokenize", {"tokens": [65] * 3_000_000}, 400),
-    "a long text to pieces": ("/tokenize", {"content": " there was" * 40_000, "with_pieces": True}, 200),
-    "too long a text to pieces": ("/tokenize", {"content": "a" * 15_000_000, "with_pieces": True}, 400),
-    "a prompt of a million ids": ("/completion", {"prompt": [65] * limits.PROMPT_IDS}, 400),
+    "a million ids to text": ("/detokenize", lambda: {"tokens": [65] * limits.PROMPT_IDS}, 200),
+    "too many ids to text": ("/detokenize", lambda: {"tokens": [65] * 3_000_000}, 400),
+    "a long text to pieces": (
+        "/tokenize", lambda: {"content": " there was" * 40_000, "with_pieces": True}, 200,
+    ),
+    "too long a text to pieces": (
+        "/tokenize", lambda: {"content": "a" * 15_000_000, "with_pieces": True}, 400,
+    ),
+    "a prompt of a million ids": ("/completion", lambda: {"prompt": [65] * limits.PROMPT_IDS}, 400),
     "biases by text": (
-        "/v1/completions", {"model": "m", "prompt": "a", "max_tokens": 1,
-                            "logit_bias": {f"cat{k}": 1 for k in range(20_000)}}, 200,
+        "/v1/completions",
+        lambda: {"model": "m", "prompt": "a", "max_tokens": 1,
+                 "logit_bias": {f"cat{k}": 1 for k in range(20_000)}}, 200,
     ),
     "too many biases": (
-        "/completion", {"prompt": "a", "logit_bias": {f"{k} cat": 1 for k in range(10**5)}}, 400,
+        "/completion", lambda: {"prompt": "a", "logit_bias": {f"{k} cat": 1 for k in range(10**5)}}, 400,
     ),
-    "pairs and pairs": ("/completion", {"prompt": "a", "junk": [[k, [1.5]] for k in range(400_000)]}, 400),
-    "many messages": ("/v1/chat/completions", {"messages": MESSAGE * 4096, "max_tokens": 1}, 400),
-    "more than is read": ("/completion", {"prompt": "x" * (16 * 2**20)}, 413),
+    "pairs and pairs": (
+        "/completion", lambda: {"prompt": "a", "junk": [[k, [1.5]] for k in range(400_000)]}, 400,
+    ),
+    "many messages": ("/v1/chat/completions", lambda: {"messages": MESSAGE * 4096, "max_tokens": 1}, 400),
+    "more than is read": ("/completion", lambda: {"prompt": "x" * (16 * 2**20)}, 413),
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_health_answers_meanwhile(serve: Serve, engine: FakeEngine, longest: list[float], name: str) -> None:
-    path, body, status = CASES[name]
+    path, make, status = CASES[name]
     engine.script = lambda prompt, branch: STORY
-    url, raw = serve().url, json.dumps(body).encode()
+    url, raw = serve().url, json.dumps(make()).encode()
     with watched(url) as waits, httpx.Client(base_url=url, timeout=120) as http:
         answer = http.post(path, content=raw)
         assert answer.status_code == status, answer.text[:300]
@@ -161,7 +171,7 @@ def test_what_is_no_json_is_refused_in_slices_too(text: str) -> None:
 
 @given(value=JSON, many=st.integers(1, 9))
 def test_large_json_is_written_as_json_is(value: Any, many: int) -> None:
-    with patch.object(work, "_MANY", many):
+    with patch.object(work, "_MANY", many), patch.object(work, "_SLICE", many):
         assert work.encode_large(value) == work.encode(value)
         assert work.encode_large(iter([value, value])) == work.encode([value, value])
         assert work.encode_large({"a": iter(())}) == b'{"a":[]}'

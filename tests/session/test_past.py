@@ -190,7 +190,7 @@ class Wanderings(RuleBasedStateMachine):
             self.folder.cleanup()
 
 
-TestWanderings = Wanderings.TestCase
+TestWanderings = pytest.mark.slow(Wanderings.TestCase)
 TestWanderings.settings = settings(
     max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -23,6 +23,7 @@ def kill_writers(folder: Path, *arguments: object) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_no_acknowledged_word_is_missing(tmp_path: Path) -> None:
     seen = kill_writers(tmp_path, INSTANTS)
     assert seen["missing"] == []

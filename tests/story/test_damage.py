@@ -8,6 +8,8 @@ import pytest
 
 from tests.story.corruptions import KINDS, Outcome, every_case, make_bases, run, table
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:

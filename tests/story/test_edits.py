@@ -305,6 +305,7 @@ def killed(folder: Path, *arguments: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="writers are forks")
 def test_a_kill_at_any_statement_or_write_leaves_the_story_before_or_after(tmp_path: Path) -> None:
     edits = killed(tmp_path)
@@ -482,7 +483,7 @@ def spells(text: str, parts: list[str]) -> bool:
     )
 
 
-TestEditing: Any = Editing.TestCase
+TestEditing: Any = pytest.mark.slow(Editing.TestCase)
 TestEditing.settings = settings(
     max_examples=100, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -182,7 +182,8 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_a_damaged_example_is_read_or_refused_but_nothing_else(data: st.DataObject) -> None:
     """Any one value of any example replaced by anything: a draft that holds together, or a FormatError."""

@@ -110,6 +110,7 @@ def test_a_document_of_pandoc_is_read_whole(tmp_path: Path) -> None:
         assert words in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [TEXT, "* * *\n\n\x0b]]> &amp; <p>\n\n# *\n\nx"])
 def test_epubcheck_has_nothing_to_say(text: str, tmp_path: Path) -> None:
     book = tmp_path / "tale.epub"
@@ -120,6 +121,7 @@ def test_epubcheck_has_nothing_to_say(text: str, tmp_path: Path) -> None:
     assert epubcheck(book) == []
 
 
+@pytest.mark.slow
 def test_epubcheck_finds_what_is_wrong(tmp_path: Path) -> None:
     """Or the test above could not fail."""
     book = tmp_path / "tale.epub"

@@ -133,6 +133,7 @@ def trees(draw: st.DrawFn) -> StoryDraft:
     return StoryDraft(nodes, draw(st.sampled_from(nodes)).id)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(draft=drafts())
 def test_our_own_format_loses_nothing(draft: StoryDraft) -> None:

@@ -138,6 +138,7 @@ def test_marked_chapters_become_headings() -> None:
 LINES = st.text(st.sampled_from('ab. *_#\\~`-\t"é\n'), max_size=30)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(LINES, max_size=3), st.text(st.characters(codec="utf-8"), max_size=10))
 def test_what_came_back_once_comes_back_for_ever(texts: list[str], title: str) -> None:

@@ -219,5 +219,5 @@ class Days(RuleBasedStateMachine):
         assert self.story.today().words == self.text.count("n"), self.text
 
 
-TestDays = Days.TestCase
+TestDays = pytest.mark.slow(Days.TestCase)
 TestDays.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)

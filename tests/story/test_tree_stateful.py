@@ -377,8 +377,8 @@ class Editing(Writing):
         """Not here: the writer asked for something else."""
 
 
-TestWriting = Writing.TestCase
-TestEditing = Editing.TestCase
+TestWriting = pytest.mark.slow(Writing.TestCase)
+TestEditing = pytest.mark.slow(Editing.TestCase)
 TestWriting.settings = TestEditing.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -14,9 +14,11 @@ NewTerminal = Callable[[str], Terminal]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.name != "posix":
-        for item in items:
-            if Path(__file__).parent in item.path.parents:
+    posix = os.name == "posix"
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.slow)  # each starts the program
+            if not posix:
                 item.add_marker(pytest.mark.skip(reason="pseudo-terminals are a thing of POSIX systems"))
 
 

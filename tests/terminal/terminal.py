@@ -147,10 +147,14 @@ class Terminal:
         """The program's state folder."""
         return self.folder / "state" / "srbwriter"
 
-    def start(self, *arguments: str | Path, env: Mapping[str, str] | None = None, job: bool = False) -> None:
+    def start(
+        self, *arguments: str | Path, env: Mapping[str, str] | None = None, job: bool = False,
+        alone: bool = False,
+    ) -> None:  # fmt: skip
         """Run ``srbwriter ARGUMENTS``; what was typed before is forgotten.
 
-        As a ``job`` it runs below a shell, and can be stopped and sent on.
+        As a ``job`` it runs below a shell, and can be stopped and sent on. ``alone`` it gets no signal of its
+        terminal, as when the shell that it was stopped in has gone.
         """
         self.close()
         self.typed = []
@@ -160,7 +164,8 @@ class Terminal:
         given = [os.fspath(argument) for argument in arguments]
         self._number = self.folder / "job.pid" if job else None
         how = [_BE_SHELL, str(self._number)] if job else [_TAKE_TERMINAL]
-        command = [sys.executable, "-ISc", *how, sys.executable, "-m", "srbwriter", *given]
+        below = [] if alone else [sys.executable, "-ISc", *how]
+        command = [*below, sys.executable, "-m", "srbwriter", *given]
         self._program = subprocess.Popen(
             command, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
             cwd=self.folder, env=self.environment | dict(env or {}),

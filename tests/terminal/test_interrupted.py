@@ -98,3 +98,14 @@ def test_a_command_acts_on_all_that_was_typed_before_it(terminal: Terminal) -> N
     terminal.press(burst)
     assert terminal.ended() == 0
     assert text_of(file) == f"{OPENING}one two three"
+
+
+def test_the_program_ends_when_its_terminal_goes_without_a_signal(terminal: Terminal) -> None:
+    file = make_story(terminal.folder)
+    terminal.start(file, alone=True)
+    terminal.wait_for(OPENING.strip())
+    terminal.type("before |")
+    terminal.wait_for("before |")
+    terminal.hang_up()
+    assert terminal.ended() == 128 + signal.SIGHUP
+    assert text_of(file) == f"{OPENING}before |"

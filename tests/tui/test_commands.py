@@ -6,21 +6,21 @@ it has to fail.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from srbwriter.tui import themes
-from srbwriter.tui.actions import HANDLERS
+from srbwriter.tui import commands
 from srbwriter.tui.commands import COMMANDS
 from tests.tui import scenarios
 from tests.tui.conftest import OpenBench
 
-IDS = [command.id for command in COMMANDS]
+IDS = list(COMMANDS)
 
 
-def test_every_command_has_a_handler_and_a_scenario_and_nothing_else_has() -> None:
-    assert set(HANDLERS) == set(IDS)
+def test_every_command_has_words_and_a_scenario_and_nothing_else_has() -> None:
     assert set(scenarios.SCENARIOS) == set(IDS)
-    assert len(set(IDS)) == len(IDS)
+    assert all(command.title and command.help.endswith(".") for command in COMMANDS.values())
 
 
 @pytest.mark.parametrize("command", IDS)
@@ -35,19 +35,34 @@ async def test_the_command_does_what_it_says(
 async def test_without_its_handler_the_scenario_fails(
     command: str, open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(HANDLERS, command, lambda *_: None)
+    monkeypatch.setitem(COMMANDS, command, replace(COMMANDS[command], handler=lambda *_: None))
     async with open_bench() as bench:
         with pytest.raises(AssertionError):
             await scenarios.SCENARIOS[command](bench, monkeypatch)
 
 
-def test_no_key_means_two_things() -> None:
-    from srbwriter.tui.commands import anywhere_of, keys_of
+@pytest.mark.parametrize("kind", ["default", "vim"])
+def test_no_key_means_two_things(kind: str) -> None:
+    keymap = commands.keymap(kind, {})
+    keys = [
+        key
+        for bindings in (commands.plain_bindings(), commands.anywhere_bindings())
+        for some in commands.keys_by_command(bindings, keymap).values()
+        for key in some
+    ]
+    declared = [
+        key
+        for command in COMMANDS.values()
+        for key in f"{(command.vim if kind == 'vim' else '') or command.keys},{command.anywhere}".split(",")
+        if key
+    ]
+    assert sorted(keys) == sorted(declared)
+    assert len(set(keys)) == len(keys)
 
-    for keymap in ("default", "vim"):
-        plain = [key for command in COMMANDS for key in keys_of(command, keymap)]
-        assert len(set(plain)) == len(plain), keymap
-    anywhere = [key for command in COMMANDS for key in anywhere_of(command)]
-    assert len(set(anywhere)) == len(anywhere)
-    assert not set(anywhere) & set(plain)
-    assert themes.DEFAULT
+
+def test_a_key_of_the_writers_own_takes_the_place_of_the_one_that_had_it() -> None:
+    keymap = commands.keymap("default", {"tree": "k, ctrl+k", "pick_number": "?, comma"})
+    plain = commands.keys_by_command(commands.plain_bindings(), keymap)
+    assert plain["tree"] == ["k", "ctrl+k"] and not plain["kill"]
+    assert commands.keys_by_command(commands.anywhere_bindings(), keymap)["tree"] == ["ctrl+k"]
+    assert {"question_mark", "comma", "3"} <= set(plain["pick_number"]) and not plain["help"]

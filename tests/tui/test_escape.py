@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from textual.events import Key, Paste
 
-from srbwriter.tui.commands import by_id
 from srbwriter.tui.widgets.branch_pane import BranchPane
 from tests.tui.conftest import Bench, OpenBench
 
@@ -134,14 +133,13 @@ async def test_a_paste_among_the_branches_says_where_it_can_go(open_bench: OpenB
 async def test_keys_that_come_together_go_to_the_dialog_that_opens(
     command: str, open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_bench("The rain.") as bench:
+    async with open_bench("The rain.", settings={f"keys.{command}": "f5"}) as bench:
         await bench.write(40)
         await bench.on_panes()
         await bench.press("escape")
         strayed: list[str] = []
         run = bench.screen.run
         monkeypatch.setattr(bench.screen, "run", lambda name, *number: strayed.append(name) or run(name))
-        monkeypatch.setitem(bench.app.branch_keys, "f5", (by_id()[command], 0))
         for key in ("f5", *"kkrrssii"):
             bench.app.post_message(Key(key, key if len(key) == 1 else None))
         await bench.settle()

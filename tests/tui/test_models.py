@@ -6,7 +6,7 @@ from srbwriter import paths
 from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.demo import bundled_model
-from srbwriter.tui.preferences import Preferences
+from srbwriter.tui.options import Preferences
 from srbwriter.tui.screens.models import choices
 from tests.models.gguf_files import put
 

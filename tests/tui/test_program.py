@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,10 @@ from srbwriter.config import Table
 from srbwriter.config.settings import read_overlay
 from srbwriter.engine.types import FinishReason, InvalidRequest, ModelError
 from srbwriter.tui import clipboard, external, themes
-from srbwriter.tui.actions import HANDLERS
+from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.options import LAYOUT, OPTIONS
-from srbwriter.tui.screens.crash import CrashNote
 from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.screens.trouble import ModelTrouble
+from srbwriter.tui.screens.trouble import CrashNote, ModelTrouble
 from tests.tui.conftest import OpenBench
 
 
@@ -92,13 +92,15 @@ async def test_a_defect_is_shown_with_its_report_and_the_desk_stays(
     def fail(_: object) -> None:
         raise RuntimeError("a defect")
 
-    monkeypatch.setitem(HANDLERS, "generate", fail)
+    monkeypatch.setitem(COMMANDS, "generate", replace(COMMANDS["generate"], handler=fail))
     async with open_bench() as bench:
         await bench.press("ctrl+n")
         assert isinstance(bench.app.screen, CrashNote)
         report = next(paths.log_dir().glob("crash-*.txt"))
         assert "a defect" in report.read_text()
-        await bench.press("space")
+        await bench.press("space", "x")  # meant for the story: it opens by itself
+        assert isinstance(bench.app.screen, CrashNote)
+        await bench.press("escape")
         assert bench.app.screen is bench.screen
         await bench.press(*" Hard", "ctrl+s")
         assert bench.session.text() == "It rained. Hard"
@@ -132,6 +134,21 @@ async def test_a_model_that_cannot_be_loaded_is_explained_once(open_bench: OpenB
         bench.screen.pump.flush()
         await bench.pilot.pause()
         assert bench.app.screen is bench.screen
+
+
+async def test_trouble_with_the_model_takes_no_key_meant_for_the_story(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_bench(ready=False) as bench:
+        await bench.press("m")
+        bench.session.fail_loading(ModelError("/nowhere/x.gguf", "is missing", "check the path"))
+        await bench.press("m", "r")
+        assert bench.app.screen is bench.screen and bench.screen.editor.text == "It rained.mmr"
+        assert "is missing" in bench.screen.status_line.line
+        monkeypatch.setattr(type(bench.app), "writer_rests", True)
+        bench.screen.pump.flush()
+        await bench.pilot.pause()
+        assert isinstance(bench.app.screen, ModelTrouble)
 
 
 async def test_escape_gives_up_a_load_and_says_what_can_be_done(open_bench: OpenBench) -> None:

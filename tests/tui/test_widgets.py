@@ -14,7 +14,7 @@ from srbwriter.tui import boundaries
 from srbwriter.tui.screens.reading import typeset
 from srbwriter.tui.widgets.branch_grid import MIN_HEIGHT, MIN_WIDTH, arrange
 from srbwriter.tui.widgets.branch_pane import BranchPane
-from srbwriter.tui.widgets.status_line import bar
+from srbwriter.tui.widgets.lines import bar
 from srbwriter.tui.widgets.story_editor import window_around
 from srbwriter.unspaced import CHARACTER
 from tests.tui.conftest import OpenBench

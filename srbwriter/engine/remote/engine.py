@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import replace
@@ -40,9 +40,11 @@ from ..types import (
 )
 from ..window import fit
 from . import letters
+from .dialects.base import Dialect
 from .lanes import SEEDS, Lane, Run, mixed
 from .options import RemoteOptions
 from .pool import Peer, Pool
+from .problems import RemoteError
 from .profile import ALL_SAMPLING, Profile
 from .serving import Service
 from .verbs import Verbs
@@ -54,6 +56,7 @@ T = TypeVar("T")
 _PLAIN = Sampling()
 _BROKEN = "\ufffd".encode()
 _KEPT_TEXTS = 512  # tokenised texts that are remembered
+_ATTEMPTS = 4  # of a question
 _LOOK = 0.1  # seconds between looks at whether a connection is still wanted
 _TEMPLATE_SECONDS = 30.0
 
@@ -289,12 +292,7 @@ class RemoteEngine:
         key = (text, parse_special)
         found = self._texts.get(key)
         if found is None:
-
-            async def ask() -> list[int]:
-                dialect, _ = await self._pool.choose(()).known()
-                return await dialect.tokenize(text, parse_special)
-
-            found = tuple(self._wait(ask()))
+            found = tuple(self._question(lambda dialect: dialect.tokenize(text, parse_special)))
             while len(self._texts) >= _KEPT_TEXTS:
                 self._texts.pop(next(iter(self._texts)), None)
             self._texts[key] = found
@@ -304,12 +302,8 @@ class RemoteEngine:
         """Text of ``ids``; control tokens are left out unless ``special``. Raises InvalidRequest."""
         pieces = self._bytes(ids, special)
         if any(_BROKEN in piece for piece in pieces):  # parts of characters, which they do not tell
-
-            async def ask() -> str | None:
-                dialect, _ = await self._pool.choose(()).known()
-                return await dialect.text([i for i, piece in zip(ids, pieces, strict=True) if piece])
-
-            if (text := self._wait(ask())) is not None:
+            heard = [token for token, piece in zip(ids, pieces, strict=True) if piece]
+            if (text := self._question(lambda dialect: dialect.text(heard))) is not None:
                 return text
         return b"".join(pieces).decode("utf-8", "replace")
 
@@ -327,12 +321,8 @@ class RemoteEngine:
         self._check_ids(ids)
         known = self._pieces[special]
         if missing := list(dict.fromkeys(token for token in ids if token not in known)):
-
-            async def ask() -> list[bytes]:
-                dialect, _ = await self._pool.choose(()).known()
-                return await dialect.pieces(missing, special)
-
-            for token, piece in zip(missing, self._wait(ask()), strict=True):
+            told = self._question(lambda dialect: dialect.pieces(missing, special))
+            for token, piece in zip(missing, told, strict=True):
                 known[token] = piece
                 if not special:
                     self._spelt[token] = piece.decode("utf-8", "replace")
@@ -360,15 +350,14 @@ class RemoteEngine:
         Raises InvalidRequest for messages that do not fit together, and RemoteError.
         """
         if template is None and not self.info.chat_template:
-
-            async def ask() -> str | None:
-                dialect, _ = await self._pool.choose(()).known()
-                return await dialect.template(
-                    messages, add_generation_prompt=add_generation_prompt,
+            found = self._question(
+                lambda dialect: dialect.template(
+                    messages,
+                    add_generation_prompt=add_generation_prompt,
                     continue_final_message=continue_final_message,
-                )  # fmt: skip
-
-            if (found := self._wait(ask())) is not None:
+                )
+            )
+            if found is not None:
                 return found
         from ..chat import render  # brings Jinja along
 
@@ -520,6 +509,26 @@ class RemoteEngine:
         for run in touched:
             self._service.begin(run)
             run.publish(obeyed=True)
+
+    def _question(self, ask: Callable[[Dialect], Awaitable[T]]) -> T:
+        """What one of the addresses answers; tried some times. Raises RemoteError, EngineClosed."""
+
+        async def work() -> T:
+            for attempt in range(_ATTEMPTS):
+                peer = self._pool.choose(())
+                try:
+                    dialect, _ = await peer.known()
+                    return await ask(dialect)
+                except RemoteError as error:
+                    if not error.again or attempt + 1 == _ATTEMPTS:
+                        raise
+                    log.info("asked once more: %s", error)
+                    if len(self._pool.peers) > 1:
+                        peer.failed(error)
+                await asyncio.sleep(self.options.first_wait * attempt)
+            raise AssertionError
+
+        return self._wait(work())
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         """What the loop makes of ``work``. Raises RemoteError, EngineClosed."""

@@ -21,6 +21,7 @@ _BLOCK = 64  # tokens of a prefix that are remembered together
 _KEPT = 16_384  # such blocks
 _AHEAD = 4  # requests that an address may have more than the idlest and still keep its prefixes
 _LONGEST_OUT = 30.0  # seconds
+_WAITS = (0.0, 0.1, 0.3)  # seconds between attempts to find out who is there
 
 
 class Peer:
@@ -43,13 +44,22 @@ class Peer:
         """Who is there; asked once. Raises RemoteError."""
         async with self._probing:
             if self.dialect is None or self.profile is None:
-                dialect = await dialect_of(self.transport, self._options)
-                self.profile = await dialect.probe()
-                self.dialect = dialect
+                self.dialect, self.profile = await self._probe()
                 self.gate = asyncio.Semaphore(
                     min(self._options.max_requests, self.profile.requests or self._options.max_requests)
                 )
             return self.dialect, self.profile
+
+    async def _probe(self) -> tuple[Dialect, Profile]:
+        for wait in (*_WAITS, None):
+            try:
+                dialect = await dialect_of(self.transport, self._options)
+                return dialect, await dialect.probe()
+            except RemoteError as error:
+                if not error.again or wait is None:
+                    raise
+                await asyncio.sleep(wait)
+        raise AssertionError
 
     def failed(self, error: RemoteError) -> None:
         """Leave it out for a while, each time for longer."""

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from ..types import BranchState, EngineError, FinishReason, PromptProgress
+from ..types import BranchState, EngineError, FinishReason, PromptProgress, StateChanged
 from .asking import Ask, Named, News, Over, Piece, PromptRead
 from .dialects.base import Dialect
 from .lanes import Lane, Run, Spell, plain
@@ -193,7 +193,10 @@ class Service:
                 lane.fail(RemoteError(error.where, error.problem + tries, again=False, status=error.status))
                 continue
             lane.branch.error = RemoteError(error.where, f"{error.problem}; trying again")
-            lane.set_state(BranchState.WAITING)
+            lane.branch.state = BranchState.WAITING
+            run.events.append(
+                StateChanged(lane.branch.index, BranchState.WAITING)
+            )  # also where it waited before
             if not stretch.progressed:
                 wait = self.options.first_wait * 2 ** (lane.failures - 1)
         run.publish()

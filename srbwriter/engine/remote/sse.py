@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+_OTHERS = (b":", b"event:", b"id:", b"retry:")
 _MOST = 16 << 20  # bytes of one event: more than any answer has
 
 
@@ -13,7 +14,10 @@ class EventReader:
         self._data: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The data of the events that end in ``chunk``. Raises ValueError for an event beyond all bounds."""
+        """The data of the events that end in ``chunk``.
+
+        Raises ValueError for a line that is none of an event's, and for an event beyond all bounds.
+        """
         text = self._rest + chunk
         if b"\r" in text:
             held = text.endswith(b"\r")  # its line feed may come yet
@@ -29,6 +33,10 @@ class EventReader:
                     self._data = []
             elif line.startswith(b"data:"):
                 self._data.append(line[6:] if line.startswith(b"data: ") else line[5:])
+            elif line.startswith(_OTHERS):
+                line.decode()  # where the end of such a line is spoilt, data may stand in it
+            else:
+                raise ValueError("a line of no event")  # to pass it over might be to lose a token
         self._rest = text[start:]
         if len(self._rest) > _MOST or len(self._data) > _MOST:
             raise ValueError("an event without an end")

@@ -40,7 +40,7 @@ class Transport:
             timeout=httpx.Timeout(
                 options.silent_seconds, connect=options.connect_seconds, pool=options.silent_seconds
             ),
-            limits=httpx.Limits(max_connections=most, max_keepalive_connections=most),
+            limits=httpx.Limits(max_connections=most, max_keepalive_connections=most, keepalive_expiry=60),
         )
 
     async def ask(

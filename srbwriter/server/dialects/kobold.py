@@ -84,6 +84,8 @@ def read_params(fields: Fields, context: Context, usual: Mapping[str, Any] | Non
     common = read_common(Fields(values), context, USUAL if usual is None else usual)
     if not fields.flag("trim_stop", True):
         common["stop"] = replace(common["stop"], include_string=True)
+    if fields.flag("singleline"):
+        common["stop"] = replace(common["stop"], strings=(*common["stop"].strings, "\n"))
     if memory := _memory(fields, context):
         common["options"]["n_keep"] = memory
     return KoboldParams(

@@ -22,8 +22,8 @@ from srbwriter.server.answers import Written, token_text
 from srbwriter.server.chat import read_chat
 from srbwriter.server.context import Context, frames, json_response
 from srbwriter.server.dialects.kobold import LEGACY, KoboldParams, submit
-from srbwriter.server.endpoints import CHAT, Endpoint, Handler, Socket, object_of
-from srbwriter.server.errors import ApiError, bad, from_engine
+from srbwriter.server.endpoints import CHAT, Endpoint, Handler, Socket, as_told, object_of
+from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields, read_ids
 from srbwriter.server.registry import Record, new_id
 from srbwriter.server.streams import BranchFrames
@@ -327,7 +327,7 @@ async def _answer(context: Context, socket: WebSocket, message: str, chat: bool)
     except (WebSocketDisconnect, TimeoutError):
         raise
     except Exception as error:
-        wrong = from_engine(error)
+        wrong = as_told(error)
         await socket.send_text(encode({"event": "error", "message_num": 0, **wrong.body("kobold")}).decode())
 
 

@@ -1,4 +1,4 @@
-"""Commands that change how branches are written, and what the model is told."""
+"""What changes how branches are written, and what the model is told."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from typing import TYPE_CHECKING
 from srbwriter.session.sampling import Sweep
 from srbwriter.story import ROOT
 from srbwriter.story.context.preamble import DEFAULT_NOTE_DEPTH
-from srbwriter.tui.actions import verb
+from srbwriter.tui.commands import command
 from srbwriter.tui.knobs import Setup
-from srbwriter.tui.screens.context import ContextView
 from srbwriter.tui.screens.knobs import Knobs
-from srbwriter.tui.screens.note import NoteSheet
-from srbwriter.tui.screens.sheet import Sheet
+from srbwriter.tui.screens.lorebook import Lorebook
+from srbwriter.tui.screens.reading import ContextView
+from srbwriter.tui.screens.sheet import NoteSheet, Sheet
 from srbwriter.tui.welcome import writes
 
 if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 
-@verb
+KNOBS = "Knobs"
+
+
+@command(KNOBS, "Knobs", "K", anywhere="f2", hint="knobs")
 def knobs(screen: WriteScreen) -> None:
+    """How branches choose their words: samplers, stops, presets, a ladder."""
     session = screen.session
 
     def changed(setup: Setup) -> None:
@@ -37,33 +41,27 @@ def knobs(screen: WriteScreen) -> None:
     screen.app.push_screen(Knobs("Knobs for new branches", now, changed, spread, session.sweep), closed)
 
 
-@verb
-def branch_knobs(screen: WriteScreen) -> None:
-    here = screen.branch_here()
-    if here is None:
-        return
-    index, branch = here[0].index, here[1]
-
-    def changed(setup: Setup) -> None:
-        screen.guarded(lambda: screen.session.set_sampling(index, setup.sampling))
-
-    screen.app.push_screen(
-        Knobs(f"Knobs of branch {index + 1}", Setup(branch.sampling, branch.stop_rule), changed)
-    )
-
-
-@verb
+@command(KNOBS, "Memory", "M")
 @writes
 def memory(screen: WriteScreen) -> None:
+    """What the model is told before the story."""
     now = screen.session.story.settings(ROOT).memory or ""
     about = "The model is told this before the story."
     draft = screen.session.draft("memory")
     screen.app.push_screen(Sheet("Memory", now, about, lambda text: _put(screen, memory=text), draft))
 
 
-@verb
+def _put(screen: WriteScreen, **said: object) -> bool:
+    """Change some of the settings of the whole story; False if that is refused."""
+    session, story = screen.session, screen.session.story
+    settings = replace(story.own_settings(ROOT), **said)  # type: ignore[arg-type]
+    return screen.guarded(lambda: session.together(lambda: story.put_settings(ROOT, settings)))
+
+
+@command(KNOBS, "Author's note", "N")
 @writes
 def author_note(screen: WriteScreen) -> None:
+    """What the model is told near the end of the story."""
     now = screen.session.story.settings(ROOT)
 
     def take(text: str, depth: int | None) -> bool:
@@ -74,29 +72,23 @@ def author_note(screen: WriteScreen) -> None:
     screen.app.push_screen(sheet)
 
 
-def _put(screen: WriteScreen, **said: object) -> bool:
-    """Change some of the settings of the whole story; False if that is refused."""
-    session, story = screen.session, screen.session.story
-    settings = replace(story.own_settings(ROOT), **said)  # type: ignore[arg-type]
-    return screen.guarded(lambda: session.together(lambda: story.put_settings(ROOT, settings)))
-
-
-@verb
+@command(KNOBS, "Lorebook", "O")
 @writes
 def lore(screen: WriteScreen) -> None:
-    from srbwriter.tui.screens.lorebook import Lorebook
-
+    """Entries the model is told when their keys come up."""
     screen.app.push_screen(Lorebook(screen.session))
 
 
-@verb
+@command(KNOBS, "What the model sees", "X", anywhere="f8")
 def context(screen: WriteScreen) -> None:
+    """The context by source, in tokens."""
     screen.session.keep()
     screen.app.push_screen(ContextView(screen.session.context()))
 
 
-@verb
+@command(KNOBS, "Change the model", "m")
 def model(screen: WriteScreen) -> None:
+    """Choose another model file; the story stays."""
     from srbwriter.tui.screens.models import choose_model
 
     choose_model(screen)

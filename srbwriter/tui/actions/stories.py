@@ -15,7 +15,7 @@ from srbwriter import paths
 from srbwriter.story import files, library
 from srbwriter.story.backup import Backup, backups
 from srbwriter.story.model import counted
-from srbwriter.tui.actions import verb
+from srbwriter.tui.commands import command
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.picker import Choice, Picker
 from srbwriter.tui.welcome import writes
@@ -24,8 +24,12 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 
-@verb
+STORIES = "Stories"
+
+
+@command(STORIES, "Another story", "n", anywhere="ctrl+o")
 def stories(screen: WriteScreen) -> None:
+    """Go to another story; every word of this one is kept."""
     here = screen.session.story.file
     found = files.known(paths.library_dir(), library.RecentStories(paths.recent_file()))
     choices = [Choice(story.path, story.title, _about(story, here)) for story in found]
@@ -48,35 +52,14 @@ def _moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
-@verb
+@command(STORIES, "New story", "asterisk")
 def new_story(screen: WriteScreen) -> None:
+    """Begin an empty story in the library."""
+
     def begin(title: str) -> None:
         screen.app.open_story(files.begin(title, paths.library_dir()))
 
     _ask_title(screen, "Title of the new story", "", begin)
-
-
-@verb
-@writes
-def rename_story(screen: WriteScreen) -> None:
-    def rename(title: str) -> None:
-        session = screen.session
-        session.together(lambda: session.story.rename(title))
-        screen.flush_slowly()
-        screen.notify(f"It is called {session.title} now; its file stays {session.story.file.name}.")
-
-    _ask_title(screen, "New title of this story", screen.session.title, rename)
-
-
-@verb
-def duplicate_story(screen: WriteScreen) -> None:
-    def duplicate(title: str) -> None:
-        screen.session.keep()
-        story = screen.session.story
-        made = files.copy_as(story.file, library.free_path(story.file.parent, title), title)
-        screen.app.open_story(made, [f"This is the copy. {story.title} is as you left it."])
-
-    _ask_title(screen, "Title of the copy, which you go on in", f"{screen.session.title} (copy)", duplicate)
 
 
 def _ask_title(screen: WriteScreen, question: str, suggested: str, act: Callable[[str], None]) -> None:
@@ -87,8 +70,37 @@ def _ask_title(screen: WriteScreen, question: str, suggested: str, act: Callable
     screen.app.push_screen(Ask(question, suggested, select=True), answered)
 
 
-@verb
+@command(STORIES, "Rename the story", "quotation_mark")
+@writes
+def rename_story(screen: WriteScreen) -> None:
+    """Give it another title; its file stays."""
+
+    def rename(title: str) -> None:
+        session = screen.session
+        session.together(lambda: session.story.rename(title))
+        screen.flush_slowly()
+        screen.notify(f"It is called {session.title} now; its file stays {session.story.file.name}.")
+
+    _ask_title(screen, "New title of this story", screen.session.title, rename)
+
+
+@command(STORIES, "Duplicate the story", "ampersand")
+def duplicate_story(screen: WriteScreen) -> None:
+    """Go on in a copy, with all its branches; this one stays as it is."""
+
+    def duplicate(title: str) -> None:
+        screen.session.keep()
+        story = screen.session.story
+        made = files.copy_as(story.file, library.free_path(story.file.parent, title), title)
+        screen.app.open_story(made, [f"This is the copy. {story.title} is as you left it."])
+
+    _ask_title(screen, "Title of the copy, which you go on in", f"{screen.session.title} (copy)", duplicate)
+
+
+@command(STORIES, "Snapshot", "exclamation_mark")
 def snapshot(screen: WriteScreen) -> None:
+    """Keep a copy of the story as it is now, under a name."""
+
     def answered(name: str | None) -> None:
         if name is not None:
             screen.guarded(lambda: take(name))
@@ -102,8 +114,9 @@ def snapshot(screen: WriteScreen) -> None:
     screen.app.push_screen(Ask("A copy of the story as it is now; what is it called?"), answered)
 
 
-@verb
+@command(STORIES, "Restore a copy", "at")
 def restore(screen: WriteScreen) -> None:
+    """Make a story of a snapshot or of a copy of the day; this one stays as it is."""
     story = screen.session.story
     copies = backups(story.backup_folder(paths.backup_dir()))
     if not copies:

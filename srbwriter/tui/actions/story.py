@@ -1,22 +1,25 @@
-"""Commands that change the story's text, or take it elsewhere."""
+"""What changes the story's text, takes it out into a file, or a file into a story."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from srbwriter.story import Properties
+from srbwriter import paths
+from srbwriter.story import Properties, StoryError, library
 from srbwriter.story.model import counted
 from srbwriter.tui import clipboard, external, options
 from srbwriter.tui import spelling as spell
-from srbwriter.tui.actions import verb
+from srbwriter.tui.commands import command
+from srbwriter.tui.screens.ask import Ask, PropertiesForm
 from srbwriter.tui.screens.find import FindBar, ReplaceBar
 from srbwriter.tui.screens.openings import offer_openings
-from srbwriter.tui.screens.properties import PropertiesForm
 from srbwriter.tui.welcome import refuse, tell_damage, writes
 
 if TYPE_CHECKING:
+    from srbwriter.story.formats import Format
+    from srbwriter.story.transfer import Landed
     from srbwriter.tui.write_screen import WriteScreen
-
 
 _DID = {
     "type": "Typing",
@@ -29,31 +32,37 @@ _DID = {
     "restore": "Return",
 }
 """The verbs of the story, as what they did is called; others by their own names."""
+STORY = "Story"
 
 
-@verb
+@command(STORY, "Undo", "u", anywhere="ctrl+z")
 def undo(screen: WriteScreen) -> None:
+    """Take back the last change to the story: a pick or your own words."""
     verb = screen.session.undo()
     screen.show_story(where_changed=True)
     screen.notify(f"{_DID.get(verb, verb.capitalize())} taken back." if verb else "Nothing to undo.")
 
 
-@verb
+@command(STORY, "Redo", "U", anywhere="ctrl+y")
 def redo(screen: WriteScreen) -> None:
+    """Do again what was undone."""
     verb = screen.session.redo()
     screen.show_story(where_changed=True)
     screen.notify(f"{_DID.get(verb, verb.capitalize())} done again." if verb else "Nothing to redo.")
 
 
-@verb
+@command(STORY, "Find", "slash", anywhere="ctrl+f")
 def find(screen: WriteScreen) -> None:
+    """Go through the places of some words in the story, from the cursor on."""
     screen.show_the_story()
     screen.app.push_screen(FindBar(screen.editor, screen.looked))
 
 
-@verb
+@command(STORY, "Find and replace")
 @writes
 def replace(screen: WriteScreen) -> None:
+    """Replace words all over the story; one undo takes it back."""
+
     def take(text: str, places: int) -> bool:
         done = screen.guarded(lambda: screen.rewrite(text))
         if done:
@@ -64,49 +73,16 @@ def replace(screen: WriteScreen) -> None:
     screen.app.push_screen(ReplaceBar(screen.editor, screen.looked, take))
 
 
-@verb
+@command(STORY, "Copy the story", "C")
 def copy_story(screen: WriteScreen) -> None:
+    """Put the whole text on the clipboard."""
     clipboard.copy(screen.app, screen.editor.whole)
     screen.notify("The story is on the clipboard.")
 
 
-@verb
-@writes
-def own_editor(screen: WriteScreen) -> None:
-    external.edit(screen)
-
-
-@verb
-def save(screen: WriteScreen) -> None:
-    if screen.session.story.damage is not None:
-        tell_damage(screen)
-        return
-    refuse(screen.session.story)
-    screen.session.keep()
-    screen.notify(f"Saved in {screen.session.story.file}.")
-
-
-@verb
-@writes
-def properties(screen: WriteScreen) -> None:
-    session, story = screen.session, screen.session.story
-
-    def take(said: Properties) -> bool:
-        kept = screen.guarded(lambda: session.together(lambda: story.set_properties(said)))
-        screen.flush_slowly()
-        return kept
-
-    screen.app.push_screen(PropertiesForm(story.properties, take, session.draft("title and author")))
-
-
-@verb
-@writes
-def openings(screen: WriteScreen) -> None:
-    offer_openings(screen)
-
-
-@verb
+@command(STORY, "Spelling", "dollar_sign")
 def spelling(screen: WriteScreen) -> None:
+    """Underline words that are in no English list nor among your own; again for none."""
     app = screen.app
     on = not app.preferences[options.SPELLING]
     app.preferences.put(options.SPELLING, on)
@@ -120,8 +96,9 @@ def spelling(screen: WriteScreen) -> None:
         screen.notify(f"Words in no English list are underlined; your own belong in {spell.own_file()}.")
 
 
-@verb
+@command(STORY, "One of my words", "percent_sign")
 def own_word(screen: WriteScreen) -> None:
+    """Add the word at the cursor to your own words."""
     row, column = screen.editor.cursor_location
     word = spell.word_at(screen.editor.document[row], column)
     if not word:
@@ -130,3 +107,135 @@ def own_word(screen: WriteScreen) -> None:
     spell.learn(word)
     screen.editor.spelling = screen.editor.spelling  # paints the lines again
     screen.notify(f"{word} is one of your words now.")
+
+
+@command(STORY, "Your own editor", anywhere="f4")
+@writes
+def own_editor(screen: WriteScreen) -> None:
+    """Edit the story in $EDITOR and come back."""
+    external.edit(screen)
+
+
+@command(STORY, "Save now", anywhere="ctrl+s")
+def save(screen: WriteScreen) -> None:
+    """Everything is saved as you write; this waits for it."""
+    if screen.session.story.damage is not None:
+        tell_damage(screen)
+        return
+    refuse(screen.session.story)
+    screen.session.keep()
+    screen.notify(f"Saved in {screen.session.story.file}.")
+
+
+@command(STORY, "Begin with a sample")
+@writes
+def openings(screen: WriteScreen) -> None:
+    """Choose an opening and have branches written at once."""
+    offer_openings(screen)
+
+
+@command(STORY, "Title, author, language", "A")
+@writes
+def properties(screen: WriteScreen) -> None:
+    """What the story is called, who writes it and in which language; books say so too."""
+    session, story = screen.session, screen.session.story
+
+    def take(said: Properties) -> bool:
+        kept = screen.guarded(lambda: session.together(lambda: story.set_properties(said)))
+        screen.flush_slowly()
+        return kept
+
+    screen.app.push_screen(PropertiesForm(story.properties, take, session.draft("title and author")))
+
+
+@command(STORY, "Export the story", "E")
+def export(screen: WriteScreen) -> None:
+    """Write it to a file: a book, a Word document, a page, text or JSON, as its ending says."""
+    _ask_target(screen, f"{library.file_name(screen.session.title)}.md")
+
+
+def _ask_target(screen: WriteScreen, suggested: str) -> None:
+    from srbwriter.story import formats  # all of them: the first screen does not wait for that
+
+    labels: dict[str, str] = {}
+    for form in formats.writable():
+        labels.setdefault(form.extension, form.label)
+    known = ", ".join(f"{extension} {label}" for extension, label in labels.items())
+
+    def answered(name: str | None) -> None:
+        if name and name.strip():
+            screen.guarded(lambda: _check(screen, name))
+
+    question = f"Export to which file in {Path.cwd()}? Its ending says how: {known}"
+    screen.app.push_screen(Ask(question, suggested, select=True), answered)
+
+
+def _check(screen: WriteScreen, name: str) -> None:
+    """Ask again for a name that cannot be used, and for leave to replace a file."""
+    from srbwriter.story import formats, transfer
+
+    target = _path(name)
+    form = formats.for_file(target)
+    try:
+        if form is None:
+            raise StoryError(formats.no_extension(target))
+        transfer.check_target(target, force=True)
+    except StoryError as error:
+        screen.notify(str(error), severity="error")
+        _ask_target(screen, name)
+        return
+
+    def answered(word: str | None) -> None:
+        if word is not None and word.strip().casefold() == "yes":
+            screen.guarded(lambda: _export(screen, target, form, force=True))
+        else:
+            screen.notify(f"{target} stays as it is.")
+
+    if target.exists():
+        question = f"{target} is there already. Type yes to replace it; anything else leaves it as it is."
+        screen.app.push_screen(Ask(question), answered)
+    else:
+        _export(screen, target, form, force=False)
+
+
+def _path(name: str) -> Path:
+    """A path as people write it, with ~ for the home folder, or as a terminal pastes it, in quotes."""
+    name = name.strip()
+    if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'":
+        name = name[1:-1]
+    return (Path.cwd() / Path(name).expanduser()).absolute()
+
+
+def _export(screen: WriteScreen, target: Path, form: Format, *, force: bool) -> None:
+    from srbwriter.story import transfer
+
+    screen.session.keep()
+    story = screen.session.story
+    work = transfer.Export(story.file, target, form.name, force)
+
+    def ended(landed: Landed) -> None:
+        screen.notify(f"Exported to {landed.path}.")
+
+    screen.transfers.begin("export", target.name, work, ended)
+
+
+@command(STORY, "Import a file", "I")
+def import_(screen: WriteScreen) -> None:
+    """Make a story of a text or of another program's file, and open it."""
+
+    def answered(name: str | None) -> None:
+        if name and name.strip():
+            screen.guarded(lambda: _import(screen, _path(name)))
+
+    question = f"Import which file in {Path.cwd()}? Its format is found out; it becomes a story of its own."
+    screen.app.push_screen(Ask(question), answered)
+
+
+def _import(screen: WriteScreen, file: Path) -> None:
+    from srbwriter.story import transfer
+
+    def opened(landed: Landed) -> None:
+        screen.app.open_story(landed.path, (f"{file} became {landed.path}.", *landed.notices))
+
+    work = transfer.Import(file, paths.library_dir())
+    screen.transfers.begin("import", file.name, work, opened, leaves=True)

@@ -1,4 +1,4 @@
-"""Commands that look at the tree and go about in it."""
+"""What looks at the tree, and goes about in it. What was deleted is in its bin and can come back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from srbwriter.story import ROOT, NodeId
-from srbwriter.tui.actions import verb
+from srbwriter.tui.commands import command
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.picker import Choice, Picker
 from srbwriter.tui.screens.tree import TreeScreen, Way
@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 _MATCH = str.maketrans("", "", "\x02\x03")
+_MOST = 500  # the newest of what is in the bin
+TREE = "The tree"
+
+
+@command(TREE, "The tree", "T", anywhere="f3", hint="tree")
+def tree(screen: WriteScreen) -> None:
+    """See every branch ever written, go to one and write on there."""
+    screen.session.keep()
+    tree = TreeScreen(screen.session, lambda: search(screen))
+    screen.app.push_screen(tree, lambda way: _go(screen, way))
 
 
 def _go(screen: WriteScreen, way: Way | None) -> None:
@@ -24,38 +34,9 @@ def _go(screen: WriteScreen, way: Way | None) -> None:
         screen.guarded(lambda: screen.revisit(way.node, write=way.write))
 
 
-def _choose(screen: WriteScreen, title: str, choices: list[Choice], nothing: str) -> None:
-    if not choices:
-        screen.notify(nothing)
-        return
-
-    def chosen(node: NodeId | None) -> None:
-        _go(screen, None if node is None else Way(node))
-
-    screen.app.push_screen(Picker(title, choices), chosen)
-
-
-def node_choices(screen: WriteScreen, nodes: Iterable[NodeId]) -> list[Choice]:
-    """An entry for each of ``nodes``: its first words, its marks, all of its words."""
-    story = screen.session.story
-    found: list[Choice] = []
-    for node in story.nodes(list(nodes)):
-        line = " ".join(node.text.split())
-        found.append(
-            Choice(node.id, line[:60] or "(no words)", marks_words(story, node.id), node.text.strip())
-        )
-    return found
-
-
-@verb
-def tree(screen: WriteScreen) -> None:
-    screen.session.keep()
-    tree = TreeScreen(screen.session, lambda: search(screen))
-    screen.app.push_screen(tree, lambda way: _go(screen, way))
-
-
-@verb
+@command(TREE, "Back one pick", "P")
 def parent(screen: WriteScreen) -> None:
+    """Stand where the last pick was made."""
     screen.session.keep()
     above = screen.session.story.parent(screen.session.node)
     if above is None:
@@ -64,28 +45,19 @@ def parent(screen: WriteScreen) -> None:
         screen.revisit(above)
 
 
-@verb
-@writes
-def write_from(screen: WriteScreen) -> None:
-    place, whole = screen.editor.place, screen.editor.whole
-    screen.session.write_from(place)
-    screen.show_story()
-    screen.flush()
-    if whole[place:].strip():
-        screen.notify("What followed is another branch now; undo brings it back.")
-
-
-@verb
+@command(TREE, "Split at the cursor", "backslash")
 @writes
 def split(screen: WriteScreen) -> None:
+    """Make two nodes of one, at the cursor in the story: a place to branch off, or a chapter."""
     node = screen.session.split_at(screen.editor.place)
     first = " ".join(screen.session.story.node(node).text.split()[:4])
     screen.notify(f"A node of its own begins with: {first} …")
 
 
-@verb
+@command(TREE, "Join with the node before", "J")
 @writes
 def merge(screen: WriteScreen) -> None:
+    """Make one node of the last two; branches beside the last keep their text."""
     session = screen.session
     session.keep()
     session.story.end_typing()
@@ -93,8 +65,9 @@ def merge(screen: WriteScreen) -> None:
     screen.notify("The last two nodes are one.")
 
 
-@verb
+@command(TREE, "Search the tree", "S")
 def search(screen: WriteScreen) -> None:
+    """Find words in all branches, also those not picked."""
     screen.session.keep()
 
     def answered(words: str | None) -> None:
@@ -113,16 +86,63 @@ def search(screen: WriteScreen) -> None:
     screen.app.push_screen(Ask("Words to find in all branches"), answered)
 
 
-@verb
+def _choose(screen: WriteScreen, title: str, choices: list[Choice], nothing: str) -> None:
+    if not choices:
+        screen.notify(nothing)
+        return
+
+    def chosen(node: NodeId | None) -> None:
+        _go(screen, None if node is None else Way(node))
+
+    screen.app.push_screen(Picker(title, choices), chosen)
+
+
+@command(TREE, "Bookmarks", "B")
 def bookmarks(screen: WriteScreen) -> None:
+    """Go to a bookmarked branch."""
     nodes = screen.session.story.bookmarks()
     _choose(screen, "Bookmarks", node_choices(screen, nodes), "Nothing is bookmarked yet.")
 
 
-@verb
+def node_choices(screen: WriteScreen, nodes: Iterable[NodeId]) -> list[Choice]:
+    """An entry for each of ``nodes``: its first words, its marks, all of its words."""
+    story = screen.session.story
+    found: list[Choice] = []
+    for node in story.nodes(list(nodes)):
+        line = " ".join(node.text.split())
+        found.append(
+            Choice(node.id, line[:60] or "(no words)", marks_words(story, node.id), node.text.strip())
+        )
+    return found
+
+
+@command(TREE, "History of picks", "H")
 def history(screen: WriteScreen) -> None:
+    """Go back to any point of the way here."""
     screen.session.keep()
     story = screen.session.story
     way = [node for node in story.path(screen.session.node) if node != ROOT]
     choices = node_choices(screen, reversed(way))
     _choose(screen, "The way here, newest first", choices, "Nothing is written yet.")
+
+
+@command(TREE, "The bin", "Z")
+def bin_(screen: WriteScreen) -> None:
+    """Bring back a branch that was deleted."""
+    screen.session.keep()
+    deleted = node_choices(screen, screen.session.story.bin()[:_MOST])
+    choices = [choice for choice in deleted if choice.preview]
+    if not choices:
+        screen.notify("The bin is empty.")
+        return
+
+    def chosen(node: NodeId | None) -> None:
+        if node is not None:
+            screen.guarded(lambda: _bring_back(screen, node))
+
+    screen.app.push_screen(Picker("The bin, newest first: enter brings it back", choices), chosen)
+
+
+def _bring_back(screen: WriteScreen, node: NodeId) -> None:
+    screen.session.story.restore(node)
+    screen.revisit(node)

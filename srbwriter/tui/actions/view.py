@@ -1,18 +1,30 @@
-"""Commands that change what is looked at: the focus, the layout, the place in a branch."""
+"""What changes what is looked at: focus, layout, the place in a branch, and the program's own screens."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from textual.command import CommandPalette
+
 from srbwriter.tui import options
-from srbwriter.tui.actions import verb
+from srbwriter.tui.commands import LEADER, command
+from srbwriter.tui.screens.help import Help
+from srbwriter.tui.screens.picker import Jump
+from srbwriter.tui.screens.reading import LogView, Reading
+from srbwriter.tui.screens.settings import SettingsScreen
+from srbwriter.tui.screens.theme import choose_theme
+from srbwriter.tui.widgets.branch_pane import BranchPane
 
 if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 
-@verb
+VIEW = "View"
+
+
+@command(VIEW, "Story or branches", "a", anywhere="tab", hint="story")
 def switch(screen: WriteScreen) -> None:
+    """Move between the story and the branches."""
     screen.be_quiet(False)
     if screen.editor.has_focus and screen.grid.pane is not None:
         screen.grid.go(screen.grid.current)
@@ -20,80 +32,68 @@ def switch(screen: WriteScreen) -> None:
         screen.go_to_story()
 
 
-@verb
+@command(VIEW, "Branch to the left", "left", vim="h,left")
 def left(screen: WriteScreen) -> None:
+    """Go to the branch to the left."""
     screen.grid.step(-1, 0)
 
 
-@verb
+@command(VIEW, "Branch to the right", "right", vim="l,right")
 def right(screen: WriteScreen) -> None:
+    """Go to the branch to the right."""
     screen.grid.step(1, 0)
 
 
-@verb
+@command(VIEW, "Branch above", "up", vim="k,up")
 def up(screen: WriteScreen) -> None:
+    """Go to the branch above."""
     screen.grid.step(0, -1)
 
 
-@verb
+@command(VIEW, "Branch below", "down", vim="j,down")
 def down(screen: WriteScreen) -> None:
+    """Go to the branch below."""
     screen.grid.step(0, 1)
 
 
-@verb
+@command(VIEW, "Read on in this branch", "pagedown")
 def read_on(screen: WriteScreen) -> None:
+    """Scroll the branch a page down."""
     if screen.grid.pane is not None:
         screen.grid.pane.page(1)
 
 
-@verb
+@command(VIEW, "Read back in this branch", "pageup")
 def read_back(screen: WriteScreen) -> None:
+    """Scroll the branch a page up; it stays where you leave it."""
     if screen.grid.pane is not None:
         screen.grid.pane.page(-1)
 
 
-@verb
+@command(VIEW, "Follow this branch", "end")
 def follow(screen: WriteScreen) -> None:
+    """Keep the end of the branch in view while it grows."""
     if screen.grid.pane is not None:
         screen.grid.pane.follow()
 
 
-@verb
+@command(VIEW, "To the branch's beginning", "home")
 def from_start(screen: WriteScreen) -> None:
+    """Show how the branch begins."""
     if screen.grid.pane is not None:
         screen.grid.pane.rewind_view()
 
 
-@verb
+@command(VIEW, "Next layout", "v", anywhere="ctrl+l")
 def layout(screen: WriteScreen) -> None:
+    """Branches below the story, to its right, or all in one column."""
     screen.next_layout()
 
 
-@verb
-def provenance(screen: WriteScreen) -> None:
-    on = not screen.app.preferences[options.PROVENANCE]
-    screen.app.preferences.put(options.PROVENANCE, on)
-    screen.session.keep()  # what was typed is the writer's in the story too
-    screen.show_authors()
-    if on:
-        screen.notify("Slanted: the model's. Slanted and bold: edited. Pale: imported. Plain: yours.")
-
-
-@verb
-def quiet(screen: WriteScreen) -> None:
-    screen.be_quiet(not screen.quiet)
-    if screen.quiet:
-        screen.notify("esc shows everything again.")
-
-
-@verb
+@command(VIEW, "More room for the story", "right_curly_bracket")
 def more_story(screen: WriteScreen) -> None:
+    """Five percent of the window more."""
     _share(screen, 5)
-
-
-@verb
-def less_story(screen: WriteScreen) -> None:
-    _share(screen, -5)
 
 
 def _share(screen: WriteScreen, percent: int) -> None:
@@ -107,8 +107,105 @@ def _share(screen: WriteScreen, percent: int) -> None:
         screen.notify(f"The story has {share - percent} % of the window; that is the {end}.")
 
 
-@verb
+@command(VIEW, "More room for the branches", "left_curly_bracket")
+def less_story(screen: WriteScreen) -> None:
+    """Five percent of the window more."""
+    _share(screen, -5)
+
+
+@command(VIEW, "Who wrote what", "V")
+def provenance(screen: WriteScreen) -> None:
+    """Tint the words of the model, edited ones and imported ones; yours stay plain. Again for none."""
+    on = not screen.app.preferences[options.PROVENANCE]
+    screen.app.preferences.put(options.PROVENANCE, on)
+    screen.session.keep()  # what was typed is the writer's in the story too
+    screen.show_authors()
+    if on:
+        screen.notify("Slanted: the model's. Slanted and bold: edited. Pale: imported. Plain: yours.")
+
+
+@command(VIEW, "Write in quiet", "Q", anywhere="ctrl+t")
+def quiet(screen: WriteScreen) -> None:
+    """The story alone, the cursor's line always in the middle; again, or esc, for everything."""
+    screen.be_quiet(not screen.quiet)
+    if screen.quiet:
+        screen.notify("esc shows everything again.")
+
+
+@command(VIEW, "One branch, large", "z", anywhere="f9")
 def single(screen: WriteScreen) -> None:
+    """Show this branch alone; again for all."""
     screen.large = not screen.large
     screen.apply_layout()
     screen.grid.go(screen.grid.current)
+
+
+@command(VIEW, "Jump to a branch", "apostrophe")
+def jump(screen: WriteScreen) -> None:
+    """Show a letter on each branch; press it to go there."""
+
+    def chosen(index: int | None) -> None:
+        if index is not None:
+            screen.grid.go(index)
+
+    screen.app.push_screen(Jump(screen.grid.shown), chosen)
+
+
+@command(VIEW, "Read mode", "p", anywhere="ctrl+r")
+def read(screen: WriteScreen) -> None:
+    """The story as a clean page; again to go back."""
+    keys = [*screen.app.keys("read"), *screen.app.anywhere("read")]
+    screen.app.push_screen(Reading(screen.editor.whole, screen.app.text_width, keys))
+
+
+@command(VIEW, "Theme")
+def theme(screen: WriteScreen) -> None:
+    """Choose colours; they change as you look through them."""
+    choose_theme(screen.app)
+
+
+PROGRAM = "Program"
+
+
+@command(PROGRAM, "Find a command", anywhere="ctrl+p", hint="commands")
+def palette(screen: WriteScreen) -> None:
+    """All commands by name."""
+    screen.app.push_screen(CommandPalette(placeholder="a command …"))
+
+
+@command(PROGRAM, "Help", "question_mark", anywhere="f1", hint="help")
+def help(screen: WriteScreen) -> None:
+    """All keys."""
+    screen.app.push_screen(Help(isinstance(screen.focused, BranchPane)))
+
+
+@command(PROGRAM, "Settings", anywhere="f10")
+def settings(screen: WriteScreen) -> None:
+    """Every setting, and where it was set."""
+    screen.app.push_screen(SettingsScreen())
+
+
+@command(PROGRAM, "The log", anywhere="f12")
+def log(screen: WriteScreen) -> None:
+    """What the program and the model library reported."""
+    screen.app.push_screen(LogView())
+
+
+@command(PROGRAM, "Suspend")
+def suspend(screen: WriteScreen) -> None:
+    """Back to the shell; fg returns here."""
+    screen.session.keep()
+    screen.app.action_suspend_process()
+
+
+@command(PROGRAM, "Leader", anywhere=LEADER)
+def leader(screen: WriteScreen) -> None:
+    """The next key acts as if a branch had the focus."""
+    screen.lead()
+
+
+@command(PROGRAM, "Quit", anywhere="ctrl+q", hint="quit")
+def quit(screen: WriteScreen) -> None:
+    """Leave; every word is kept."""
+    if screen.transfers.may_leave():
+        screen.leave()

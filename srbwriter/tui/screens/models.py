@@ -11,7 +11,7 @@ from srbwriter.tui.screens.picker import Choice, Picker
 
 if TYPE_CHECKING:
     from srbwriter.models import LocalModel
-    from srbwriter.tui.preferences import Preferences
+    from srbwriter.tui.options import Preferences
     from srbwriter.tui.write_screen import WriteScreen
 
 

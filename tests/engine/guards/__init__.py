@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -24,11 +25,12 @@ row = np.random.default_rng(0).normal(0.0, 3.0, model.n_vocab).astype(np.float32
 def run_child(*code: str, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
     """Run pieces of ``code`` in a Python of its own that has ``model`` and a ``row`` of logits at hand.
 
-    A negative return code is the signal that killed it.
+    It has as many threads as it asks for. A negative return code is the signal that killed it.
     """
     return subprocess.run(
         [sys.executable, "-c", "\n".join((_PRELUDE, *map(dedent, code)))],
         cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name != "OMP_THREAD_LIMIT"},
         capture_output=True,
         text=True,
         timeout=timeout,

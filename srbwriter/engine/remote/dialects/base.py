@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from ...types import ModelInfo, TokenLogprob
 from ..asking import Ask, News
 from ..options import RemoteOptions
-from ..problems import RemoteError, garbage
+from ..problems import RemoteError, garbage, own_words
 from ..profile import Profile
 from ..transport import Transport
+
+T = TypeVar("T")
 
 PROBE = (
     "Once upon a time, in 1984, “she” didn't say: naïve café? — не́т! 東京で猫が眠る。 🐈\n\n"
@@ -77,12 +79,21 @@ def whole_fingerprint(pieces: Sequence[bytes]) -> str:
     return digest.hexdigest()
 
 
-def decoded(decoder: msgspec.json.Decoder[Any], data: bytes, where: str) -> Any:
-    """An event's JSON. Raises RemoteError."""
+def decoded(decoder: msgspec.json.Decoder[T], data: bytes, where: str) -> T:
+    """An event's JSON. Raises RemoteError for garbage, and for an error that it tells.
+
+    What cannot be missing must be there: a name that is spoilt on the way would else be a token lost. For
+    the same reason all of it has to be text, also what is passed over.
+    """
     try:
-        return decoder.decode(data)
-    except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError):
+        return decoder.decode(data.decode())
+    except UnicodeDecodeError:
         raise garbage(where, data) from None
+    except msgspec.DecodeError:  # of which errors of validation are some
+        words = (
+            own_words(data) if data.startswith(b'{"error"') or data.startswith(b'{"object":"error"') else ""
+        )
+        raise RemoteError(where, words) if words else garbage(where, data) from None
 
 
 def model_info(name: str, path: str, n_ctx: int, vocab: str, **more: Any) -> ModelInfo:

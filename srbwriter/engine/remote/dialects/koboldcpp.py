@@ -11,7 +11,6 @@ from ...types import FinishReason, TokenLogprob
 from .. import letters
 from ..asking import Ask, News, Piece
 from ..options import RemoteOptions
-from ..problems import RemoteError, own_words
 from ..profile import Profile
 from ..transport import Transport
 from .base import decoded, model_info
@@ -32,9 +31,8 @@ _UNLIMITED = 1 << 14
 
 
 class Event(msgspec.Struct, gc=False):
-    token: str = ""
-    finish_reason: str | None = None
-    error: Any = None
+    token: str
+    finish_reason: str | None
 
 
 class KoboldCpp:
@@ -80,9 +78,7 @@ class KoboldCpp:
         return _STREAM, body
 
     def read(self, data: bytes) -> Sequence[News]:
-        event: Event = decoded(self._decoder, data, self.transport.where)
-        if event.error:
-            raise RemoteError(self.transport.where, own_words(msgspec.json.encode({"error": event.error})))
+        event = decoded(self._decoder, data, self.transport.where)
         finish = None
         if event.finish_reason is not None and event.finish_reason != "null":
             finish = FinishReason.LENGTH if event.finish_reason == "length" else FinishReason.EOG

@@ -16,7 +16,6 @@ import msgspec
 from ...types import FinishReason, TokenLogprob
 from ..asking import Ask, News, Piece, PromptRead
 from ..options import RemoteOptions
-from ..problems import RemoteError, own_words
 from ..profile import ALL_SAMPLING, Profile
 from ..transport import Transport
 from .base import decoded, model_info, whole_fingerprint
@@ -37,15 +36,14 @@ class Score(msgspec.Struct, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    index: int = 0
-    content: str = ""
-    tokens: list[int] = msgspec.field(default_factory=list[int])
-    stop: bool = False
+    index: int
+    content: str
+    tokens: list[int]
+    stop: bool
     stop_type: str = "none"
     timings: dict[str, float] | None = None
     completion_probabilities: list[Score] | None = None
     prompt_progress: dict[str, float] | None = None
-    error: Any = None
 
 
 class LlamaCpp:
@@ -119,9 +117,7 @@ class LlamaCpp:
         return _COMPLETION, body
 
     def read(self, data: bytes) -> Sequence[News]:
-        event: Event = decoded(self._decoder, data, self.transport.where)
-        if event.error:
-            raise RemoteError(self.transport.where, own_words(msgspec.json.encode({"error": event.error})))
+        event = decoded(self._decoder, data, self.transport.where)
         if event.prompt_progress is not None:
             return ()
         finish = _FINISH.get(event.stop_type, FinishReason.EOG) if event.stop else None

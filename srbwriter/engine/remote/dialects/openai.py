@@ -16,7 +16,7 @@ from ...types import FinishReason, TokenLogprob
 from .. import letters
 from ..asking import Ask, News, Over, Piece, PromptRead
 from ..options import RemoteOptions
-from ..problems import RemoteError, own_words
+from ..problems import RemoteError
 from ..profile import Profile
 from ..transport import Transport
 from .base import PROBE, decoded, fingerprint, model_info, not_found
@@ -35,8 +35,8 @@ class Logprobs(msgspec.Struct, gc=False):
 
 
 class Choice(msgspec.Struct, gc=False):
-    index: int = 0
-    text: str | None = None
+    index: int
+    text: str | None
     finish_reason: str | None = None
     stop_reason: int | str | None = None
     token_ids: list[int] | None = None
@@ -44,9 +44,8 @@ class Choice(msgspec.Struct, gc=False):
 
 
 class Chunk(msgspec.Struct, gc=False):
-    choices: list[Choice] = msgspec.field(default_factory=list[Choice])
+    choices: list[Choice]
     usage: dict[str, Any] | None = None
-    error: Any = None
 
 
 class OpenAI:
@@ -106,9 +105,7 @@ class OpenAI:
     def read(self, data: bytes) -> Sequence[News]:
         if data == _ENDED:
             return (Over(),)
-        chunk: Chunk = decoded(self._decoder, data, self.transport.where)
-        if chunk.error:
-            raise RemoteError(self.transport.where, own_words(msgspec.json.encode({"error": chunk.error})))
+        chunk = decoded(self._decoder, data, self.transport.where)
         news: list[News] = [self._piece(choice) for choice in chunk.choices]
         if chunk.usage and (details := chunk.usage.get("prompt_tokens_details")):
             news.append(PromptRead(int(details.get("cached_tokens") or 0)))
@@ -210,6 +207,8 @@ class VLLM(OpenAI):
     def _piece(self, choice: Choice) -> Piece:
         text, ids = choice.text or "", tuple(choice.token_ids or ())
         finish = finish_of(choice)
+        if choice.token_ids is None and finish is None:
+            raise RemoteError(self.transport.where, "it tells no token ids; is it older than vLLM 0.11?")
         if finish is FinishReason.EOG and ids and not text:
             ids = ids[:-1]  # the end itself
         return Piece(choice.index, text, ids, _logprobs(choice.logprobs, ids), finish)

@@ -31,9 +31,9 @@ class Logprob(msgspec.Struct, gc=False):
 
 class Event(msgspec.Struct, gc=False):
     event: str
-    index: int = 0
-    text: str = ""
-    ids: list[int] = msgspec.field(default_factory=list[int])
+    index: int = -1
+    text: str | None = None
+    ids: list[int] | None = None
     logprobs: list[Logprob] = msgspec.field(default_factory=list[Logprob])
     reason: str = ""
     cached: int = 0
@@ -102,12 +102,14 @@ class Srb:
         return _COMPLETIONS, body
 
     def read(self, data: bytes) -> Sequence[News]:
-        event: Event = decoded(self._decoder, data, self.transport.where)
+        event = decoded(self._decoder, data, self.transport.where)
         match event.event:
             case "stream":
+                if event.index < 0 or event.text is None or event.ids is None:
+                    raise garbage(self.transport.where, data)
                 known = tuple(TokenLogprob(e.id, e.logprob, tuple(e.top)) for e in event.logprobs)
                 return (Piece(event.index, event.text, tuple(event.ids), known),)
-            case "stop":
+            case "stop" if event.index >= 0:
                 return (Piece(event.index, "", (), (), _reason(event), str(event.error or "")),)
             case "start":
                 return (Named(event.id),)

@@ -124,7 +124,7 @@ def _part(text: str) -> dict[str, Any]:
 
 
 def _usage(record: Record) -> dict[str, Any]:
-    told = usage(record.generations)
+    told = usage(record)
     return {
         "input_tokens": told["prompt_tokens"],
         "input_tokens_details": told["prompt_tokens_details"],

@@ -182,10 +182,9 @@ class EventLines:
     def end(self) -> bytes:
         done: dict[str, Any] = {"event": "done", "count": self._count}
         if self._rich:
-            generations = self._record.generations
-            done["prompt_tokens"] = sum(len(generation.prompt_ids) for generation in generations)
-            done["cached_tokens"] = sum(generation.cached_tokens for generation in generations)
-            done["completion_tokens"] = sum(len(branch.ids) for branch in self._record.branches)
+            done["prompt_tokens"] = self._record.prompt_tokens
+            done["cached_tokens"] = self._record.cached_tokens
+            done["completion_tokens"] = self._record.written
         return self._line(done).encode()
 
     def error(self, error: ApiError) -> bytes:

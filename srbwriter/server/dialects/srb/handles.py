@@ -58,8 +58,8 @@ def request_object(record: Record, place: int, *, texts: bool = False) -> dict[s
         "queue": place,
         "count": len(record.branches),
         "picked": record.picked,
-        "prompt_tokens": sum(len(g.prompt_ids) for g in record.generations),
-        "cached_tokens": sum(g.cached_tokens for g in record.generations),
+        "prompt_tokens": record.prompt_tokens,
+        "cached_tokens": record.cached_tokens,
         "completion_tokens": record.written,
         "events": record.size,
     }

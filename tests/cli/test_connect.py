@@ -1,0 +1,103 @@
+"""``--connect``: the same commands on an engine that runs elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import pytest
+
+from srbwriter import cli, launch
+from srbwriter.cli.table import every_key
+from srbwriter.config import ConfigError, load
+from srbwriter.engine.remote.engine import RemoteEngine
+from srbwriter.engine.remote.options import RemoteOptions
+from tests.engine.peers import served
+from tests.engine.scripted import PROMPT, STORY, Scripted, answers, drops_after
+
+
+@pytest.fixture
+def server() -> Iterator[Scripted]:
+    with closing(Scripted("vllm")) as it:
+        yield it
+
+
+def test_write_prints_what_comes_from_elsewhere(server: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+    server.faults.append(drops_after(7))
+    arguments = ["write", PROMPT, "--connect", server.url, "-n", "2", "--max-tokens", "40", "--json"]
+    assert cli.main(arguments) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [branch["text"] for branch in document["branches"]] == [STORY[:40]] * 2
+    assert document["model"] == "scripted"
+
+
+def test_the_environment_says_where_and_with_which_key(
+    server: Scripted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.wanted_key = "k1"
+    monkeypatch.setenv("SRBWRITER_CONNECT", server.url)
+    monkeypatch.setenv("SRBWRITER_CONNECT_KEY", "k1")
+    assert cli.main(["write", PROMPT, "-n", "1", "--max-tokens", "9"]) == 0
+    assert capsys.readouterr().out == STORY[:9] + "\n"
+
+
+def test_a_key_file_is_read(server: Scripted, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    server.wanted_key = "k2"
+    file = tmp_path / "key"
+    file.write_text("k2\n")
+    told = ["--connect", server.url, "--connect-key-file", str(file), "-n", "1", "--max-tokens", "3"]
+    assert cli.main(["write", PROMPT, *told]) == 0
+    assert capsys.readouterr().out == STORY[:3] + "\n"
+    settings = load(every_key(), {"model.connect": ("x",), "model.connect_key_file": tmp_path / "none"}, {})
+    with pytest.raises(ConfigError, match="none cannot be read"):
+        launch.remote_options(settings)
+
+
+def test_what_is_wrong_there_is_the_exit_code_here(
+    server: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.always = answers(400, {"error": {"message": "maximum context length is 7 tokens"}})
+    assert cli.main(["write", PROMPT, "--connect", server.url, "-n", "1"]) == 1
+    assert "maximum context length is 7 tokens" in capsys.readouterr().err
+
+
+def test_what_it_can_do_is_shown(server: Scripted, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["models", "info", "--connect", server.url]) == 0
+    out = capsys.readouterr().out
+    assert "vLLM 0 (vllm), model scripted, 32768 tokens" in out
+    assert "token ids in and out" in out
+
+
+def test_a_model_named_nearer_is_the_one_that_is_meant(tmp_path: Path) -> None:
+    said = load(every_key(), {"model.path": tmp_path / "a.gguf"}, {"SRBWRITER_CONNECT": "host"})
+    assert not launch.elsewhere(said)
+    assert launch.elsewhere(load(every_key(), {"model.connect": ("host",)}, {"SRBWRITER_MODEL": "a.gguf"}))
+
+
+def test_serving_what_is_served_elsewhere(server: Scripted) -> None:
+    """A proxy: its clients have handles on branches of an engine that knows none."""
+    with (
+        RemoteEngine.connect(RemoteOptions((server.url,))) as engine,
+        served(engine) as url,
+        httpx.Client(base_url=url, timeout=60) as client,
+    ):
+        server.hold.clear()
+        body = {"prompt": PROMPT, "n": 2, "max_tokens": 60, "stop": []}
+        made = client.post("/srb/v1/requests", json=body).json()
+        branch = f"/srb/v1/requests/{made['id']}/branches/0"
+        assert client.post(f"{branch}/pause", json={}).status_code == 202
+        server.hold.set()
+        with client.stream("GET", f"/srb/v1/requests/{made['id']}/branches/1/events") as events:
+            assert any('"stop"' in line for line in events.iter_lines())
+        assert client.get(branch).json()["state"] == "paused"
+        client.post(f"{branch}/resume", json={})
+        with client.stream("GET", f"/srb/v1/requests/{made['id']}/events") as events:
+            assert any('"done"' in line for line in events.iter_lines())
+        assert client.get(branch).json()["text"] == STORY[:60]
+        answer = client.post("/v1/completions", json={"model": "x", "prompt": PROMPT, "max_tokens": 5})
+        assert answer.json()["choices"][0]["text"] == STORY[:5]
+        card = client.get("/v1/models").json()["data"][0]
+        assert card["id"] == "scripted" and card["max_model_len"] == 1 << 15

@@ -1,0 +1,224 @@
+"""A server without a model: it goes on with one known text, and breaks off, stalls or lies when it is told
+to.
+
+Speaks as much of vLLM, plain OpenAI and KoboldCpp as is asked for. A token is a character, its id the code
+point.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+PROMPT = "Once upon a time"
+STORY = " ".join(f"the {number}. naïve fox 🦊 met a hare;" for number in range(60))
+
+Fault = Callable[["Handler"], bool]
+"""Called for a request for text; True: it has dealt with it."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Scripted
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.server.heard.append((self.path, dict(self.headers), None))
+        answers: dict[str, Any] = {
+            "/v1/models": {
+                "object": "list",
+                "data": [{"id": "scripted", "owned_by": self.server.owner, "max_model_len": 1 << 15}],
+            },
+            "/version": {"version": "0"},
+            "/api/extra/version": {"result": "KoboldCpp", "version": "1.102"},
+            "/api/v1/model": {"result": "koboldcpp/scripted"},
+            "/api/extra/true_max_context_length": {"value": 1 << 15},
+        }
+        kobold = self.server.owner == "koboldcpp"
+        if self.server.wanted_key and self.headers["Authorization"] != f"Bearer {self.server.wanted_key}":
+            self.answer(401, {"error": {"message": "no such key"}})
+        elif self.path not in answers or (kobold and self.path == "/v1/models"):
+            self.answer(404, {"detail": "Not Found"})
+        else:
+            self.answer(200, answers[self.path])
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.heard.append((self.path, dict(self.headers), body))
+        if self.path == "/tokenize":
+            self.answer(200, {"tokens": list(map(ord, body.get("prompt", "")))})
+        elif self.path == "/detokenize":
+            self.answer(200, {"prompt": "".join(map(chr, body["tokens"]))})
+        else:
+            with self.server.working():
+                fault = self.server.faults.popleft() if self.server.faults else self.server.always
+                if fault is None or not fault(self):
+                    self.write(body)
+
+    def answer(self, status: int, value: Any, **headers: str) -> None:
+        data = value if isinstance(value, bytes) else json.dumps(value).encode()
+        self.send_response(status)
+        for name, told in {**headers, "Content-Type": "application/json"}.items():
+            self.send_header(name.replace("_", "-"), told)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def begin(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+
+    def frame(self, data: bytes) -> None:
+        self.wfile.write(b"%x\r\n%b\r\n" % (len(data), data))
+
+    def drop(self) -> None:
+        """End the connection without a word."""
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def write(self, body: dict[str, Any], most: int | None = None) -> bool:
+        """Go on with the story from where the prompt stops; False when nobody listens any more."""
+        kobold = "max_length" in body
+        prompt = body["prompt"]
+        text = prompt if isinstance(prompt, str) else "".join(map(chr, prompt))
+        assert text.startswith(PROMPT) and STORY.startswith(text[len(PROMPT) :]), "the text has a gap"
+        rest = STORY[len(text) - len(PROMPT) :]
+        limit = body["max_length"] if kobold else body["max_tokens"]
+        tokens = rest if limit is None else rest[:limit]
+        n = body.get("n", 1)
+        self.begin()
+        try:
+            for token in tokens[:most]:
+                for index in range(n):
+                    self.frame(self.event(kobold, index, token, None))
+                self.server.pace()
+            if most is not None:
+                return True
+            reason = "stop" if len(tokens) == len(rest) else "length"
+            for index in range(n):
+                self.frame(self.event(kobold, index, "", reason))
+            if not kobold:
+                self.frame(b"data: [DONE]\n\n")
+            self.wfile.write(b"0\r\n\r\n")
+        except OSError:
+            self.server.left.set()
+            self.close_connection = True
+            return False
+        return True
+
+    def event(self, kobold: bool, index: int, token: str, reason: str | None) -> bytes:
+        if kobold:
+            return (
+                b"event: message\ndata: %b\n\n"
+                % json.dumps({"token": token, "finish_reason": reason}).encode()
+            )
+        choice: dict[str, Any] = {"index": index, "text": token, "finish_reason": reason}
+        if self.server.owner == "vllm":
+            choice["token_ids"] = [ord(token)] if token else []
+        return b"data: %b\n\n" % json.dumps({"choices": [choice]}, ensure_ascii=False).encode()
+
+
+class Scripted(ThreadingHTTPServer):
+    """Runs from its making until :meth:`close`."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, owner: str = "vllm", port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
+        self.owner, self.wanted_key = owner, ""
+        self.faults: deque[Fault | None] = deque()  # of the next requests for text, one each
+        self.always: Fault | None = None
+        self.heard: list[tuple[str, dict[str, str], Any]] = []
+        self.left = threading.Event()  # somebody closed the connection while there was more to say
+        self.most = self._now = 0  # requests for text at the same time
+        self._lock = threading.Lock()
+        self.hold = threading.Event()  # while it is not set, only one token comes
+        self.hold.set()
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        pass  # connections that a client closed
+
+    def pace(self) -> None:
+        self.hold.wait(60)
+
+    def working(self) -> _Counted:
+        return _Counted(self)
+
+    def count(self, change: int) -> None:
+        with self._lock:
+            self._now += change
+            self.most = max(self.most, self._now)
+
+    def close(self) -> None:
+        self.hold.set()
+        self.shutdown()
+        self.server_close()
+
+
+class _Counted:
+    def __init__(self, server: Scripted) -> None:
+        self._server = server
+
+    def __enter__(self) -> None:
+        self._server.count(1)
+
+    def __exit__(self, *_: object) -> None:
+        self._server.count(-1)
+
+
+# ---- what can go wrong
+
+
+def answers(status: int, value: Any, **headers: str) -> Fault:
+    def fault(handler: Handler) -> bool:
+        handler.answer(status, value, **headers)
+        return True
+
+    return fault
+
+
+def drops_after(tokens: int) -> Fault:
+    def fault(handler: Handler) -> bool:
+        handler.write(handler.server.heard[-1][2], tokens)
+        handler.drop()
+        return True
+
+    return fault
+
+
+def lies_after(tokens: int, lie: bytes) -> Fault:
+    """Something else than an event comes, then all goes on as if nothing had been."""
+
+    def fault(handler: Handler) -> bool:
+        body = handler.server.heard[-1][2]
+        handler.write(body, tokens)
+        handler.frame(lie)
+        handler.drop()
+        return True
+
+    return fault
+
+
+def stalls_after(tokens: int, until: threading.Event) -> Fault:
+    def fault(handler: Handler) -> bool:
+        handler.write(handler.server.heard[-1][2], tokens)
+        until.wait(60)
+        handler.drop()
+        return True
+
+    return fault

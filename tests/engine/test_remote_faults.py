@@ -1,0 +1,278 @@
+"""All that can go wrong between here and there: no text that was shown is lost, and why is said in words."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from srbwriter.engine.remote.engine import RemoteEngine
+from srbwriter.engine.remote.options import RemoteOptions, address, shown
+from srbwriter.engine.remote.problems import RemoteError
+from srbwriter.engine.types import (
+    BranchState,
+    FinishReason,
+    InvalidRequest,
+    NotSupported,
+    Priority,
+    Request,
+    Sampling,
+    Stop,
+)
+
+from .relay import Relay
+from .scripted import PROMPT, STORY, Fault, Scripted, answers, drops_after, lies_after, stalls_after
+from .test_backend import WAIT, until
+
+NO_END = Stop(max_tokens=None)
+Connect = Callable[..., RemoteEngine]
+
+
+@pytest.fixture(params=["vllm", "openai", "koboldcpp"])
+def server(request: pytest.FixtureRequest) -> Iterator[Scripted]:
+    with closing(Scripted(request.param)) as it:
+        yield it
+
+
+@pytest.fixture
+def vllm() -> Iterator[Scripted]:
+    with closing(Scripted("vllm")) as it:
+        yield it
+
+
+@pytest.fixture
+def connect() -> Iterator[Connect]:
+    made: list[RemoteEngine] = []
+
+    def connected(*servers: Scripted, **options: Any) -> RemoteEngine:
+        urls = (options.pop("url"),) if "url" in options else tuple(server.url for server in servers)
+        quick = {"first_wait": 0.01, "longest_wait": 0.05, "retries": 4, **options}
+        made.append(RemoteEngine.connect(RemoteOptions(urls, **quick)))
+        return made[-1]
+
+    yield connected
+    for engine in made:
+        engine.close()
+
+
+def faults() -> list[tuple[str, Fault]]:
+    return [
+        ("dropped before a word", drops_after(0)),
+        ("dropped in the middle", drops_after(77)),
+        ("garbage instead of JSON", lies_after(30, b"data: {not json\n\n")),
+        ("garbage instead of events", lies_after(31, b"\xff\xfe\x00garbage\n\n")),
+        ("an error in the middle", lies_after(5, b'data: {"error": {"message": "worn out"}}\n\n')),
+        ("500", answers(500, {"error": {"message": "worn out"}})),
+        ("503 with a page", answers(503, b"<html>busy</html>")),
+        ("429", answers(429, {"error": {"message": "too many"}}, Retry_After="0")),
+    ]
+
+
+@pytest.mark.parametrize("fault", [fault for _, fault in faults()], ids=[name for name, _ in faults()])
+def test_the_text_is_whole_whatever_breaks_off(server: Scripted, connect: Connect, fault: Fault) -> None:
+    engine = connect(server)
+    server.faults.extend([fault] * 3)
+    generation = engine.submit(Request(PROMPT, n=2, stop=NO_END)).wait(WAIT)
+    assert [branch.text for branch in generation.branches] == [STORY, STORY]
+    assert {branch.finish_reason for branch in generation.branches} == {FinishReason.EOG}
+    assert all(branch.buffer.revision == 0 for branch in generation.branches)  # nothing was shown twice
+    assert engine.detokenize(generation.branches[0].ids) == STORY
+
+
+def test_no_word_is_lost_over_a_thousand_faults(server: Scripted, connect: Connect) -> None:
+    with closing(Relay(server.server_address[1])) as relay:
+        engine = connect(server, retries=100, first_wait=0.0, url=relay.url)
+        wanted = 1000 if server.owner == "vllm" else 100
+        while relay.faults < wanted:
+            generation = engine.submit(Request(PROMPT, n=8, stop=NO_END)).wait(WAIT)
+            assert [branch.text for branch in generation.branches] == [STORY] * 8
+            assert all(branch.buffer.revision == 0 for branch in generation.branches)
+        assert relay.dropped and relay.corrupted and relay.delayed
+
+
+def test_a_silent_server_is_left_after_a_while(vllm: Scripted, connect: Connect) -> None:
+    engine, over = connect(vllm, silent_seconds=0.3), threading.Event()
+    vllm.faults.append(stalls_after(10, over))
+    generation = engine.submit(Request(PROMPT, stop=NO_END)).wait(WAIT)
+    over.set()
+    assert generation.branches[0].text == STORY
+
+
+def test_attempts_are_bounded_and_a_writer_may_roll_again(vllm: Scripted, connect: Connect) -> None:
+    engine = connect(vllm)
+    vllm.faults.append(drops_after(9))
+    vllm.always = answers(500, {"error": {"message": "worn out"}})
+    generation = engine.submit(Request(PROMPT, stop=NO_END, priority=Priority.FOREGROUND)).wait(WAIT)
+    [branch] = generation.branches
+    assert branch.state is BranchState.FAILED
+    assert branch.text == STORY[:9]
+    assert "worn out" in str(branch.error) and "5 attempts" in str(branch.error)
+    vllm.always = None
+    branch.extend()
+    generation.wait(WAIT)
+    assert branch.text == STORY and branch.error is None
+
+
+def test_a_program_is_told_that_nothing_came(vllm: Scripted, connect: Connect) -> None:
+    engine = connect(vllm)
+    vllm.always = answers(500, {"error": {"message": "worn out"}})
+    with pytest.raises(RemoteError, match="worn out"):
+        engine.submit(Request(PROMPT, n=2)).wait(WAIT)
+
+
+def test_another_attempt_is_visible(vllm: Scripted, connect: Connect) -> None:
+    engine = connect(vllm, first_wait=30.0, longest_wait=30.0)
+    vllm.faults.append(answers(503, {"error": "loading"}))
+    generation = engine.submit(Request(PROMPT, stop=NO_END))
+    [branch] = generation.branches
+    until(generation, lambda: branch.error is not None)
+    assert branch.live and "loading" in str(branch.error) and "trying again" in str(branch.error)
+    branch.stop()
+    generation.wait(WAIT)
+    assert branch.finish_reason is FinishReason.STOPPED
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "told"),
+    [
+        (400, "maximum context length is 2048 tokens", "maximum context length is 2048 tokens"),
+        (413, "too large", "too large"),
+        (404, "The model `scripted` does not exist", "does not exist"),
+        (401, "bad key", "--connect-key"),
+    ],
+)
+def test_what_will_never_do_is_asked_once(
+    vllm: Scripted, connect: Connect, status: int, words: str, told: str
+) -> None:
+    engine = connect(vllm)
+    vllm.always = answers(status, {"error": {"message": words}})
+    generation = engine.submit(Request(PROMPT, priority=Priority.FOREGROUND)).wait(WAIT)
+    assert told in str(generation.branches[0].error)
+    assert sum(path == "/v1/completions" for path, _, _ in vllm.heard) == 1
+
+
+def test_a_key_is_sent_and_never_written_down(
+    vllm: Scripted, connect: Connect, caplog: pytest.LogCaptureFixture
+) -> None:
+    vllm.wanted_key = "s3cret-key"
+    with caplog.at_level(logging.DEBUG):
+        with pytest.raises(RemoteError, match="--connect-key"):
+            connect(vllm)
+        engine = connect(vllm, key="s3cret-key")
+        engine.submit(Request(PROMPT, stop=Stop(max_tokens=3))).wait(WAIT)
+    assert "s3cret-key" not in caplog.text + repr(engine.options) + repr(engine.profile)
+
+
+def test_nobody_there_is_said_in_words() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+        with pytest.raises(RemoteError, match="no connection .* is the server running"):
+            RemoteEngine.connect(RemoteOptions((url,)))
+
+
+def test_a_server_that_dies_and_comes_back(connect: Connect) -> None:
+    first = Scripted("vllm")
+    engine = connect(first, retries=200)
+    first.faults.append(drops_after(40))
+    first.always = lambda handler: handler.drop() is None
+    generation = engine.submit(Request(PROMPT, n=3, stop=NO_END))
+    until(generation, lambda: all(branch.error is not None for branch in generation.branches))
+    port = first.server_address[1]
+    first.close()
+    with closing(Scripted("vllm", port)):
+        generation.wait(WAIT)
+    assert [branch.text for branch in generation.branches] == [STORY] * 3
+
+
+def test_who_stops_closes_the_connection(server: Scripted, connect: Connect) -> None:
+    engine = connect(server)
+    server.hold.clear()
+    generation = engine.submit(Request(PROMPT, stop=NO_END))
+    until(generation, lambda: bool(generation.branches[0].text))
+    generation.cancel()
+    generation.wait(WAIT)
+    server.hold.set()
+    assert server.left.wait(WAIT)
+
+
+def test_a_dead_address_is_left_out_and_tried_again(connect: Connect) -> None:
+    with closing(Scripted("vllm")) as one, closing(Scripted("vllm")) as two:
+        engine = connect(one, two)
+        one.always = answers(503, {"error": "gone"})
+        two.always = None
+        generations = [engine.submit(Request(PROMPT, stop=NO_END)) for _ in range(6)]
+        assert all(generation.result(WAIT) == [STORY] for generation in generations)
+        assert {peer.trouble != "" for peer in engine.peers} == {True, False} or engine.peers[0].trouble == ""
+        one.always, two.always = None, answers(503, {"error": "gone"})
+        generations = [engine.submit(Request(PROMPT, stop=NO_END)) for _ in range(6)]
+        assert all(generation.result(WAIT) == [STORY] for generation in generations)
+
+
+def test_prefixes_stay_where_they_are(connect: Connect) -> None:
+    with closing(Scripted("vllm")) as one, closing(Scripted("vllm")) as two:
+        engine = connect(one, two)
+        prompt = PROMPT + STORY[:600]
+        for length in range(200, 600, 50):
+            engine.submit(Request(prompt[:length], stop=Stop(max_tokens=2))).wait(WAIT)
+        asked = [sum(path == "/v1/completions" for path, _, _ in server.heard) for server in (one, two)]
+        assert sorted(asked) == [0, 8]
+
+
+def test_another_model_is_not_another_address(connect: Connect) -> None:
+    with closing(Scripted("vllm")) as one, closing(Scripted("openai")) as two:
+        pytest.raises(RemoteError, connect, one, two).match("another model")
+
+
+def test_branches_wait_here_where_too_many_are_asked_for(vllm: Scripted, connect: Connect) -> None:
+    engine = connect(vllm, max_requests=3)
+    samplings = tuple(Sampling(temperature=0.5 + 0.01 * k) for k in range(24))
+    vllm.hold.clear()
+    generation = engine.submit(Request(PROMPT, n=24, sampling=samplings, stop=Stop(max_tokens=50)))
+    until(generation, lambda: sum(bool(branch.text) for branch in generation.branches) == 3)
+    vllm.hold.set()
+    assert generation.result(WAIT) == [STORY[:50]] * 24
+    assert vllm.most == 3
+
+
+def test_equal_branches_are_one_request(vllm: Scripted, connect: Connect) -> None:
+    engine = connect(vllm)
+    generation = engine.submit(Request(PROMPT, n=12, stop=Stop(max_tokens=5)))
+    assert generation.result(WAIT) == [STORY[:5]] * 12
+    [body] = [body for path, _, body in vllm.heard if path == "/v1/completions"]
+    assert body["n"] == 12
+
+
+def test_samplers_that_they_lack_are_refused_in_words(server: Scripted, connect: Connect) -> None:
+    engine = connect(server)
+    with pytest.raises(NotSupported, match="does not know top_n_sigma"):
+        engine.submit(Request(PROMPT, sampling=Sampling(top_n_sigma=1.0)))
+    assert engine.lacks("top_n_sigma") and not engine.lacks("temperature")
+
+
+def test_certificates_are_looked_at(vllm: Scripted) -> None:
+    with pytest.raises(RemoteError):  # it speaks no TLS at all
+        RemoteEngine.connect(RemoteOptions((vllm.url.replace("http:", "https:"),)))
+
+
+@pytest.mark.parametrize(
+    ("told", "used"),
+    [
+        ("host:8000", "http://host:8000"),
+        ("https://host/v1/", "https://host"),
+        ("http://host/proxy/v1", "http://host/proxy"),
+    ],
+)
+def test_addresses_are_read_as_people_write_them(told: str, used: str) -> None:
+    assert address(told) == used
+
+
+def test_names_in_addresses_are_not_shown() -> None:
+    assert shown("https://me:pw@host/x") == "https://host/x"
+    with pytest.raises(InvalidRequest, match="no address"):
+        address("ftp://host")
