@@ -200,6 +200,14 @@ def test_ping_is_answered_while_a_turn_is_written(client: LineClient, engine: Fa
     client.until_ready()
 
 
+def test_who_waits_is_told_how_many_are_before(client: LineClient, engine: FakeEngine) -> None:
+    engine.queue = True
+    client.send("PROMPT Once")
+    assert client.until("KV queue=")[-1] == "KV queue=0"
+    engine.admit()
+    assert known(client.until_ready())["finish_reason"] == "eos"
+
+
 def test_leaving_ends_what_is_written(client: LineClient, engine: FakeEngine) -> None:
     engine.hold = 1
     client.send("PROMPT Once")
@@ -365,6 +373,14 @@ def test_what_one_stops_is_its_own(lines: ServerHandle, engine: FakeEngine) -> N
         httpx.post(f"{lines.url}/api/extra/abort").raise_for_status()
         engine.release()
         assert known(other.until_ready())["finish_reason"] == "eos"
+
+
+def test_a_browser_is_not_obeyed(lines: ServerHandle, engine: FakeEngine) -> None:
+    """Pages may send anything anywhere, and what answers need not be HTTP."""
+    with LineClient(lines.lines[0], greet=False) as client:
+        client.send("POST / HTTP/1.1\r", "Host: localhost\r", "\r", "PROMPT Once")
+        assert client.rest().splitlines()[-1] == "FATAL this is no HTTP server"
+    assert not engine.submitted
 
 
 # ---- bounds

@@ -1,4 +1,4 @@
-"""The line protocol on the bundled model: sessions in files, the program on its standard input, and the page."""
+"""The line protocol on the bundled model: sessions in files, the program on standard input, the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from srbwriter.engine.types import EngineOptions
 from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
 from srbwriter.server.lines import COMMANDS
 
-from .lines import LineClient, known, output
+from .lines import READY, LineClient, known, output
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "lines.md").read_text("utf-8")
@@ -145,14 +145,14 @@ def test_it_ends_when_nobody_reads() -> None:
 def test_every_line_of_the_page_is_answered_as_it_says(server: ServerHandle) -> None:
     """Lines to be sent begin with ``> ``; what is shown below each is what begins a line of the answer."""
     (dialogue,) = re.findall(r"```text\n(.*?)```", PAGE, re.S)
-    heard: list[str] = []
     with LineClient(server.lines[0]) as client:
+        heard = [*client.greeting, READY]
         for line in dialogue.splitlines():
             if line.startswith("> "):
-                heard = client.ask(line.removeprefix("> "))
+                heard = [*client.ask(line.removeprefix("> ")), READY]
             elif line != "…":
                 start = line.partition("…")[0]
-                assert any(one.startswith(start) for one in (*heard, *client.greeting)), line
+                assert any(one.startswith(start) for one in heard), line
 
 
 def test_the_page_names_every_command() -> None:

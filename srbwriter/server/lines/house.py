@@ -24,10 +24,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from srbwriter.engine.types import EngineError, Request, Stop, TokenRun
 from srbwriter.server.context import Context
 from srbwriter.server.errors import ApiError
+from srbwriter.server.lines.conversation import Runs, Talk
 from srbwriter.server.lines.peer import Peer, until_loaded
 from srbwriter.server.lines.plain import Plain, PlainError, closing, hand_over
 from srbwriter.server.lines.session import HELO, Session
-from srbwriter.server.lines.talk import Runs, Talk
 from srbwriter.server.lines.wire import Fatal, Gone, Intake, Pipe, Refused, message, unescape
 from srbwriter.server.middleware import Guard, header
 from srbwriter.server.notifier import Follower
@@ -41,6 +41,7 @@ _SILENCE = 0.3  # seconds without a first byte, after which the server speaks fi
 _COUNT = re.compile(rb"\d{1,9}\r?\n")
 _COUNT_SO_FAR = re.compile(rb"\d{1,9}\r?")
 _CHUNK = 1 << 16
+_LONGEST_KEY = 4096  # bytes
 
 
 class House:
@@ -90,7 +91,11 @@ class House:
     async def _accept(self, one: socket.socket) -> asyncio.Server:
         if sys.platform != "win32" and one.family == socket.AF_UNIX:
             return await asyncio.start_unix_server(self._came, sock=one, limit=_CHUNK)
-        return await asyncio.start_server(self._came, sock=one, limit=_CHUNK, ssl=self._tls())
+        tls = self._tls()
+        seconds = self._services.settings.head_seconds if tls else None
+        return await asyncio.start_server(
+            self._came, sock=one, limit=_CHUNK, ssl=tls, ssl_handshake_timeout=seconds
+        )
 
     def _tls(self) -> ssl.SSLContext | None:
         settings = self._services.settings
@@ -208,12 +213,12 @@ class House:
         """The first line of a client that has to say who it is. Raises Fatal and Gone."""
         try:
             async with asyncio.timeout(self._services.settings.head_seconds):
-                line = await intake.line()
+                line = await intake.until(b"\n", _LONGEST_KEY)
         except TimeoutError:
             raise Fatal("this server has keys: the first line is AUTH and a key") from None
         if line is None:
             raise Gone
-        word, _, key = line.partition(b" ")
+        word, _, key = line.removesuffix(b"\r").partition(b" ")
         if word.upper() != b"AUTH":
             raise Fatal("this server has keys: the first line is AUTH and a key")
         try:

@@ -18,8 +18,7 @@ from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import Event, Request
 from srbwriter.server.context import cancel
 from srbwriter.server.errors import from_engine
-from srbwriter.server.lines.knobs import Knobs
-from srbwriter.server.lines.talk import Runs, Talk, typed
+from srbwriter.server.lines.conversation import Knobs, Runs, Talk, typed
 from srbwriter.server.lines.wire import MOST, Fatal, Intake, Pipe
 from srbwriter.server.notifier import Follower
 from srbwriter.server.registry import Record, new_id

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import EngineError, Finished, FinishReason, Text
 from srbwriter.server.errors import ApiError
-from srbwriter.server.lines.knobs import ROWS
+from srbwriter.server.lines.conversation import ROWS
 from srbwriter.server.lines.peer import Asked, Peer, until_loaded
 from srbwriter.server.lines.wire import Gone, Intake, Refused
 

@@ -21,9 +21,9 @@ from srbwriter.engine.types import EngineError, Event, Finished, FinishReason, T
 from srbwriter.server.answers import token_text
 from srbwriter.server.errors import ApiError, from_engine
 from srbwriter.server.fields import Fields
-from srbwriter.server.lines.knobs import only_cached, row_of
+from srbwriter.server.lines.conversation import only_cached, row_of
 from srbwriter.server.lines.peer import Asked, Peer, until_loaded
-from srbwriter.server.lines.wire import MOST, Refused, escape, kv, message, unescape, unquoted
+from srbwriter.server.lines.wire import MOST, Fatal, Refused, escape, kv, message, unescape, unquoted
 from srbwriter.server.registry import Record
 from srbwriter.server.work import PER_BYTE, PER_ENTRY, off_loop
 
@@ -42,6 +42,7 @@ _REASONS: Mapping[FinishReason, str] = {
 """What a branch ended of; everything else is a stop rule."""
 
 _PIECE = 1 << 16  # characters of a line of OUTPUT; escapes make them longer
+_HTTP = re.compile(rb"[A-Za-z]+ \S+ HTTP/\d\.\d")
 _BARE_NAME = re.compile(r"(?!\.)[\w.\- ]{1,200}")
 _SET_BYTE = 2e-6  # seconds: a grammar is checked, a bias by text made tokens
 
@@ -60,7 +61,11 @@ class Session(Peer):
     # ---- what comes in
 
     async def _listen(self) -> None:
+        first = True
         while (line := await self.line()) is not None:
+            if first and _HTTP.fullmatch(line):  # a browser may be made to send commands behind it
+                raise Fatal("this is no HTTP server")
+            first = False
             word, _, rest = line.partition(b" ")
             word = word.upper()
             if word == b"PING":
@@ -228,7 +233,10 @@ class Session(Peer):
         if not self.talk.runs:
             raise Refused(400, "there is nothing to save yet")
         generation = await self.evaluate(only_cached(self.knobs.request(self.talk.runs)), asked)
-        tokens, size = await self._on_file(file, lambda: save(file, generation.prompt_ids))
+        ids = generation.prompt_ids
+        tokens, size = await self._on_file(file, lambda: save(file, ids))
+        if tokens < len(ids):
+            raise Refused(503, f"the cache held only {tokens} of {len(ids)} tokens; {file.name} has no more")
         await self._tell(("saved_tokens", tokens), ("saved_bytes", size))
 
     async def load(self, asked: Asked) -> None:
