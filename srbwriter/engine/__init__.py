@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from .engine import Engine
     from .generation import Branch, Cursor, Delta, Generation
     from .loader import EngineLoader
+    from .remote.engine import RemoteEngine
+    from .remote.options import RemoteOptions
     from .sequences import Sequences
     from .types import (
         BranchState,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "Engine": "engine", "EngineLoader": "loader", "Sequences": "sequences",
+    "RemoteEngine": "remote.engine", "RemoteOptions": "remote.options",
     **dict.fromkeys(("Branch", "Cursor", "Delta", "Generation"), "generation"),
     **dict.fromkeys(
         ("BranchState", "ContextOverflow", "EngineClosed", "EngineError", "EngineOptions", "EngineStats",
@@ -49,7 +52,7 @@ __all__ = [
     "Branch", "BranchState", "ContextOverflow", "Cursor", "Delta", "Engine", "EngineClosed", "EngineError",
     "EngineLoader", "EngineOptions", "EngineStats", "FinishReason", "Generation", "InvalidRequest",
     "LibraryError", "LimitExceeded", "ModelError", "ModelInfo", "NoRoom", "NotSupported", "Priority",
-    "Request", "Sampling", "Sequences", "Stop", "TokenRun",
+    "RemoteEngine", "RemoteOptions", "Request", "Sampling", "Sequences", "Stop", "TokenRun",
 ]  # fmt: skip
 
 

@@ -64,6 +64,7 @@ class FakeEngine:
         self.script = script
         self.n_ctx, self.max_branches = n_ctx, max_branches
         self.bos: int | None = BOS
+        self.add_bos = True
         self.eos: int | None = EOS
         self.eog = frozenset({EOS})
         self.fim = (FIM_PRE, FIM_SUF, FIM_MID) if fim else None
@@ -82,7 +83,7 @@ class FakeEngine:
             chat_template=chat_template,
             metadata={"tokenizer.ggml.model": "fake"},
         )
-        self.pieces = Pieces(PIECES)
+        self.piece_table = Pieces(PIECES)
         self.submitted: list[Request] = []
         self.generations: list[Generation] = []
         self.cancelled: list[int] = []
@@ -141,8 +142,17 @@ class FakeEngine:
             raw = raw[len(PIECES[match]) :]
         return ids
 
-    def detokenize(self, ids: Sequence[int]) -> str:
+    def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
         return b"".join(PIECES[i] for i in ids).decode("utf-8", "replace")
+
+    def tokenize_continuation(self, text: str) -> list[int]:
+        return self.tokenize(text)
+
+    def pieces(self, ids: Sequence[int]) -> list[bytes]:
+        return [PIECES[token] for token in ids]
+
+    def lacks(self, name: str) -> str:
+        return ""
 
     def token_bytes(self, token: int) -> bytes:
         return NAMES.get(token, PIECES[token])
@@ -212,7 +222,7 @@ class FakeEngine:
     def _begin(self, branch: Branch) -> None:
         key = (branch.generation.number, branch.index)
         prompt = self.detokenize(branch.generation.prompt_ids)
-        self._texts[key] = BranchText(self.pieces, branch.stop_rule)
+        self._texts[key] = BranchText(self.piece_table, branch.stop_rule)
         script = self.script(prompt, branch.index)
         if script not in self._tokenized:
             self._tokenized[script] = self.tokenize(script)
