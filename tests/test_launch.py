@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -16,7 +17,8 @@ from srbwriter import launch, paths
 from srbwriter.cli.table import every_key
 from srbwriter.config import ConfigError, Key, Settings, keys, load
 from srbwriter.demo import bundled_model
-from srbwriter.engine.types import EngineOptions, ModelError, Request, Sampling, Stop
+from srbwriter.engine.remote.options import RemoteOptions
+from srbwriter.engine.types import EngineOptions, ModelError, Sampling, Stop
 
 
 def settings(**flags: Any) -> Settings:
@@ -29,6 +31,26 @@ def test_without_settings_the_engines_own_defaults_hold() -> None:
     assert replace(options, disk_dir=None, measure=False) == EngineOptions()
     assert launch.sampling(settings()) == Sampling()
     assert launch.stop(settings()) == Stop(max_tokens=keys.MAX_TOKENS.default)
+
+
+ELSEWHERE = {
+    key.name: value
+    for key, value in (
+        (keys.CONNECT, ("http://a:1", "http://b:2, http://c:3")), (keys.DIALECT, "vllm"),
+        (keys.CONNECT_KEY, "secret"), (keys.CONNECT_KEY_FILE, Path("key")), (keys.CONNECT_MODEL, "big"),
+        (keys.CONNECT_VERIFY, False),
+    )
+}  # fmt: skip
+
+
+def test_every_setting_of_an_engine_elsewhere_reaches_it() -> None:
+    more = {keys.CTX_SIZE.name: 1024, keys.MAX_N.name: 16, keys.SEED.name: 9}
+    options = launch.remote_options(load(every_key(), {**ELSEWHERE, **more}, {}))
+    assert options.urls == ("http://a:1", "http://b:2", "http://c:3")
+    plain = RemoteOptions(())
+    untouched = {f.name for f in fields(plain) if getattr(options, f.name) == getattr(plain, f.name)}
+    times = {"connect_seconds", "silent_seconds", "first_wait", "longest_wait"}
+    assert untouched == {"max_requests", "retries", *times}
 
 
 def test_every_model_setting_reaches_the_engine() -> None:
@@ -47,8 +69,7 @@ def test_every_model_setting_reaches_the_engine() -> None:
     untouched = {f.name for f in fields(plain) if getattr(options, f.name) == getattr(plain, f.name)}
     assert untouched == {"max_sequences", "logits_rows", "step_seconds", "nice"}
     model_rows = {key.name for key in every_key().section("model")} - {
-        keys.MODEL.name, keys.HF_REPO.name, keys.HF_FILE.name, keys.MODEL_URL.name, keys.DIALECT.name,
-        *(key.name for key in every_key().section("model") if key.name.startswith(keys.CONNECT.name)),
+        keys.MODEL.name, keys.HF_REPO.name, keys.HF_FILE.name, keys.MODEL_URL.name, *ELSEWHERE
     }  # fmt: skip
     assert model_rows <= set(said), "a new row needs its place in engine_options and here"
 
@@ -116,13 +137,30 @@ def test_the_loader_brings_up_what_was_asked_for() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere priority is one number for the whole process")
 def test_the_threads_that_compute_stand_back_behind_the_app() -> None:
-    own = os.getpriority(os.PRIO_PROCESS, 0)
-    with contextlib.closing(launch.loader(settings(model__threads=2), nice=2)) as loader:
-        loader.wait(60).submit(Request("It rained", stop=Stop(max_tokens=2))).wait(60)
-        tasks = [int(task.name) for task in Path("/proc/self/task").iterdir()]
-        steps = [os.getpriority(os.PRIO_PROCESS, task) - own for task in tasks]
-    assert steps.count(2) >= 2, "the engine's own thread, and the one beside it"
-    assert os.getpriority(os.PRIO_PROCESS, 0) == own
+    several = {name: value for name, value in os.environ.items() if name != "OMP_THREAD_LIMIT"}
+    run = subprocess.run([sys.executable, "-c", STEPS_BACK], env=several, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    steps, app = run.stdout.splitlines()
+    assert steps.split().count("2") >= 2, "the engine's own thread, and the one beside it"
+    assert app == "0"
+
+
+STEPS_BACK = """
+import os
+from srbwriter import launch
+from srbwriter.config import load
+from srbwriter.demo import bundled_model
+from srbwriter.engine import Request, Stop
+from srbwriter.cli.table import every_key
+
+own = os.getpriority(os.PRIO_PROCESS, 0)
+said = {"model.path": bundled_model(), "model.threads": 2}
+loader = launch.loader(load(every_key(), said, {}), nice=2)
+loader.wait(60).submit(Request("It rained", stop=Stop(max_tokens=2))).wait(60)
+print(*(os.getpriority(os.PRIO_PROCESS, int(task)) - own for task in os.listdir("/proc/self/task")))
+print(os.getpriority(os.PRIO_PROCESS, 0) - own)
+loader.close()
+"""
 
 
 def test_a_missing_model_is_an_error_in_words() -> None:

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
-from .chains import Chain, derive_seed
 from .constraints import Constraint
 from .generation import Branch, Buffer, Generation
-from .sampling import SamplerTemplate
+from .sampling import Chain, SamplerTemplate, derive_seed
 from .text import BranchText, Pieces
 from .tree import SHARED, Demand
 from .types import BranchState, Done, Event, PromptProgress, Request, Sampling, Stop, TokenLogprob

@@ -1,4 +1,4 @@
-"""Sequences and cells: the prefix tree and the native cache, changed together and never apart.
+"""Sequences and cells: the tree of tokens and the native cache, changed together and never apart.
 
 A sequence is live (a branch or a prompt is being run on it), parked (a prefix kept for later) or
 free. Parked sequences give way, least recently used first, when cells or ids are needed, and as soon
@@ -17,10 +17,67 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from .cells import Cells
 from .disk import DiskCache, Part
 from .memory import States, Storage, ids_through
 from .tree import SHARED, Demand, Match, Node, TokenTree
+
+
+class _Stretch:
+    """Cells that were evaluated in a row, and the sequences that hold all of them."""
+
+    __slots__ = ("holders", "length")
+
+    def __init__(self, holders: Iterable[int], length: int) -> None:
+        self.holders = set(holders)
+        self.length = length
+
+
+class Cells:
+    """Account of the cells in use of a memory that cannot be cut.
+
+    There cells are shared by forking a whole sequence and in no other way: what two sequences evaluated each
+    on its own is there twice, although the tree knows it once.
+    """
+
+    def __init__(self) -> None:
+        self.cells = 0
+        self._held: dict[int, list[_Stretch]] = {}
+
+    def fork(self, source: int | None, target: int) -> None:
+        """``target`` is new, and shares what ``source`` holds."""
+        shared = [] if source is None else self._held[source]
+        for stretch in shared:
+            stretch.holders.add(target)
+        self._held[target] = list(shared)
+
+    def grow(self, seqs: Sequence[int], cells: int) -> None:
+        """As many more ``cells`` were evaluated once for all of ``seqs``."""
+        self.cells += cells
+        last = self._held[seqs[0]][-1:]
+        if last and last[0].holders == set(seqs):
+            last[0].length += cells
+            return
+        new = _Stretch(seqs, cells)
+        for seq in seqs:
+            self._held[seq].append(new)
+
+    def release(self, seq: int) -> None:
+        """``seq`` is gone; so are the cells that nobody else holds."""
+        for stretch in self._held.pop(seq):
+            stretch.holders.discard(seq)
+            if not stretch.holders:
+                self.cells -= stretch.length
+
+    def idle_cells(self, idle: Iterable[int]) -> int:
+        """Cells that only sequences of ``idle`` hold."""
+        parked = set(idle)
+        stretches = {id(s): s for seq in parked for s in self._held[seq] if s.holders <= parked}
+        return sum(stretch.length for stretch in stretches.values())
+
+    def clear(self) -> None:
+        self._held.clear()
+        self.cells = 0
+
 
 log = logging.getLogger(__name__)
 
@@ -341,21 +398,25 @@ class Cache:
                 for _ in nodes:
                     self._evict_last(seq)
 
-    def make_way(self) -> None:
-        """Something is about to run: what nobody runs leaves the cells, so that it costs few steps."""
+    def make_way(self) -> bool:
+        """Something is about to run: what nobody runs leaves the cells, so that it costs few steps.
+
+        False where some of it is left for the next step.
+        """
         if self._settled or not self.partial or not self.storage.budget:
-            return
+            return True
         until = time.perf_counter() + COPYING_SECONDS
         while self._idle_cells() > IDLE_CELLS:
             beside_live = {s for s in self.parked if not self.tree.tip[s].seqs <= self.parked}
             if not self.evict(beside_live):
                 break
             if time.perf_counter() >= until:
-                return
+                return False
         if self._peak - self.used_cells > SCATTERED_CELLS + self.used_cells // 8:
             self.memory.compact()
             self._peak = self.used_cells
         self._settled = True
+        return True
 
     def store_next(self) -> bool:
         """Keep a copy of one run that is in cells only, so that it can leave them at once; False if none is.

@@ -9,9 +9,9 @@ import json
 import logging
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -29,6 +29,14 @@ class Setting(NamedTuple):
 
     threads: int
     flash: bool  # flash attention
+
+
+class Choice(NamedTuple):
+    """How a step is computed soonest."""
+
+    threads: int
+    padded: int  # rows, with those of nothing
+    at_once: int  # rows, of those asked for
 
 
 class Point(NamedTuple):
@@ -98,6 +106,16 @@ class CostTable:
         return other.flash if worth_it else self.usual.flash
 
     # ---- choices
+
+    @cached_property
+    def for_rows(self) -> Callable[[int, int], Choice]:
+        """Gives the choices for a step of so many rows and cells in use, and remembers them."""
+
+        @cache
+        def choice(rows: int, cells: int) -> Choice:
+            return Choice(self.threads(rows, cells), self.padded(rows), max(self.split(rows)))
+
+        return choice
 
     def padded(self, rows: int) -> int:
         """How many rows a step of ``rows`` should have: more of them can take less time."""

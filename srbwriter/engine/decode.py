@@ -119,7 +119,7 @@ class Decoder:
         rows = len(plan.rows)
         if self.costs is None or plan.portions or not rows or not self.cache.partial:
             return 0
-        more = self.costs.padded(rows) - rows
+        more = self.costs.for_rows(rows, 0).padded - rows
         free = self.context.cells - self.cache.used_cells - rows
         if more <= 0 or more > free or rows + more > self.context.max_outputs:
             return 0

@@ -220,7 +220,7 @@ class Generation:
         lock = threading.RLock()
         self._changed = threading.Condition(lock)  # something was published
         self._ended = threading.Condition(lock)  # done; who waits for that alone sleeps till then
-        self._listeners: list[Listener] = []
+        self._listeners: tuple[Listener, ...] = ()
         self._idle = False
         self._coming = 0  # verbs under way after which a request that was done is not
 
@@ -273,12 +273,14 @@ class Generation:
         It must return at once (``loop.call_soon_threadsafe`` is the intended use).
         """
         with self._changed:
-            self._listeners.append(listener)
+            self._listeners += (listener,)
 
         def remove() -> None:
             with self._changed:
-                if listener in self._listeners:
-                    self._listeners.remove(listener)
+                left = list(self._listeners)
+                if listener in left:
+                    left.remove(listener)
+                self._listeners = tuple(left)
 
         return remove
 
@@ -348,12 +350,10 @@ class Generation:
 
     def _tell(self) -> None:
         """Call the listeners. One that raises (its event loop is closed, say) is not called again."""
-        with self._changed:
-            listeners = tuple(self._listeners)
-        for listener in listeners:
+        for listener in self._listeners:
             try:
                 listener()
             except Exception as error:
                 log.warning("a listener of request %d failed: %r", self.number, error)
                 with self._changed:
-                    self._listeners = [other for other in self._listeners if other is not listener]
+                    self._listeners = tuple(other for other in self._listeners if other is not listener)

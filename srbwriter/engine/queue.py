@@ -15,7 +15,7 @@ from .active import ActiveBranch, ActiveRequest, Scoring, waiting
 from .cache import Cache
 from .sampling_loop import SamplingLoop
 from .tree import Demand, Node
-from .types import BranchState, EngineError, FinishReason
+from .types import BranchState, EngineError, FinishReason, Priority
 
 QUANTUM = 8
 """Tokens that a branch may write before somebody who has nothing running takes its place."""
@@ -59,6 +59,7 @@ class Queue:
         self.writing: list[ActiveBranch] = []  # one token to evaluate each
         self.reading: deque[Demand] = deque()  # on their way over more than one
         self.asking: list[ActiveBranch] = []  # none before a slow grammar has been asked
+        self.steady = False  # whether the next step is like the last: all write on, and nobody waits
         self.step = 0  # of the engine
         self.second_thoughts = SECOND_THOUGHTS
         self.prompt_tokens = 0
@@ -67,6 +68,16 @@ class Queue:
     @property
     def busy(self) -> bool:
         return bool(self.writing or self.reading or self.asking)
+
+    @property
+    def all_write(self) -> bool:
+        """Whether everyone who has something to do writes, and has a row in every step."""
+        if self.reading or self.asking or not self.writing:
+            return False
+        return not any(
+            r.asked.strict or r.asked.priority is Priority.BACKGROUND or any(map(waiting, r.branches))
+            for r in self.requests
+        )
 
     @property
     def left_waiting(self) -> bool:
@@ -96,6 +107,7 @@ class Queue:
         self.loop.set_state(active, BranchState.WRITING)
 
     def unlist(self, demand: Demand) -> None:
+        self.steady = False
         if demand in self.writing:
             self.writing = [r for r in self.writing if r is not demand]
         elif demand in self.reading:
@@ -124,6 +136,7 @@ class Queue:
     def retire(self) -> None:
         """Take what has ended off the lists."""
         if any(r.seq < 0 or r.pending is not None for r in self.writing):  # what has ended has no sequence
+            self.steady = False
             self.asking += [r for r in self.writing if r.pending is not None]
             self.writing = [r for r in self.writing if r.seq >= 0 and r.pending is None]
         if self.asking:
@@ -145,6 +158,7 @@ class Queue:
 
     def fail_all(self, error: EngineError) -> None:
         """After a native failure: every request ends, the cache starts empty."""
+        self.steady = False
         for request in self.requests:
             request.scoring = None
             for active in request.branches:

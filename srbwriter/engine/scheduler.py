@@ -84,26 +84,31 @@ class Scheduler:
         """Do one step; False when there is nothing to do until the next command."""
         self.context.rearm()
         self.queue.step += 1
-        while self.inbox:
-            self.commands.handle(self.inbox.popleft())
         self.loop.now = time.monotonic()
-        written = self.loop.generated
-        self._hear()
-        if self.queue.requests and not self.queue.busy:
-            self.cache.gather()
-        self.queue.admit()
-        if self.loop.generated > written:
-            self.publish()  # first tokens, from stored logits, do not wait for the decode
-        if self.queue.busy:
-            self.cache.make_way()
+        if self.inbox or not self.queue.steady:
+            self._change()
         plan = self._plan()
         if plan.rows or plan.portions:
             self._decode(plan)
-        alone = self.strict.step()
+        alone = not self.queue.steady and self.strict.step()
         self.publish()
         if plan.rows or plan.portions or alone or self.inbox or self.queue.left_waiting:
             return True
         return self._tidy()
+
+    def _change(self) -> None:
+        """Between two steps: who runs may be others afterwards."""
+        queue, cache = self.queue, self.cache
+        while self.inbox:
+            self.commands.handle(self.inbox.popleft())
+        written = self.loop.generated
+        self._hear()
+        if queue.requests and not queue.busy:
+            cache.gather()
+        queue.admit()
+        if self.loop.generated > written:
+            self.publish()  # first tokens, from stored logits, do not wait for the decode
+        queue.steady = (not queue.busy or cache.make_way()) and self.turns is None and queue.all_write
 
     def _hear(self) -> None:
         """Branches whose slow grammar has been asked write on."""
@@ -129,6 +134,10 @@ class Scheduler:
     def _plan(self) -> Plan:
         """The next batch, for which there is room."""
         queue = self.queue
+        if queue.steady:
+            writing = self._soonest(self._inside_window(queue.writing))
+            if self.cache.make_room(len(writing)):
+                return self.decoder.plan(writing, (), 0)
         writing, reading = self._in_turn()
         writing = self._inside_window(writing)
         if not reading:
@@ -162,7 +171,8 @@ class Scheduler:
     def _urgent(self) -> tuple[Sequence[ActiveBranch], Sequence[Demand]]:
         """Prompts by priority; background requests stand back while anyone else has something to do.
 
-        Short ones go before long ones, which would have them wait; every fourth step it is just their turn.
+        Short ones go before long ones, which would have them wait, and of short ones the shortest: where many
+        are read a little at a time, a turn is long in coming. Every fourth step it is just their turn.
         """
         queue = self.queue
         reading: Sequence[Demand] = ()
@@ -175,15 +185,15 @@ class Scheduler:
         urgent = [d for d in reading if d.urgency is not Priority.BACKGROUND]
         return (writing, urgent) if writing or urgent else (queue.writing, reading)
 
-    def _shortest(self, demand: Demand) -> tuple[Priority, bool]:
-        return demand.urgency, self.queue.left(demand) > SHORT
+    def _shortest(self, demand: Demand) -> tuple[Priority, int]:
+        return demand.urgency, min(self.queue.left(demand), SHORT + 1)
 
     def _soonest(self, writing: Sequence[ActiveBranch]) -> Sequence[ActiveBranch]:
         """As many branches as are best computed at once, by turns; mostly all of them."""
         count = len(writing)
         if self.costs is None or count < 2:
             return writing
-        size = max(self.costs.split(count))
+        size = self.costs.for_rows(count, 0).at_once
         if size >= count:
             return writing
         first = self._first % count
@@ -272,7 +282,7 @@ class Scheduler:
         if prompt:
             now = self._prompt_threads or now
         elif self.costs is not None:
-            now = min(now, self.costs.threads(rows, self.cache.used_cells // 256 * 256))
+            now = min(now, self.costs.for_rows(rows, self.cache.used_cells // 256 * 256).threads)
         if now != self._threads_now:
             self.context.set_threads(now, now)
             self._threads_now = now
@@ -389,7 +399,7 @@ class Scheduler:
         """Give every reader what this step brought, and let finished requests go."""
         finished = False
         for request in self.queue.requests:
-            if not request.live:
+            if not self.queue.steady and not request.live:
                 finished = True
                 if request.generation.error is None and not request.failed:
                     request.events.append(request.completed())

@@ -18,12 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .cache import Cache
-from .chains import Chain, derive_seed
 from .decode import Plan
 from .model import Model
 from .native.context import ABORTED, OK, Context
 from .parameters import notation
-from .sampling import SamplerTemplate
+from .sampling import Chain, SamplerTemplate, derive_seed
 from .scheduler import Scheduler
 from .tree import SHARED, Demand
 from .types import (

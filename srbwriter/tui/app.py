@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import math
 import os
 import signal
@@ -30,9 +29,9 @@ from srbwriter.story import StoryError, library
 from srbwriter.tui import colours, commands, options, spelling, themes
 from srbwriter.tui.keyboard import Keyboard
 from srbwriter.tui.messages import Messages, Shows
-from srbwriter.tui.palette import CommandProvider
-from srbwriter.tui.preferences import Preferences
-from srbwriter.tui.screens import crash
+from srbwriter.tui.options import Preferences
+from srbwriter.tui.screens.help import CommandProvider
+from srbwriter.tui.screens.trouble import crash_words
 from srbwriter.tui.widgets.prose_area import ProseArea
 from srbwriter.tui.write_screen import WriteScreen
 
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from srbwriter.session import Session
 
 
-_NEVER = 10**6
 _TYPE = ("enter", "backspace", "delete")  # beside keys that have a character
 _REST_SECONDS = 2.0  # without a key in a text, after which the writer does not type just now
 _LOOK_SECONDS = 1.0  # between two looks at what nobody tells of
@@ -237,22 +235,6 @@ class App(TextualApp[None]):
             self.notify(note)
         self._obey_signals()
 
-    def stands(self) -> None:
-        """The first screen is up: keys go to it, and what has been made so far stays.
-
-        The collector need not look through that again: with all the modules it takes a tenth of a second, in
-        which no key is answered. Nor does it look through all that came after while the writer is at work.
-        """
-        self.keyboard.open()
-        if self.is_headless:  # somebody else's process
-            return
-        if gc.get_freeze_count():  # the story before this one has left its screen
-            gc.unfreeze()
-            gc.collect()
-        gc.freeze()
-        gc.enable()
-        gc.set_threshold(*gc.get_threshold()[:2], _NEVER)  # the pump does it while the writer rests
-
     def _obey_signals(self) -> None:
         """Leave in good order, words saved, when the system or a lost connection ends the program."""
         if self.is_headless:  # somebody else's process
@@ -288,7 +270,7 @@ class App(TextualApp[None]):
         with contextlib.suppress(Exception):
             self.session.keep()
         error = self._exception or RuntimeError("unknown")
-        self._exit_renderables.append(Text(crash.words(error, logs.write_crash_report(error))))
+        self._exit_renderables.append(Text(crash_words(error, logs.write_crash_report(error))))
         self._close_messages_no_wait()
 
     def show_title(self, story: str, writing: bool) -> None:

@@ -22,6 +22,7 @@ _SHARE = 0.08  # of a core for painting: the engine needs the interpreter for ev
 _IDLE_TICKS = 6
 _SLOW_TICKS = 6  # status and marks change more slowly than text
 _REST_SECONDS = 2.0  # without a key, while nothing is written
+_NEVER = 10**6
 _GARBAGE = 20  # collections of what is young, after which a rest is used for one of all
 
 
@@ -38,6 +39,21 @@ class Pump:
 
     def start(self) -> None:
         self._timer = self._screen.set_interval(1 / self.fps, self.tick)
+
+    def settle(self) -> None:
+        """The first screen stands, and what has been made for it stays.
+
+        The collector need not look through that again: with all the modules it takes a tenth of a second, in
+        which no key is answered. Nor does it look through all that came after while the writer is at work.
+        """
+        if self._screen.app.is_headless:  # somebody else's process
+            return
+        if gc.get_freeze_count():  # the story before this one has left its screen
+            gc.unfreeze()
+            gc.collect()
+        gc.freeze()
+        gc.set_threshold(*gc.get_threshold()[:2], _NEVER)
+        gc.enable()
 
     def stop(self) -> None:
         if self._timer is not None:

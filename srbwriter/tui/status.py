@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 
 from srbwriter.engine.types import BranchState
 from srbwriter.story.model import NoSuchNode, StoryError, counted
-from srbwriter.tui.widgets.status_line import bar
+from srbwriter.tui.widgets.lines import bar
 
 if TYPE_CHECKING:
     from srbwriter.session import Session

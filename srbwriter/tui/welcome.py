@@ -15,8 +15,8 @@ from srbwriter.session.typing import Rescued, sheets_left
 from srbwriter.story import Blocked, ReadOnly, ReadOnlyStory, Story, StoryError, library
 from srbwriter.story.backup import backups
 from srbwriter.story.model import counted
-from srbwriter.tui.screens.confirm import Confirm
-from srbwriter.tui.screens.damaged import RECOVER, DamagedNote
+from srbwriter.tui.screens.ask import Confirm
+from srbwriter.tui.screens.trouble import RECOVER, DamagedNote
 
 if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen

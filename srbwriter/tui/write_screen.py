@@ -24,22 +24,18 @@ from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui import layouts, options, status
 from srbwriter.tui.actions import COMMANDS
 from srbwriter.tui.commands import anywhere_bindings, plain_bindings
-from srbwriter.tui.provenance import Provenance
 from srbwriter.tui.pump import Pump
-from srbwriter.tui.screens.confirm import Confirm
-from srbwriter.tui.screens.crash import CrashNote
+from srbwriter.tui.screens.ask import Confirm
 from srbwriter.tui.screens.find import Looked
-from srbwriter.tui.screens.leader import LeaderMenu
-from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, ModelTrouble
+from srbwriter.tui.screens.help import LeaderMenu
+from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, CrashNote, ModelTrouble
 from srbwriter.tui.transfers import Transfers
 from srbwriter.tui.welcome import receive
 from srbwriter.tui.widgets.branch_grid import BranchGrid
 from srbwriter.tui.widgets.branch_pane import BranchPane
-from srbwriter.tui.widgets.key_line import KeyLine, key_name
-from srbwriter.tui.widgets.status_line import StatusLine
-from srbwriter.tui.widgets.story_editor import StoryEditor
-from srbwriter.tui.widgets.tab_strip import TabStrip
-from srbwriter.tui.words import sampling_words, state_sign
+from srbwriter.tui.widgets.branch_words import sampling_words, state_sign
+from srbwriter.tui.widgets.lines import KeyLine, StatusLine, TabStrip, key_name
+from srbwriter.tui.widgets.story_editor import Provenance, StoryEditor
 
 if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch
@@ -124,7 +120,8 @@ class WriteScreen(Screen[None]):
             if self.app.begins and self.guarded(self.write):
                 self.grid.go(0)
         finally:
-            self.app.stands()
+            self.app.keyboard.open()
+            self.pump.settle()
 
     def on_unmount(self) -> None:
         self.session.typing.on_unsaved = lambda: None

@@ -6,7 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from srbwriter.engine.cells import Cells
+from srbwriter.engine.cache import Cells
 
 
 class CellsMachine(RuleBasedStateMachine):

@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from srbwriter.engine.chains import Chain, Resting
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch
-from srbwriter.engine.sampling import SamplerTemplate
+from srbwriter.engine.sampling import Chain, Resting, SamplerTemplate
 from srbwriter.engine.types import BranchView, FinishReason, Request, Sampling, Stop
 
 from .support import PROMPT, drive, exact_engine, finish, small_engine

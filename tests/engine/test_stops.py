@@ -7,8 +7,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.engine.stops import Reader, StopStrings
-from srbwriter.engine.text import BranchText, Pieces
+from srbwriter.engine.text import BranchText, Pieces, Reader, StopStrings
 from srbwriter.engine.types import Stop
 
 pieces = st.lists(st.text("ab[^]-", max_size=5), max_size=12)

@@ -191,17 +191,16 @@ def test_what_is_written_so_far(client: httpx.Client, engine: FakeEngine) -> Non
         engine.release()
 
 
-def test_stopping_without_a_body_ends_what_this_client_asked_for(
-    client: httpx.Client, engine: FakeEngine
-) -> None:
+def test_stopping_without_a_body_ends_what_this_client_asked_for(serve: Serve, engine: FakeEngine) -> None:
     engine.hold = 2
-    with client.stream("POST", "/api/extra/generate/stream", json=BODY) as answer:
-        pieces = answer.iter_bytes()
-        begun = next(pieces)
-        assert client.post("/api/extra/abort").json() == {"success": "true", "done": "true"}
-        told = events(begun + b"".join(pieces))
-    assert "".join(one["token"] for one in told) == " there was" and told[-1]["finish_reason"] == "stop"
-    assert client.post("/api/extra/abort").json() == {"success": "false", "done": "true"}
+    with httpx.Client(base_url=serve().url, timeout=30) as own:
+        with own.stream("POST", "/api/extra/generate/stream", json=BODY) as answer:
+            pieces = answer.iter_bytes()
+            begun = next(pieces)
+            assert own.post("/api/extra/abort").json() == {"success": "true", "done": "true"}
+            told = events(begun + b"".join(pieces))
+        assert "".join(one["token"] for one in told) == " there was" and told[-1]["finish_reason"] == "stop"
+        assert own.post("/api/extra/abort").json() == {"success": "false", "done": "true"}
 
 
 def test_stopping_by_name_leaves_others(client: httpx.Client, engine: FakeEngine) -> None:
@@ -248,6 +247,24 @@ def test_stopping_never_reaches_another_key_or_the_terminal(
         assert anna.get(f"/srb/v1/requests/{detached}").json()["state"] == "running"
     assert not terminals.done
     engine.release()
+
+
+def test_stopping_leaves_what_came_from_another_address(serve: Serve, engine: FakeEngine) -> None:
+    """Two machines may share a key."""
+    engine.hold = 1
+    url = serve(api_keys=("shared",), host=("127.0.0.1",)).url
+    headers = {"Authorization": "Bearer shared"}
+    elsewhere = httpx.HTTPTransport(local_address="127.0.0.2")
+    with (
+        httpx.Client(base_url=url, headers=headers, timeout=30) as here,
+        httpx.Client(base_url=url, headers=headers, timeout=30, transport=elsewhere) as there,
+        here.stream("POST", "/api/extra/generate/stream", json=BODY) as mine,
+    ):
+        pieces = mine.iter_raw()
+        assert next(pieces)
+        assert there.post("/api/extra/abort").json()["success"] == "false"
+        assert here.post("/api/extra/abort").json()["success"] == "true"
+    assert engine.cancel_seen.wait(30)
 
 
 def test_what_it_costs(serve: Serve) -> None:

@@ -122,3 +122,39 @@ def test_a_choice_says_which_text_stopped_it(client: httpx.Client) -> None:
     (choice,) = answer.json()["choices"]
     assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", " cat")
     assert json.dumps(answer.json())
+
+
+def test_a_prompt_is_cut_to_its_last_tokens(client: httpx.Client, engine: FakeEngine) -> None:
+    ids = engine.tokenize("Once upon a time", add_bos=True)
+    for prompt in ("Once upon a time", ids):
+        sent = {**BODY, "prompt": prompt, "truncate_prompt_tokens": 2}
+        assert client.post("/v1/completions", json=sent).json()["usage"]["prompt_tokens"] == 2
+        assert engine.generations[-1].prompt_ids == tuple(ids[-2:])
+    assert client.post("/v1/completions", json={**BODY, "truncate_prompt_tokens": 50}).status_code == 200
+    long = {**BODY, "prompt": "Once " * 600, "truncate_prompt_tokens": -1}
+    assert client.post("/v1/completions", json=long).status_code == 200
+    for wrong in (0, -2, 10**6, "a"):
+        answer = client.post("/v1/completions", json={**BODY, "truncate_prompt_tokens": wrong})
+        assert answer.status_code == 400, wrong
+
+
+def test_how_likely_the_prompt_was(client: httpx.Client, engine: FakeEngine) -> None:
+    sent = {**BODY, "prompt": "Once upon a", "prompt_logprobs": 2}
+    (choice,) = client.post("/v1/completions", json=sent).json()["choices"]
+    ids = engine.tokenize("Once upon a", add_bos=True)
+    known = choice["prompt_logprobs"]
+    assert known[0] is None and len(known) == len(ids)
+    for id, entry in zip(ids[1:], known[1:], strict=True):
+        assert entry[str(id)]["decoded_token"] == engine.token_bytes(id).decode() and len(entry) in (2, 3)
+        assert all(one["logprob"] <= 0 for one in entry.values())
+    assert client.post("/v1/completions", json={**sent, "stream": True}).status_code == 400
+    talk = {"messages": [{"role": "user", "content": "a"}], "prompt_logprobs": 1}
+    assert client.post("/v1/chat/completions", json=talk).status_code == 400
+
+
+def test_usage_in_every_chunk_where_that_is_asked_for(client: httpx.Client) -> None:
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    wire = client.post("/v1/completions", json={**BODY, "stream": True, "stream_options": options}).content
+    told = [event["usage"] for event in frames(wire) if event != "[DONE]"]
+    assert all(told) and told[-1]["completion_tokens"] == 4
+    assert {one["prompt_tokens"] for one in told} == {6}

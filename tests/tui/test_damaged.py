@@ -9,8 +9,8 @@ from textual.widgets import Static
 
 from srbwriter import paths
 from srbwriter.story import Story, backup
-from srbwriter.tui.screens.damaged import DamagedNote
 from srbwriter.tui.screens.sheet import Sheet
+from srbwriter.tui.screens.trouble import DamagedNote
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, visible
 

@@ -10,12 +10,11 @@ from textual.widgets import TextArea
 
 from srbwriter import paths
 from srbwriter.story import ROOT, Story, library
-from srbwriter.tui.prompts import SamplePrompt
-from srbwriter.tui.screens.compare import Compare
-from srbwriter.tui.screens.confirm import Confirm
+from srbwriter.tui.screens.ask import Confirm
+from srbwriter.tui.screens.choices import SamplePrompt
 from srbwriter.tui.screens.help import Help
 from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.screens.reading import Reading
+from srbwriter.tui.screens.reading import Compare, Reading
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.screens.tree import TreeScreen
 from tests.tui.conftest import Bench, OpenBench

@@ -9,9 +9,8 @@ from textual.widgets import Input, TextArea
 from srbwriter.session.open import rescue_folder
 from srbwriter.session.typing import DRAFTS, sheets_left, take_up
 from srbwriter.story import ROOT, Properties, Story, StoryError
-from srbwriter.tui.screens.ask import AskWords
+from srbwriter.tui.screens.ask import AskWords, PropertiesForm
 from srbwriter.tui.screens.lorebook import Lorebook
-from srbwriter.tui.screens.properties import PropertiesForm
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.screens.tree import TreeScreen
 from srbwriter.tui.welcome import receive

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.tui.finder import Finder
-from srbwriter.tui.screens.find import FindBar
+from srbwriter.tui.screens.find import FindBar, Finder
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, visible
 

@@ -11,10 +11,10 @@ from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.session import Context
 from srbwriter.session.prompting import Part
 from srbwriter.tui import start
-from srbwriter.tui.screens.context import ContextView
+from srbwriter.tui.screens.help import LeaderMenu
 from srbwriter.tui.screens.knobs import Knobs
-from srbwriter.tui.screens.leader import LeaderMenu
 from srbwriter.tui.screens.lorebook import Lorebook
+from srbwriter.tui.screens.reading import ContextView
 from srbwriter.tui.screens.sheet import Sheet
 from tests.tui.conftest import Bench, OpenBench
 

@@ -7,8 +7,8 @@ from textual.widgets import Input, OptionList, TextArea
 
 from srbwriter.story import ROOT
 from srbwriter.story.model import LoreEntry, Settings
-from srbwriter.tui.screens.confirm import Confirm
-from srbwriter.tui.screens.note import NoteSheet
+from srbwriter.tui.screens.ask import Confirm
+from srbwriter.tui.screens.sheet import NoteSheet
 from tests.tui.conftest import OpenBench
 from tests.tui.scenarios.common import answer, opened, visible
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from srbwriter.story import ROOT
-from srbwriter.tui.screens.split import SplitAt
-from srbwriter.tui.screens.tree import TreeScreen
+from srbwriter.tui.screens.tree import SplitAt, TreeScreen
 from tests.tui.conftest import OpenBench
 from tests.tui.scenarios.common import opened
 

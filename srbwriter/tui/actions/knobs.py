@@ -10,11 +10,10 @@ from srbwriter.story import ROOT
 from srbwriter.story.context.preamble import DEFAULT_NOTE_DEPTH
 from srbwriter.tui.commands import command
 from srbwriter.tui.knobs import Setup
-from srbwriter.tui.screens.context import ContextView
 from srbwriter.tui.screens.knobs import Knobs
 from srbwriter.tui.screens.lorebook import Lorebook
-from srbwriter.tui.screens.note import NoteSheet
-from srbwriter.tui.screens.sheet import Sheet
+from srbwriter.tui.screens.reading import ContextView
+from srbwriter.tui.screens.sheet import NoteSheet, Sheet
 from srbwriter.tui.welcome import writes
 
 if TYPE_CHECKING:
@@ -91,6 +90,6 @@ def context(screen: WriteScreen) -> None:
 @command(KNOBS, "Change the model", "m")
 def model(screen: WriteScreen) -> None:
     """Choose another model file; the story stays."""
-    from srbwriter.tui.screens.models import choose_model
+    from srbwriter.tui.screens.choices import choose_model
 
     choose_model(screen)

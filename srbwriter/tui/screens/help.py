@@ -1,20 +1,31 @@
-"""Help: every command with its keys, those for what has the focus first. Made from the table."""
+"""The commands, shown: all of them with their keys, those of the next key behind the leader, and the palette.
+
+Made from what was declared; run nothing themselves but through the write screen.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
+from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
 from textual.widgets import Static
 
 from srbwriter.tui.commands import COMMANDS, LEADER, Command, groups
-from srbwriter.tui.dialog import Dialog
-from srbwriter.tui.widgets.filter_line import FilterLine, matches
-from srbwriter.tui.widgets.key_line import key_name
+from srbwriter.tui.dialog import Bar, Dialog
+from srbwriter.tui.widgets.lines import FilterLine, key_name, matches
+
+if TYPE_CHECKING:
+    from srbwriter.tui.app import App
+
 
 _INTRO = (
     "The story is above, its live branches are below. {write} has branches written; pick one by its number, "
@@ -100,3 +111,76 @@ class Help(Dialog[None]):
         if event.key in ("q", *self.app.keys("help"), *self.app.anywhere("help")):
             event.stop()
             self.close()
+
+
+_GAP = 3  # cells between two entries
+
+
+class LeaderMenu(Bar[str]):
+    """Dismissed with the key that was pressed, or None for escape."""
+
+    def content(self) -> ComposeResult:
+        yield Static()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.query_one(Static).update(_menu(self._entries(), event.size.width - 2))
+
+    def _entries(self) -> list[tuple[str, str]]:
+        """Key and short name of every command that has a key here; help has the titles."""
+        entries: list[tuple[str, str]] = []
+        for command in COMMANDS.values():
+            keys = ["1–9"] if command.numbered else self.app.keys(command.id)
+            if keys:
+                entries.append((key_name(keys[0]), command.id.replace("_", " ")))
+        return entries
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key != "escape":
+            event.stop()
+            self.close(event.key)
+
+
+def _menu(entries: list[tuple[str, str]], width: int) -> Content:
+    """The entries one after the other; none is cut by the end of a line."""
+    parts: list[tuple[str, str]] = []
+    room = width
+    for key, label in entries:
+        cells = cell_len(key) + 1 + cell_len(label)
+        if cells > room:
+            parts.append(("\n", ""))
+            room = width
+        parts += [(f"{key} ", "bold $text-accent"), (label, "")]
+        if (room := room - cells - _GAP) > 0:
+            parts.append((" " * _GAP, ""))
+    return Content.assemble(*parts)
+
+
+class CommandProvider(Provider):
+    """Commands of the table. Those that only move about are left to their keys."""
+
+    if TYPE_CHECKING:
+
+        @property
+        def app(self) -> App: ...  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    def _help(self, command: Command) -> str:
+        keys = [*self.app.keys(command.id), *self.app.anywhere(command.id)]
+        return f"{', '.join(map(key_name, keys[:3]))}  {command.help}" if keys else command.help
+
+    async def discover(self) -> Hits:
+        for command in COMMANDS.values():
+            yield DiscoveryHit(
+                command.title, partial(self.app.write_screen.run, command.id), help=self._help(command)
+            )
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for command in COMMANDS.values():
+            score = max(matcher.match(command.title), 0.8 * matcher.match(command.group))
+            if score > 0:
+                yield Hit(
+                    score,
+                    matcher.highlight(command.title),
+                    partial(self.app.write_screen.run, command.id),
+                    help=self._help(command),
+                )

@@ -22,7 +22,7 @@ from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.knobs import KNOBS, Setup
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.picker import Choice, Picker
-from srbwriter.tui.widgets.filter_line import FilterLine, matches
+from srbwriter.tui.widgets.lines import FilterLine, matches
 
 _KEYS = "← → turn · enter type a value · backspace default · p presets · s keep as preset · / narrow · "
 _LADDER_KEYS = "l ladder across branches · "

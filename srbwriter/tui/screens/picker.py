@@ -1,8 +1,4 @@
-"""A list to choose from, with a line to narrow it: themes, models, stories, opening lines, search results.
-
-Says what is highlighted while the reader moves, so that a choice can be seen before it is made. Knows nothing
-of what it lists.
-"""
+"""Lists to choose from, with a line to narrow them, and letters to jump by. Know nothing of the choices."""
 
 from __future__ import annotations
 
@@ -18,7 +14,8 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from srbwriter.tui.dialog import Dialog
-from srbwriter.tui.widgets.line_input import LineInput
+from srbwriter.tui.screens.ask import LineInput
+from srbwriter.tui.widgets.branch_pane import BranchPane
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,3 +123,29 @@ class Picker(Dialog[Any]):
         if event.key in moves and self.query_one(LineInput).has_focus:
             event.stop()
             getattr(self._list, f"action_{moves[event.key]}")()
+
+
+LETTERS = "asdfghjklqwertyuiopzxcvbnm"
+
+
+class Jump(Dialog[int]):
+    """Dismissed with the index of the branch, or None for any other key."""
+
+    DEFAULT_CSS = "Jump { background: $background 0%; } Jump > .box { display: none; }"
+
+    def __init__(self, panes: Sequence[BranchPane]) -> None:
+        super().__init__()
+        self._panes = dict(zip(LETTERS, panes, strict=False))
+
+    def on_mount(self) -> None:
+        for letter, pane in self._panes.items():
+            pane.letter = letter
+
+    def on_unmount(self) -> None:
+        for pane in self._panes.values():
+            pane.letter = ""
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        pane = self._panes.get(event.key)
+        self.close(None if pane is None else pane.index)

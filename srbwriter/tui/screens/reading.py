@@ -1,16 +1,30 @@
-"""Read mode: the story as a clean page, as wide as reads well, with nothing else on the screen."""
+"""Pages that are only read: the story, two texts compared, what the model sees, the log."""
 
 from __future__ import annotations
 
+import difflib
+import re
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import VerticalScroll
-from textual.widgets import Static
+from textual.binding import Binding
+from textual.containers import Horizontal, VerticalScroll
+from textual.content import Content
+from textual.widgets import Static, TextArea
 
-from srbwriter.tui.dialog import Page
-from srbwriter.tui.widgets.key_line import key_name
+from srbwriter import paths
+from srbwriter.tui.dialog import Dialog, Page
+from srbwriter.tui.widgets.lines import bar, key_name
+
+if TYPE_CHECKING:
+    from srbwriter.session import Context
+    from srbwriter.session.prompting import Part
 
 
 def typeset(text: str) -> str:
@@ -61,3 +75,152 @@ class Reading(Page[None]):
         elif event.key == "space":
             event.stop()
             scroll.scroll_page_down(animate=False)
+
+
+_WORD = re.compile(r"\s*\S+|\s+$")
+
+
+def differences(one: str, other: str) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
+    """Both texts in pieces; True for a piece that the other text does not have."""
+    left, right = _WORD.findall(one), _WORD.findall(other)
+    first: list[tuple[str, bool]] = []
+    second: list[tuple[str, bool]] = []
+    matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if b > a:
+            first.append(("".join(left[a:b]), tag != "equal"))
+        if d > c:
+            second.append(("".join(right[c:d]), tag != "equal"))
+    return first, second
+
+
+class Compare(Dialog[None]):
+    """Two texts, and how they differ."""
+
+    FOOT = "words only one of them has are underlined · esc goes back"
+    BINDINGS = [Binding("q", "close", "Close", show=False)]
+
+    DEFAULT_CSS = """
+    Compare > .box { width: 96%; height: 90%; }
+    Compare VerticalScroll { width: 1fr; padding: 0 1; }
+    Compare Static { height: auto; }
+    """
+
+    def __init__(self, titles: tuple[str, str], texts: tuple[str, str]) -> None:
+        super().__init__()
+        self._titles, self._texts = titles, texts
+
+    def content(self) -> ComposeResult:
+        with Horizontal():
+            for title, pieces in zip(self._titles, differences(*self._texts), strict=True):
+                with VerticalScroll():
+                    yield Static(_marked(title, pieces))
+
+
+def _marked(title: str, pieces: list[tuple[str, bool]]) -> Content:
+    parts = [(text, "bold underline $text-accent" if only else "") for text, only in pieces]
+    return Content.assemble((f"{title}\n\n", "bold $primary"), *parts)
+
+
+_NAMES = {
+    "bos": "start of text", "template": "chat template", "lore": "lorebook", "note": "author's note",
+}  # fmt: skip
+
+
+class ContextView(Dialog[None]):
+    """The parts of a context, how large they are, and their text."""
+
+    HEADING = "What the model sees"
+    FOOT = "what is out of reach is in grey and between ⟨ ⟩ · esc goes back"
+    BINDINGS = [Binding("q", "close", "Close", show=False)]
+
+    DEFAULT_CSS = """
+    ContextView > .box { width: 96; height: 90%; }
+    ContextView VerticalScroll Static { height: auto; }
+    """
+
+    def __init__(self, context: Context) -> None:
+        super().__init__()
+        self._seen = context
+
+    def content(self) -> ComposeResult:
+        yield Static(self._budget())
+        with VerticalScroll():
+            yield Static(self._text())
+
+    def _budget(self) -> Content:
+        context = self._seen
+        share = context.used / context.total if context.total else 0.0
+        parts: list[tuple[str, str]] = [
+            (f"{bar(share, 40)} {context.used} of {context.total} tokens\n", ""),
+        ]
+        for part in _rows(context.parts):
+            fate = "" if part.fits else "  does not fit"
+            parts.append(
+                (f"  {part.source:<22}{part.tokens:>7} tokens{fate}\n", "" if part.fits else "$text-muted")
+            )
+        return Content.assemble(*parts)
+
+    def _text(self) -> Content:
+        parts: list[tuple[str, str]] = []
+        for part in _rows(self._seen.parts):
+            parts.append((f"\n── {part.source} ──\n", "bold $text-accent"))
+            parts.append((part.text, "") if part.fits else (f"⟨{part.text}⟩", "$text-muted"))
+        return Content.assemble(*parts)
+
+
+def _rows(parts: list[Part]) -> list[Part]:
+    """Neighbours of one source as one part; sources that still come up more than once are numbered."""
+    joined = [
+        replace(
+            same[0],
+            source=_NAMES.get(same[0].source, same[0].source),
+            text="".join(part.text for part in same),
+            tokens=sum(part.tokens for part in same),
+        )
+        for same in (list(group) for _, group in groupby(parts, lambda part: (part.source, part.fits)))
+    ]
+    counts = Counter(part.source for part in joined if part.fits)
+    seen = Counter[str]()
+    rows: list[Part] = []
+    for part in joined:
+        if part.fits and counts[part.source] > 1:
+            seen[part.source] += 1
+            part = replace(part, source=f"{part.source} {seen[part.source]} of {counts[part.source]}")
+        rows.append(part)
+    return rows
+
+
+_BYTES = 60_000
+
+
+def tail(file: Path, size: int = _BYTES) -> str:
+    """The last ``size`` bytes of a file, from a line's beginning on; empty if there is none."""
+    try:
+        with file.open("rb") as stream:
+            stream.seek(0, 2)
+            start = max(0, stream.tell() - size)
+            stream.seek(start)
+            text = stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return text.split("\n", 1)[-1] if start else text
+
+
+class LogView(Page[None]):
+    """The end of both logs, the newest lines in view."""
+
+    DEFAULT_CSS = """
+    LogView TextArea { border: none; height: 1fr; }
+    LogView Static { background: $panel; color: $text-muted; height: auto; padding: 0 1; }
+    """
+
+    def compose(self) -> ComposeResult:
+        text = tail(paths.log_file()) + tail(paths.log_dir() / "native.log")
+        yield TextArea(text or "Nothing has been logged yet.", read_only=True, soft_wrap=True)
+        yield Static(f"{paths.log_file()} · esc goes back", markup=False)
+
+    def on_mount(self) -> None:
+        area = self.query_one(TextArea)
+        area.focus()
+        area.move_cursor(area.document.end)

@@ -1,4 +1,4 @@
-"""A sheet of paper for a longer text: memory, a note, a branch before it is picked. Knows no session."""
+"""Sheets of paper for longer texts: memory, a note, a branch before it is picked. Know no session."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.widgets import Static
+from textual.containers import Horizontal
+from textual.widgets import Input, Static
 
 from srbwriter.tui.dialog import Dialog
-from srbwriter.tui.screens.ask import LEFT
-from srbwriter.tui.screens.confirm import Confirm
+from srbwriter.tui.screens.ask import LEFT, Confirm
 from srbwriter.tui.widgets.prose_area import ProseArea
 
 if TYPE_CHECKING:
@@ -103,3 +103,47 @@ class Sheet(Dialog[bool]):
 
         answers = {"s": self._keeps, "d": "drops what you changed", "escape": "goes on writing"}
         self.open(Confirm(f"{self.heading}: you changed the text.", answers), answered)
+
+
+_ABOUT_NOTE = "The model is told this near the end of the story."
+_DEEPEST = 9999
+
+
+class NoteSheet(Sheet):
+    """``take`` is given the text and the depth; None leaves that to the usual one, ``usual`` lines."""
+
+    DEFAULT_CSS = """
+    NoteSheet Horizontal { height: 1; margin: 0 0 1 0; }
+    NoteSheet .label { width: auto; color: $text-muted; padding: 0 1 0 0; }
+    NoteSheet Input { width: 8; background: $background; }
+    """
+
+    def __init__(
+        self, text: str, depth: int | None, usual: int, take: Callable[[str, int | None], bool], draft: Draft
+    ) -> None:
+        super().__init__("Author's note", text, _ABOUT_NOTE, self._take_both, draft)
+        self._now, self._usual, self._given = "" if depth is None else str(depth), usual, take
+        self.foot = f"tab goes to the lines and back · {self.foot}"
+
+    def content(self) -> ComposeResult:
+        yield from super().content()
+        with Horizontal():
+            yield Static("Lines from the end of the story:", classes="label", markup=False)
+            yield Input(self._now, placeholder=str(self._usual), compact=True)
+
+    @property
+    def _lines(self) -> str:
+        return self.query_one(Input).value.strip()
+
+    def _take_both(self, text: str) -> bool:
+        lines = self._lines
+        if lines and not (lines.isdecimal() and int(lines) <= _DEEPEST):
+            self.notify(f"{lines} is no number of lines; 0 is the very end.", severity="error")
+            return False
+        return self._given(text, int(lines) if lines else None)
+
+    def action_close(self) -> None:
+        if self._lines != self._now:
+            self._ask()
+        else:
+            super().action_close()

@@ -7,24 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.widgets import Static
+from textual.document._document import Document
+from textual.widgets import Static, TextArea
 
 from srbwriter.story import ROOT, NodeId, StoryError
 from srbwriter.story.model import counted
-from srbwriter.tui.dialog import Page
+from srbwriter.tui.dialog import Dialog, Page
 from srbwriter.tui.screens.ask import AskWords
-from srbwriter.tui.screens.compare import Compare
-from srbwriter.tui.screens.split import SplitAt
+from srbwriter.tui.screens.reading import Compare
 from srbwriter.tui.welcome import refuse
 from srbwriter.tui.widgets.tree_view import TreeView, marks_words
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
+
 
 _KEYS = (
     "enter go there · g go and write · space open or fold · b bookmark · > < rate · n note · t title · "
@@ -254,3 +255,33 @@ class TreeScreen(Page[Way]):
     def _change(self, change: Callable[[], NodeId]) -> None:
         """Change the tree, and stand on what came of it."""
         self.view.build(self.session.together(change))
+
+
+class SplitAt(Dialog[int]):
+    """Dismissed with a character of ``text`` that is neither its beginning nor its end, or None."""
+
+    HEADING = "Split"
+    FOOT = "enter cuts where the cursor stands; what follows it becomes a node of its own · esc goes back"
+
+    DEFAULT_CSS = """
+    SplitAt > .box { height: 70%; }
+    SplitAt TextArea { height: 1fr; border: none; background: $background; margin: 1 0; }
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def content(self) -> ComposeResult:
+        yield TextArea(self._text, soft_wrap=True, show_line_numbers=False, read_only=True)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key != "enter":
+            return
+        event.stop()
+        area = self.query_one(TextArea)
+        at = cast(Document, area.document).get_index_from_location(area.cursor_location)
+        if 0 < at < len(self._text):
+            self.close(at)
+        else:
+            self.notify("Nothing stands on one side of the cursor.")

@@ -1,14 +1,21 @@
-"""What is shown when there is no model, broken or broken off: what is wrong, and what to do about it."""
+"""What is shown when something is wrong: with the model, with a story's file, with the program itself."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
 from textual import events
 from textual.app import ComposeResult
+from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from srbwriter import paths
+from srbwriter import logs, paths
 from srbwriter.engine.types import Cancelled
+from srbwriter.story import Damage
+from srbwriter.story.model import counted
 from srbwriter.tui.dialog import Dialog
 
 CHOOSE, AGAIN, WITHOUT = "choose", "again", "without"
@@ -49,3 +56,118 @@ class ModelTrouble(Dialog[str]):
         if chosen is not None:
             event.stop()
             self.close(chosen)
+
+
+RECOVER = "recover"
+_SHOWN = 40  # characters of a passage that is to be read over
+
+
+class DamagedNote(Dialog[str]):
+    """Dismissed with RECOVER to go on in a copy of what is left, or None to read."""
+
+    DEFAULT_CSS = """
+    DamagedNote > .box { border: heavy $error; padding: 1 2; }
+    DamagedNote VerticalScroll { height: auto; max-height: 100%; }
+    DamagedNote Static { height: auto; }
+    """
+
+    def __init__(
+        self, file: Path, damage: Damage, words: int, copies: int, doubtful: Sequence[str] = ()
+    ) -> None:
+        """``doubtful`` are the texts of some passages that may not be as they were written."""
+        super().__init__()
+        self._file, self._damage, self._words, self._copies = file, damage, words, copies
+        self._doubtful = doubtful
+
+    def content(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(Content.assemble(*self._parts()))
+
+    def _parts(self) -> list[tuple[str, str]]:
+        strong, key = "bold", "bold $text-accent"
+        named = shlex.quote(str(self._file))
+        parts = [
+            ("This story's file is damaged\n\n", "bold $text-error"),
+            (f"{self._file}\n\n", ""),
+            ("What is left: ", strong),
+            (f"{left_words(self._words, self._damage)}\n", ""),
+            ("What is lost: ", strong),
+            (f"{lost_words(self._damage)}\n", ""),
+            *self._to_read_over(strong),
+            ("\n", ""),
+            ("It is open for reading only, and the file is left as it is.\n\n", ""),
+            ("Copies: ", strong),
+            (f"{self._copies or 'none'} known\n", ""),
+            (f"  srbwriter backup list {named}\n", ""),
+        ]
+        if self._copies:
+            parts.append((f"  srbwriter backup restore {named} 1\n", ""))
+        else:
+            parts.append(("  srbwriter backup list   (those of all stories)\n", ""))
+        parts += [(f"  srbwriter check {named}   (everything that was found)\n\n", "")]
+        if self._words:
+            parts += [("r", key), (" goes on in a copy beside it, made of what is left\n", "")]
+        return [*parts, ("esc", key), (" or ", ""), ("enter", key), (" reads what is left", "")]
+
+    def _to_read_over(self, strong: str) -> list[tuple[str, str]]:
+        if not self._damage.doubtful:
+            return []
+        texts = [" ".join(text.split()) for text in self._doubtful]
+        shown = ", ".join(f"“{text[:_SHOWN]}{'…' if len(text) > _SHOWN else ''}”" for text in texts if text)
+        passages = counted(len(self._damage.doubtful), "passage")
+        words = f"{passages} that may not be as written{': ' if shown else ''}{shown}\n"
+        return [("To be read over: ", strong), (words, "")]
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "r" and self._words:
+            event.stop()
+            self.close(RECOVER)
+        elif event.key in ("enter", "q"):
+            event.stop()
+            self.close()
+
+
+def left_words(words: int, damage: Damage) -> str:
+    """What can still be read."""
+    if not words:
+        return "no word of it can be read"
+    return f"{counted(words, 'word')} in {counted(damage.read, 'passage')} of the tree"
+
+
+def lost_words(damage: Damage) -> str:
+    """What cannot be read any more, as far as that can be known."""
+    parts: list[str] = []
+    if damage.missing_characters:
+        passages = counted(len(damage.missing_text), "passage")
+        parts.append(f"{counted(damage.missing_characters, 'character')} in {passages}")
+    if damage.missing_nodes:
+        parts.append(counted(len(damage.missing_nodes), "whole passage"))
+    if damage.displaced:
+        passages = counted(len(damage.displaced), "passage")
+        parts.append(f"the place of {passages}, to be found at the beginning of the tree")
+    parts += damage.other
+    return "; ".join(parts) or "nothing that can be counted"
+
+
+def crash_words(error: BaseException, report: object) -> str:
+    """What happened, for a person."""
+    where = f"A report with the details is in {report}." if report else "No report could be written."
+    return (
+        f"srbwriter has a defect: {type(error).__name__}: {error}\n\n"
+        f"Your story is safe: every word is saved as it is written.\n\n{where}"
+    )
+
+
+class CrashNote(Dialog[None]):
+    """Opens by itself, so that no key closes it that may be meant for a text."""
+
+    DEFAULT_CSS = """
+    CrashNote > .box { width: 72; border: heavy $error; padding: 1 2; }
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self._words = crash_words(error, logs.write_crash_report(error))
+
+    def content(self) -> ComposeResult:
+        yield Static(f"{self._words}\n\nesc goes on.", markup=False)

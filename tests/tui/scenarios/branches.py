@@ -6,9 +6,9 @@ import pytest
 from textual.widgets import Static, TextArea
 
 from srbwriter.engine.types import BranchState, FinishReason
-from srbwriter.tui.screens.compare import Compare
 from srbwriter.tui.screens.knobs import Knobs
 from srbwriter.tui.screens.picker import Picker
+from srbwriter.tui.screens.reading import Compare
 from srbwriter.tui.screens.sheet import Sheet
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import answer, head, long_branch, opened, scenario, started

@@ -6,10 +6,10 @@ import pytest
 from textual.widgets import Static, TextArea
 
 from srbwriter.story import ROOT
-from srbwriter.tui.screens.context import ContextView
 from srbwriter.tui.screens.knobs import Knobs
 from srbwriter.tui.screens.lorebook import Lorebook
 from srbwriter.tui.screens.picker import Picker
+from srbwriter.tui.screens.reading import ContextView
 from srbwriter.tui.screens.sheet import Sheet
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import answer, opened, scenario, started

@@ -10,8 +10,8 @@ import pytest
 
 from srbwriter.story import Properties, Story
 from srbwriter.tui import spelling as spell
+from srbwriter.tui.screens.ask import PropertiesForm
 from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.screens.properties import PropertiesForm
 from srbwriter.tui.screens.tree import TreeScreen
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import answer, opened, scenario, started

@@ -7,12 +7,9 @@ from textual.widgets import OptionList, Static
 
 from srbwriter.engine.types import FinishReason
 from srbwriter.story import Story
-from srbwriter.tui.screens.help import Help
-from srbwriter.tui.screens.jump import Jump
-from srbwriter.tui.screens.leader import LeaderMenu
-from srbwriter.tui.screens.logview import LogView
-from srbwriter.tui.screens.picker import Picker
-from srbwriter.tui.screens.reading import Reading
+from srbwriter.tui.screens.help import Help, LeaderMenu
+from srbwriter.tui.screens.picker import Jump, Picker
+from srbwriter.tui.screens.reading import LogView, Reading
 from srbwriter.tui.screens.settings import SettingsScreen
 from tests.tui.conftest import Bench
 from tests.tui.scenarios.common import answer, head, long_branch, opened, scenario, started, visible

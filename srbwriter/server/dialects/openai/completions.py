@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -16,11 +17,13 @@ from srbwriter.server.answers import (
     content_logprobs,
     final_object,
     finish_reason,
+    finite,
     legacy_logprobs,
     problem,
     prompt_text,
     prompt_tokens,
     timings,
+    token_text,
     usage,
 )
 from srbwriter.server.chat import ChatPrompt, read_chat
@@ -38,6 +41,9 @@ async def completions(context: Context) -> Response:
     fields = Fields(await context.json())
     params = await context.read(lambda: read_params(fields, context, _logprobs(fields)))
     prompts = await context.services.read_prompts(fields.raw("prompt"), context.effort)
+    if fields.has("truncate_prompt_tokens"):
+        cut = partial(_truncated, params, fields, context)
+        prompts = await context.read(lambda: list(map(cut, prompts)))
     requests = [await _request(params, prompt, fields, context) for prompt in prompts]
     record = await context.submit(requests)
     head = {
@@ -78,6 +84,18 @@ async def _request(params: OpenAIParams, prompt: Prompt, fields: Fields, context
         return params.of_prompt(await context.services.infill(prompt, suffix), add_bos=params.add_bos)
     except NotSupported as error:  # not 501: clients would try again
         raise bad("suffix", f"Field 'suffix': {error}") from None
+
+
+def _truncated(params: OpenAIParams, fields: Fields, context: Context, prompt: Prompt) -> Prompt:
+    """The last so many tokens of a prompt; -1 is as many as fit."""
+    most = fields.integer("truncate_prompt_tokens", -1, -1, context.engine.n_ctx, hard=True)
+    if most == 0:
+        raise bad("truncate_prompt_tokens", "Field 'truncate_prompt_tokens': at least one, or -1")
+    keep = most if most > 0 else max(context.engine.n_ctx - (params.stop.max_tokens or 0) - 1, 1)
+    if isinstance(prompt, str):
+        ids = context.engine.tokenize(prompt, add_bos=params.add_bos)
+        return prompt if len(ids) <= keep else ids[-keep:]
+    return prompt[-keep:]
 
 
 def _text(context: Context, prompt: Prompt) -> str:
@@ -137,8 +155,25 @@ def _choice(
         "logprobs": logprobs,
         "finish_reason": finish_reason(branch.finish_reason),
         "stop_reason": branch.stop_text,
+        **_of_prompt(context, generation, params.prompt_logprobs),
         **problem(branch),
     }
+
+
+def _of_prompt(context: Context, generation: Generation, most: int | None) -> dict[str, Any]:
+    """vLLM's list: nothing for the first token, then of each what it was and what else was likely, by id."""
+    if most is None:
+        return {}
+    listed: list[Any] = [None]
+    for known in generation.prompt_logprobs:
+        likely = {id: (logprob, rank) for rank, (id, logprob) in enumerate(known.top[:most], 1)}
+        likely.setdefault(known.id, (known.logprob, 0))
+        entry: dict[str, Any] = {}
+        for id, (logprob, rank) in likely.items():
+            text = token_text(context.engine, id)
+            entry[str(id)] = {"logprob": finite(logprob), "rank": rank or None, "decoded_token": text}
+        listed.append(entry)
+    return {"prompt_logprobs": listed}
 
 
 # ---- chat
@@ -167,6 +202,9 @@ async def chat_completions(context: Context) -> Response:
 
 async def submit_chat(context: Context, fields: Fields) -> tuple[Record, OpenAIParams]:
     """Have a conversation continued. Raises ApiError."""
+    for name in ("truncate_prompt_tokens", "prompt_logprobs"):
+        if fields.has(name):
+            raise bad(name, f"Field '{name}': for /v1/completions only")
     chat = await read_chat(fields, context)
     params = await context.read(
         lambda: read_params(fields, context, _chat_logprobs(fields), chat.stops, chat.tools)

@@ -13,7 +13,10 @@ from srbwriter.server.fields import Fields, wants_bos
 from srbwriter.server.params import Params, read_common, schema_text
 from srbwriter.server.tools import Tools
 
-HONOURED = ("response_format", "guided_choice", "tools", "tool_choice", "parallel_tool_calls")
+HONOURED = (
+    "response_format", "guided_choice", "tools", "tool_choice", "parallel_tool_calls",
+    "truncate_prompt_tokens", "prompt_logprobs", "continuous_usage_stats",
+)  # fmt: skip
 """Mean here what they mean there, beside all parameters of the engine's table."""
 
 IGNORED = (
@@ -35,8 +38,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "use_beam_search": (False,),
     "logits_processors": ([],),
     "allowed_token_ids": ([],),
-    "truncate_prompt_tokens": (),
-    "prompt_logprobs": (),
 }
 """Refused with a 400 unless null or one of these values: leaving them out would change what is meant."""
 
@@ -61,6 +62,8 @@ class OpenAIParams(Params):
 
     branches: int
     include_usage: bool = False
+    continuous_usage: bool = False  # in every chunk
+    prompt_logprobs: int | None = None  # of each choice, apart from those that echo shows
     echo: bool = False
     add_bos: bool = True
     tools: Tools | None = None
@@ -68,6 +71,7 @@ class OpenAIParams(Params):
     def of_prompt(
         self, prompt: Prompt, *, parse_special: bool = False, add_bos: bool | None = None
     ) -> Request:
+        known = [k for k in (self.logprobs if self.echo else None, self.prompt_logprobs) if k is not None]
         best = 0 if self.branches > self.n and self.logprobs is None else None  # to tell the best
         return self.request(
             prompt,
@@ -75,7 +79,7 @@ class OpenAIParams(Params):
             parse_special=parse_special,
             add_bos=self.add_bos and wants_bos(prompt) if add_bos is None else add_bos,
             logprobs=best,
-            prompt_logprobs=self.logprobs if self.echo else None,
+            prompt_logprobs=max(known, default=None),
         )
 
 
@@ -103,12 +107,17 @@ def read_params(
         common["sampling"] = _calling(common["sampling"], tools)
     if stops:
         common["stop"] = replace(common["stop"], strings=(*common["stop"].strings, *stops))
-    options = fields.mapping("stream_options") or {}
+    options = Fields(fields.mapping("stream_options") or {})
+    before = fields.size("prompt_logprobs", 0) if fields.has("prompt_logprobs") else None
+    if before is not None and stream:
+        raise bad("prompt_logprobs", "Field 'prompt_logprobs': they are not streamed")
     return OpenAIParams(
         **common,
         branches=best_of,
         logprobs=logprobs,
-        include_usage=stream and Fields(options).flag("include_usage"),
+        include_usage=stream and options.flag("include_usage"),
+        continuous_usage=stream and options.flag("include_usage") and options.flag("continuous_usage_stats"),
+        prompt_logprobs=before,
         echo=fields.flag("echo"),
         add_bos=fields.flag("add_bos", True),
         tools=tools,

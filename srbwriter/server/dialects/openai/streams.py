@@ -50,7 +50,7 @@ class _Frames(BranchFrames):
     def _tail_of(self, index: int, *, last: bool) -> str:
         """How a chunk ends: with timings at a choice's end, or with each where they are asked for."""
         if not (last or self._params.timings_per_token):
-            return self._tail
+            return self._with_usage(self._tail)
         generation, branch = self._of(index)
         more: dict[str, Any] = {"timings": timings(generation, branch)}
         if last and self._params.verbose:
@@ -59,7 +59,12 @@ class _Frames(BranchFrames):
                 engine, generation, branch, self._params, index=index, slot=self._record.slot(index),
                 model=self._context.services.model_name, prompt=prompt_text(engine, generation), stream=True,
             )  # fmt: skip
-        return f"{self._tail[:-3]},{encode(more).decode()[1:]}\n\n"
+        return self._with_usage(f"{self._tail[:-3]},{encode(more).decode()[1:]}\n\n")
+
+    def _with_usage(self, tail: str) -> str:
+        if not self._params.continuous_usage:
+            return tail
+        return tail.replace('"usage":null', f'"usage":{encode(usage(self._record)).decode()}', 1)
 
     def end(self) -> bytes:
         if not self._params.include_usage:

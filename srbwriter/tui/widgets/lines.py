@@ -1,0 +1,290 @@
+"""Single lines around what is written: the status, the keys, the branches of a round, a filter.
+
+They draw what they are given and ask nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import events
+from textual.content import Content
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Input
+
+from srbwriter.tui.wrap import Wrapper
+
+_BAR = 16
+_GAP = "  ·  "
+_MOST_ROWS = 6
+
+
+def bar(share: float, width: int = _BAR) -> str:
+    """A progress bar in characters that every terminal has."""
+    full = round(max(0.0, min(1.0, share)) * width)
+    return "█" * full + "░" * (width - full)
+
+
+class StatusLine(Widget):
+    """``mode`` says where keys go. ``left`` parts give way to ``right`` parts when the room is short, last
+    ones first; all of them but the first on the right give way to a ``message``, which may take several rows.
+    """
+
+    COMPONENT_CLASSES = {"status--mode", "status--message", "status--error"}
+    DEFAULT_CSS = """
+    StatusLine {
+        height: 1; width: 1fr; background: $panel; color: $text-muted;
+        .status--mode { background: $primary; color: $background; text-style: bold; }
+        .status--message { color: $foreground; }
+        .status--error { color: $text-error; text-style: bold; }
+    }
+    """
+
+    mode: reactive[str] = reactive("")
+    left: reactive[tuple[str, ...]] = reactive(())
+    right: reactive[tuple[str, ...]] = reactive(())
+    message: reactive[str] = reactive("")
+    error: reactive[bool] = reactive(False)
+
+    @property
+    def line(self) -> str:
+        """The text of all rows."""
+        return "\n".join(self._rows())
+
+    @property
+    def _badge(self) -> str:
+        return f" {self.mode} " if self.mode else ""
+
+    def _rows(self) -> list[str]:
+        return self._message_rows() if self.message else [f"{self._badge}{self._usual()}"]
+
+    def _usual(self) -> str:
+        width = self.size.width - cell_len(self._badge)
+        left, right = list(self.left), list(self.right)
+        while True:
+            one, other = _GAP.join(left), _GAP.join(right)
+            room = width - cell_len(one) - cell_len(other) - 3
+            if room >= 0 or len(left) + len(right) <= 1:
+                return f" {one}{' ' * max(1, room + 1)}{other} "
+            (left if len(left) > 1 else right).pop()
+
+    def _message_rows(self) -> list[str]:
+        """The message behind the badge, with whether the words are safe where the last row ends."""
+        indent, kept = cell_len(self._badge) + 1, self.right[0] if self.right else ""
+        wrapped = Wrapper(max(10, self.size.width - indent - 1))
+        wrapped.reset(self.message)
+        rows = [wrapped.shown(row).rstrip() for row in range(len(wrapped.lines))]
+        if not kept:
+            pass
+        elif indent + cell_len(rows[-1]) + cell_len(kept) + 3 <= self.size.width:
+            room = self.size.width - indent - cell_len(rows[-1]) - cell_len(kept) - 1
+            rows[-1] = f"{rows[-1]}{' ' * room}{kept}"
+        elif len(rows) > 1 or self.mode:
+            rows.append(f"{' ' * max(0, self.size.width - indent - cell_len(kept) - 1)}{kept}")
+        first, *others = rows[:_MOST_ROWS]
+        return [f"{self._badge} {first}", *(f"{' ' * indent}{row}" for row in others)]
+
+    def watch_message(self) -> None:
+        self.set_class(bool(self.message), "-speaking")
+        self._fit()
+
+    def on_resize(self) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        rows = len(self._rows()) if self.size.width else 1
+        if self.styles.height is None or self.styles.height.value != rows:
+            self.styles.height = rows
+
+    def render_line(self, y: int) -> Strip:
+        rows, badge = self._rows(), self._badge
+        if y >= len(rows):
+            return Strip.blank(self.size.width, self.rich_style)
+        style = self.rich_style
+        if self.message:
+            style = self.get_component_rich_style("status--error" if self.error else "status--message")
+        segments = [Segment(rows[y], style)]
+        if y == 0 and badge:
+            mode = self.get_component_rich_style("status--mode")
+            segments = [Segment(badge, mode), Segment(rows[0].removeprefix(badge), style)]
+        return Strip(segments).adjust_cell_length(self.size.width, style)
+
+
+_NAMES = {
+    "enter": "⏎",
+    "escape": "esc",
+    "backspace": "⌫",
+    "plus": "+",
+    "minus": "-",
+    "equals_sign": "=",
+    "left": "←",
+    "right": "→",
+    "up": "↑",
+    "down": "↓",
+    "pageup": "pgup",
+    "pagedown": "pgdn",
+    "right_square_bracket": "]",
+    "left_square_bracket": "[",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "slash": "/",
+    "question_mark": "?",
+    "apostrophe": "'",
+    "comma": ",",
+    "full_stop": ".",
+    "colon": ":",
+    "semicolon": ";",
+    "vertical_line": "|",
+    "asterisk": "*",
+    "number_sign": "#",
+    "quotation_mark": '"',
+    "ampersand": "&",
+    "exclamation_mark": "!",
+    "at": "@",
+    "dollar_sign": "$",
+    "percent_sign": "%",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
+    "backslash": "\\",
+}
+
+
+def key_name(key: str) -> str:
+    """A key as it is shown: ``^n`` for ctrl+n, ``⏎`` for enter."""
+    if key.startswith("ctrl+"):
+        return "^" + key_name(key.removeprefix("ctrl+"))
+    return _NAMES.get(key, key.upper() if key[0] == "f" and key[1:].isdigit() else key)
+
+
+_STAYS = ("pick_number", "generate", "back", "switch", "help", "quit", "palette", "reroll")
+"""Commands whose keys are shown as long as there is room, the most wanted first."""
+
+
+def fitting(entries: Sequence[tuple[str, str, str]], width: int) -> list[tuple[str, str, str]]:
+    """As many of ``entries`` as fit into ``width`` cells, in their order; the least wanted give way."""
+    kept = list(entries)
+    wanted = {command: rank for rank, command in enumerate(_STAYS)}
+    while kept and sum(cell_len(key) + cell_len(label) + 3 for _, key, label in kept) > width:
+        kept.remove(max(kept, key=lambda entry: wanted.get(entry[0], len(wanted) + entries.index(entry))))
+    return kept
+
+
+class KeyLine(Widget):
+    """``entries`` are (command id, key, label)."""
+
+    DEFAULT_CSS = """
+    KeyLine { height: 1; width: 1fr; background: $background; color: $text-muted; }
+    """
+
+    class Pressed(Message):
+        def __init__(self, command: str) -> None:
+            self.command = command
+            super().__init__()
+
+    def __init__(self, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.entries: list[tuple[str, str, str]] = []
+        self._spans: list[tuple[int, int, str]] = []
+
+    def show(self, entries: list[tuple[str, str, str]]) -> None:
+        if entries != self.entries:
+            self.entries = entries
+            self.refresh()
+
+    def render(self) -> Content:
+        parts: list[Content | tuple[str, str]] = []
+        self._spans = []
+        at = 1
+        for command, key, label in fitting(self.entries, self.size.width):
+            width = cell_len(key) + 1 + cell_len(label)
+            self._spans.append((at, at + width, command))
+            parts += [(f" {key}", "bold $foreground"), (f" {label} ", "$text-muted")]
+            at += width + 2
+        return Content.assemble(*parts)
+
+    def on_click(self, event: events.Click) -> None:
+        for start, end, command in self._spans:
+            if start <= event.x < end:
+                self.post_message(self.Pressed(command))
+
+
+class TabStrip(Widget):
+    DEFAULT_CSS = """
+    TabStrip { height: 1; width: 1fr; background: $surface; color: $text-muted; display: none; }
+    TabStrip.-needed { display: block; }
+    """
+
+    class Pressed(Message):
+        def __init__(self, index: int) -> None:
+            self.index = index
+            super().__init__()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._labels: list[str] = []
+        self._current = 0
+
+    def show(self, labels: Sequence[str], current: int) -> None:
+        """Labels of all branches, and which is the current one."""
+        if (list(labels), current) != (self._labels, self._current):
+            self._labels, self._current = list(labels), current
+            self.refresh()
+
+    def render(self) -> Content:
+        parts: list[tuple[str, str]] = []
+        for index, label in enumerate(self._labels):
+            current = index == self._current
+            parts.append((f"[{label}]" if current else f" {label} ", "bold $text-accent" if current else ""))
+        return Content.assemble(*parts)
+
+    def on_click(self, event: events.Click) -> None:
+        at = 0
+        for index, label in enumerate(self._labels):
+            at += len(label) + 2
+            if event.x < at:
+                self.post_message(self.Pressed(index))
+                return
+
+
+def matches(words: Sequence[str], *texts: str) -> bool:
+    """Whether every one of ``words``, in small letters, stands in one of ``texts``."""
+    return all(any(word in text.casefold() for text in texts) for word in words)
+
+
+class FilterLine(Input):
+    """``enter`` and ``down`` lead back to what is narrowed, ``escape`` shows all of it again."""
+
+    DEFAULT_CSS = """
+    FilterLine { display: none; background: $panel; padding: 0 1; margin: 0 0 1 0; }
+    FilterLine.-open { display: block; }
+    """
+
+    def __init__(self, back_to: Callable[[], Widget]) -> None:
+        super().__init__(placeholder="narrow …", compact=True)
+        self._back_to = back_to
+        self.can_focus = False  # no key is to go to a line that nobody sees
+
+    @property
+    def words(self) -> list[str]:
+        """What is looked for, in small letters."""
+        return self.value.casefold().split()
+
+    def begin(self) -> None:
+        self.add_class("-open")
+        self.can_focus = True
+        self.focus()
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key in ("escape", "enter", "down"):
+            event.stop()
+            event.prevent_default()
+            self._back_to().focus()
+        if event.key == "escape":
+            self.value = ""
+            self.remove_class("-open")
+            self.can_focus = False
