@@ -42,6 +42,7 @@ COMMANDS = {
     command.name: command
     for command in (
         Command("write", "write branches of a prompt to standard output", "write"),
+        Command("lines", "a conversation in lines of text on standard input and output", "lines"),
         Command("new", "begin a story in the library", "stories:New"),
         Command("open", "open the terminal app on a story", "stories:Open"),
         Command("list", "list the stories of the library", "stories:List"),

@@ -129,13 +129,17 @@ def exit_codes() -> str:
     return "exit codes:\n" + "\n".join(f"  {code.value:<4} {code.meaning}" for code in Exit)
 
 
-def add_keys(target: argparse.ArgumentParser, table: Table, sections: Collection[str]) -> None:
-    """Add the flags of ``sections``, one titled group for each, and the flags that are refused."""
+def add_keys(
+    target: argparse.ArgumentParser, table: Table, sections: Collection[str], more: Sequence[Key[Any]] = ()
+) -> None:
+    """Add the flags of ``sections``, one titled group for each, of ``more``, and those that are refused."""
     for section in sections:
         group = target.add_argument_group(SECTIONS[section])
         for key in table:  # those of late sections have no flags
             if key.section == section and key.flags:
                 _add_key(group, key)
+    for key in more:
+        _add_key(target, key)
     for flag, (name, value) in OTHER_SPELLINGS.items():
         if name in table and table[name].section in sections:
             target.add_argument(flag, dest=name, action="store_const", const=value, help=argparse.SUPPRESS)

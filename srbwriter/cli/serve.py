@@ -39,6 +39,20 @@ WS_PORT = Key[int | None](
 UNIX_SOCKET = Key[Path | None](
     "server.unix_socket", PATH, None, "listen on this socket file instead of a port", ("--unix-socket",)
 )
+TCP = Key[tuple[str, ...]](
+    "server.tcp",
+    TEXTS,
+    (),
+    "take lines of text there, without HTTP: [HOST:]PORT or unix:PATH; may be given several times",
+    ("--tcp",),
+)
+PRELOAD = Key[Path | None](
+    "server.preload",
+    PATH,
+    None,
+    "file with a text that conversations in lines begin with; it is evaluated before any can begin",
+    ("--preload",),
+)
 ALIAS = Key[str | None](
     "server.alias", TEXT, None, "name the model goes by; more of them after commas", ("--alias", "-a")
 )
@@ -167,9 +181,12 @@ def server_settings(settings: Settings) -> ServerSettings:
         n=launch.branches(settings),
         max_n=settings[keys.MAX_N],
         sampling=launch.sampling(settings),
+        line_stop=launch.stop(settings),
     )
     if (seed := settings[keys.SEED]) is not None:
         options = replace(options, sampling=replace(options.sampling, seed=seed))
+    if settings.source(keys.N) != "default":
+        options = replace(options, line_n=options.n)
     if settings.source(keys.MAX_TOKENS) != "default":
         options = replace(options, n_predict=settings[keys.MAX_TOKENS])
     if (file := settings[API_KEY_FILE]) is not None:

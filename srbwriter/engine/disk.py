@@ -55,19 +55,23 @@ class Part(NamedTuple):
     state: NDArray[np.uint8]
 
 
-def write_session(path: Path, key: str, ids: Sequence[int], parts: Sequence[Part]) -> int:
+def write_session(path: Path, key: str, ids: Sequence[int], parts: Sequence[Part], wanted: int) -> int:
     """Write what was made of ``ids`` to one file, whole or not at all; its size in bytes.
 
-    Raises OSError.
+    The session is the first ``wanted`` of them; states may reach beyond it. Raises OSError.
     """
-    told = {"key": key, "parts": [(part.start, part.end, int(part.state.size)) for part in parts]}
+    told = {
+        "key": key,
+        "wanted": wanted,
+        "parts": [(part.start, part.end, int(part.state.size)) for part in parts],
+    }
     return _write_whole(path, _SESSION + _head(told, ids), [part.state for part in parts])
 
 
-def read_session(path: Path, key: str) -> tuple[list[int], list[Part]]:
-    """Token ids and their states, as :func:`write_session` wrote them for the same ``key``.
+def read_session(path: Path, key: str) -> tuple[list[int], list[Part], int]:
+    """Token ids, their states, and how many of the ids are the session, as :func:`write_session` wrote them.
 
-    Raises OSError, or ValueError for a file that is damaged, or another model's.
+    ``key`` has to be the same. Raises OSError, or ValueError for a file that is damaged, or another model's.
     """
     data = path.read_bytes()
     if not data.startswith(_SESSION + _MAGIC) or not _intact(data):
@@ -85,7 +89,7 @@ def read_session(path: Path, key: str) -> tuple[list[int], list[Part]]:
     for start, end, size in header["parts"]:
         parts.append(Part(start, end, np.frombuffer(data, np.uint8, size, place)))
         place += size
-    return ids, parts
+    return ids, parts, header.get("wanted", len(ids))
 
 
 class DiskCache:

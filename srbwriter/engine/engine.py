@@ -467,7 +467,8 @@ class Engine:
         held, parts = self.call(lambda: self._cache.states_of(ids), timeout=None)
         if not parts:
             raise InvalidRequest("session", "nothing of this text is in the cache")
-        return len(held), write_session(Path(path), self._session_key, held, parts)
+        wanted = min(len(held), len(ids))
+        return wanted, write_session(Path(path), self._session_key, held, parts, wanted)
 
     def load_session(self, path: str | os.PathLike[str]) -> list[int]:
         """Take back what :meth:`save_session` wrote; its token ids, which need not be evaluated now.
@@ -475,11 +476,11 @@ class Engine:
         Raises OSError, or InvalidRequest for a file that is damaged or another model's.
         """
         try:
-            ids, parts = read_session(Path(path), self._session_key)
+            ids, parts, wanted = read_session(Path(path), self._session_key)
         except ValueError as error:
             raise InvalidRequest("session", f"{os.fspath(path)} is {error}") from error
         self.call(lambda: self._cache.storage.adopt(ids, parts))
-        return ids
+        return ids[:wanted]
 
     def lacks(self, name: str) -> str:
         """Nothing: what this model cannot do is said when it is asked for."""

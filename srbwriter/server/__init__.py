@@ -6,7 +6,7 @@ scheduling or stories. Starlette and uvicorn are imported here and nowhere else 
 
 from __future__ import annotations
 
-from srbwriter.server.serve import ServerHandle, run, start_in_thread
+from srbwriter.server.serve import ServerHandle, run, run_standard, start_in_thread
 from srbwriter.server.settings import ServerError, ServerSettings, read_keys
 
 from .services import Loaded, Loader
@@ -19,5 +19,6 @@ __all__ = [
     "ServerSettings",
     "read_keys",
     "run",
+    "run_standard",
     "start_in_thread",
 ]

@@ -8,7 +8,8 @@ the package; no page asks any other server for anything.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import socket
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
@@ -24,8 +25,9 @@ from starlette.types import ASGIApp
 from srbwriter.server.chat import template_of
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects import ENDPOINTS, SOCKETS
-from srbwriter.server.endpoints import Endpoint, description
+from srbwriter.server.endpoints import Endpoint, Socket, description
 from srbwriter.server.errors import ApiError
+from srbwriter.server.lines import House
 from srbwriter.server.middleware import Middleware, dialect_of
 from srbwriter.server.notifier import Notifier
 from srbwriter.server.services import Loader, Services
@@ -100,8 +102,13 @@ PAGES = (
 """The rows besides the page itself, which gives way to a folder of one's own files."""
 
 
-def build_app(loader: Loader, settings: ServerSettings) -> ASGIApp:
-    """The ASGI application of one server. To be run on one event loop."""
+def build_app(
+    loader: Loader, settings: ServerSettings, lines: Sequence[socket.socket] = (), most_lines: int = 0
+) -> ASGIApp:
+    """The ASGI application of one server. To be run on one event loop.
+
+    On the listening sockets of ``lines`` the line protocol is spoken, by so many clients at once.
+    """
     services = Services(loader, settings, Notifier())
     services.chat_template = template_of(settings)
     if settings.slot_save_path:
@@ -110,14 +117,17 @@ def build_app(loader: Loader, settings: ServerSettings) -> ASGIApp:
     services.openapi = description(rows)
     ours = [route for row in rows for route in row.routes(services)]
     sockets = [socket.route(services) for socket in SOCKETS]
-    routes: list[BaseRoute] = [*ours, *sockets]
+    house = House(services, lines, most_lines)
+    # who opens it is let in by headers or by its first line, which browsers can send
+    routes: list[BaseRoute] = [*ours, *sockets, Socket("/lines", house.web).route(services)]
     if settings.static_path:
         routes.append(Mount("/", StaticFiles(directory=_folder(settings.static_path, "to serve"), html=True)))
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[None]:
         services.notifier.attach(asyncio.get_running_loop())
-        yield
+        async with house.open():
+            yield
         for record in services.registry.live():
             for generation in record.generations:
                 generation.cancel()

@@ -19,14 +19,16 @@ import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from srbwriter.server.app import build_app
-from srbwriter.server.services import Loader
-from srbwriter.server.settings import ServerError, ServerSettings, check_exposure
+from srbwriter.server.lines import House
+from srbwriter.server.notifier import Notifier
+from srbwriter.server.services import Loader, Services
+from srbwriter.server.settings import ServerError, ServerSettings, check_exposure, line_places
 
 _WORDS = b"the head of the request did not come in time"
 
@@ -167,9 +169,12 @@ def protocol(seconds: float, table: Table) -> type[asyncio.Protocol]:
 class ServerHandle:
     """A server that runs on its own thread."""
 
-    def __init__(self, server: _Server, thread: threading.Thread, url: str, port: int) -> None:
+    def __init__(
+        self, server: _Server, thread: threading.Thread, url: str, port: int, lines: tuple[str, ...]
+    ) -> None:
         self._server, self._thread = server, thread
         self.url, self.port = url, port
+        self.lines = lines  # where the line protocol is spoken: HOST:PORT or unix:PATH
 
     @property
     def running(self) -> bool:
@@ -186,11 +191,27 @@ def run(loader: Loader, settings: ServerSettings, ready: Callable[[str], None] |
 
     Raises ServerError when the address cannot be used.
     """
-    server, listeners, url = _prepare(loader, settings)
+    prepared = _prepare(loader, settings)
     if ready is not None:
-        ready(url)
-    _work(server, listeners)
-    _remove_socket_file(settings.unix_socket)
+        ready(", and for lines on ".join((prepared.url, *prepared.addresses)))
+    _work(prepared)
+    return 0
+
+
+def run_standard(loader: Loader, settings: ServerSettings) -> int:
+    """Speak the line protocol on standard input and output until either ends; the exit code.
+
+    Raises ServerError for a file that cannot be read.
+    """
+    services = Services(loader, settings, Notifier())
+    house = House(services)
+
+    async def serve() -> None:
+        services.notifier.attach(asyncio.get_running_loop())
+        async with house.open():
+            await house.standard()
+
+    asyncio.run(serve())
     return 0
 
 
@@ -199,23 +220,40 @@ def start_in_thread(loader: Loader, settings: ServerSettings) -> ServerHandle:
 
     Raises ServerError when the address cannot be used.
     """
-    server, listeners, url = _prepare(loader, settings)
-    port = 0 if settings.unix_socket else listeners[0].getsockname()[1]
-
-    def work() -> None:
-        _work(server, listeners)
-        _remove_socket_file(settings.unix_socket)
-
-    thread = threading.Thread(target=work, name="srbwriter-http", daemon=True)
+    prepared = _prepare(loader, settings)
+    port = 0 if settings.unix_socket else prepared.listeners[0].getsockname()[1]
+    thread = threading.Thread(target=lambda: _work(prepared), name="srbwriter-http", daemon=True)
     thread.start()
-    return ServerHandle(server, thread, url, port)
+    return ServerHandle(prepared.server, thread, prepared.url, port, prepared.addresses)
 
 
-def _work(server: _Server, listeners: list[socket.socket]) -> None:
+class _Prepared(NamedTuple):
+    """A server, and the listening sockets that are opened for it."""
+
+    server: _Server
+    listeners: list[socket.socket]
+    lines: list[socket.socket]
+    url: str
+    addresses: tuple[str, ...]  # of the lines
+
+
+def _work(prepared: _Prepared) -> None:
     with contextlib.ExitStack() as closing:
-        for listener in listeners:
-            closing.enter_context(contextlib.closing(listener))
-        server.run(sockets=listeners)
+        for listener in (*prepared.listeners, *prepared.lines):
+            closing.callback(_close, listener, _file_of(listener))
+        prepared.server.run(sockets=prepared.listeners)
+
+
+def _close(listener: socket.socket, file: Path | None) -> None:
+    """Close, and remove the socket file, which is nobody's then."""
+    listener.close()
+    _remove_socket_file(file)
+
+
+def _file_of(listener: socket.socket) -> Path | None:
+    if listener.family in (socket.AF_INET, socket.AF_INET6):
+        return None
+    return Path(listener.getsockname())
 
 
 class _Server(uvicorn.Server):
@@ -238,10 +276,23 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def _prepare(loader: Loader, settings: ServerSettings) -> tuple[_Server, list[socket.socket], str]:
+def _prepare(loader: Loader, settings: ServerSettings) -> _Prepared:
     check_exposure(settings)
-    app = build_app(loader, settings)
-    table = Table(settings.max_connections or most_connections())
+    with contextlib.ExitStack() as closing:
+        lines: list[socket.socket] = []
+        for place in line_places(settings):
+            lines.append(_listen_unix(place.file) if place.file else _listen_tcp(place.host, place.port))
+            closing.callback(_close, lines[-1], place.file)
+        prepared = _prepare_with(lines, loader, settings)
+        closing.pop_all()
+    return prepared
+
+
+def _prepare_with(lines: list[socket.socket], loader: Loader, settings: ServerSettings) -> _Prepared:
+    most = settings.max_connections or most_connections()
+    most_lines = max(most // 4, 1) if lines else 0
+    table = Table(most - most_lines)
+    app = build_app(loader, settings, lines, most_lines)
     config = uvicorn.Config(
         app,
         log_config=None,
@@ -265,7 +316,7 @@ def _prepare(loader: Loader, settings: ServerSettings) -> tuple[_Server, list[so
         listener.table = table
     scheme = "https" if settings.ssl_cert_file else "http"
     urls = [_url(scheme, listener, settings) for listener in listeners]
-    return _Server(config), [*listeners], " and ".join(urls)
+    return _Prepared(_Server(config), [*listeners], lines, " and ".join(urls), tuple(map(_address, lines)))
 
 
 def _load(config: uvicorn.Config, settings: ServerSettings) -> None:
@@ -307,7 +358,7 @@ def _listen_tcp(told: str, port: int) -> Listener:
     except OSError as error:
         raise ServerError(
             f"cannot listen on {told}:{port}: {error.strerror or error}; "
-            "choose another with --host, --port and --ws-port"
+            "choose another with --host, --port, --ws-port and --tcp"
         ) from error
     # asyncio switches Nagle's algorithm off where a socket says that it is TCP; this one says nothing
     return Listener(listener.family, listener.type, socket.IPPROTO_TCP, listener.detach())
@@ -315,7 +366,9 @@ def _listen_tcp(told: str, port: int) -> Listener:
 
 def _listen_unix(path: Path) -> Listener:
     if _answers(path):
-        raise ServerError(f"cannot listen on {path}: another server does; choose another with --unix-socket")
+        raise ServerError(
+            f"cannot listen on {path}: another server does; choose another with --unix-socket and --tcp"
+        )
     listener = Listener(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         _remove_socket_file(path)
@@ -343,8 +396,14 @@ def _remove_socket_file(path: Path | None) -> None:
         path.unlink()
 
 
+def _address(listener: socket.socket) -> str:
+    if (file := _file_of(listener)) is not None:
+        return f"unix:{file}"
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _url(scheme: str, listener: socket.socket, settings: ServerSettings) -> str:
     if settings.unix_socket is not None:
         return f"unix:{settings.unix_socket}"
-    host, port = listener.getsockname()[:2]
-    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    return f"{scheme}://{_address(listener)}"

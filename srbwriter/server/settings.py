@@ -11,7 +11,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 
-from srbwriter.engine.types import DEFAULT_MAX_BRANCHES, Sampling
+from srbwriter.engine.types import DEFAULT_MAX_BRANCHES, Sampling, Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,10 @@ class ServerSettings:
     port: int = 9090
     ws_port: int | None = None  # one more, for clients that expect WebSockets on a port of their own
     unix_socket: Path | None = None
+    tcp: tuple[str, ...] = ()  # where lines are taken: each [HOST:]PORT or unix:PATH
+    preload: Path | None = None  # what conversations in lines begin with, evaluated before one can
+    line_n: int = 1
+    line_stop: Stop = field(default_factory=lambda: Stop(max_tokens=128))  # when their turns end
     n: int = 8
     max_n: int = DEFAULT_MAX_BRANCHES
     n_predict: int = -1
@@ -131,14 +135,39 @@ def check_exposure(settings: ServerSettings) -> None:
     keys = server_keys(settings)
     if not all(key.secret for key in keys):
         raise ServerError("a key is empty, so that anybody would have it; see --api-key and its variable")
-    if settings.unix_socket or keys or settings.insecure:
+    if keys or settings.insecure:
         return
-    for host in settings.host:
+    hosts = () if settings.unix_socket else settings.host
+    for host in (*hosts, *(place.host for place in line_places(settings) if place.file is None)):
         if not is_loopback(host):
             raise ServerError(
                 f"{host} can be reached from other machines: give --api-key KEY, "
                 "or --insecure to serve everybody"
             )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where lines are taken: on a port of a host, or on a socket file."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    file: Path | None = None
+
+
+def line_places(settings: ServerSettings) -> list[Place]:
+    """The places of ``tcp``. Raises ServerError."""
+    places: list[Place] = []
+    for told in settings.tcp:
+        kind, _, path = told.partition("unix:")
+        host, _, port = told.rpartition(":")
+        if not kind and path:
+            places.append(Place(file=Path(path).expanduser()))
+        elif port.isascii() and port.isdecimal() and int(port) < 65536:
+            places.append(Place(host or "127.0.0.1", int(port)))
+        else:
+            raise ServerError(f"--tcp {told}: expected PORT, HOST:PORT or unix:PATH")
+    return places
 
 
 def server_keys(settings: ServerSettings) -> tuple[ApiKey, ...]:

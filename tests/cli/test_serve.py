@@ -17,9 +17,10 @@ from srbwriter.cli import flags, serve
 from srbwriter.cli.table import every_key
 from srbwriter.config import Key, Settings, keys, load
 from srbwriter.config.keys import SECTIONS
-from srbwriter.engine.types import Sampling
+from srbwriter.engine.types import Sampling, Stop
 from srbwriter.server import ServerSettings, run
 from srbwriter.server.settings import ServerError
+from tests.server.lines import LineClient, known
 
 
 def settings(flags: dict[str, Any]) -> Settings:
@@ -50,8 +51,21 @@ def _takes(row: Key[Any], value: object) -> bool:
 def test_what_is_asked_of_the_model_reaches_the_server() -> None:
     said = {keys.N.name: 3, keys.MAX_N.name: 5, keys.MAX_TOKENS.name: 7, "sampling.temperature": 0.25}
     assert serve.server_settings(settings(said)) == ServerSettings(
-        n=3, max_n=5, n_predict=7, sampling=Sampling(temperature=0.25)
+        n=3, line_n=3, max_n=5, n_predict=7, line_stop=Stop(max_tokens=7), sampling=Sampling(temperature=0.25)
     )
+
+
+def test_lines_are_taken_where_the_program_says() -> None:
+    process, line = start("--port", "0", "--tcp", "0", "--ctx-size", "512", "--n-predict", "4")
+    try:
+        address = line.rpartition(", and for lines on ")[2].strip()
+        with LineClient(address) as client:
+            told = known(client.ask("PROMPT Once upon a time,"))
+        assert told["completion_tokens"] == "4"
+    finally:
+        process.terminate()
+        code = ended(process)
+    assert code == 0
 
 
 def test_keys_from_a_file_join_the_others(tmp_path: Path) -> None:

@@ -415,6 +415,10 @@ def test_a_session_goes_into_a_file_and_back(kind: str, tmp_path: Path) -> None:
         tokens, size = engine.save_session(file, path)
         assert (tokens, size) == (engine.resident(path), file.stat().st_size)
         assert tokens >= len(path) - 1
+        part = tmp_path / "part.bin"
+        kept, _ = engine.save_session(part, path[:-5])  # though more of the path is held
+        assert kept == len(path) - 5 or (kind == HYBRID and kept < len(path) - 5)  # its states are whole
+        assert engine.load_session(part) == path[:kept]
         expected = told(engine, path)
     with opened() as engine:
         assert engine.load_session(file) == path[:tokens]

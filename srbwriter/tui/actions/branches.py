@@ -205,9 +205,8 @@ def branch_knobs(screen: WriteScreen) -> None:
     def changed(setup: Setup) -> None:
         screen.guarded(lambda: screen.session.set_sampling(index, setup.sampling))
 
-    screen.app.push_screen(
-        Knobs(f"Knobs of branch {index + 1}", Setup(branch.sampling, branch.stop_rule), changed)
-    )
+    now, lacks = Setup(branch.sampling, branch.stop_rule), screen.session.lacks
+    screen.app.push_screen(Knobs(f"Knobs of branch {index + 1}", now, changed, lacks=lacks))
 
 
 @command(BRANCH, "Compare with another branch", "vertical_line")

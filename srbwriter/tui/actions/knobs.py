@@ -38,7 +38,8 @@ def knobs(screen: WriteScreen) -> None:
         screen.guarded(screen.app.knobs.keep)
 
     now = Setup(session.sampling, session.stop)
-    screen.app.push_screen(Knobs("Knobs for new branches", now, changed, spread, session.sweep), closed)
+    sheet = Knobs("Knobs for new branches", now, changed, spread, session.sweep, session.lacks)
+    screen.app.push_screen(sheet, closed)
 
 
 @command(KNOBS, "Memory", "M")

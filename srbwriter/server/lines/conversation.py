@@ -1,0 +1,221 @@
+"""What a client has set, and what was said and written so far.
+
+One loop over the engine's table of parameters sets, reads and lists them all. A conversation is kept as
+tokens, turn by turn, so that going on evaluates what is new and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from srbwriter.engine.backend import Backend
+from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.parameters import PARAMETERS, Parameter
+from srbwriter.engine.types import Prompt, Request, TokenRun
+from srbwriter.server.fields import Fields
+from srbwriter.server.lines.wire import Refused
+from srbwriter.server.params import Params, read_n, read_options, read_sampling, read_stop
+from srbwriter.server.services import Services
+from srbwriter.server.work import parse
+
+# ---- parameters
+
+_NOT_HERE = frozenset({"priority", "logprobs", "prompt_logprobs"})
+"""Rows that clients cannot have, or that lines have no words for."""
+
+ROWS: tuple[Parameter, ...] = tuple(row for row in PARAMETERS if row.name not in _NOT_HERE)
+
+_BY_NAME: Mapping[str, Parameter] = {
+    name: row
+    for row in reversed(ROWS)
+    for name in (
+        *(flag.removeprefix("--").replace("-", "_") for flag in row.flags if flag.startswith("--")),
+        *row.aliases,
+        row.name,
+    )
+}
+"""Every spelling: the table's, its aliases, and its flags with low lines, so ``reverse_prompt`` too."""
+
+_NOTHING: Mapping[str, Any] = {"seed": -1, "max_tokens": -1, "int": 0, "float": 0.0}
+
+
+def row_of(name: str) -> Parameter:
+    """The parameter of that name in any spelling. Raises Refused."""
+    row = _BY_NAME.get(name)
+    if row is None:
+        raise Refused(404, f"there is no parameter {name[:80]}; INFO lists them")
+    return row
+
+
+class Knobs:
+    """One client's values over those that the server was started with."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._told: dict[str, Any] = {}
+        self._engine: Backend | None = None
+        self._params: Params | None = None
+
+    def set(self, name: str, text: str) -> Parameter:
+        """A value as text; lists and objects as JSON. Raises Refused or ApiError, and nothing has changed."""
+        row = row_of(name)
+        value: Any = parse(text.encode("utf-8", "replace")) if _is_json(row, text) else text
+        told = {**self._told, row.name: value}
+        self._params = self._read(told)
+        self._told = told
+        return row
+
+    def get(self, row: Parameter) -> Any:
+        """The value that holds now; what is off or left to the engine as it would be set."""
+        params = self.params
+        if row.record == "request":
+            fields = Fields(self._told)
+            held: dict[str, Any] = {"n": params.n, "add_bos": fields.flag("add_bos", True),
+                         "parse_special": fields.flag("parse_special")}  # fmt: skip
+            value = {**held, **params.options}[row.field]
+        else:
+            value = getattr(params.sampling if row.record == "sampling" else params.stop, row.field)
+        return value if value is not None else _NOTHING.get(row.name, _NOTHING.get(row.kind, ""))
+
+    def items(self) -> Iterator[tuple[str, Any]]:
+        """All names with their values."""
+        return ((row.name, self.get(row)) for row in ROWS)
+
+    @property
+    def params(self) -> Params:
+        """What a turn is asked with. Raises ApiError."""
+        if self._params is None or self._engine is not self._services.engine:
+            self._params = self._read(self._told)
+        return self._params
+
+    def request(self, prompt: Prompt) -> Request:
+        """For the engine. Raises ApiError."""
+        fields = Fields(self._told)
+        return self.params.request(
+            prompt, add_bos=fields.flag("add_bos", True), parse_special=fields.flag("parse_special")
+        )
+
+    def _read(self, told: Mapping[str, Any]) -> Params:
+        self._engine = engine = self._services.engine
+        fields, settings = Fields(told), self._services.settings
+        for name in ("add_bos", "parse_special"):
+            fields.flag(name)
+        return Params(
+            n=read_n(fields, min(settings.line_n, self._services.max_n), self._services.max_n),
+            sampling=read_sampling(fields, settings.sampling, engine),
+            stop=read_stop(fields, settings.line_stop),
+            options=read_options(fields, settings.context_shift, engine),
+        )
+
+
+def only_cached(request: Request) -> Request:
+    """The same prompt, only to be in the cache."""
+    stop = request.stop if not isinstance(request.stop, tuple) else request.stop[0]
+    sampling = request.sampling if not isinstance(request.sampling, tuple) else request.sampling[0]
+    plain = replace(sampling, grammar=None, json_schema=None, regex=None)
+    return replace(request, n=1, sampling=plain, stop=replace(stop, max_tokens=0), heal=False)
+
+
+def _is_json(row: Parameter, text: str) -> bool:
+    return row.kind in ("texts", "ids", "biases") and text[:1] in ("[", "{")
+
+
+# ---- turns
+
+_MOST_TURNS = 10_000
+
+Runs = tuple[TokenRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one branch wrote, and how many tokens it has with all before it."""
+
+    runs: Runs
+    used: int
+
+
+@dataclass(slots=True)
+class Turn:
+    """What a client said, and what was answered; the conversation goes on from one answer."""
+
+    typed: str
+    answers: Sequence[Answer]
+    picked: int = 0
+
+    @property
+    def answer(self) -> Answer:
+        return self.answers[self.picked]
+
+
+class Talk:
+    """Begins with ``start``, which is so many ``tokens``."""
+
+    def __init__(self, start: Runs = (), tokens: int = 0) -> None:
+        self._start = self._head = (start, tokens)
+        self.turns: list[Turn] = []
+
+    @property
+    def runs(self) -> Runs:
+        """All of it, as a prompt."""
+        turns = (run for turn in self.turns for run in (*typed(turn.typed), *turn.answer.runs))
+        return (*self._head[0], *turns)
+
+    @property
+    def used(self) -> int:
+        """Tokens that all of it takes of the context."""
+        return self.turns[-1].answer.used if self.turns else self._head[1]
+
+    def check(self) -> None:
+        """Raises Refused where no turn more is taken."""
+        if len(self.turns) >= _MOST_TURNS:
+            raise Refused(400, f"a conversation has at most {_MOST_TURNS} turns; RESET begins another")
+
+    def add(self, text: str, generation: Generation, vocab: str) -> None:
+        """A turn that was written; of the one before, only the answer that was picked is kept."""
+        if self.turns:
+            last = self.turns[-1]
+            last.answers, last.picked = (last.answer,), 0
+        before = len(generation.prompt_ids)
+        answers = [
+            Answer(_written(branch, vocab), before + len(branch.ids)) for branch in generation.branches
+        ]
+        self.turns.append(Turn(text, answers))
+
+    def pick(self, number: int) -> None:
+        """Go on from another answer of the latest turn. Raises Refused."""
+        count = len(self.turns[-1].answers) if self.turns else 0
+        if not 0 <= number < count:
+            raise Refused(404, f"there is no answer {number}: the latest turn has {count}")
+        self.turns[-1].picked = number
+
+    def undo(self) -> None:
+        """Take the latest turn back. Raises Refused."""
+        if not self.turns:
+            raise Refused(404, "there is no turn to take back")
+        self.turns.pop()
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self._head = self._start
+        self.turns.clear()
+
+    def replace(self, runs: Runs, tokens: int) -> None:
+        """Be another conversation."""
+        self._head = (runs, tokens)
+        self.turns.clear()
+
+
+def typed(text: str) -> Runs:
+    return (TokenRun(text),) if text else ()
+
+
+def _written(branch: Branch, vocab: str) -> Runs:
+    """The text of a branch, by its tokens as far as they spell it."""
+    buffer, text = branch.buffer, branch.text
+    if not buffer.ids:
+        return typed(text)
+    spelled = text[: len(text) - len(buffer.tail)]
+    return (TokenRun(spelled, tuple(buffer.ids), vocab, branch.overlap), *typed(buffer.tail))

@@ -1,0 +1,601 @@
+"""The line protocol over TCP, socket files and WebSockets, on the scripted engine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from srbwriter import __version__
+from srbwriter.engine.parameters import PARAMETERS
+from srbwriter.engine.types import ContextOverflow, ModelError, Stop
+from srbwriter.server import Loaded, ServerError, ServerHandle, ServerSettings, start_in_thread
+from srbwriter.server.lines.session import HELO
+from srbwriter.server.lines.wire import Refused, escape, unescape, unquoted
+from tests.fakes.engine import STORY, FakeEngine
+
+from .conftest import Serve
+from .lines import BUSY, READY, LineClient, known, output
+
+KEYS = ("s3cret anna", "other ben", "boss chief admin")
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[tuple[Loaded, ServerHandle]]:
+    """One server for all tests that need no other; its engine is put in by each."""
+    loader = Loaded(None)  # type: ignore[arg-type]
+    handle = start_in_thread(
+        loader, ServerSettings(port=0, tcp=("0",), access_log=False, shutdown_seconds=1.0)
+    )
+    yield loader, handle
+    handle.stop(20)
+
+
+@pytest.fixture
+def lines(house: tuple[Loaded, ServerHandle], engine: FakeEngine) -> ServerHandle:
+    loader, handle = house
+    loader.engine = engine
+    return handle
+
+
+@pytest.fixture
+def client(lines: ServerHandle) -> Iterator[LineClient]:
+    with LineClient(lines.lines[0]) as one:
+        yield one
+
+
+# ---- how it begins
+
+
+def test_the_greeting_says_what_there_is(client: LineClient) -> None:
+    assert client.greeting[0] == f"HELO proto/1 srbwriter/{__version__}"
+    told = known(client.greeting)
+    assert told["model"] == "fake" and told["model_desc"] == '"fake 1B"'
+    assert (told["n_params"], told["n_ctx"], told["n_ctx_train"], told["n_max"]) == (
+        "1000",
+        "512",
+        "512",
+        "64",
+    )
+    assert told["n_vocab"].isdecimal()
+    assert (told["interactive_mode"], told["reverse_prompt"], told["debug"]) == ("true", '""', "false")
+    assert (told["seed"], told["temperature"], told["max_tokens"]) == ("-1", "0.800000", "128")
+    assert told["remaining_tokens"] == "512"
+
+
+def test_it_waits_a_moment_for_whoever_speaks_first(lines: ServerHandle) -> None:
+    with LineClient(lines.lines[0], greet=False) as client:
+        client.send("INFO")
+        first, second = client.until_ready(), client.until_ready()
+        assert f"{first[0]}\n".encode() == HELO
+        assert first[1:] == second
+
+
+def test_all_parameters_are_told(client: LineClient) -> None:
+    not_here = {"priority", "logprobs", "prompt_logprobs"}
+    assert {row.name for row in PARAMETERS} - not_here <= set(known(client.greeting))
+
+
+# ---- a turn
+
+
+def test_a_turn(client: LineClient) -> None:
+    client.send("PROMPT Once upon a time,")
+    assert client.line() == "PROMPT Once upon a time,"
+    assert client.line() == BUSY
+    rest = client.until_ready()
+    assert rest[:2] == ["KV prompt_tokens=5", "KV cached_tokens=0"]
+    assert unescape(output(rest).encode()) == STORY
+    assert rest[-3:-1] == ["KV finish_reason=eos", f"KV completion_tokens={(count := _tokens(rest))}"]
+    assert rest[-1] == f"KV remaining_tokens={512 - 5 - count}"
+
+
+def _tokens(lines: list[str]) -> int:
+    return int(known(lines)["completion_tokens"])
+
+
+def test_a_conversation_goes_on_by_its_tokens(client: LineClient, engine: FakeEngine) -> None:
+    first = known(client.ask("PROMPT Once"))
+    second = known(client.ask("PROMPT  The cat"))
+    before = engine.generations[0]
+    assert engine.generations[1].prompt_ids == (
+        *before.prompt_ids, *before.branches[0].ids, *engine.tokenize(" The cat")
+    )  # fmt: skip
+    assert int(second["remaining_tokens"]) < int(first["remaining_tokens"])
+
+
+def test_several_at_once_and_which_one_goes_on(client: LineClient, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: f" {'abc'[branch]}"
+    assert client.ask("N 3") == ["KV n=3"]
+    told = client.ask("PROMPT Once")
+    assert [output(told, f"OUTPUT.{k}") for k in range(3)] == [" a", " b", " c"]
+    assert all(known(told)[f"finish_reason.{k}"] == "eos" for k in range(3))
+    assert known(client.ask("PICK 2"))["picked"] == "2"
+    client.ask("N 1")
+    assert output(client.ask("PROMPT !")) == " a"
+    assert engine.detokenize(engine.generations[1].prompt_ids) == "Once c!"
+    assert client.ask("PICK 1")[0].startswith("ERROR 404")
+
+
+@pytest.mark.parametrize(
+    ("set_", "reason"),
+    [(("max_tokens=2",), "length"), (("stop= cat",), "stop"), (("boundary=sentence",), "stop"), ((), "eos")],
+)
+def test_why_it_ended(client: LineClient, set_: tuple[str, ...], reason: str) -> None:
+    for one in set_:
+        client.ask(f"SET {one}")
+    assert known(client.ask("PROMPT Once"))["finish_reason"] == reason
+
+
+def test_characters_are_never_split_and_lines_never_broken(client: LineClient) -> None:
+    told = client.ask("PROMPT Once")
+    assert "naïve 🐈" in output(told) and "\\n" in output(told)
+    assert all(line.startswith(("PROMPT ", "KV ", "OUTPUT ")) for line in told)
+
+
+def test_debug_names_the_tokens(client: LineClient, engine: FakeEngine) -> None:
+    assert client.ask("SET debug=1") == ["KV debug=true"]
+    (cat,) = engine.tokenize(" cat")
+    told = client.ask("PROMPT Once")
+    assert f"DEBUG {cat} -> ' cat'" in told
+    assert client.ask("GET debug") == ["KV debug=true"]
+    client.ask("SET debug=false")
+    assert not any(line.startswith("DEBUG") for line in client.ask("PROMPT Once"))
+
+
+# ---- stopping
+
+
+def test_stop_keeps_the_conversation(client: LineClient, engine: FakeEngine) -> None:
+    engine.hold = 2
+    client.send("PROMPT Once")
+    begun = client.until("OUTPUT")
+    client.send("STOP")
+    told = client.until_ready()
+    assert known(told)["finish_reason"] == "cancelled"
+    text = output([*begun, *told])
+    assert STORY.startswith(text) and text
+    engine.release()
+    client.ask("PROMPT  and")
+    assert engine.detokenize(engine.generations[1].prompt_ids) == f"Once{text} and"
+
+
+def test_stop_reaches_what_was_sent_with_it(client: LineClient, engine: FakeEngine) -> None:
+    engine.hold = 2
+    client.send("PROMPT Once", "STOP", "GET n")
+    assert known(client.until_ready())["finish_reason"] == "cancelled"
+    assert client.until_ready() == ["KV n=1"]
+
+
+def test_stop_of_nothing_is_no_fault(client: LineClient) -> None:
+    assert client.ask("STOP") == []
+
+
+def test_commands_sent_ahead_are_answered_in_order(client: LineClient) -> None:
+    client.send("PROMPT Once", "", "UNDO", "GET n", "N 2", "GET n", "QUIT")
+    client.until_ready()
+    assert [client.until_ready() for _ in range(4)] == [
+        ["KV remaining_tokens=512"], ["KV n=1"], ["KV n=2"], ["KV n=2"]
+    ]  # fmt: skip
+    assert client.line() == ""
+
+
+def test_ping_is_answered_while_a_turn_is_written(client: LineClient, engine: FakeEngine) -> None:
+    engine.hold = 1
+    client.send("PROMPT Once")
+    client.until("OUTPUT")
+    client.send("PING")
+    assert client.line() == "PONG"
+    engine.release()
+    client.until_ready()
+
+
+def test_who_waits_is_told_how_many_are_before(client: LineClient, engine: FakeEngine) -> None:
+    engine.queue = True
+    client.send("PROMPT Once")
+    assert client.until("KV queue=")[-1] == "KV queue=0"
+    engine.admit()
+    assert known(client.until_ready())["finish_reason"] == "eos"
+
+
+def test_leaving_ends_what_is_written(client: LineClient, engine: FakeEngine) -> None:
+    engine.hold = 1
+    client.send("PROMPT Once")
+    client.until("OUTPUT")
+    client.close()
+    assert engine.cancel_seen.wait(60)
+
+
+# ---- taking back
+
+
+def test_undo_takes_back_one_turn_and_reset_all(client: LineClient, engine: FakeEngine) -> None:
+    client.ask("SET temperature=0.25")
+    one = known(client.ask("PROMPT Once"))["remaining_tokens"]
+    client.ask("PROMPT  more")
+    assert known(client.ask("UNDO"))["remaining_tokens"] == one
+    assert known(client.ask("RESET"))["remaining_tokens"] == "512"
+    assert client.ask("UNDO")[0].startswith("ERROR 404")
+    assert client.ask("GET temperature") == ["KV temperature=0.250000"]
+    client.ask("PROMPT Twice")
+    assert engine.detokenize(engine.generations[-1].prompt_ids) == "Twice"
+
+
+# ---- parameters
+
+
+@pytest.mark.parametrize(
+    ("told", "answer"),
+    [
+        ("temperature=0.5", "KV temperature=0.500000"),
+        ("temp=0.5", "KV temp=0.500000"),
+        ("top_k=7", "KV top_k=7"),
+        ("seed=7", "KV seed=7"),
+        ("ignore_eos=true", "KV ignore_eos=true"),
+        ("max_tokens=-1", "KV max_tokens=-1"),
+        ("stop=User:", 'KV stop=["User:"]'),
+        ("reverse_prompt=User:", 'KV reverse_prompt=["User:"]'),
+        (r'stop=["a","\\n"]', r'KV stop=["a", "\\n"]'),
+        (r"stop=\n", r'KV stop=["\\n"]'),
+        ('stop="one two"', 'KV stop=["one two"]'),
+        ("boundary=sentence", "KV boundary=sentence"),
+        ("overflow=shift", "KV overflow=shift"),
+        ('logit_bias={"65": false}', "KV logit_bias=[[65, false]]"),
+        ("samplers=kt", 'KV samplers=["top_k", "temperature"]'),
+        ("grammar=root ::= [a-z]", 'KV grammar="root ::= [a-z]"'),
+        ("heal=1", "KV heal=true"),
+        ("parse_special=true", "KV parse_special=true"),
+        ("n=4", "KV n=4"),
+        ("top_p=7", "KV top_p=1.000000"),  # bent into its range, as everywhere
+    ],
+)
+def test_set_and_get(client: LineClient, told: str, answer: str) -> None:
+    assert client.ask(f"SET {told}") == [answer]
+    name = told.partition("=")[0]
+    assert client.ask(f"GET {name}") == [answer]
+
+
+def test_what_is_set_reaches_the_engine(client: LineClient, engine: FakeEngine) -> None:
+    for told in ("temperature=0.5", "max_tokens=3", "stop=x", "n_keep=2", "seed=5", "n=2"):
+        client.ask(f"SET {told}")
+    client.ask("PROMPT Once")
+    request = engine.submitted[-1]
+    samplings = request.sampling
+    assert isinstance(samplings, tuple) and [one.seed for one in samplings] == [5, 6]
+    assert samplings[0].temperature == 0.5
+    assert request.stop == Stop(max_tokens=3, strings=("x",)) and request.n_keep == 2
+
+
+def test_every_value_that_is_told_can_be_set(client: LineClient) -> None:
+    told = known(client.greeting)
+    own = {"model", "model_desc", "n_params", "n_vocab", "n_ctx", "n_ctx_train", "n_max", "interactive_mode",
+           "remaining_tokens", "reverse_prompt"}  # fmt: skip
+    for name in told.keys() - own:
+        client.ask(f"SET {name}={told[name]}")
+    assert known(client.ask("INFO")) == told
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["SET", "SET temperature", "SET temperature=hot", "SET nobody=1", "SET n=1000", "SET priority=foreground",
+     "SET top_k=", "SET stop=[1",
+     "SET boundary=word", "SET max_tokens=10000000", "GET nobody", "GET", "N", "N x",
+     "N 0", "PICK", "PICK 0", "PICK x", "UNDO", "DANCE", "AUTH x", r"PROMPT \q", "PROMPT \\", r"PROMPT \xff",
+     "SAVE a", "LOAD a", "SET logit_bias=[[]]", 'SET grammar=a" b'],
+)  # fmt: skip
+def test_a_refusal_leaves_everything_as_it_was(client: LineClient, line: str) -> None:
+    told = client.ask(line)
+    if "grammar" not in line:
+        assert len(told) == 1 and told[0].startswith("ERROR ") and told[0][6:9].isdecimal()
+        assert client.ask("INFO") == client.greeting[1:]
+    assert known(client.ask("PROMPT Once"))["finish_reason"]
+
+
+def test_what_the_engine_refuses(client: LineClient, engine: FakeEngine) -> None:
+    engine.fail_with = ContextOverflow(600, 512)
+    assert client.ask("PROMPT Once")[-1].startswith("ERROR 400 request (600 tokens) exceeds")
+    engine.fail_with = None
+    assert client.ask("PROMPT " + "Once " * 600)[-1].startswith("ERROR 400")
+    client.ask("PROMPT Once")
+    assert engine.detokenize(engine.generations[-1].prompt_ids) == "Once"  # no turn was made of it
+
+
+# ---- who may
+
+
+def test_with_keys_the_first_line_says_who_it_is(serve: Serve, engine: FakeEngine) -> None:
+    address = serve(tcp=("0",), api_keys=KEYS).lines[0]
+    with LineClient(address, greet=False) as client:
+        client.send("AUTH s3cret")
+        assert client.until_ready()[0].startswith("HELO ")
+        client.ask("PROMPT Once")
+        assert engine.submitted[-1].client == "anna"
+    for line in ("AUTH wrong", "AUTH", "PROMPT Once", "12", r"AUTH \q"):
+        with LineClient(address, greet=False) as client:
+            client.send(line)
+            assert client.rest().startswith("FATAL ")
+
+
+def test_whoever_says_nothing_is_told_nothing(serve: Serve) -> None:
+    address = serve(tcp=("0",), api_keys=KEYS, head_seconds=0.2).lines[0]
+    with LineClient(address, greet=False) as client:
+        assert client.rest().startswith("FATAL ")
+
+
+def test_beyond_this_machine_there_are_keys(serve: Serve) -> None:
+    for told in ("0.0.0.0:0", "[::]:0"):
+        with pytest.raises(ServerError, match="--api-key"):
+            serve(tcp=(told,))
+    assert serve(tcp=("0.0.0.0:0",), insecure=True).lines
+
+
+@pytest.mark.parametrize("told", ["", "x", "99999", "host:", "unix:", "1:2:x", "²"])
+def test_a_place_that_is_none(serve: Serve, told: str) -> None:
+    with pytest.raises(ServerError, match="expected PORT, HOST:PORT or unix:PATH"):
+        serve(tcp=(told,))
+
+
+def test_a_port_that_is_taken(serve: Serve, lines: ServerHandle) -> None:
+    with pytest.raises(ServerError, match="cannot listen on 127.0.0.1"):
+        serve(tcp=("0", lines.lines[0]))
+
+
+def test_a_socket_file(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "s"
+    handle = serve(tcp=(f"unix:{file}", "0"))
+    assert handle.lines[0] == f"unix:{file}"
+    assert file.stat().st_mode & 0o777 == 0o600
+    for address in handle.lines:
+        with LineClient(address) as client:
+            assert output(client.ask("PROMPT Once"))
+    handle.stop(20)
+    assert not file.exists()
+
+
+def test_what_one_stops_is_its_own(lines: ServerHandle, engine: FakeEngine) -> None:
+    engine.hold = 1
+    with LineClient(lines.lines[0]) as one, LineClient(lines.lines[0]) as other:
+        for client in (one, other):
+            client.send("PROMPT Once")
+            client.until("OUTPUT")
+        one.send("STOP")
+        assert known(one.until_ready())["finish_reason"] == "cancelled"
+        httpx.post(f"{lines.url}/api/extra/abort").raise_for_status()
+        engine.release()
+        assert known(other.until_ready())["finish_reason"] == "eos"
+
+
+def test_a_browser_is_not_obeyed(lines: ServerHandle, engine: FakeEngine) -> None:
+    """Pages may send anything anywhere, and what answers need not be HTTP."""
+    with LineClient(lines.lines[0], greet=False) as client:
+        client.send("POST / HTTP/1.1\r", "Host: localhost\r", "\r", "PROMPT Once")
+        assert client.rest().splitlines()[-1] == "FATAL this is no HTTP server"
+    assert not engine.submitted
+
+
+# ---- bounds
+
+
+def test_a_line_without_an_end_ends_the_connection(client: LineClient) -> None:
+    client.socket.sendall(b"PROMPT " + b"a" * (2**20 + 2**17))
+    assert client.rest().startswith("FATAL more than 1048576 bytes")
+
+
+def test_silence_ends_it_but_not_while_it_writes(serve: Serve, engine: FakeEngine) -> None:
+    engine.hold = 1
+    address = serve(tcp=("0",), timeout=0.6).lines[0]
+    with LineClient(address) as client:
+        client.send("PROMPT Once")
+        client.until("OUTPUT")
+        timer = threading.Timer(1.5, engine.release)
+        timer.start()
+        assert known(client.until_ready())["finish_reason"] == "eos"
+        timer.join()
+        assert client.rest().startswith("FATAL nothing was said")
+
+
+def test_a_slow_reader_is_let_go_and_holds_up_nobody(serve: Serve, engine: FakeEngine) -> None:
+    engine.script = lambda prompt, branch: "x" * 400
+    address = serve(tcp=("0",), timeout=2).lines[0]
+    with LineClient(address) as slow:
+        slow.socket.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            while True:  # more than any buffer holds, and nothing of the answers is read
+                slow.socket.sendall(b"INFO\n" * 1000)
+        with LineClient(address) as other:
+            assert output(other.ask("PROMPT Once")) == "x" * 128
+        slow.socket.settimeout(60)
+        with pytest.raises(ConnectionError):
+            while True:
+                slow.socket.sendall(b"INFO\n" * 1000)
+
+
+def test_a_stranger_makes_room(serve: Serve) -> None:
+    address = serve(tcp=("0",), api_keys=KEYS, max_connections=8).lines[0]  # two of them for lines
+    strangers = [LineClient(address, greet=False) for _ in range(2)]
+    with LineClient(address, greet=False) as client:
+        client.send("AUTH s3cret")
+        assert client.until_ready()
+        assert strangers[0].rest() == ""
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_too_many_are_told(serve: Serve) -> None:
+    address = serve(tcp=("0",), max_connections=8).lines[0]
+    with LineClient(address), LineClient(address), LineClient(address, greet=False) as third:
+        assert third.rest() == "FATAL too many connections\n"
+
+
+def test_the_end_of_the_server_is_said(serve: Serve) -> None:
+    handle = serve(tcp=("0",))
+    with LineClient(handle.lines[0]) as client:
+        handle.stop(20)
+        assert client.rest() == "FATAL the server is being ended\n"
+
+
+def test_a_model_that_failed_is_told(serve: Serve) -> None:
+    loader = Loaded(None)  # type: ignore[arg-type]
+    loader.error = ModelError("x.gguf", "no such file")
+    with LineClient(serve(loader, tcp=("0",)).lines[0], greet=False) as client:
+        assert "FATAL the model could not be loaded: x.gguf: no such file" in client.rest()
+
+
+# ---- a prompt that is read before
+
+
+def test_conversations_begin_with_what_was_preloaded(
+    serve: Serve, engine: FakeEngine, tmp_path: Path
+) -> None:
+    file = tmp_path / "persona"
+    file.write_text("Once upon a time")
+    engine.queue = True
+    handle = serve(tcp=("0",), preload=file)
+    with LineClient(handle.lines[0], greet=False) as client:
+        client.socket.settimeout(1)
+        with pytest.raises(TimeoutError):
+            client.socket.recv(1)
+        engine.admit()
+        client.socket.settimeout(60)
+        with LineClient(handle.lines[0]) as second:
+            told = known(second.greeting)
+            ids = engine.generations[0].prompt_ids
+            assert told["remaining_tokens"] == str(512 - len(ids))
+            assert engine.submitted[0].stop == Stop(max_tokens=0)
+            second.ask("PROMPT , there")
+            assert engine.generations[1].prompt_ids[: len(ids)] == ids
+            assert known(second.ask("RESET"))["remaining_tokens"] == told["remaining_tokens"]
+
+
+def test_what_cannot_be_preloaded(serve: Serve, tmp_path: Path) -> None:
+    with pytest.raises(ServerError, match="the preloaded prompt cannot be read"):
+        serve(tcp=("0",), preload=tmp_path / "none")
+    file = tmp_path / "long"
+    file.write_text("Once " * 600)
+    with LineClient(serve(tcp=("0",), preload=file).lines[0], greet=False) as client:
+        assert "FATAL the preloaded prompt cannot be used" in client.rest()
+
+
+# ---- WebSockets
+
+
+def test_a_websocket_speaks_it_too(lines: ServerHandle) -> None:
+    with connect(f"{lines.url.replace('http', 'ws')}/lines") as socket:
+        told = [str(socket.recv(60))]
+        while told[-1] != READY:
+            told.append(str(socket.recv(60)))
+        assert told[0].startswith("HELO")
+        socket.send("PROMPT Once\nGET n")
+        socket.send(b"QUIT")
+        rest = list(socket)
+    assert rest.count(READY) == 2 and rest[-2:] == ["KV n=1", READY]
+    assert unescape(output([str(line) for line in rest]).encode()) == STORY
+
+
+def test_a_page_says_its_key_in_a_line(serve: Serve, engine: FakeEngine) -> None:
+    url = serve(api_keys=KEYS).url.replace("http", "ws") + "/lines"
+    header = {"Authorization": "Bearer s3cret"}
+    for headers, first in (({}, "AUTH s3cret"), (header, "GET n")):
+        with connect(url, additional_headers=headers) as socket:
+            socket.send(first)
+            socket.send("QUIT")
+            assert str(next(iter(socket))).startswith("HELO")
+            assert list(socket)[-1] == READY
+    with connect(url) as socket:
+        socket.send("AUTH wrong")
+        assert list(socket) == ["FATAL Invalid API Key"]
+
+
+# ---- the lines themselves
+
+
+@given(st.text())
+def test_escapes_come_back(text: str) -> None:
+    text = text.encode("utf-8", "replace").decode()
+    assert unescape(escape(text).encode()) == text
+    assert len(escape(text).splitlines()) <= 1
+
+
+@given(st.binary())
+@example(b'"a\\"')
+@example(b"\\x")
+def test_any_bytes_are_a_text_or_refused(raw: bytes) -> None:
+    for read in (unescape, unquoted):
+        with contextlib.suppress(Refused):
+            assert isinstance(read(raw), str)
+
+
+WORDS = st.sampled_from(
+    [
+        "PROMPT",
+        "SET",
+        "GET",
+        "INFO",
+        "STOP",
+        "RESET",
+        "UNDO",
+        "PICK",
+        "N",
+        "PING",
+        "SAVE",
+        "LOAD",
+        "AUTH",
+        "prompt",
+    ]
+)
+TEXTS = st.one_of(
+    st.text(max_size=30),
+    st.sampled_from(["n=2", "max_tokens=2", "debug=1", "stop=[", "3", "a/b", "../x", 'stop="x"', "\\n"]),
+    st.builds("{}={}".format, st.sampled_from([row.name for row in PARAMETERS]), st.text(max_size=8)),
+)
+LINES = st.one_of(
+    st.builds("{} {}\n".format, WORDS, TEXTS).map(lambda line: line.encode("utf-8", "replace")),
+    st.binary(max_size=40).map(lambda raw: raw + b"\n"),
+    st.binary(max_size=40),
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(sent=st.lists(LINES, max_size=8))
+@example(sent=[b"12\n", b"-p\0", b"x"])
+@example(sent=[b"3\n-p\0Once\0--color\0"])
+@example(sent=[b"999999999\n"])
+def test_nothing_that_is_sent_harms_anybody(
+    lines: ServerHandle, client: LineClient, caplog: pytest.LogCaptureFixture, sent: list[bytes]
+) -> None:
+    with LineClient(lines.lines[0], greet=False) as one:
+        one.socket.sendall(b"".join(sent))
+        one.socket.shutdown(socket.SHUT_WR)
+        one.rest()
+    with LineClient(lines.lines[0], greet=False) as one:  # and all of it is obeyed
+        one.socket.sendall(b"".join((b"\n", *sent, b"\nQUIT\n")))
+        told = one.rest().splitlines()
+        assert told[0].startswith("HELO ") and told[-1].startswith((READY, "FATAL", "PONG"))
+    url = lines.url.replace("http", "ws") + "/lines"
+    with connect(url) as web, contextlib.suppress(ConnectionClosed):
+        for message in sent:
+            web.send(message)
+        web.send("QUIT")
+        for line in web:
+            assert str(line).startswith(
+                ("HELO ", "KV ", "PROMPT ", "OUTPUT", "ERROR ", "FATAL ", "DEBUG ", "PONG")
+            )
+    assert client.ask("GET n") == ["KV n=1"]
+    assert "unforeseen" not in caplog.text
+
+
+def test_json_of_a_list_is_read_back(client: LineClient) -> None:
+    stops = ["a", '"', "\n", "é"]
+    client.ask("SET stop=" + escape(json.dumps(stops)))
+    told = known(client.ask("GET stop"))["stop"]
+    assert json.loads(unescape(told.encode())) == stops

@@ -1,0 +1,201 @@
+"""The line protocol on the bundled model: sessions in files, the program on standard input, the page."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine import Engine
+from srbwriter.engine.types import EngineOptions
+from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
+from srbwriter.server.lines import COMMANDS
+
+from .lines import READY, LineClient, known, output
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "lines.md").read_text("utf-8")
+BEGIN = "PROMPT Once upon a time there was a fisherman who lived at the sea."
+PROGRAM = [sys.executable, "-m", "srbwriter", "lines", "--gpu-layers", "0", "--ctx-size", "1024"]
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[Engine]:
+    with Engine.load(bundled_model(), EngineOptions(n_ctx=2048)) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sessions")
+
+
+@pytest.fixture(scope="module")
+def server(model: Engine, folder: Path) -> Iterator[ServerHandle]:
+    persona = folder / "persona"
+    persona.write_text("A story that is told at the fire.\n\n")
+    handle = start_in_thread(
+        Loaded(model),
+        ServerSettings(port=0, tcp=("0",), access_log=False, slot_save_path=folder, preload=persona),
+    )
+    yield handle
+    handle.stop(20)
+
+
+@pytest.fixture
+def client(server: ServerHandle) -> Iterator[LineClient]:
+    with LineClient(server.lines[0]) as one:
+        one.ask("SET max_tokens=12")
+        one.ask("SET temperature=0")
+        yield one
+
+
+def test_what_was_preloaded_is_not_read_again(client: LineClient) -> None:
+    told = known(client.ask(BEGIN))
+    assert int(told["cached_tokens"]) >= 8
+
+
+def test_a_turn_evaluates_only_what_is_new(client: LineClient, model: Engine) -> None:
+    client.ask(BEGIN)
+    before = model.stats().prompt_rows
+    told = known(client.ask("PROMPT  Then"))
+    assert int(told["prompt_tokens"]) - int(told["cached_tokens"]) <= 4
+    assert model.stats().prompt_rows - before <= 4
+
+
+def test_a_saved_conversation_goes_on_where_it_was(
+    client: LineClient, server: ServerHandle, model: Engine
+) -> None:
+    client.ask(BEGIN)
+    room = known(client.ask("INFO"))["remaining_tokens"]
+    saved = known(client.ask("SAVE the tale"))
+    expected = client.ask("PROMPT  Then")
+    client.close()
+    with LineClient(server.lines[0]) as other:
+        other.ask("SET max_tokens=12")
+        other.ask("SET temperature=0")
+        loaded = known(other.ask("LOAD the tale"))
+        assert loaded["loaded_tokens"] == saved["saved_tokens"]
+        assert loaded["remaining_tokens"] == room
+        assert output(other.ask("PROMPT  Then")) == output(expected)
+        assert known(other.ask("UNDO"))["remaining_tokens"] == room
+        assert known(other.ask("RESET"))["remaining_tokens"] == known(other.greeting)["remaining_tokens"]
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".x", "\\0", "/etc/passwd"])
+def test_names_are_bare(client: LineClient, name: str) -> None:
+    for word in ("SAVE", "LOAD"):
+        assert client.ask(f"{word} {name}")[0].startswith("ERROR 400")
+
+
+def test_what_is_not_there_or_no_session(client: LineClient, folder: Path) -> None:
+    assert client.ask("LOAD nobody")[0].startswith("ERROR 404")
+    (folder / "broken").write_bytes(b"x" * 100)
+    assert client.ask("LOAD broken")[0].startswith("ERROR 400")
+    (folder / "folder").mkdir()
+    assert client.ask("LOAD folder")[0].startswith("ERROR 400")
+
+
+# ---- the program
+
+
+def run(script: str, *flags: str) -> list[str]:
+    done = subprocess.run(
+        [*PROGRAM, *flags], input=script.encode(), capture_output=True, timeout=300, check=True
+    )
+    assert b"Traceback" not in done.stderr
+    return done.stdout.decode().split("\n")
+
+
+def test_standard_input_and_output() -> None:
+    told = run(f"{BEGIN}\nGET n", "--max-tokens", "5", "--reverse-prompt", "User:", "--temp", "0.5")
+    assert told[0].startswith("HELO proto/1 srbwriter/")
+    facts = known(told)
+    assert (facts["reverse_prompt"], facts["temperature"]) == ('"User:"', "0.500000")
+    assert output(told) and facts["completion_tokens"] == "5"
+    assert told[-3:] == ["KV n=1", "KV awaiting_prompt=true", ""]
+
+
+def test_arguments_on_standard_input() -> None:
+    assert "".join(run("4\n-n\0003\0-p\0Once upon a\0")).startswith("Once upon a")
+
+
+def test_it_ends_when_nobody_reads() -> None:
+    process = subprocess.Popen(PROGRAM, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdin and process.stdout and process.stderr
+    with process.stdin, process.stderr:
+        assert process.stdout.readline().startswith(b"HELO")
+        process.stdout.close()
+        process.stdin.write(b"INFO\n" * 10)
+        process.stdin.flush()
+        assert process.wait(120) == 0
+        assert b"Traceback" not in process.stderr.read()
+
+
+# ---- the page, and the examples
+
+
+def test_every_line_of_the_page_is_answered_as_it_says(server: ServerHandle) -> None:
+    """Lines to be sent begin with ``> ``; what is shown below each is what begins a line of the answer."""
+    (dialogue,) = re.findall(r"```text\n(.*?)```", PAGE, re.S)
+    with LineClient(server.lines[0]) as client:
+        heard = [*client.greeting, READY]
+        for line in dialogue.splitlines():
+            if line.startswith("> "):
+                heard = [*client.ask(line.removeprefix("> ")), READY]
+            elif line != "…":
+                start = line.partition("…")[0]
+                assert any(one.startswith(start) for one in heard), line
+
+
+def test_the_page_names_every_command() -> None:
+    assert all(f"| `{word}" in PAGE for word in COMMANDS), COMMANDS
+
+
+def test_the_lines_for_a_shell_run(server: ServerHandle, tmp_path: Path) -> None:
+    host, port = server.lines[0].split(":")
+    (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.S)
+    script = block.replace("127.0.0.1/8081", f"{host}/{port}").replace("srbwriter lines", " ".join(PROGRAM))
+    (tmp_path / "persona.txt").write_text("A story.\n")
+    done = subprocess.run(
+        ["bash", "-euc", script], capture_output=True, text=True, timeout=300, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "OUTPUT " in done.stdout and done.stdout.count("HELO ") == 2
+
+
+def test_the_client_in_python(server: ServerHandle) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "lines.py", server.lines[0]],
+        input="Once upon a time,\n/stop\n/undo\n The cat\n", capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "tokens left" in done.stdout and len(done.stdout.split()) > 20
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash here")
+def test_the_client_in_bash(server: ServerHandle) -> None:
+    port = server.lines[0].rpartition(":")[2]
+    process = subprocess.Popen(
+        ["bash", ROOT / "examples" / "lines.sh"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        env={**os.environ, "PORT": port, "TOKENS": "16"},
+    )  # fmt: skip
+    assert process.stdin and process.stdout
+    with process.stdin as said, process.stdout as heard:
+        prompt = heard.read(100)
+        assert prompt.startswith(b"A conversation at the fire.\n\nUser:")
+        while not prompt.endswith(b"story?\nUser:"):
+            prompt += heard.read(1)
+        said.write(b" Yes!\n")
+        said.flush()
+        assert len(heard.read(10)) == 10  # the model's words: the client's own do not come back
+        said.close()
+        assert process.wait(60) == 0

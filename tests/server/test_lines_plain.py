@@ -1,0 +1,157 @@
+"""The older way in: a count, arguments with a NUL behind each, then plain text."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from srbwriter.engine.types import Stop
+from srbwriter.server import ServerHandle
+from tests.fakes.engine import STORY, FakeEngine
+
+from .conftest import Serve
+from .lines import LineClient
+
+
+@pytest.fixture
+def lines(serve: Serve) -> ServerHandle:
+    return serve(tcp=("0",), head_seconds=20)
+
+
+@pytest.fixture
+def client(lines: ServerHandle) -> Iterator[LineClient]:
+    with LineClient(lines.lines[0], greet=False) as one:
+        yield one
+
+
+def preamble(*arguments: str) -> bytes:
+    return f"{len(arguments)}\n".encode() + "".join(f"{argument}\0" for argument in arguments).encode()
+
+
+def heard(client: LineClient, text: str) -> None:
+    """Wait for exactly ``text``."""
+    assert client.file.read(len(text.encode())).decode() == text
+
+
+def test_a_text_is_written_and_that_is_all(client: LineClient) -> None:
+    client.socket.sendall(preamble("-p", "Once upon"))
+    assert client.rest() == "Once upon" + STORY
+
+
+def test_flags_of_sampling_reach_the_engine(client: LineClient, engine: FakeEngine) -> None:
+    client.socket.sendall(
+        preamble("-t", "6", "--color", "-n", "3", "--top_k", "5", "--repeat_penalty", "1.5", "--temp", "0.5",
+                 "--seed", "9", "--ignore-eos", "--ctx_size", "9", "-p", "Once")
+    )  # fmt: skip
+    assert client.rest() == "Once there was a"
+    request = engine.submitted[-1]
+    assert isinstance(request.sampling, tuple)
+    (sampling,) = request.sampling
+    assert (sampling.top_k, sampling.repeat_penalty, sampling.temperature, sampling.seed) == (5, 1.5, 0.5, 9)
+    assert request.stop == Stop(max_tokens=3, include_string=True, ignore_eog=True)
+    assert request.overflow == "shift"
+
+
+def test_a_conversation(client: LineClient, engine: FakeEngine) -> None:
+    """The prompt ends in the client's turn, so the client speaks first; the model's turn ends in it too."""
+    engine.script = lambda prompt, branch: " It slept.\nUser: and so on"
+    client.socket.sendall(preamble("-i", "-r", "User:", "-p", "A talk.\nUser:"))
+    heard(client, "A talk.\nUser:")
+    client.send(" the cat?")
+    heard(client, " It slept.\nUser:")
+    client.send(" the dog?")
+    heard(client, " It slept.\nUser:")
+    first, second = (engine.detokenize(one.prompt_ids) for one in engine.generations)
+    assert first == "A talk.\nUser: the cat?\n"
+    assert second == first + " It slept.\nUser: the dog?\n"
+    client.socket.shutdown(socket.SHUT_WR)
+    assert client.rest() == ""
+
+
+def test_the_client_may_write_first_or_the_model(lines: ServerHandle, engine: FakeEngine) -> None:
+    for flag, spoken in (("-i", ""), ("--interactive-first", "Hello")):
+        with LineClient(lines.lines[0], greet=False) as client:
+            client.socket.sendall(preamble(flag, "-p", "Once"))
+            heard(client, "Once")
+            if spoken:
+                client.send(spoken)
+            heard(client, STORY)
+
+
+def test_where_the_model_ends_its_text_the_client_speaks(client: LineClient) -> None:
+    client.socket.sendall(preamble("-i", "-r", "User:", "-p", "Once"))
+    heard(client, "Once" + STORY + "\nUser:")
+
+
+def test_space_before_the_first_argument_is_swallowed(client: LineClient, engine: FakeEngine) -> None:
+    client.socket.sendall(b"2\n  -p\0 Once\0")
+    assert client.rest() == " Once" + STORY
+
+
+def test_it_may_come_in_pieces(client: LineClient) -> None:
+    client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for byte in preamble("-n", "2", "-p", "Once"):
+        client.socket.sendall(bytes([byte]))
+    assert client.rest() == "Once there was"
+
+
+@pytest.mark.parametrize(
+    ("sent", "line"),
+    [
+        (b"999\n", "First line must be character count"),
+        (b"2\n-p\0", "Failed to read arguments"),
+        (b"2\n-p\0\xff\0", "Failed to read arguments"),
+        (preamble("-m", "x.gguf"), "Failed to parse parameters"),
+        (preamble("--model", "x.gguf"), "Failed to parse parameters"),
+        (preamble("-f", "/etc/passwd"), "Failed to parse parameters"),
+        (preamble("--prompt-cache", "x"), "Failed to parse parameters"),
+        (preamble("-p"), "Failed to parse parameters"),
+        (preamble("--temp", "hot"), "Failed to parse parameters"),
+        (preamble("--n", "3"), "Failed to parse parameters"),
+        (preamble("x"), "Failed to parse parameters"),
+    ],
+)
+def test_what_cannot_be_read(client: LineClient, engine: FakeEngine, sent: bytes, line: str) -> None:
+    client.socket.sendall(sent)
+    client.socket.shutdown(socket.SHUT_WR)
+    assert client.rest().endswith(f"Error: {line}\n")
+    assert not engine.submitted
+
+
+def test_arguments_have_so_long(serve: Serve) -> None:
+    with LineClient(serve(tcp=("0",), head_seconds=0.3).lines[0], greet=False) as client:
+        client.socket.sendall(b"2\n-p\0")
+        assert client.rest() == "Error: Failed to read arguments\n"
+
+
+def test_what_the_engine_refuses_is_a_line(client: LineClient, engine: FakeEngine) -> None:
+    client.socket.sendall(preamble("-p", "Once " * 600))
+    assert "\nError: " in "\n" + client.rest().removeprefix("Once " * 600)
+
+
+def test_leaving_ends_what_is_written(client: LineClient, engine: FakeEngine) -> None:
+    engine.hold = 2
+    client.socket.sendall(preamble("-p", "Once"))
+    heard(client, "Once there was")
+    client.close()
+    assert engine.cancel_seen.wait(60)
+
+
+def test_with_keys_auth_comes_first(serve: Serve) -> None:
+    with LineClient(serve(tcp=("0",), api_keys=("s3cret",)).lines[0], greet=False) as client:
+        client.socket.sendall(b"AUTH s3cret\n" + preamble("-n", "1", "-p", "Once"))
+        assert client.rest() == "Once there"
+
+
+def test_digits_that_are_no_line_are_the_protocol(client: LineClient) -> None:
+    client.send("12x")
+    told = client.until_ready()
+    assert told[0].startswith("HELO ")
+    assert client.until_ready()[0].startswith("ERROR 400")
+
+
+def test_after_a_silence_digits_are_no_count(client: LineClient) -> None:
+    assert client.until_ready()[0].startswith("HELO ")
+    assert client.ask("12")[0].startswith("ERROR 400")
