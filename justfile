@@ -27,6 +27,6 @@ shots:
 
 # The pages that the program writes itself, made anew.
 pages:
-    python -m srbwriter.tui.keys_page > docs/keys.md
+    python -m tools.keys_page > docs/keys.md
     python -m tools.reference
     python -m tools.sampling_page

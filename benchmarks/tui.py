@@ -105,7 +105,7 @@ def stand_in(report: Path, panes: int) -> None:
     from srbwriter.cli.table import every_key
     from srbwriter.config import Settings
     from srbwriter.config.settings import Setting
-    from srbwriter.tui import terminal
+    from srbwriter.tui import start
     from srbwriter.tui.app import App
     from tests.fakes.session import FakeSession
 
@@ -122,7 +122,7 @@ def stand_in(report: Path, panes: int) -> None:
 
     if panes:
         threading.Thread(target=write, daemon=True).start()
-    with terminal.restored(), terminal.guarded():
+    with start.restored(), start.guarded():
         # Following the end is the dearest: every pane is painted for every word.
         settings = Settings(every_key(), {"interface.panes": Setting("end", "flag")})
         App(session, settings).run()  # type: ignore[arg-type]
@@ -191,11 +191,11 @@ def model(report: Path, work: Work, shown: bool, endless: bool) -> None:
         measure()
         session.close()
         return
-    from srbwriter.tui import terminal
+    from srbwriter.tui import start
     from srbwriter.tui.app import App
 
     threading.Thread(target=later, daemon=True).start()
-    with terminal.restored(), terminal.guarded():
+    with start.restored(), start.guarded():
         App(session, settings).run()
 
 

@@ -45,8 +45,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Where the shell forbids compiled modules beside the source, keep them: hundreds of starts need them."""
-    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) and config.cache is not None:
-        sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(config.cache.mkdir("bytecode"))
+    cache = getattr(config, "cache", None)  # which can be switched off
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) and cache is not None:
+        sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(cache.mkdir("bytecode"))
         sys.dont_write_bytecode = False
 
 

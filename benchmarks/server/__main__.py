@@ -116,7 +116,7 @@ def _peer(setting: Setting, args: argparse.Namespace) -> Iterator[str | None]:
 def mixed(rng: random.Random, words: list[int]) -> dict[str, Any]:
     """A request of one of the dialects, streamed or not."""
     prompt = words[: rng.randrange(4, len(words))]
-    many, tokens, seed = rng.randrange(1, 5), rng.randrange(1, 24), rng.randrange(2**31)
+    many, tokens, seed = rng.randrange(1, 4), rng.randrange(1, 12), rng.randrange(2**31)
     usual = {"prompt": prompt, "n": many, "max_tokens": tokens, "seed": seed, "ignore_eos": True}
     chat = [{"role": "user", "content": f"Tell me of {seed}."}]
     return rng.choice((
@@ -137,7 +137,9 @@ def memory(setting: Setting, args: argparse.Namespace) -> None:
     batch = 250
     answered = 0
     begun = time.monotonic()
-    with Engine.load(setting.model, setting.options()) as engine, served(engine) as url:
+    # What it may keep for later is full before the first quarter is over.
+    options = replace(setting.options(), host_bytes=16 * 2**20)
+    with Engine.load(setting.model, options) as engine, served(engine, keep_requests=16) as url:
         words = story_ids(engine, setting.prompt)
         for round_ in range(args.requests // batch):
             asked = [mixed(rng, words) for _ in range(batch)]

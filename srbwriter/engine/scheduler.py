@@ -171,7 +171,8 @@ class Scheduler:
     def _urgent(self) -> tuple[Sequence[ActiveBranch], Sequence[Demand]]:
         """Prompts by priority; background requests stand back while anyone else has something to do.
 
-        Short ones go before long ones, which would have them wait; every fourth step it is just their turn.
+        Short ones go before long ones, which would have them wait, and of short ones the shortest: where many
+        are read a little at a time, a turn is long in coming. Every fourth step it is just their turn.
         """
         queue = self.queue
         reading: Sequence[Demand] = ()
@@ -184,8 +185,8 @@ class Scheduler:
         urgent = [d for d in reading if d.urgency is not Priority.BACKGROUND]
         return (writing, urgent) if writing or urgent else (queue.writing, reading)
 
-    def _shortest(self, demand: Demand) -> tuple[Priority, bool]:
-        return demand.urgency, self.queue.left(demand) > SHORT
+    def _shortest(self, demand: Demand) -> tuple[Priority, int]:
+        return demand.urgency, min(self.queue.left(demand), SHORT + 1)
 
     def _soonest(self, writing: Sequence[ActiveBranch]) -> Sequence[ActiveBranch]:
         """As many branches as are best computed at once, by turns; mostly all of them."""

@@ -155,18 +155,21 @@ class Context:
                 with contextlib.suppress(asyncio.CancelledError, Exception):
                     await task
 
-    async def whole(self, record: Record, make: Callable[[], Any]) -> Response:
-        """``make``'s value as JSON, when all is written; whatever still runs afterwards is cancelled."""
+    async def whole(self, record: Record, make: Callable[[], Any], more: float = 0.0) -> Response:
+        """``make``'s value as JSON, when all is written; whatever still runs afterwards is cancelled.
+
+        It takes ``more`` seconds to make than the record tells.
+        """
         try:
-            return await self.until_gone(self._whole(record, make))
+            return await self.until_gone(self._whole(record, make, more))
         finally:
             cancel(record)
             self.close()
 
-    async def _whole(self, record: Record, make: Callable[[], Any]) -> Response:
+    async def _whole(self, record: Record, make: Callable[[], Any], more: float) -> Response:
         with Follower(self.services.notifier, record.generations) as follower:
             await follower.finish()
-        return await self.answer(record.effort, make, record)
+        return await self.answer(record.effort + more, make, record)
 
     async def stream(
         self,

@@ -133,6 +133,11 @@ class Session:
         engine = self.engine
         return engine.info if engine is not None else None
 
+    def lacks(self, name: str) -> str:
+        """Why the engine cannot do what ``name`` asks for, in words; see :meth:`.backend.Backend.lacks`."""
+        engine = self.engine
+        return engine.lacks(name) if engine is not None else ""
+
     @property
     def template(self) -> str:
         """Name of the instruction template in use, empty for a base model."""

@@ -23,7 +23,7 @@ os.environ.setdefault("TEXTUAL_FPS", "120")
 
 
 def run(settings: Settings, story: Path | None = None, beside: Beside | None = None) -> int:
-    """Open the workbench in this terminal until the writer leaves; returns the exit code.
+    """Open the app in this terminal until the writer leaves; returns the exit code.
 
     Args:
         settings: what holds in this run.
@@ -35,6 +35,6 @@ def run(settings: Settings, story: Path | None = None, beside: Beside | None = N
         StoryError: the story cannot be opened.
     """
     gc.disable()  # until the first screen stands: what is made before that stays
-    from srbwriter.tui.start import open_workbench
+    from srbwriter.tui.start import open_app
 
-    return open_workbench(settings, story, beside)
+    return open_app(settings, story, beside)

@@ -1,7 +1,7 @@
-"""The writer's own editor, for a while in place of the workbench.
+"""Other programs: the writer's own editor, for a while in place of the app, and the desktop's clipboard.
 
-The file it edits lies in the state folder and outlives the editor unless what it holds was taken in: whatever
-way the editor ends, and whatever it writes, the words are somewhere.
+The file that an editor changes lies in the state folder and outlives the editor unless what it holds was
+taken in: whatever way the editor ends, and whatever it writes, the words are somewhere.
 """
 
 from __future__ import annotations
@@ -16,11 +16,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from textual.app import App
+
 from srbwriter import paths
 from srbwriter.tui.screens.ask import Confirm
 
 if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
+
 
 _OTHER_ENCODING = "cp1252"  # what editors that do not write UTF-8 write most
 
@@ -121,3 +124,37 @@ def _words(file: Path, before: str) -> tuple[str, str]:
 def _without_added_newline(now: str, before: str) -> str:
     """Editors end a file with a newline; a story does not end with one unless the writer meant it."""
     return now[:-1] if now.endswith("\n") and not before.endswith("\n") else now
+
+
+_TOOLS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("WAYLAND_DISPLAY", "wl-copy", ()),
+    ("DISPLAY", "xclip", ("-selection", "clipboard")),
+    ("DISPLAY", "xsel", ("--clipboard", "--input")),
+)
+"""(variable that says the desktop is there, tool, its arguments)."""
+
+
+def native_tool() -> list[str] | None:
+    """The command that takes text for the desktop's clipboard on its standard input, if there is one."""
+    if sys.platform == "darwin":
+        return ["pbcopy"]
+    for variable, tool, arguments in _TOOLS:
+        if os.environ.get(variable) and (found := shutil.which(tool)):
+            return [found, *arguments]
+    return None
+
+
+def copy(app: App[None], text: str) -> None:
+    """Put ``text`` on the clipboard in every way there is."""
+    app.copy_to_clipboard(text)
+    tool = native_tool()
+    if tool is not None:
+        # Its own session, so that the tool, which stays to serve the clipboard, outlives no keypress of ours.
+        subprocess.Popen(
+            tool,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            text=True,
+        ).communicate(text, timeout=2)

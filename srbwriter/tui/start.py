@@ -1,19 +1,120 @@
-"""Opening and closing the workbench: guards first, then the session, then the screen."""
+"""Opening and closing the app: guards of the terminal first, then the session, then the screen.
+
+Textual draws on standard error, and llama.cpp writes there too. So the screen gets a copy of the terminal,
+which is given back whatever happens, and descriptor 2 goes to the log.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
-from collections.abc import Callable
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any, NoReturn
 
 from srbwriter import launch, paths
 from srbwriter.config import Settings
 from srbwriter.session import Session
 from srbwriter.story import StoryError
-from srbwriter.tui import terminal
 from srbwriter.tui.app import App
+
+_RESTORE = (
+    b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1015l\x1b[?1006l"  # mouse reports off
+    b"\x1b[?2004l\x1b[?1004l\x1b[<u"  # pasting, focus reports, key protocol
+    b"\x1b[?1049l\x1b[?25h\x1b[0m"  # main screen, cursor, colours
+)
+
+
+class _Screen(io.TextIOWrapper):
+    """What is drawn on. Where the terminal has gone, nothing is drawn, and nobody has to hear of it.
+
+    Textual writes on a thread with a line of its own. If that thread died of the first error, the line would
+    fill up, and the whole app would wait for room in it and obey no signal.
+    """
+
+    def write(self, text: str, /) -> int:
+        with contextlib.suppress(OSError):
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            super().flush()
+
+
+@contextlib.contextmanager
+def guarded() -> Generator[None]:
+    """Keep descriptor 2 for the log and draw on a copy of the terminal until the block ends."""
+    paths.log_dir().mkdir(parents=True, exist_ok=True)
+    screen = os.dup(2 if os.isatty(2) else 1)
+    errors = os.dup(2)
+    log = os.open(paths.log_dir() / "native.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    kept = sys.stderr, sys.__stderr__
+    sys.stderr.flush()
+    os.dup2(log, 2)
+    os.close(log)
+    stream = _Screen(os.fdopen(screen, "wb", closefd=False), encoding="utf-8", errors="replace")
+    sys.stderr = sys.__stderr__ = stream
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            stream.close()  # the terminal itself may have gone
+        sys.stderr, sys.__stderr__ = kept  # type: ignore[assignment]
+        os.dup2(errors, 2)
+        os.close(errors)
+        os.close(screen)
+
+
+@contextlib.contextmanager
+def restored() -> Generator[None]:
+    """Give the terminal back as it was, also if this process is killed or native code aborts it.
+
+    A child, made before anything else runs, holds the other end of a pipe: if the pipe closes without a word,
+    it restores the terminal in our place.
+    """
+    if os.name != "posix" or not os.isatty(0):
+        yield
+        return
+    import termios
+
+    before = termios.tcgetattr(0)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(writing)
+        _wait_and_restore(reading, before)
+    os.close(reading)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error, OSError):
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+        with contextlib.suppress(OSError):
+            os.write(writing, b".")
+        os.close(writing)
+        with contextlib.suppress(OSError):
+            os.waitpid(child, 0)
+
+
+def _wait_and_restore(reading: int, before: list[Any]) -> NoReturn:
+    """In the child: sleep until the parent ends, and restore the terminal if it ended without a word."""
+    import termios
+
+    try:
+        for name in ("SIGINT", "SIGHUP", "SIGTERM", "SIGQUIT", "SIGTSTP", "SIGTTOU"):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+        if os.read(reading, 1) == b"":
+            os.write(1, _RESTORE)
+            termios.tcsetattr(0, termios.TCSADRAIN, before)
+    finally:
+        os._exit(0)  # the child shares the parent's buffers and must flush none of them
+
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +141,13 @@ def _new_hints(hints: list[str | None]) -> list[str]:
     return fresh
 
 
-def open_workbench(settings: Settings, story: Path | None, beside: Beside | None = None) -> int:
+def open_app(settings: Settings, story: Path | None, beside: Beside | None = None) -> int:
     """Run the app until the writer leaves; returns the exit code. Raises StoryError."""
     notes = _new_hints([launch.model_hint(settings)])
     loader = launch.loader(settings, nice=BEHIND)
     begins = False
     left: Path | None = None  # the story that the writer has left for this one
-    with terminal.restored(), terminal.guarded(), contextlib.ExitStack() as models:
+    with restored(), guarded(), contextlib.ExitStack() as models:
         while True:
             try:
                 session = Session.open(settings, story, loader)

@@ -24,7 +24,6 @@ from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui import layouts, options, status
 from srbwriter.tui.actions import COMMANDS
 from srbwriter.tui.commands import anywhere_bindings, plain_bindings
-from srbwriter.tui.provenance import Provenance
 from srbwriter.tui.pump import Pump
 from srbwriter.tui.screens.ask import Confirm
 from srbwriter.tui.screens.find import Looked
@@ -34,9 +33,9 @@ from srbwriter.tui.transfers import Transfers
 from srbwriter.tui.welcome import receive
 from srbwriter.tui.widgets.branch_grid import BranchGrid
 from srbwriter.tui.widgets.branch_pane import BranchPane
+from srbwriter.tui.widgets.branch_words import sampling_words, state_sign
 from srbwriter.tui.widgets.lines import KeyLine, StatusLine, TabStrip, key_name
-from srbwriter.tui.widgets.story_editor import StoryEditor
-from srbwriter.tui.words import sampling_words, state_sign
+from srbwriter.tui.widgets.story_editor import Provenance, StoryEditor
 
 if TYPE_CHECKING:
     from srbwriter.engine.generation import Branch

@@ -29,7 +29,7 @@ from srbwriter.server.settings import ServerSettings
 
 LLAMA_SERVER = os.environ.get("PEERS_LLAMA_SERVER") or shutil.which("llama-server")
 VLLM = os.environ.get("PEERS_VLLM")
-KINDS = ("local", "srb", "openai", "llamacpp", "vllm")
+KINDS = ("local", "srb", "openai", "koboldcpp", "llamacpp", "vllm")
 OPTIONS = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, max_branches=4)
 
 
@@ -40,7 +40,7 @@ def backend_of(kind: str) -> Generator[Backend]:
         case "local":
             with Engine.load(bundled_model(), OPTIONS) as engine:
                 yield engine
-        case "srb" | "openai":
+        case "srb" | "openai" | "koboldcpp":  # another srbwriter, by three of its faces
             with (
                 Engine.load(bundled_model(), OPTIONS) as engine,
                 served(engine) as url,

@@ -83,7 +83,7 @@ class FakeEngine:
             chat_template=chat_template,
             metadata={"tokenizer.ggml.model": "fake"},
         )
-        self.pieces = Pieces(PIECES)
+        self.piece_table = Pieces(PIECES)
         self.submitted: list[Request] = []
         self.generations: list[Generation] = []
         self.cancelled: list[int] = []
@@ -222,7 +222,7 @@ class FakeEngine:
     def _begin(self, branch: Branch) -> None:
         key = (branch.generation.number, branch.index)
         prompt = self.detokenize(branch.generation.prompt_ids)
-        self._texts[key] = BranchText(self.pieces, branch.stop_rule)
+        self._texts[key] = BranchText(self.piece_table, branch.stop_rule)
         script = self.script(prompt, branch.index)
         if script not in self._tokenized:
             self._tokenized[script] = self.tokenize(script)

@@ -191,17 +191,16 @@ def test_what_is_written_so_far(client: httpx.Client, engine: FakeEngine) -> Non
         engine.release()
 
 
-def test_stopping_without_a_body_ends_what_this_client_asked_for(
-    client: httpx.Client, engine: FakeEngine
-) -> None:
+def test_stopping_without_a_body_ends_what_this_client_asked_for(serve: Serve, engine: FakeEngine) -> None:
     engine.hold = 2
-    with client.stream("POST", "/api/extra/generate/stream", json=BODY) as answer:
-        pieces = answer.iter_bytes()
-        begun = next(pieces)
-        assert client.post("/api/extra/abort").json() == {"success": "true", "done": "true"}
-        told = events(begun + b"".join(pieces))
-    assert "".join(one["token"] for one in told) == " there was" and told[-1]["finish_reason"] == "stop"
-    assert client.post("/api/extra/abort").json() == {"success": "false", "done": "true"}
+    with httpx.Client(base_url=serve().url, timeout=30) as own:
+        with own.stream("POST", "/api/extra/generate/stream", json=BODY) as answer:
+            pieces = answer.iter_bytes()
+            begun = next(pieces)
+            assert own.post("/api/extra/abort").json() == {"success": "true", "done": "true"}
+            told = events(begun + b"".join(pieces))
+        assert "".join(one["token"] for one in told) == " there was" and told[-1]["finish_reason"] == "stop"
+        assert own.post("/api/extra/abort").json() == {"success": "false", "done": "true"}
 
 
 def test_stopping_by_name_leaves_others(client: httpx.Client, engine: FakeEngine) -> None:

@@ -228,6 +228,26 @@ def test_too_much_ahead_ends_the_connection(client: httpx.Client, engine: FakeEn
     assert engine.cancel_seen.wait(60)
 
 
+def test_a_socket_that_nobody_uses_is_closed_but_not_one_that_waits(serve: Serve, engine: FakeEngine) -> None:
+    engine.hold = 1
+    with connect(at(serve(timeout=1.0).url)) as ws:
+        ws.send(json.dumps(BODY))
+        told = [json.loads(ws.recv(60))]
+        with pytest.raises(TimeoutError):
+            ws.recv(2.5)  # longer than a silent one may stay
+        engine.release()
+        assert text_of(told + read(ws)) == TEXT
+        with pytest.raises(ConnectionClosed):
+            ws.recv(60)
+
+
+def test_a_stream_repeats_no_book(client: httpx.Client) -> None:
+    history = {"internal": [["a" * 150_000, "b" * 100_000]], "visible": []}
+    with connect(at(str(client.base_url), "/api/v1/chat-stream")) as ws:
+        (told,) = ask(ws, user_input="Hi", history=history)
+        assert told["event"] == "error" and "/api/v1/chat" in told["detail"]["msg"]
+
+
 def test_a_message_has_a_bound(serve: Serve) -> None:
     with (
         connect(at(serve(max_body=2000).url), max_size=None) as ws,

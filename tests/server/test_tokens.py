@@ -17,7 +17,7 @@ TEXT = st.text(st.sampled_from("aé🐈 catdogs.\n"), max_size=30)
 @given(text=TEXT, stop=st.none() | st.text("cat. 🐈", min_size=1, max_size=4), group=st.integers(1, 5))
 def test_tokens_join_to_the_published_text(text: str, stop: str | None, group: int) -> None:
     """However tokens are grouped into events, and whatever a stop string holds back or cuts off."""
-    branch = BranchText(ENGINE.pieces, Stop(strings=(stop,) if stop else ()))
+    branch = BranchText(ENGINE.piece_table, Stop(strings=(stop,) if stop else ()))
     tokens, written, published = Tokens(ENGINE), [], ""
     ids = ENGINE.tokenize(text)
     pending: tuple[str, list[int]] = ("", [])

@@ -10,8 +10,8 @@ from textual.widgets import TextArea
 
 from srbwriter import paths
 from srbwriter.story import ROOT, Story, library
-from srbwriter.tui.prompts import SamplePrompt
 from srbwriter.tui.screens.ask import Confirm
+from srbwriter.tui.screens.choices import SamplePrompt
 from srbwriter.tui.screens.help import Help
 from srbwriter.tui.screens.picker import Picker
 from srbwriter.tui.screens.reading import Compare, Reading

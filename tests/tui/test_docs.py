@@ -7,13 +7,13 @@ from pathlib import Path
 
 from srbwriter import paths
 from srbwriter.tui import themes
-from srbwriter.tui.keys_page import page
+from tools.keys_page import page
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 
 
 def test_the_page_of_keys_is_the_table() -> None:
-    assert (DOCS / "keys.md").read_text("utf-8") == page(), "python -m srbwriter.tui.keys_page > docs/keys.md"
+    assert (DOCS / "keys.md").read_text("utf-8") == page(), "python -m tools.keys_page > docs/keys.md"
 
 
 def test_every_shipped_theme_is_named() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from textual.widgets import Static
 
 from srbwriter.engine.parameters import validate
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
@@ -103,3 +104,18 @@ async def test_knobs_come_back_with_the_story(open_bench: OpenBench) -> None:
         assert turned != (Sampling(), Stop(max_tokens=64))
     async with open_bench() as bench:
         assert (bench.session.sampling, bench.session.stop) == turned
+
+
+async def test_a_knob_that_the_engine_lacks_stays_where_it_is(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_bench() as bench:
+        why = "vLLM does not know temperature"
+        monkeypatch.setattr(bench.session, "lacks", lambda name: why if name == "temperature" else "")
+        bench.screen.run("knobs")
+        sheet = await opened(bench, KnobsScreen)
+        assert str(sheet.query_one(".about", Static).content) == why
+        await bench.press("right", "left", "left")
+        assert bench.session.sampling == Sampling()
+        await bench.press("down", "right", "escape")
+        assert bench.session.sampling != Sampling()

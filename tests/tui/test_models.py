@@ -7,14 +7,14 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import load
 from srbwriter.demo import bundled_model
 from srbwriter.tui.options import Preferences
-from srbwriter.tui.screens.models import choices
+from srbwriter.tui.screens.choices import model_choices
 from tests.models.gguf_files import put
 
 
 def test_every_model_of_this_machine_can_be_chosen() -> None:
     file = put(paths.models_dir() / "o" / "novelist.gguf")
     bad = put(paths.models_dir() / "bad.gguf", b"no model")
-    listed = {choice.value: choice for choice in choices(Preferences(load(every_key(), {}, {})))}
+    listed = {choice.value: choice for choice in model_choices(Preferences(load(every_key(), {}, {})))}
     assert list(listed) == [bundled_model(), bad, file]
     assert listed[file].title == "novelist" and "of memory: fits; models folder" in listed[file].about
     assert "cannot be used: not a GGUF file" in listed[bad].about

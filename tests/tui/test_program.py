@@ -12,7 +12,7 @@ from srbwriter import paths
 from srbwriter.config import Table
 from srbwriter.config.settings import read_overlay
 from srbwriter.engine.types import FinishReason, InvalidRequest, ModelError
-from srbwriter.tui import clipboard, external, themes
+from srbwriter.tui import external, themes
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.options import LAYOUT, OPTIONS
 from srbwriter.tui.screens.picker import Picker
@@ -227,6 +227,6 @@ def test_the_desktops_clipboard_is_used_where_there_is_a_desktop(
     monkeypatch.delenv("DISPLAY", raising=False)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     monkeypatch.setattr("sys.platform", "linux")
-    assert clipboard.native_tool() is None
+    assert external.native_tool() is None
     monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
-    assert clipboard.native_tool() == [str(tool)]
+    assert external.native_tool() == [str(tool)]

@@ -10,23 +10,23 @@ import pytest
 from srbwriter import paths
 from srbwriter.engine.parameters import validate
 from srbwriter.engine.types import Sampling
-from srbwriter.tui import prompts
+from srbwriter.tui.screens import choices
 
 FILES = sorted(paths.asset_dir("sample_prompts").glob("*.txt"))
 
 
 def test_there_are_two_dozen_of_many_genres_and_forms() -> None:
-    found = prompts.load_all()
+    found = choices.load_prompts()
     assert len(found) == len(FILES) >= 24
     assert len({prompt.genre for prompt in found}) >= 10
     assert len({prompt.form for prompt in found}) >= 10
-    assert {prompt.kind for prompt in found} == set(prompts.KINDS)
+    assert {prompt.kind for prompt in found} == set(choices.KINDS)
     assert len({prompt.title for prompt in found}) == len(found)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_suggested_sampling_is_one_the_engine_takes(file: Path) -> None:
-    prompt = prompts.read(file)
+    prompt = choices.read_prompt(file)
     validate(replace(Sampling(), **prompt.sampling))
     assert prompt.text == prompt.text.strip()
     assert prompt.memory or prompt.kind == "base"
@@ -39,5 +39,5 @@ def test_the_suggested_sampling_is_one_the_engine_takes(file: Path) -> None:
 def test_a_broken_prompt_names_its_file(text: str, tmp_path: Path) -> None:
     file = tmp_path / "broken.txt"
     file.write_text(text)
-    with pytest.raises(prompts.PromptError, match=r"broken\.txt"):
-        prompts.read(file)
+    with pytest.raises(choices.PromptError, match=r"broken\.txt"):
+        choices.read_prompt(file)

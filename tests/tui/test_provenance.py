@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.story import Author
-from srbwriter.tui.provenance import Provenance
+from srbwriter.tui.widgets.story_editor import Provenance
 from tests.tui.conftest import OpenBench
 from tests.tui.scenarios.common import started
 

@@ -36,8 +36,8 @@ def test_where_the_next_story_cannot_be_opened_the_one_before_comes_back(
 
     monkeypatch.setattr(start, "App", Screenless)
     for guard in ("restored", "guarded"):
-        monkeypatch.setattr(start.terminal, guard, contextlib.nullcontext)
-    assert start.open_workbench(load(every_key(), {}, {}), tmp_path / "a.srbw") == 0
+        monkeypatch.setattr(start, guard, contextlib.nullcontext)
+    assert start.open_app(load(every_key(), {}, {}), tmp_path / "a.srbw") == 0
     [(first, _), (second, told)] = seen
     assert (first, second) == ("a.srbw", "a.srbw")
     assert len(told) == 1 and "bad.srbw" in told[0]
@@ -68,9 +68,9 @@ def test_stories_opened_one_after_the_other_share_a_model(
 
     monkeypatch.setattr(start, "App", Screenless)
     for guard in ("restored", "guarded"):  # of a terminal that is not here
-        monkeypatch.setattr(start.terminal, guard, contextlib.nullcontext)
+        monkeypatch.setattr(start, guard, contextlib.nullcontext)
     settings = load(every_key(), {}, {})
-    assert start.open_workbench(settings, tmp_path / "a.srbw") == 3
+    assert start.open_app(settings, tmp_path / "a.srbw") == 3
     (first, engine), (second, other) = seen
     assert (first.name, second.name) == ("a.srbw", "b.srbw")
     assert engine is other

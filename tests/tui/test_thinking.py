@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from srbwriter.tui import thinking
+from srbwriter.tui.widgets.branch_words import find_thoughts
 from tests.tui.conftest import OpenBench
 
 
@@ -19,7 +19,7 @@ from tests.tui.conftest import OpenBench
     ],
 )
 def test_thoughts_stand_at_the_beginning(text: str, words: int, shown: str | None) -> None:
-    found = thinking.find(text)
+    found = find_thoughts(text)
     assert found.words == words
     assert (None if found.end is None else text[found.end :]) == shown
 

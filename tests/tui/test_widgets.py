@@ -10,11 +10,11 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 from srbwriter.prose import Unit
-from srbwriter.tui import boundaries
 from srbwriter.tui.screens.reading import typeset
 from srbwriter.tui.widgets.branch_grid import MIN_HEIGHT, MIN_WIDTH, arrange
 from srbwriter.tui.widgets.branch_pane import BranchPane
 from srbwriter.tui.widgets.lines import bar
+from srbwriter.tui.widgets.prose_area import unit_step
 from srbwriter.tui.widgets.story_editor import window_around
 from srbwriter.unspaced import CHARACTER
 from tests.tui.conftest import OpenBench
@@ -43,11 +43,11 @@ def test_panes_fill_the_room(n: int, size: tuple[int, int], expected: tuple[int,
 def test_steps_forward_reach_the_end_and_steps_back_the_start(text: str, unit: Unit) -> None:
     at, steps = 0, 0
     while at < len(text.rstrip()):
-        further = boundaries.step(text, at, unit, 1)
+        further = unit_step(text, at, unit, 1)
         assert further > at
         at, steps = further, steps + 1
     while at > 0:
-        back = boundaries.step(text, at, unit, -1)
+        back = unit_step(text, at, unit, -1)
         assert back < at
         at = back
     assert steps <= len(text)
@@ -58,7 +58,7 @@ def test_sentences_end_behind_their_quotes_and_with_their_lines() -> None:
     ends: list[str] = []
     at = 0
     while at < len(text):
-        last, at = at, boundaries.step(text, at, "sentence", 1)
+        last, at = at, unit_step(text, at, "sentence", 1)
         ends.append(text[last:at])
     assert ends == [
         ' "Leave it," said Mara.', ' "Why?"', " She counted…", " One was missing", "\n\nThen Mr. Fox came."

@@ -32,6 +32,9 @@ from srbwriter.server.work import PER_ENTRY, encode
 _WAITING = 4
 """Messages that a client may send ahead while one is answered."""
 
+_TOLD_AGAIN = 200_000
+"""Characters of a conversation that a stream repeats with every message, as that protocol has it."""
+
 
 # ---- /v1/internal
 
@@ -157,13 +160,13 @@ async def model(context: Context) -> Response:
 async def chat(context: Context) -> Response:
     """The conversation with the model's next turn."""
     fields = Fields(await context.json())
-    history, params_of = await _chat(context, fields)
-    record, _ = await params_of()
+    history, ask = await _chat(context, fields)
+    record, _ = await ask()
 
     def make() -> dict[str, Any]:
         return {"results": [{"history": history(branch.text)} for branch in record.generation.branches]}
 
-    return await context.whole(record, make)
+    return await context.whole(record, make, context.effort * len(record.branches))
 
 
 History = Callable[[str], dict[str, Any]]
@@ -274,7 +277,11 @@ async def _serve(context: Context, socket: WebSocket, chat: bool) -> None:
     await socket.accept()
     messages: asyncio.Queue[str | None] = asyncio.Queue(_WAITING)
     answering: asyncio.Task[None] | None = None
-    reader = asyncio.create_task(_read(socket, messages, context.settings.timeout))
+
+    def busy() -> bool:
+        return answering is not None and not answering.done()
+
+    reader = asyncio.create_task(_read(socket, messages, context.settings.timeout, busy))
     try:
         while (message := await messages.get()) is not None:
             answering = asyncio.create_task(_answer(context, socket, message, chat))
@@ -290,12 +297,22 @@ async def _serve(context: Context, socket: WebSocket, chat: bool) -> None:
                     await task
 
 
-async def _read(socket: WebSocket, messages: asyncio.Queue[str | None], seconds: float) -> None:
-    """Messages as they come, None when no more will. A client that sends too much ahead is let go."""
+async def _read(
+    socket: WebSocket, messages: asyncio.Queue[str | None], seconds: float, busy: Callable[[], bool]
+) -> None:
+    """Messages as they come, None when no more will.
+
+    A client is let go that sends too much ahead, or says nothing for so long while it is owed nothing.
+    """
     try:
         while True:
-            async with asyncio.timeout(seconds):
-                event = await socket.receive()
+            try:
+                async with asyncio.timeout(seconds):
+                    event = await socket.receive()
+            except TimeoutError:
+                if busy():
+                    continue
+                raise
             if event["type"] != "websocket.receive":
                 break
             text = event.get("text")
@@ -319,6 +336,9 @@ async def _answer(context: Context, socket: WebSocket, message: str, chat: bool)
             raise bad("n", "Field 'n': a stream is one text; /api/v1/generate has several")
         history: History | None = None
         if chat:
+            if len(message) > _TOLD_AGAIN:
+                most = f"at most {_TOLD_AGAIN} characters here; /api/v1/chat takes more"
+                raise bad("history", f"Field 'history': {most}")
             history, ask = await _chat(asked, fields)
             record, params = await ask()
         else:

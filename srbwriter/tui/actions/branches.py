@@ -8,7 +8,7 @@ from srbwriter.engine.types import BranchState
 from srbwriter.prose import Unit
 from srbwriter.session.typing import Draft
 from srbwriter.story import NodeId
-from srbwriter.tui import clipboard, status
+from srbwriter.tui import external, status
 from srbwriter.tui.commands import DIGITS, command
 from srbwriter.tui.knobs import Setup
 from srbwriter.tui.screens.ask import AskWords
@@ -17,7 +17,7 @@ from srbwriter.tui.screens.picker import Choice, Picker
 from srbwriter.tui.screens.reading import Compare
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.welcome import writes
-from srbwriter.tui.words import state_words
+from srbwriter.tui.widgets.branch_words import state_words
 
 if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
@@ -162,7 +162,7 @@ def copy(screen: WriteScreen) -> None:
     """Put its text on the clipboard."""
     pane = screen.grid.pane
     if pane is not None and pane.branch is not None:
-        clipboard.copy(screen.app, pane.branch.text)
+        external.copy(screen.app, pane.branch.text)
         screen.notify(f"Branch {pane.index + 1} is on the clipboard.")
 
 
@@ -205,9 +205,8 @@ def branch_knobs(screen: WriteScreen) -> None:
     def changed(setup: Setup) -> None:
         screen.guarded(lambda: screen.session.set_sampling(index, setup.sampling))
 
-    screen.app.push_screen(
-        Knobs(f"Knobs of branch {index + 1}", Setup(branch.sampling, branch.stop_rule), changed)
-    )
+    now, lacks = Setup(branch.sampling, branch.stop_rule), screen.session.lacks
+    screen.app.push_screen(Knobs(f"Knobs of branch {index + 1}", now, changed, lacks=lacks))
 
 
 @command(BRANCH, "Compare with another branch", "vertical_line")

@@ -38,7 +38,8 @@ def knobs(screen: WriteScreen) -> None:
         screen.guarded(screen.app.knobs.keep)
 
     now = Setup(session.sampling, session.stop)
-    screen.app.push_screen(Knobs("Knobs for new branches", now, changed, spread, session.sweep), closed)
+    sheet = Knobs("Knobs for new branches", now, changed, spread, session.sweep, session.lacks)
+    screen.app.push_screen(sheet, closed)
 
 
 @command(KNOBS, "Memory", "M")
@@ -89,6 +90,6 @@ def context(screen: WriteScreen) -> None:
 @command(KNOBS, "Change the model", "m")
 def model(screen: WriteScreen) -> None:
     """Choose another model file; the story stays."""
-    from srbwriter.tui.screens.models import choose_model
+    from srbwriter.tui.screens.choices import choose_model
 
     choose_model(screen)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from srbwriter import paths
 from srbwriter.story import Properties, StoryError, library
 from srbwriter.story.model import counted
-from srbwriter.tui import clipboard, external, options
+from srbwriter.tui import external, options
 from srbwriter.tui import spelling as spell
 from srbwriter.tui.commands import command
 from srbwriter.tui.screens.ask import Ask, PropertiesForm
+from srbwriter.tui.screens.choices import offer_openings
 from srbwriter.tui.screens.find import FindBar, ReplaceBar
-from srbwriter.tui.screens.openings import offer_openings
 from srbwriter.tui.welcome import refuse, tell_damage, writes
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def replace(screen: WriteScreen) -> None:
 @command(STORY, "Copy the story", "C")
 def copy_story(screen: WriteScreen) -> None:
     """Put the whole text on the clipboard."""
-    clipboard.copy(screen.app, screen.editor.whole)
+    external.copy(screen.app, screen.editor.whole)
     screen.notify("The story is on the clipboard.")
 
 

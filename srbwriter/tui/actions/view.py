@@ -8,11 +8,11 @@ from textual.command import CommandPalette
 
 from srbwriter.tui import options
 from srbwriter.tui.commands import LEADER, command
+from srbwriter.tui.screens.choices import choose_theme
 from srbwriter.tui.screens.help import Help
 from srbwriter.tui.screens.picker import Jump
 from srbwriter.tui.screens.reading import LogView, Reading
 from srbwriter.tui.screens.settings import SettingsScreen
-from srbwriter.tui.screens.theme import choose_theme
 from srbwriter.tui.widgets.branch_pane import BranchPane
 
 if TYPE_CHECKING:

@@ -54,8 +54,10 @@ class Knobs(Dialog[None]):
         changed: Callable[[Setup], None],
         spread: Callable[[Sweep | None], None] | None = None,
         ladder: Sweep | None = None,
+        lacks: Callable[[str], str] = lambda name: "",
     ) -> None:
         super().__init__()
+        self._lacks = lacks  # why the engine cannot do what a field asks for, in words
         self.heading, self.setup = title, setup
         self.foot = _KEYS + (_LADDER_KEYS if spread is not None else "") + _END_KEYS
         self._changed, self._spread, self.ladder = changed, spread, ladder
@@ -107,10 +109,14 @@ class Knobs(Dialog[None]):
         value = self.setup.get(knob)
         spread = self._spread_over(knob)
         same = value == knob.default and not spread
+        usual = "" if not self._lacks(knob.field) else "$text-disabled"
         return Content.assemble(
-            (f"{'  ' if same else _CHANGED}{knob.title:<22}", "" if same else "bold"),
+            (f"{'  ' if same else _CHANGED}{knob.title:<22}", usual if same else "bold"),
             (f"{knob.name:<24}", "$text-muted"),
-            (f"{spread} across the branches" if spread else knobs.shown(knob, value), "" if same else "bold"),
+            (
+                f"{spread} across the branches" if spread else knobs.shown(knob, value),
+                usual if same else "bold",
+            ),
         )
 
     def _spread_over(self, knob: Parameter) -> str:
@@ -132,12 +138,20 @@ class Knobs(Dialog[None]):
     @on(OptionList.OptionHighlighted)
     def _highlighted(self) -> None:
         if (knob := self.knob) is not None:
-            self.query_one(".about", Static).update(f"{knob.help}{_range(knob)}")
+            why = self._lacks(knob.field)
+            self.query_one(".about", Static).update(why or f"{knob.help}{_range(knob)}")
+
+    def _refused(self, knob: Parameter) -> bool:
+        """Whether the engine cannot do this; then it is said why."""
+        why = self._lacks(knob.field)
+        if why:
+            self.notify(why, severity="warning")
+        return bool(why)
 
     @on(OptionList.OptionSelected)
     def _type(self) -> None:
         knob = self.knob
-        if knob is None:
+        if knob is None or self._refused(knob):
             return
 
         def answered(text: str | None) -> None:
@@ -188,6 +202,8 @@ class Knobs(Dialog[None]):
             return
         elif event.key in ("left", "right"):
             event.stop()
+            if self._refused(knob):
+                return
             steps = 1 if event.key == "right" else -1
             self._level(knob)
             self._take(self.setup.put(knob, knobs.stepped(knob, self.setup.get(knob), steps)))
@@ -199,7 +215,7 @@ class Knobs(Dialog[None]):
             self._pick_preset()
         elif event.key == "s":
             self._keep_preset()
-        elif event.key == "l":
+        elif event.key == "l" and not self._refused(knob):
             self._ladder(knob)
 
     # ---- presets and the ladder

@@ -25,9 +25,8 @@ from textual.widget import Widget
 from srbwriter.engine.generation import Branch, Cursor
 from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.prose import Unit
-from srbwriter.tui import boundaries, thinking
-from srbwriter.tui.widgets.pane_head import Head
-from srbwriter.tui.words import state_sign, state_words
+from srbwriter.tui.widgets.branch_words import NO_THOUGHTS, Head, find_thoughts, state_sign, state_words
+from srbwriter.tui.widgets.prose_area import unit_step
 from srbwriter.tui.wrap import Wrapper
 
 _PAD = 1  # cells left and right of the text
@@ -77,7 +76,7 @@ class BranchPane(Widget, can_focus=True):
         self.number = index + 1
         self.branch: Branch | None = None
         self.take: int | None = None  # characters that a pick takes; None is all of them
-        self.thoughts = thinking.NONE  # what the model wrote before its text, which is not shown
+        self.thoughts = NO_THOUGHTS  # what the model wrote before its text, which is not shown
         self._settled = False  # whether it is known if there are thoughts, and where they end
         self._unfolded = ""  # all of the text until then
         self._cursor: Cursor | None = None
@@ -114,7 +113,7 @@ class BranchPane(Widget, can_focus=True):
         """Show another branch from its beginning."""
         self.branch = branch
         self._cursor, self.take, self._top = None, None, self.start_at
-        self.thoughts, self._settled, self._unfolded = thinking.NONE, False, ""
+        self.thoughts, self._settled, self._unfolded = NO_THOUGHTS, False, ""
         self._text.reset("")
         self.pull(force=True)
         self.refresh()
@@ -140,13 +139,13 @@ class BranchPane(Widget, can_focus=True):
         return self._fold_from_start(self._unfolded + text)
 
     def _fold_from_start(self, text: str) -> bool:
-        found = thinking.find(text)
+        found = find_thoughts(text)
         before, self.thoughts = self.thoughts, found
-        decided = found != thinking.NONE or len(text) > _LONGEST_MARK
+        decided = found != NO_THOUGHTS or len(text) > _LONGEST_MARK
         self._settled = decided and found.end is not None and found.end < len(text)
         self._unfolded = "" if self._settled else text
         shown = "" if found.end is None else text[found.end :]
-        if found == thinking.NONE and before == thinking.NONE and shown.startswith(self._text.text):
+        if found == NO_THOUGHTS and before == NO_THOUGHTS and shown.startswith(self._text.text):
             self._append(shown[len(self._text.text) :])
         else:
             self._replace(shown)
@@ -402,7 +401,7 @@ class BranchPane(Widget, can_focus=True):
         if not self._text.text:
             return
         at = self.take if self.take is not None else (0 if direction > 0 else len(self._text.text))
-        self.take = boundaries.step(self._text.text, at, unit, direction) or None
+        self.take = unit_step(self._text.text, at, unit, direction) or None
         if self.take is not None:
             row = self._text.line_of(self.take - 1)
             if not self._first <= row < self._first + self._body:

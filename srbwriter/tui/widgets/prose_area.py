@@ -17,8 +17,34 @@ from textual.document._wrapped_document import WrappedDocument
 from textual.widgets import TextArea
 from textual.widgets.text_area import Location
 
-from srbwriter.tui import boundaries
-from srbwriter.unspaced import CHARACTER
+from srbwriter.prose import Unit, unit_ends
+from srbwriter.unspaced import CHARACTER, words
+
+
+def unit_step(text: str, offset: int, unit: Unit, direction: int) -> int:
+    """The unit end next to ``offset``, after it (``direction`` 1) or before it (-1); 0 is the start."""
+    ends = unit_ends(text, unit)
+    if direction > 0:
+        return next((end for end in ends if end > offset), len(text.rstrip()))
+    return next((end for end in reversed(ends) if end < offset), 0)
+
+
+def word_step(line: str, column: int, usual: int) -> int:
+    """Where a unit_step by a word goes from ``column`` of ``line``; to ``usual`` in scripts with spaces.
+
+    In others it goes to the end of the word, or to its start if ``usual`` lies to the left.
+    """
+    if line.isascii() or not CHARACTER.search(line):
+        return usual
+    known = words(line)
+    if usual < column:
+        last = len(line[:column].rstrip())
+        start = max((start for start, end in known if start < last <= end), default=None)
+        return max([usual, *(end for _, end in known if end < last)]) if start is None else start
+    first = column + len(line[column:]) - len(line[column:].lstrip())
+    end = next((end for start, end in known if start <= first < end), None)
+    return min([usual, *(start for start, _ in known if start > first)]) if end is None else end
+
 
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029} - {0x09, 0x0A}
 _UNSEEN = dict.fromkeys(_CONTROLS, "\u200b")
@@ -147,7 +173,7 @@ class ProseArea(TextArea):
         """Where a step by a word goes: Textual knows none where no space parts them."""
         if here[0] != usual[0]:
             return usual
-        return here[0], boundaries.word_step(self.document[here[0]], here[1], usual[1])
+        return here[0], word_step(self.document[here[0]], here[1], usual[1])
 
     def action_delete_word_right(self) -> None:
         row, column = self.cursor_location

@@ -1,4 +1,4 @@
-"""The story as text that the writer edits, a window of it at a time.
+"""The story as text that the writer edits, a window of it at a time, and who wrote which part of it.
 
 A key costs the same in a long book as on the first page, because only the window is in the text area. Undo
 belongs to the story and not to the widget. Knows text; the screen around it knows the session.
@@ -7,7 +7,8 @@ belongs to the story and not to the widget. Knows text; the screen around it kno
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
 
 from rich.text import Text
 from textual import events
@@ -16,10 +17,62 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets.text_area import Edit, EditResult, Selection
 
+from srbwriter.story import Author
 from srbwriter.story.diff import same_end, same_start
-from srbwriter.tui.provenance import Provenance
 from srbwriter.tui.spelling import unknown
 from srbwriter.tui.widgets.prose_area import ProseArea
+
+
+class Provenance:
+    """Stretches of a text by who wrote them, in order."""
+
+    def __init__(self, parts: Iterable[tuple[int, Author]] = ()) -> None:
+        """``parts`` are lengths in characters; neighbours of one author become one stretch."""
+        self._ends: list[int] = []
+        self._authors: list[Author] = []
+        end = 0
+        for length, author in parts:
+            end += length
+            if length:
+                self._append(end, author)
+
+    def _append(self, end: int, author: Author) -> None:
+        if self._authors and self._authors[-1] == author:
+            self._ends[-1] = end
+        else:
+            self._ends.append(end)
+            self._authors.append(author)
+
+    @property
+    def length(self) -> int:
+        """Characters of the text."""
+        return self._ends[-1] if self._ends else 0
+
+    def between(self, start: int, end: int) -> Iterator[tuple[int, int, Author]]:
+        """(first character, character after the last, author) of each stretch from ``start`` to ``end``."""
+        index = bisect_right(self._ends, start)
+        while start < end and index < len(self._ends):
+            stop = min(end, self._ends[index])
+            yield start, stop, self._authors[index]
+            start, index = stop, index + 1
+
+    def typed(self, start: int, end: int, length: int) -> None:
+        """The writer has put ``length`` characters in place of those from ``start`` to ``end``."""
+        first = max(0, bisect_right(self._ends, start) - 1)
+        last = min(len(self._ends), bisect_right(self._ends, end) + 1)
+        begin, stop = self._ends[first - 1] if first else 0, self._ends[last - 1] if last else 0
+        around = Provenance(
+            [
+                *((below - above, author) for above, below, author in self.between(begin, start)),
+                (length, "writer"),
+                *((below - above, author) for above, below, author in self.between(end, stop)),
+            ]
+        )
+        grown = length - (end - start)
+        later = [place + grown for place in self._ends[last:]]
+        self._ends[first:] = [*(begin + place for place in around._ends), *later]
+        self._authors[first:last] = around._authors
+
 
 WINDOW = 48_000
 """Characters of the story in the text area at a time."""

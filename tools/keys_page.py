@@ -1,9 +1,10 @@
-"""The page of keys in the documentation, made from the commands: ``python -m srbwriter.tui.keys_page``."""
+"""The page of keys in the documentation, made from the commands: ``python -m tools.keys_page``."""
 
 from __future__ import annotations
 
 from srbwriter.tui.actions import COMMANDS
 from srbwriter.tui.commands import LEADER, Command, groups
+from srbwriter.tui.dialog import own_bindings
 
 _INTRO = """\
 # Keys
@@ -25,8 +26,8 @@ tree = "ctrl+t"
 keymap = "vim"        # hjkl move between branches
 ```
 
-A key of yours takes the place of the usual ones. One that never types a character (`ctrl+` and a letter, `F1`
-to `F12`) works anywhere.
+A key of yours takes the place of the usual ones, and of another command's where that had it. One that never
+types a character (`ctrl+` and a letter, `F1` to `F12`) works anywhere.
 """
 
 
@@ -49,6 +50,8 @@ def page() -> str:
         rows = [_row(command) for command in COMMANDS.values() if command.group == group]
         head = ["| name | key | vim | anywhere | what it does |", "|---|---|---|---|---|"]
         parts.append("\n".join([f"## {group}\n", *head, *rows]) + "\n")
+    rows = [f"| `{b.id}` | {_spelled(b.key)} | {b.description} |" for b in own_bindings()]
+    parts.append("\n".join(["## Dialogs\n", "| name | key | what it does |", "|---|---|---|", *rows]) + "\n")
     return "\n".join(parts)
 
 

@@ -1,0 +1,191 @@
+"""What a writer chooses from lists: how to begin, another model, colours.
+
+Knows files of prompts, models and themes, and the write screen; the story's verbs do the work.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from srbwriter import launch, paths
+from srbwriter.demo import bundled_model
+from srbwriter.models import local_models, memory, memory_budget, size_words
+from srbwriter.story import ROOT, Story, files
+from srbwriter.tui import options, themes
+from srbwriter.tui.screens.picker import Choice, Picker
+
+if TYPE_CHECKING:
+    from srbwriter.models import LocalModel
+    from srbwriter.tui.app import App
+    from srbwriter.tui.options import Preferences
+    from srbwriter.tui.write_screen import WriteScreen
+
+
+KINDS = ("base", "instruct")
+
+
+class PromptError(ValueError):
+    """A sample prompt cannot be read_prompt. Names the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplePrompt:
+    """An opening. ``kind`` is the sort of model it is for; ``sampling`` holds parameters by name."""
+
+    title: str
+    genre: str
+    form: str
+    kind: str
+    text: str
+    memory: str = ""
+    sampling: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    simple: bool = False
+    """Plain enough for a small model to go on with."""
+
+
+def read_prompt(file: Path) -> SamplePrompt:
+    """Read one file. Raises PromptError."""
+    try:
+        whole = file.read_text("utf-8")
+    except (OSError, ValueError) as error:
+        raise PromptError(f"{file}: {error}") from error
+    parts = whole.split("+++\n", 2)
+    if len(parts) != 3 or parts[0] or not parts[2].strip():
+        raise PromptError(f"{file}: expected TOML between two lines of +++ and then a text")
+    _, front, text = parts
+    try:
+        values = tomllib.loads(front)
+        prompt = SamplePrompt(text=text.rstrip("\n"), **values)
+    except (ValueError, TypeError) as error:
+        raise PromptError(f"{file}: {error}") from error
+    if prompt.kind not in KINDS:
+        raise PromptError(f"{file}: kind: expected one of {', '.join(KINDS)}")
+    return prompt
+
+
+def load_prompts() -> list[SamplePrompt]:
+    """Every prompt that ships with the program, simple ones first; broken files are left out."""
+    found: list[SamplePrompt] = []
+    for file in sorted(paths.asset_dir("sample_prompts").glob("*.txt")):
+        try:
+            found.append(read_prompt(file))
+        except PromptError:
+            continue
+    return sorted(found, key=lambda prompt: (prompt.kind, not prompt.simple, prompt.genre, prompt.title))
+
+
+def opening_choices(instruct: bool, recent: list[tuple[Path, str]]) -> list[Choice]:
+    """The prompts that suit the model, then the others, and last the writer's own stories.
+
+    A story leaves the one at hand, so it is never what a plain enter takes.
+    """
+    found: list[Choice] = []
+    ordered = sorted(load_prompts(), key=lambda prompt: (prompt.kind == "instruct") != instruct)
+    for prompt in ordered:
+        about = f"{prompt.genre}, {prompt.form}"
+        if prompt.kind == "instruct":
+            about += " · for instruct models"
+        found.append(Choice(prompt, prompt.title, about, _preview(prompt)))
+    return found + [Choice(path, title, "opens this story of yours", f"{path}") for path, title in recent]
+
+
+def _preview(prompt: SamplePrompt) -> str:
+    parts = [prompt.text]
+    if prompt.memory:
+        parts.append(f"Memory: {prompt.memory}")
+    if prompt.sampling:
+        parts.append(", ".join(f"{name} {value}" for name, value in prompt.sampling.items()))
+    return "\n\n".join(parts)
+
+
+def offer_openings(screen: WriteScreen) -> None:
+    """Let the writer choose how to begin; escape is an empty page."""
+    session = screen.session
+    model = session.model
+    instruct = model is not None and model.chat_template is not None and Path(model.path) != bundled_model()
+    recent = [(path, title) for path, title in screen.app.recent() if path != session.story.file]
+
+    def chosen(value: object) -> None:
+        if isinstance(value, SamplePrompt):
+            screen.guarded(lambda: _begin(screen, value))
+        elif isinstance(value, Path):
+            screen.app.open_story(value)
+
+    foot = "enter begins and writes branches at once · esc is an empty page · type to narrow"
+    if recent:
+        foot += " · your own stories are last in the list"
+    screen.app.push_screen(
+        Picker("How shall it begin?", opening_choices(instruct, recent), foot=foot), chosen
+    )
+
+
+def _begin(screen: WriteScreen, prompt: SamplePrompt) -> None:
+    """Write on from ``prompt``, in a story of its own where this one has words."""
+    session = screen.session
+    session.keep()
+    session.sampling = replace(session.sampling, **prompt.sampling)
+    screen.app.knobs.keep()
+    if session.text().strip():
+        made = files.begin(prompt.title, paths.library_dir())
+        with Story.open(made) as story:
+            _put(story, prompt)
+        notes = [f"A new story. {session.title} is as you left it."]
+        screen.app.open_story(made, notes, begins=True)
+        return
+    _put(session.story, prompt)
+    screen.show_story()
+    screen.write()
+    screen.grid.go(0)
+
+
+def _put(story: Story, prompt: SamplePrompt) -> None:
+    if prompt.memory:
+        story.put_settings(ROOT, replace(story.own_settings(ROOT), memory=prompt.memory))
+    story.add(story.current, [prompt.text], "imported", stand=True)  # not words of the writer's
+
+
+def model_choices(preferences: Preferences) -> list[Choice]:
+    """Every model of this machine: the bundled one, the models folder, and the caches of other programs."""
+    return [Choice(model.path, model.name, _about(model, preferences)) for model in local_models()]
+
+
+def _about(model: LocalModel, preferences: Preferences) -> str:
+    if model.header is None:
+        return f"cannot be used: {model.problem}"
+    need = launch.model_need(preferences, model.header, model.size)
+    verdict = need.verdict(memory(), memory_budget())
+    return f"{size_words(model.size)}, needs {size_words(need.total)} of memory: {verdict}; {model.place}"
+
+
+def choose_model(screen: WriteScreen) -> None:
+    """Let the writer choose, and load it while the story stays."""
+
+    def chosen(file: Path | None) -> None:
+        if file is not None:
+            screen.guarded(lambda: screen.session.load_model(file))
+
+    foot = "enter loads one for now · `srbwriter models` gets others and keeps one · esc goes back"
+    screen.app.push_screen(Picker("Models", model_choices(screen.app.preferences), foot=foot), chosen)
+
+
+def choose_theme(app: App) -> None:
+    """Show the list; escape puts the old theme back."""
+    before = app.theme
+    app.load_themes()
+    known = set(app.available_themes)
+    choices = [Choice(name, themes.title(file)) for name, file in themes.files().items() if name in known]
+
+    def looked(name: str) -> None:
+        app.theme = name
+
+    def chosen(name: str | None) -> None:
+        app.theme = name or before
+        if name is not None:
+            app.preferences.put(options.THEME, name)
+
+    foot = f"enter keeps it · esc goes back · your own belong in {themes.own_folder()}"
+    app.push_screen(Picker("Themes", choices, at=before, looked=looked, foot=foot, aside=True), chosen)

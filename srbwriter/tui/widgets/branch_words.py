@@ -1,0 +1,158 @@
+"""What is said of a branch: its state in words, the line above its text, and the thoughts before it.
+
+Knows the engine's states; knows no widget.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rich.cells import cell_len, set_cell_size
+
+from srbwriter.engine.generation import Branch
+from srbwriter.engine.types import BranchState, FinishReason
+
+_REASONS = {
+    FinishReason.EOG: "the end",
+    FinishReason.LENGTH: "full length",
+    FinishReason.STOP: "done at stop text",
+    FinishReason.LINE: "done at line end",
+    FinishReason.SENTENCE: "done at sentence end",
+    FinishReason.PARAGRAPH: "done at paragraph end",
+    FinishReason.CONTEXT: "context full",
+    FinishReason.STOPPED: "stopped",
+    FinishReason.KILLED: "killed",
+    FinishReason.ERROR: "failed",
+}
+
+_SIGNS = {
+    BranchState.WAITING: "·",
+    BranchState.PROMPT: "…",
+    BranchState.WRITING: "▸",
+    BranchState.PAUSED: "‖",
+    BranchState.DONE: "■",
+    BranchState.FAILED: "!",
+}
+
+
+def state_words(branch: Branch) -> str:
+    """What the branch is doing, for example ``writing`` or ``prompt 62 %``."""
+    if branch.state is BranchState.DONE and branch.finish_reason is not None:
+        return _REASONS[branch.finish_reason]
+    if branch.state is BranchState.FAILED and branch.error is not None:
+        return f"failed: {branch.error}"
+    if branch.state is BranchState.PROMPT:
+        total = len(branch.generation.prompt_ids)
+        return f"prompt {100 * branch.generation.prompt_done // total} %" if total else "prompt"
+    return branch.state.value
+
+
+def state_sign(branch: Branch) -> str:
+    """One character for the state, different for each, so that no state is told by colour alone."""
+    if branch.finish_reason is FinishReason.KILLED and not branch.live:
+        return "×"
+    return _SIGNS[branch.state]
+
+
+def _number(value: float) -> str:
+    """Two decimals at most; of what is less than one of them, the first digit."""
+    return f"{round(value, 2) or float(f'{value:.1g}'):g}"
+
+
+def sampling_words(branch: Branch, usual: object) -> str:
+    """How the branch's sampling differs from the ``usual`` one, for example ``temperature 1.2``."""
+    from dataclasses import fields
+
+    differences: list[str] = []
+    for field in fields(branch.sampling):
+        value = getattr(branch.sampling, field.name)
+        if field.name != "seed" and value != getattr(usual, field.name):
+            name = "temp" if field.name == "temperature" else field.name.replace("_", " ")
+            differences.append(f"{name} {_number(value) if isinstance(value, float) else value}")
+    return ", ".join(differences)
+
+
+_SHORT_MARKS = {"locked": "lock", "good": "+", "bad": "−"}  # the signs that the tree has, too
+
+
+class Head(NamedTuple):
+    """What there is to say about a branch; empty or 0 is nothing."""
+
+    name: str
+    sign: str = ""  # of its state
+    state: str = ""  # in words
+    thoughts: int = 0  # words that are folded away
+    note: str = ""  # how its sampling differs, comma-separated
+    marks: str = ""  # separated by spaces
+    hidden: int = 0  # lines below those in view
+    tokens: int = 0
+    speed: float = 0.0  # tokens a second
+
+    def line(self, width: int) -> str:
+        """All of it, or as much as ``width`` cells can hold."""
+        parts = {
+            "state": self.state,
+            "thoughts": f"thought {self.thoughts} words" if self.thoughts else "",
+            "note": self.note,
+            "marks": self.marks,
+            "hidden": f"↓{self.hidden}" if self.hidden else "",
+            "tokens": f"{self.tokens} tok",
+            "speed": f"{self.speed:.0f}/s" if self.speed else "",
+        }
+        left, right = self._sides(parts)
+        for part, shorter in self._shorter():
+            if cell_len(left) + cell_len(right) + bool(right) <= width:
+                break
+            parts[part] = shorter
+            left, right = self._sides(parts)
+        return f"{set_cell_size(left, max(0, width - cell_len(right)))}{right}"
+
+    def _shorter(self) -> tuple[tuple[str, str], ...]:
+        """What gives way, one after the other, until the line fits."""
+        note, *more = self.note.split(", ")
+        return (
+            ("speed", ""),
+            ("tokens", str(self.tokens)),
+            ("state", self.state.removeprefix("done at ")),
+            ("thoughts", f"thought {self.thoughts}" if self.thoughts else ""),
+            ("note", f"{note} …" if more else note),
+            ("marks", " ".join(_SHORT_MARKS.get(mark, mark) for mark in self.marks.split())),
+            ("tokens", ""),
+            ("hidden", ""),
+            ("state", ""),  # its sign says it
+            ("thoughts", ""),
+            ("note", ""),
+        )
+
+    def _sides(self, parts: dict[str, str]) -> tuple[str, str]:
+        left = f" {self.name} {self.sign} {parts['state']}".rstrip()
+        left += "".join(f" · {parts[part]}" for part in ("thoughts", "note", "marks") if parts[part])
+        return left, " ".join(parts[part] for part in ("hidden", "tokens", "speed") if parts[part])
+
+
+_MARKS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<|channel>thought", "<channel|>"))
+
+
+class Thoughts(NamedTuple):
+    """``end`` is where the text behind the thoughts begins; None while the model is still thinking."""
+
+    words: int
+    end: int | None
+
+
+NO_THOUGHTS = Thoughts(0, 0)
+
+
+def find_thoughts(text: str) -> Thoughts:
+    """The thoughts at the beginning of a branch's text; none if it begins with something else."""
+    begun = text.lstrip()
+    for opening, closing in _MARKS:
+        if begun.startswith(opening):
+            start = text.index(opening) + len(opening)
+            end = text.find(closing, start)
+            if end < 0:
+                return Thoughts(len(text[start:].split()), None)
+            behind = end + len(closing)
+            behind += len(text[behind:]) - len(text[behind:].lstrip())
+            return Thoughts(len(text[start:end].split()), behind)
+    return NO_THOUGHTS

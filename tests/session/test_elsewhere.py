@@ -1,0 +1,129 @@
+"""A story between two engines: one elsewhere and one here, with one vocabulary or with two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.loader import EngineLoader
+from srbwriter.engine.remote.loader import RemoteLoader
+from srbwriter.engine.remote.options import RemoteOptions
+from srbwriter.engine.types import Stop
+from srbwriter.session import Session
+from srbwriter.story import Story
+from tests.engine.peers import served
+from tests.engine.scripted import PROMPT, STORY, Scripted, answers
+
+from .conftest import OPTIONS, WAIT
+
+STOP = Stop(max_tokens=24, ignore_eog=True)
+
+
+@pytest.fixture
+def url(engine: Engine) -> Iterator[str]:
+    with served(engine) as address:
+        yield address
+
+
+def elsewhere(file: Path, url: str, **options: object) -> Session:
+    story = Story.open(file) if file.exists() else Story.create(file)
+    session = Session(story, RemoteLoader(RemoteOptions((url,), **options)), n=4, stop=STOP)  # type: ignore[arg-type]
+    session.loader.wait(WAIT)
+    return session
+
+
+def here(file: Path) -> Session:
+    session = Session(
+        Story.open(file), EngineLoader(bundled_model(), OPTIONS), n=4, stop=STOP, options=OPTIONS
+    )
+    session.loader.wait(WAIT)
+    return session
+
+
+def a_round(session: Session) -> str:
+    """Write branches and pick the second; its text."""
+    while session.model is None or session.engine is None or session._prompter is None:
+        session.loader.wait(WAIT)
+    current = session.generate()
+    assert current.generation is not None
+    current.generation.wait(WAIT)
+    session.keep()
+    text = current.branches[1].text
+    session.pick(1)
+    return text
+
+
+def prompt_ids(session: Session) -> tuple[int, ...]:
+    assert session.round is not None and session.round.generation is not None
+    return session.round.generation.prompt_ids
+
+
+def test_what_was_written_elsewhere_keeps_its_tokens_here(file: Path, url: str) -> None:
+    session = elsewhere(file, url)
+    session.set_text("Once upon a time")
+    first = a_round(session)
+    ids = session.round.branches[1].ids if session.round is not None else ()
+    session.close()
+    session = here(file)
+    second = a_round(session)
+    assert prompt_ids(session)[-len(ids) :] == ids  # nothing of it was tokenised anew
+    session.close()
+    session = elsewhere(file, url)
+    third = a_round(session)
+    assert session.text() == "Once upon a time" + first + second + third
+    session.close()
+
+
+def test_another_vocabulary_reads_the_text_anew(file: Path, url: str) -> None:
+    session = elsewhere(file, url, dialect="openai")
+    session.set_text("Once upon a time")
+    first = a_round(session)
+    session.close()
+    session = here(file)
+    second = a_round(session)
+    assert session.engine is not None and session.round is not None
+    read = session.engine.detokenize(prompt_ids(session)) + session.round.lead
+    assert read == "Once upon a time" + first
+    assert session.text() == "Once upon a time" + first + second
+    session.close()
+
+
+def test_branches_of_an_earlier_sitting_go_on_elsewhere(file: Path, url: str) -> None:
+    session = elsewhere(file, url)
+    session.set_text("Once upon a time")
+    current = session.generate()
+    assert current.generation is not None
+    begun = [branch.text for branch in current.generation.wait(WAIT).branches]
+    session.close()
+    session = elsewhere(file, url)
+    while session._prompter is None:
+        session.loader.wait(WAIT)
+    session.extend(0, 8)
+    assert session.round is not None and session.round.generation is not None
+    session.round.generation.wait(WAIT)
+    texts = [branch.text for branch in session.round.branches]
+    assert texts[0].startswith(begun[0]) and len(texts[0]) > len(begun[0]) and texts[1:] == begun[1:]
+    session.close()
+
+
+def test_a_round_that_failed_is_rolled_again_when_the_server_is_back(file: Path) -> None:
+    with closing(Scripted("vllm")) as server:
+        session = elsewhere(file, server.url, first_wait=0.0, longest_wait=0.0)
+        session.set_text(PROMPT)
+        while session._prompter is None:
+            session.loader.wait(WAIT)
+        server.always = answers(500, {"error": {"message": "worn out"}})
+        current = session.generate()
+        assert current.generation is not None
+        current.generation.wait(WAIT)
+        assert all("worn out" in str(branch.error) for branch in current.branches)
+        server.always = None
+        session.reroll_all()
+        current.generation.wait(WAIT)
+        assert [branch.text for branch in current.branches] == [STORY[:24]] * 4
+        session.close()
