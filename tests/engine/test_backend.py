@@ -18,6 +18,7 @@ from srbwriter.engine.types import (
     Done,
     EngineClosed,
     FinishReason,
+    InvalidRequest,
     LimitExceeded,
     NotSupported,
     Request,
@@ -287,6 +288,8 @@ def test_what_cannot_be_is_refused_in_words(backend: Backend) -> None:
         backend.submit(Request(PROMPT, n=backend.max_branches + 1))
     with pytest.raises(ContextOverflow):
         backend.submit(Request(PROMPT * backend.n_ctx))
+    with pytest.raises(InvalidRequest, match="token id|stands for no text"):
+        backend.submit(Request((2**31 - 2,)))
     if why := backend.lacks("strict"):
         with pytest.raises(NotSupported, match="strict") as refused:
             backend.submit(Request(PROMPT, strict=True))

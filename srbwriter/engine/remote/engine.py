@@ -285,6 +285,7 @@ class RemoteEngine:
 
     def _tokens(self, text: str, parse_special: bool) -> tuple[int, ...]:
         check_prompt("prompt", len(text))
+        text = text.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be sent
         if not text:
             return ()
         if not self.profile.ids:
@@ -428,6 +429,11 @@ class RemoteEngine:
         for token in ids:
             if not 0 <= token < n_vocab:
                 raise InvalidRequest("prompt", f"token id {token} is not in 0 … {n_vocab - 1}")
+        if not self.profile.ids:
+            try:
+                letters.decode(ids)
+            except ValueError as error:
+                raise InvalidRequest("prompt", str(error)) from None
 
     def _assemble(self, request: Request) -> list[int]:
         ids = self._ids(request.prompt, request.parse_special)

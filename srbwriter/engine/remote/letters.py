@@ -1,4 +1,4 @@
-"""A vocabulary for engines that tell nothing of theirs: up to four plain characters make a token.
+"""A vocabulary for engines that tell nothing of theirs: up to five plain letters make a token.
 
 That is about what a token of English is long, so counts and windows come out about right. An id says which
 characters it stands for, so text becomes ids and ids become text without loss, in any program and at any
@@ -11,14 +11,18 @@ import re
 from collections.abc import Iterable
 
 FINGERPRINT = "letters"
-_LONGEST = 4
+_LETTERS = " abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+_DIGITS = {letter: digit for digit, letter in enumerate(_LETTERS, 1)}
+_BASE = len(_LETTERS) + 1
+_LONGEST = 5
 _FIRST = 0x110000  # above all code points
-SIZE = _FIRST + (1 << 7 * _LONGEST)
-_RUNS = re.compile(r" ?[A-Za-z]{1,3}|[\x01-\x7f]|[^\x01-\x7f]", re.DOTALL)
+SIZE = _FIRST + _BASE**_LONGEST
+_RUNS = re.compile(r" [A-Za-z]{1,4}|[A-Za-z]{1,5}|.", re.DOTALL)
 
 
 def encode(text: str) -> list[int]:
-    """Ids of ``text``."""
+    """Ids of ``text``; half a surrogate pair is none, and becomes a question mark."""
+    text = text.encode("utf-8", "replace").decode()
     return [ord(run) if len(run) == 1 else _pack(run) for run in _RUNS.findall(text)]
 
 
@@ -29,19 +33,21 @@ def decode(ids: Iterable[int]) -> str:
 
 def piece(token: int) -> str:
     """The characters of one id. Raises ValueError for one that is none."""
-    if token < _FIRST:
+    if token < _FIRST and not 0xD800 <= token <= 0xDFFF:
         return chr(token)
-    rest, found = token - _FIRST, ""
-    if rest >> 7 * _LONGEST:
+    if token < _FIRST:
         raise ValueError(f"{token} stands for no text")
+    rest, found = token - _FIRST, ""
     while rest:
-        found = chr(rest & 127) + found
-        rest >>= 7
+        rest, digit = divmod(rest, _BASE)
+        if not digit or len(found) >= _LONGEST:
+            raise ValueError(f"{token} stands for no text")
+        found = _LETTERS[digit - 1] + found
     return found
 
 
 def _pack(run: str) -> int:
     packed = 0
     for character in run:
-        packed = packed << 7 | ord(character)
+        packed = packed * _BASE + _DIGITS[character]
     return _FIRST + packed

@@ -42,7 +42,9 @@ class Profile:
             ("log-probabilities of the prompt", self.prompt_logprobs),
             ("constraints", bool(self.sampling.intersection(CONSTRAINTS))),
         ]
-        lacking = sorted(ALL_SAMPLING - self.sampling)
+        families = ("adaptive", "dry", "dynatemp", "mirostat", "xtc")  # one word for all knobs of a sampler
+        missing = ALL_SAMPLING - self.sampling
+        lacking = sorted({next((f for f in families if name.startswith(f)), name) for name in missing})
         return [
             f"{self.server} ({self.dialect}), model {self.info.name}, {self.info.n_ctx} tokens",
             "has: " + ", ".join(name for name, has in yes if has),

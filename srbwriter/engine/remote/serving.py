@@ -90,7 +90,7 @@ class Service:
     def __init__(self, options: RemoteOptions, pool: Pool, profile: Profile, spell: Spell) -> None:
         self.options, self.pool, self.profile, self._spell = options, pool, profile, spell
         self.runs: set[Run] = set()
-        self.generated = self.prompt_tokens = self.reused_tokens = self.attempts = self.faults = 0
+        self.generated = self.prompt_tokens = self.reused_tokens = 0
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -175,8 +175,7 @@ class Service:
 
     async def _broken(self, stretch: Stretch, error: RemoteError) -> None:
         """Let each branch go on from what it has, after a while; or say why it cannot."""
-        run, wait = stretch.run, 0.0
-        self.faults += 1
+        run, wait, stretch.id = stretch.run, 0.0, ""
         log.warning("request %d: %s", run.generation.number, error)
         for lane in stretch.live:
             if lane.branch.state is BranchState.PAUSED:
@@ -225,7 +224,6 @@ class Service:
             if profile is not self.profile:
                 Pool.check(peer, profile, self.profile)
             async with peer.gate:
-                self.attempts += 1
                 await self._follow(stretch, peer, dialect)
             peer.answered()
         except RemoteError as error:

@@ -21,7 +21,8 @@ class EventReader:
         text = self._rest + chunk
         if b"\r" in text:
             held = text.endswith(b"\r")  # its line feed may come yet
-            text = text[:-1].replace(b"\r\n", b"\n").replace(b"\r", b"\n") + (b"\r" if held else text[-1:])
+            lines = text[: len(text) - held].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            text = lines + b"\r" * held
         events: list[bytes] = []
         start = 0
         while (end := text.find(b"\n", start)) >= 0:

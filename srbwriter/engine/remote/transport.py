@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import httpx
@@ -31,17 +31,28 @@ class Transport:
         headers = {"User-Agent": f"srbwriter/{__version__}", "Accept-Encoding": "identity"}
         if options.key:
             headers["Authorization"] = f"Bearer {options.key}"
-        most = 2 * options.max_requests + 8
-        self._client = httpx.AsyncClient(
-            base_url=self.url,
-            headers=headers,
-            http2=self.url.startswith("https:"),  # taken where the server offers it
-            verify=options.verify,
-            timeout=httpx.Timeout(
-                options.silent_seconds, connect=options.connect_seconds, pool=options.silent_seconds
-            ),
-            limits=httpx.Limits(max_connections=most, max_keepalive_connections=most, keepalive_expiry=60),
-        )
+        self._settings: dict[str, Any] = {
+            "base_url": self.url,
+            "headers": headers,
+            "http2": self.url.startswith("https:"),  # taken where the server offers it
+            "verify": httpx.create_ssl_context(options.verify),
+            "timeout": httpx.Timeout(options.silent_seconds, connect=options.connect_seconds),
+            "limits": httpx.Limits(max_connections=1, keepalive_expiry=60.0),
+        }
+        self._free: list[httpx.AsyncClient] = []
+        self._clients: list[httpx.AsyncClient] = []
+
+    @contextmanager
+    def _client(self) -> Generator[httpx.AsyncClient]:
+        """One connection, for one request. A pool of httpx looks at each connection before each request."""
+        if not self._free:
+            self._free.append(httpx.AsyncClient(**self._settings))
+            self._clients.append(self._free[-1])
+        client = self._free.pop()
+        try:
+            yield client
+        finally:
+            self._free.append(client)
 
     async def ask(
         self, method: str, path: str, body: Any = None, seconds: float = _ANSWER_SECONDS
@@ -59,10 +70,10 @@ class Transport:
         """The body of the answer. Raises RemoteError."""
         content = None if body is None else msgspec.json.encode(body)
         timeout = httpx.Timeout(seconds, connect=self._options.connect_seconds)
+        headers = _JSON if content is not None else None
         try:
-            answer = await self._client.request(
-                method, path, content=content, headers=_JSON if content is not None else None, timeout=timeout
-            )
+            with self._client() as client:
+                answer = await client.request(method, path, content=content, headers=headers, timeout=timeout)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise from_transport(self.where, error) from error
         if not answer.is_success:
@@ -76,13 +87,13 @@ class Transport:
         Raises RemoteError, also while it is read.
         """
         try:
-            async with self._client.stream(
-                "POST", path, content=msgspec.json.encode(body), headers=_JSON
-            ) as answer:
-                if not answer.is_success:
-                    data = await answer.aread()
-                    raise from_answer(self.where, answer.status_code, answer.headers, data)
-                yield self._events(answer)
+            content = msgspec.json.encode(body)
+            with self._client() as client:
+                async with client.stream("POST", path, content=content, headers=_JSON) as answer:
+                    if not answer.is_success:
+                        data = await answer.aread()
+                        raise from_answer(self.where, answer.status_code, answer.headers, data)
+                    yield self._events(answer)
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise from_transport(self.where, error) from error
 
@@ -97,7 +108,8 @@ class Transport:
                 yield events
 
     async def close(self) -> None:
-        await self._client.aclose()
+        for client in self._clients:
+            await client.aclose()
 
 
 _JSON = {"Content-Type": "application/json"}

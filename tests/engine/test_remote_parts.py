@@ -1,0 +1,103 @@
+"""What an engine elsewhere is made of: events out of bytes, tokens made of letters, words out of errors."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srbwriter.engine.remote import letters
+from srbwriter.engine.remote.dialects.base import fingerprint
+from srbwriter.engine.remote.problems import from_answer, own_words
+from srbwriter.engine.remote.sse import EventReader
+
+_LINES = st.text(st.characters(blacklist_characters="\r\n", blacklist_categories=("Cs",)))
+
+
+def framed(events: list[list[str]], end: str) -> bytes:
+    """Events of some lines of data, with what may stand beside them."""
+    out = ""
+    for number, lines in enumerate(events):
+        out += f"id: {number}{end}: a comment{end}event: message{end}"
+        out += "".join(f"data: {line}{end}" for line in lines) + end
+    return out.encode()
+
+
+@given(
+    st.lists(st.lists(_LINES, min_size=1, max_size=3), max_size=6),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+    st.lists(st.integers(0, 400)),
+)
+def test_events_are_the_same_wherever_the_stream_is_cut(
+    events: list[list[str]], end: str, cuts: list[int]
+) -> None:
+    stream = framed(events, end) + b":\n"
+    places = sorted({0, len(stream), *(cut % (len(stream) + 1) for cut in cuts)})
+    reader = EventReader()
+    found = [event for a, b in pairwise(places) for event in reader.feed(stream[a:b])]
+    assert found == ["\n".join(lines).encode() for lines in events]
+
+
+@pytest.mark.parametrize(
+    "spoilt", [b"dat\xff: 1\n", b"event: a\xff\xffdata: 1\n", b"\xffdata: 1\n", b"HTTP/1.1\n"]
+)
+def test_a_line_of_no_event_is_not_passed_over(spoilt: bytes) -> None:
+    with pytest.raises(ValueError):
+        EventReader().feed(b"data: 0\n\n" + spoilt)
+
+
+def test_data_without_a_space_and_an_event_without_data() -> None:
+    assert EventReader().feed(b"data:1\n\nid: 3\n\ndata: 2\n\n") == [b"1", b"2"]
+
+
+@given(st.text(st.characters(blacklist_categories=("Cs",))))
+def test_letters_are_read_and_written_without_loss(text: str) -> None:
+    ids = letters.encode(text)
+    assert letters.decode(ids) == text
+    assert all(0 <= token < letters.SIZE < 2**31 for token in ids)
+    assert letters.encode(text) == ids
+
+
+def test_letters_of_prose_are_about_as_many_as_tokens() -> None:
+    prose = "Once upon a time there was a little fox who lived in the wood with her mother and nine brothers."
+    assert 3 <= len(prose) / len(letters.encode(prose)) <= 4.5
+
+
+def test_an_id_that_is_no_letter_is_refused() -> None:
+    for token in (2**31 - 1, 0xD800, 0x110000 + 54):
+        with pytest.raises(ValueError, match="stands for no text"):
+            letters.piece(token)
+    assert letters.decode(letters.encode("a\ud800b")) == "a?b"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": {"message": "the words", "code": 400}},
+        {"error": "the words"},
+        {"detail": {"msg": "the words", "type": "x"}},
+        {"detail": [{"loc": ["body"], "msg": "the words"}]},
+        {"object": "error", "message": "the words"},
+        "the words",
+    ],
+)
+def test_their_own_words_are_found(body: object) -> None:
+    assert own_words(json.dumps(body).encode()) == "the words"
+
+
+def test_a_page_is_no_words() -> None:
+    assert own_words(b"<html><body>502</body></html>") == ""
+    error = from_answer("http://host", 502, {}, b"<html>x</html>")
+    assert str(error) == "http://host: it failed (HTTP 502)" and error.again
+
+
+@pytest.mark.parametrize(("told", "wait"), [("7", 7.0), ("0.5", 0.5), ("99999", 120.0), ("soon", 0.0)])
+def test_retry_after_is_heeded_within_reason(told: str, wait: float) -> None:
+    assert from_answer("http://host", 429, {"retry-after": told}, b"").wait == wait
+
+
+def test_vocabularies_are_told_apart_by_a_sample() -> None:
+    assert fingerprint([1, 2, 3]) == fingerprint([1, 2, 3]) != fingerprint([1, 2, 4])
