@@ -134,16 +134,23 @@ def _named(named: Path) -> Path:
 
 def _only_model(folder: Path) -> Path:
     """The one model in a folder; its first file where it is split. Raises ModelError."""
+    found = _models_in(folder)
+    if len(found) > 1:
+        names = ", ".join(file.name for file in found[:8])
+        cure = "name one of the files, or serve them all with --models-max"
+        raise ModelError(str(folder), f"several models are in this folder: {names}", cure)
+    return found[0]
+
+
+def _models_in(folder: Path) -> list[Path]:
+    """The models in a folder, by name; of split ones the first file. Raises ModelError for none."""
     from srbwriter.models import is_model, parts_of
 
     files = sorted((file for file in folder.iterdir() if is_model(file.name)), reverse=True)
     found = sorted({parts_of(file.name).stem: file for file in files}.values())
     if not found:
         raise ModelError(str(folder), "no model is in this folder", "name a folder with a GGUF file")
-    if len(found) > 1:
-        names = ", ".join(file.name for file in found[:8])
-        raise ModelError(str(folder), f"several models are in this folder: {names}", "name one of the files")
-    return found[0]
+    return found
 
 
 def _fetched(settings: Settings, key: Key[Any]) -> Path | None:
@@ -339,6 +346,48 @@ def loader(settings: Settings, nice: int = 0) -> EngineLoader:
 
         return RemoteLoader(remote_options(settings))
     return EngineLoader(model_path(settings), replace(engine_options(settings), nice=nice))
+
+
+def loader_of(settings: Settings, path: Path) -> EngineLoader:
+    """The engine of another model than the one that the settings name, run like that one."""
+    return EngineLoader(path, engine_options(settings))
+
+
+def model_paths(settings: Settings, more: Sequence[Path], *, whole_folder: bool) -> list[Path | None]:
+    """The files of several models: the one that the settings name, None if it runs elsewhere, and ``more``.
+
+    A folder is all models in it, if ``whole_folder`` says so. Raises ModelError.
+    """
+    if elsewhere(settings):
+        first: list[Path | None] = [None]
+    else:
+        named = settings[keys.MODEL]
+        whole = whole_folder and model_key(settings) is keys.MODEL and named is not None and named.is_dir()
+        first = [*_models_in(named)] if whole and named is not None else [model_path(settings)]
+    return [*first, *map(_named, more)]
+
+
+def model_names(paths: Sequence[Path | None]) -> list[str]:
+    """What to call each of several models: its file's name, with the folder's where two share one."""
+    from srbwriter.models import parts_of
+
+    plain = ["" if path is None else parts_of(path.name).stem for path in paths]
+    names = [
+        f"{path.parent.name}/{name}" if path is not None and plain.count(name) > 1 else name
+        for path, name in zip(paths, plain, strict=True)
+    ]
+    for path, name in zip(paths, names, strict=True):
+        if names.count(name) > 1:
+            raise ModelError(str(path), "another model has the same name", "rename one, or name it once")
+    return names
+
+
+def weight(settings: Settings, path: Path) -> int:
+    """Bytes of memory that a model would take, about; 0 for a file that is none, which the load will say."""
+    from srbwriter.models import look_at
+
+    model = look_at(path)
+    return 0 if model.problem else model_need(settings, model.header, model.size).total
 
 
 def model_hint(settings: Settings) -> str | None:

@@ -177,7 +177,7 @@ def _add_key(group: Any, key: Key[Any]) -> None:
         *key.flags,
         dest=key.name,
         type=_reader(key),
-        action=_Collect if key.kind is TEXTS else "store",
+        action=_Model if key is keys.MODEL else _Collect if key.kind is TEXTS else "store",
         metavar=key.kind.metavar,
         help=help_text,
     )
@@ -214,6 +214,17 @@ class _Collect(argparse.Action):
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
         setattr(namespace, self.dest, (*getattr(namespace, self.dest, ()), *values))
+
+
+class _Model(argparse.Action):
+    """The first is the model; those that are named after it are more of them for the server."""
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
+        if not hasattr(namespace, self.dest):
+            setattr(namespace, self.dest, values)
+            return
+        more = "server.more_models"
+        setattr(namespace, more, (*getattr(namespace, more, ()), str(values)))
 
 
 class _Remark(argparse.Action):

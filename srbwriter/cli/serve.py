@@ -15,6 +15,7 @@ from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, o
 if TYPE_CHECKING:
     from srbwriter.engine import EngineLoader
     from srbwriter.engine.backend import Backend
+    from srbwriter.server import Loader, Offer
     from srbwriter.server.settings import ServerSettings
     from srbwriter.session import Session
     from srbwriter.tui.start import Beside
@@ -52,6 +53,17 @@ PRELOAD = Key[Path | None](
     None,
     "file with a text that conversations in lines begin with; it is evaluated before any can begin",
     ("--preload",),
+)
+MORE_MODELS = Key[tuple[str, ...]](
+    "server.more_models", TEXTS, (), "models beside the first one; --model given again adds to them"
+)
+MODELS_MAX = Key(
+    "server.models_max",
+    INTEGER,
+    0,
+    "models loaded at once, where there are several, or all in the folder --model names; 0: as many as fit",
+    ("--models-max",),
+    minimum=0,
 )
 ALIAS = Key[str | None](
     "server.alias", TEXT, None, "name the model goes by; more of them after commas", ("--alias", "-a")
@@ -155,17 +167,41 @@ def run(settings: Settings) -> int:
     from srbwriter import launch, server
     from srbwriter.server.settings import ServerError
 
-    loader = launch.loader(settings)
+    offers = server_offers(settings)
+    loader = cast("EngineLoader", offers[0].loader) if offers else launch.loader(settings)
     try:
         options = server_settings(settings)
         if (hint := launch.model_hint(settings)) is not None:
             say(hint)
         Thread(target=_announce_model, args=(loader,), name="srbwriter-announce", daemon=True).start()
-        return server.run(loader, options, ready=_announce)
+        return server.run(loader, options, ready=_announce, offers=offers)
     except ServerError as error:
         raise Failure(str(error)) from error
     finally:
         loader.close()
+
+
+def server_offers(settings: Settings, first: Loader | None = None) -> list[Offer]:
+    """The models of a server that has several, else nothing; ``first`` is one that is somebody else's.
+
+    Raises ModelError for one that is not there.
+    """
+    from srbwriter import launch
+    from srbwriter.server import Offer
+
+    more = [Path(name).expanduser() for name in settings[MORE_MODELS]]
+    whole = first is None and settings.source(MODELS_MAX) != "default"
+    paths = launch.model_paths(settings, more, whole_folder=whole)
+    if len(paths) == 1:
+        return []
+    known = [Offer(first, kept=True)] if first else []
+    known += [Offer(launch.loader(settings))] if not first and paths[0] is None else []
+    named = zip(paths, launch.model_names(paths), strict=True)
+    return known + [
+        Offer(launch.loader_of(settings, path), name, launch.weight(settings, path))
+        for path, name in list(named)[len(known) :]
+        if path is not None
+    ]
 
 
 def server_settings(settings: Settings) -> ServerSettings:
@@ -227,7 +263,9 @@ def server_beside(settings: Settings) -> Beside:
         from srbwriter.server.settings import ServerError
 
         try:
-            handle = server.start_in_thread(SessionLoader(session), server_settings(settings))
+            handle = server.start_in_thread(
+                own := SessionLoader(session), server_settings(settings), server_offers(settings, own)
+            )
         except ServerError as error:
             raise Failure(str(error)) from error
         try:

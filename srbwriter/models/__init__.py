@@ -22,7 +22,7 @@ from srbwriter.models.files import (
     read_header,
 )
 from srbwriter.models.fit import Need, Run, Wanted, memory, memory_budget, need, size_words, url_file
-from srbwriter.models.local import LocalModel, add, find, local_files, local_models, pulled
+from srbwriter.models.local import LocalModel, add, find, local_files, local_models, look_at, pulled
 
 __all__ = [
     "BadModelFile",
@@ -41,6 +41,7 @@ __all__ = [
     "is_model",
     "local_files",
     "local_models",
+    "look_at",
     "memory",
     "memory_budget",
     "need",

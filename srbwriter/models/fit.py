@@ -35,6 +35,36 @@ def memory_budget() -> int:
     return int(memory() * USABLE)
 
 
+_IN_USE = (Path("/sys/fs/cgroup/memory.current"), Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"))
+"""Where it says what the container uses, in the order of the limits."""
+
+
+def free_memory() -> int:
+    """Bytes that could be taken now without pressing anything else out of memory.
+
+    Files that are only cached count as free. Where the system does not say, it is the budget.
+    """
+    try:
+        told = Path("/proc/meminfo").read_text("ascii").partition("MemAvailable:")[2].split()[0]
+        free = int(told) * 1024
+    except (OSError, IndexError, ValueError):
+        return memory_budget()
+    for limit, used in zip(_LIMITS, _IN_USE, strict=True):
+        if (most := _limit(limit, 0)) and (cached := _cached(limit.with_name("memory.stat"))) is not None:
+            free = min(free, most - _limit(used, 0) + cached)
+    return free
+
+
+def _cached(file: Path) -> int | None:
+    """Bytes of a container's memory that hold files and can be given back."""
+    try:
+        words = file.read_text("ascii").split()
+    except OSError:
+        return None
+    figures = dict(zip(words[::2], words[1::2], strict=False))
+    return int(figures.get("inactive_file", 0)) + int(figures.get("active_file", 0))
+
+
 def _limit(file: Path, total: int) -> int:
     try:
         return int(file.read_text("ascii"))

@@ -116,6 +116,11 @@ def local_models() -> list[LocalModel]:
     return [model for model in found if model.problem or (model.header and model.header.kind == "model")]
 
 
+def look_at(path: Path) -> LocalModel:
+    """What the model of a file is that somebody named, without loading it."""
+    return look(LocalFile("models folder", path))
+
+
 def look(model: LocalFile) -> LocalModel:
     """What a model is, without loading it."""
     size, problem, header = 0, "", None

@@ -9,11 +9,13 @@ from __future__ import annotations
 from srbwriter.server.serve import ServerHandle, run, run_standard, start_in_thread
 from srbwriter.server.settings import ServerError, ServerSettings, read_keys
 
-from .services import Loaded, Loader
+from .models import Loader, Offer
+from .services import Loaded
 
 __all__ = [
     "Loaded",
     "Loader",
+    "Offer",
     "ServerError",
     "ServerHandle",
     "ServerSettings",

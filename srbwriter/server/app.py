@@ -29,8 +29,9 @@ from srbwriter.server.endpoints import Endpoint, Socket, description
 from srbwriter.server.errors import ApiError
 from srbwriter.server.lines import House
 from srbwriter.server.middleware import Middleware, dialect_of
+from srbwriter.server.models import Loader, Offer
 from srbwriter.server.notifier import Notifier
-from srbwriter.server.services import Loader, Services
+from srbwriter.server.services import Services
 from srbwriter.server.settings import ServerError, ServerSettings
 
 _TYPES = {
@@ -103,18 +104,21 @@ PAGES = (
 
 
 def build_app(
-    loader: Loader, settings: ServerSettings, lines: Sequence[socket.socket] = (), most_lines: int = 0
-) -> ASGIApp:
-    """The ASGI application of one server. To be run on one event loop.
+    loader: Loader, settings: ServerSettings, lines: Sequence[socket.socket] = (), most_lines: int = 0,
+    offers: Sequence[Offer] = (),
+) -> ASGIApp:  # fmt: skip
+    """The ASGI application of one server. To be run on one event loop. ``offers`` are its models, if several.
 
     On the listening sockets of ``lines`` the line protocol is spoken, by so many clients at once.
     """
-    services = Services(loader, settings, Notifier())
-    services.chat_template = template_of(settings)
+    services = Services(loader, settings, Notifier(), offers)
+    template = template_of(settings)
     if settings.slot_save_path:
         _folder(settings.slot_save_path, "to save slots in")
     rows = (*ENDPOINTS, *PAGES) if settings.static_path else (*ENDPOINTS, *PAGES, PAGE)
-    services.openapi = description(rows)
+    told = description(rows)
+    for one in services.models:
+        one.services.chat_template, one.services.openapi = template, told
     ours = [route for row in rows for route in row.routes(services)]
     sockets = [socket.route(services) for socket in SOCKETS]
     house = House(services, lines, most_lines)
@@ -131,6 +135,7 @@ def build_app(
         for record in services.registry.live():
             for generation in record.generations:
                 generation.cancel()
+        await asyncio.to_thread(services.models.close)
 
     app = Starlette(
         routes=routes,

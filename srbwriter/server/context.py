@@ -57,6 +57,7 @@ class Context:
         self.id: str = request.scope["srbwriter.id"]
         self.client: Client = request.scope["srbwriter.client"]
         self.effort = 0.0  # seconds that reading the body takes, about
+        self.chooses = True  # whether a body that names no model is for the current one
         self._gone: asyncio.Task[None] | None = None
         self._values: dict[str, Any] | None = None
 
@@ -97,7 +98,52 @@ class Context:
         biases: object = self._values.get("logit_bias")
         if isinstance(biases, dict | list):
             self.effort += _PER_BIAS * len(cast("list[Any]", biases))
+        name = self._values.get("model")
+        if isinstance(name, str) and name:
+            await self.choose(name)
+        elif self.chooses and "parent" not in self._values:  # whoever names a parent names its model
+            await self.choose("")
         return self._values
+
+    async def choose(self, name: str) -> None:
+        """Answer with that model, or with the current one without a name; it stays until all has been sent.
+
+        It is loaded first if need be. Raises ApiError: 404 for a name that is none, and as ``Models.take``.
+        """
+        models = self.services.models
+        if models.alone:
+            return
+        one = models.named(name)
+        self._held.close()
+        if one.state == "READY" or self.request.scope["type"] == "websocket":
+            await models.take(one)
+        else:
+            try:
+                await self.until_gone(models.take(one))
+            finally:
+                self.close()
+                self._gone = None
+        self._held.callback(models.release, one)
+        self.services = one.services
+
+    def need_admin(self, what: str) -> None:
+        """Raises ApiError (403) for keys that are no admin's."""
+        if not self.client.admin:
+            raise ApiError(403, f"{what} concerns all clients: it takes an admin key")
+
+    def bind(self, record: Record) -> Record:
+        """Go on with the model that answers ``record``; the record."""
+        models = self.services.models
+        if not models.alone:
+            one = models.of(record)
+            models.hold(one)
+            self._held.callback(models.release, one)
+            self.services = one.services
+        return record
+
+    @property
+    def _held(self) -> contextlib.ExitStack:
+        return self.request.scope["srbwriter.held"]
 
     async def read(self, work: Callable[[], T], more: float = 0.0) -> T:
         """What ``work`` makes of the body; on a thread when that is large. ``more`` seconds are added."""
@@ -225,7 +271,7 @@ class Context:
 
     def record(self, id: str) -> Record:
         """A request that this client may see. Raises ApiError (404)."""
-        return self.services.registry.get(id, self.client)
+        return self.bind(self.services.registry.get(id, self.client))
 
     def queue(self, record: Record) -> dict[str, str]:
         """The header that says how many requests wait before this one."""

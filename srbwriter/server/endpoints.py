@@ -34,7 +34,8 @@ class Endpoint:
     """One method on one or more paths.
 
     ``body`` is the JSON schema of the request body, ``query`` the schemas of query parameters by name.
-    ``public`` paths are open without a key.
+    ``public`` paths are open without a key. Rows that work on no model, or on that of another request, do not
+    choose one (``chooses``).
     """
 
     method: Literal["GET", "POST", "DELETE", "PATCH"]
@@ -46,6 +47,7 @@ class Endpoint:
     query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     public: bool = False
     title: str = ""
+    chooses: bool = True
 
     @property
     def group(self) -> str:
@@ -55,7 +57,13 @@ class Endpoint:
     def routes(self, services: Services) -> list[Route]:
         async def answer(request: Request) -> Response:
             context = Context(request, services, self.dialect)
+            context.chooses = self.chooses
             try:
+                if services.models.alone:
+                    return await self.handler(context)
+                context.services = services.models.shown().services
+                if (name := context.query.get("model")) and not self.public:
+                    await context.choose(name)
                 return await self.handler(context)
             except (ClientGone, ClientDisconnect):
                 return Response(status_code=499)  # nobody reads it; the log shows it

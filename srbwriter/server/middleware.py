@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
@@ -110,12 +111,14 @@ class Middleware:
         self._guard = Guard(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "websocket":
-            await self._socket(scope, receive, send)
-            return
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
+        with ExitStack() as held:  # what a handler holds is let go when all has been sent
+            scope["srbwriter.held"] = held
+            await (self._socket if scope["type"] == "websocket" else self._http)(scope, receive, send)
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"].startswith("/api/"):  # some of its clients end paths with a slash
             scope = {**scope, "path": scope["path"].rstrip("/")}
         started = time.monotonic()

@@ -16,7 +16,7 @@ import socket
 import stat
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -26,8 +26,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from srbwriter.server.app import build_app
 from srbwriter.server.lines import House
+from srbwriter.server.models import Loader, Offer
 from srbwriter.server.notifier import Notifier
-from srbwriter.server.services import Loader, Services
+from srbwriter.server.services import Services
 from srbwriter.server.settings import ServerError, ServerSettings, check_exposure, line_places
 
 _WORDS = b"the head of the request did not come in time"
@@ -186,12 +187,18 @@ class ServerHandle:
         self._thread.join(timeout)
 
 
-def run(loader: Loader, settings: ServerSettings, ready: Callable[[str], None] | None = None) -> int:
+def run(
+    loader: Loader,
+    settings: ServerSettings,
+    ready: Callable[[str], None] | None = None,
+    offers: Sequence[Offer] = (),
+) -> int:
     """Serve until a signal says stop; the exit code. ``ready`` is told the URL once the socket listens.
 
+    ``offers`` are the models where there are several, that of ``loader`` first.
     Raises ServerError when the address cannot be used.
     """
-    prepared = _prepare(loader, settings)
+    prepared = _prepare(loader, settings, offers)
     if ready is not None:
         ready(", and for lines on ".join((prepared.url, *prepared.addresses)))
     _work(prepared)
@@ -215,12 +222,12 @@ def run_standard(loader: Loader, settings: ServerSettings) -> int:
     return 0
 
 
-def start_in_thread(loader: Loader, settings: ServerSettings) -> ServerHandle:
-    """Serve on a daemon thread with its own loop and no signal handlers.
+def start_in_thread(loader: Loader, settings: ServerSettings, offers: Sequence[Offer] = ()) -> ServerHandle:
+    """Serve on a daemon thread with its own loop and no signal handlers; ``offers`` as for :func:`run`.
 
     Raises ServerError when the address cannot be used.
     """
-    prepared = _prepare(loader, settings)
+    prepared = _prepare(loader, settings, offers)
     port = 0 if settings.unix_socket else prepared.listeners[0].getsockname()[1]
     thread = threading.Thread(target=lambda: _work(prepared), name="srbwriter-http", daemon=True)
     thread.start()
@@ -276,23 +283,25 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def _prepare(loader: Loader, settings: ServerSettings) -> _Prepared:
+def _prepare(loader: Loader, settings: ServerSettings, offers: Sequence[Offer]) -> _Prepared:
     check_exposure(settings)
     with contextlib.ExitStack() as closing:
         lines: list[socket.socket] = []
         for place in line_places(settings):
             lines.append(_listen_unix(place.file) if place.file else _listen_tcp(place.host, place.port))
             closing.callback(_close, lines[-1], place.file)
-        prepared = _prepare_with(lines, loader, settings)
+        prepared = _prepare_with(lines, loader, settings, offers)
         closing.pop_all()
     return prepared
 
 
-def _prepare_with(lines: list[socket.socket], loader: Loader, settings: ServerSettings) -> _Prepared:
+def _prepare_with(
+    lines: list[socket.socket], loader: Loader, settings: ServerSettings, offers: Sequence[Offer]
+) -> _Prepared:
     most = settings.max_connections or most_connections()
     most_lines = max(most // 4, 1) if lines else 0
     table = Table(most - most_lines)
-    app = build_app(loader, settings, lines, most_lines)
+    app = build_app(loader, settings, lines, most_lines, offers)
     config = uvicorn.Config(
         app,
         log_config=None,

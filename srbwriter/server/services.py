@@ -13,9 +13,10 @@ import time
 from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Self, cast
 
 from srbwriter import __version__
 from srbwriter.engine.backend import Backend
@@ -24,23 +25,13 @@ from srbwriter.engine.infill import infill_ids
 from srbwriter.engine.limits import check_prompt
 from srbwriter.engine.types import ContextOverflow, EngineError, Prompt, Request, TokenRun
 from srbwriter.server.fields import read_prompts
+from srbwriter.server.models import Loader, Models, Offer
 from srbwriter.server.notifier import Notifier
 from srbwriter.server.settings import Client, ServerError, ServerSettings, read_text
 
 from .errors import ApiError, Dialect, bad, from_engine, unavailable
 from .registry import Record, Registry, Slot, Slots
 from .work import PER_BYTE, off_loop
-
-
-class Loader(Protocol):
-    """Brings a backend up in the background. ``state`` is INIT, LOADING, READY or FAILED."""
-
-    @property
-    def state(self) -> str: ...
-    @property
-    def engine(self) -> Backend | None: ...
-    @property
-    def error(self) -> Exception | None: ...
 
 
 class Loaded:
@@ -62,9 +53,14 @@ class SystemPrompt:
 
 
 class Services:
-    """One per server. Used from the server's loop only."""
+    """One per model of a server; all of a server share their register and limits. Used from its loop only.
 
-    def __init__(self, loader: Loader, settings: ServerSettings, notifier: Notifier) -> None:
+    ``offers`` are its models where it has several, the first among them.
+    """
+
+    def __init__(
+        self, loader: Loader, settings: ServerSettings, notifier: Notifier, offers: Sequence[Offer] = ()
+    ) -> None:
         self.loader = loader
         self.settings = settings
         self.notifier = notifier
@@ -76,6 +72,23 @@ class Services:
         self.started = time.time()
         self.openapi: dict[str, Any] = {}
         self.tokens_max = 0
+        self.name, self.number = "", 0  # of the model, among several
+        self.models = Models(self, offers, settings.models_max)
+
+    def beside(self, loader: Loader, name: str, number: int) -> Self:
+        """The services of another model on the same server."""
+        other = copy(self)
+        other.name, other.number = name, number
+        other.renew(loader)
+        return other
+
+    def renew(self, loader: Loader) -> None:
+        """Go on with another load; nothing is left of what the engine held."""
+        self.loader, self.slots, self.tokens_max = loader, Slots(), 0
+
+    def live(self) -> list[Record]:
+        """The requests of this model that are being answered."""
+        return [record for record in self.registry.live() if record.model == self.number]
 
     @property
     def engine(self) -> Backend:
@@ -104,7 +117,8 @@ class Services:
     @property
     def model_names(self) -> tuple[str, ...]:
         """What the model goes by; while it is being loaded already, if its file says so."""
-        told = words(self.settings.alias)
+        told = words(self.settings.alias) if self.number == 0 else ()
+        told = told or ((self.name,) if self.name else ())
         engine = self.loader.engine
         if told or engine is not None:
             return told or (cast("Backend", engine).info.name,)
@@ -122,7 +136,7 @@ class Services:
         """The loader's state, or RUNNING while requests are answered."""
         state = self.loader.state
         name = str(getattr(state, "name", state)).upper()
-        return "RUNNING" if name == "READY" and self.registry.live() else name
+        return "RUNNING" if name == "READY" and self.live() else name
 
     async def submit(
         self, requests: Sequence[Request], client: Client, dialect: Dialect, id: str, slot: int = -1,
@@ -150,6 +164,7 @@ class Services:
             raise from_engine(error) from error
         self.tokens_max = max(self.tokens_max, *(len(g.prompt_ids) for g in generations))
         record = self.registry.add(client, dialect, generations, id, tag=tag, bound=bound)
+        record.model = self.number
         record.slots = self.slots.assign(record, self.max_n, slot)
         return record
 
@@ -170,7 +185,7 @@ class Services:
 
     def busy(self) -> int:
         """Branches that are written or wait, of every dialect and of the terminal; ``max_n`` at most."""
-        ours = sum(branch.live for record in self.registry.live() for branch in record.branches)
+        ours = sum(branch.live for record in self.live() for branch in record.branches)
         return min(self.max_n, max(ours, self.engine.stats().live_branches))
 
     async def tokenize(self, text: str, *, add_bos: bool = False, parse_special: bool = False) -> list[int]:

@@ -186,7 +186,7 @@ class KoboldFrames(BranchFrames):
 async def _of(context: Context) -> Record | None:
     """The latest request of whoever asks, by the name they gave it if they say one."""
     own = context.services.registry.own(context.client, await tag_of(context))
-    return own[-1] if own else None
+    return context.bind(own[-1]) if own else None
 
 
 async def tag_of(context: Context) -> str:
@@ -330,11 +330,13 @@ ENDPOINTS = (
     _row("POST", _both("generate"), generate, "continuations of a prompt, as KoboldAI and KoboldCpp answer",
          body=KOBOLD),
     _row("POST", ("/api/extra/generate/stream",), generate_stream, "one token an event", body=KOBOLD),
-    _row("POST", ("/api/extra/generate/check",), check, "what has been written so far", body=_KEY),
+    _row("POST", ("/api/extra/generate/check",), check, "what has been written so far", body=_KEY,
+         chooses=False),
     _row("GET", ("/api/extra/generate/check",), check, "what has been written so far"),
-    _row("POST", ("/api/extra/abort",), abort, "stop what this client asked for", body=_KEY),
+    _row("POST", ("/api/extra/abort",), abort, "stop what this client asked for", body=_KEY,
+         chooses=False),
     _row("POST", ("/api/extra/last_logprobs",), last_logprobs, "log-probabilities of the latest answer",
-         body=_KEY),
+         body=_KEY, chooses=False),
     _row("POST", ("/api/extra/tokencount", "/api/extra/tokenize"), token_count, "a text's tokens, counted",
          body={**object_of(prompt="string", special="boolean"), "example": {"prompt": "Once upon a time"}}),
     _row("POST", ("/api/extra/detokenize",), detokenize, "token ids as text",

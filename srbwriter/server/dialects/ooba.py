@@ -108,19 +108,32 @@ async def model_info(context: Context) -> Response:
 
 
 async def model_list(context: Context) -> Response:
-    return json_response({"model_names": list(context.services.model_names)})
+    return json_response({"model_names": _names(context)})
+
+
+def _names(context: Context) -> list[str]:
+    """Of all models; of one alone, all that it goes by."""
+    services = context.services
+    return list(services.model_names) if services.models.alone else services.models.names
 
 
 async def model_load(context: Context) -> Response:
-    """The model that is loaded is loaded; another takes another server."""
+    """It answers from then on; one alone is loaded already."""
     name = _text(Fields(await context.json()), "model_name")
-    if name not in context.services.model_names:
-        raise bad("model_name", f"Field 'model_name': this server has {context.services.model_name} only")
+    if name not in _names(context):
+        known = ", ".join(_names(context))
+        raise bad(
+            "model_name", f"Field 'model_name': there is no model {name[:200]}; this server has {known}"
+        )
+    context.need_admin("loading a model")
+    await context.services.models.load(name)
     return json_response("OK")
 
 
 async def model_unload(context: Context) -> Response:
-    raise ApiError(501, "this server keeps its model; end the server instead")
+    context.need_admin("unloading a model")
+    await context.services.models.unload("")
+    return json_response("OK")
 
 
 # ---- the older interface
@@ -138,7 +151,7 @@ async def stop_stream(context: Context) -> Response:
 
 
 async def model(context: Context) -> Response:
-    """``action``: nothing or ``info``, ``list``, ``load`` of the model that is loaded."""
+    """``action``: nothing or ``info``, ``list``, ``load`` and ``unload``."""
     fields = Fields(await context.json())
     action = fields.text("action")
     name = context.services.model_name
@@ -148,11 +161,17 @@ async def model(context: Context) -> Response:
         case "info":
             return json_response({"result": {"model_name": name, "lora_names": []}})
         case "list":
-            return json_response({"result": list(context.services.model_names)})
-        case "load" if fields.text("model_name") in context.services.model_names:
-            return json_response({"result": {"model_name": name}})
+            return json_response({"result": _names(context)})
+        case "load" if (wanted := fields.text("model_name")) in _names(context):
+            context.need_admin("loading a model")
+            await context.services.models.load(wanted)
+            return json_response({"result": {"model_name": wanted}})
+        case "unload" if not context.services.models.alone:
+            context.need_admin("unloading a model")
+            await context.services.models.unload("")
+            return json_response({"result": {"model_name": "None"}})
         case "load" | "unload":
-            raise ApiError(501, f"this server keeps its model, {name}; start another for another")
+            raise ApiError(501, f"this server has {', '.join(_names(context))}; start another for another")
         case _:
             raise bad("action", "Field 'action': expected info, list, load or unload")
 
@@ -370,9 +389,10 @@ def _row(
     handler: Handler,
     summary: str,
     body: Mapping[str, Any] | None = None,
+    chooses: bool = True,
 ) -> Endpoint:
-    legacy = path.startswith("/api/")
-    return Endpoint(method, (path,), handler, "kobold" if legacy else "openai", summary, body, title="ooba")
+    dialect = "kobold" if path.startswith("/api/") else "openai"
+    return Endpoint(method, (path,), handler, dialect, summary, body, title="ooba", chooses=chooses)
 
 
 def _example(schema: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -398,14 +418,14 @@ ENDPOINTS = (
     _row("POST", _I + "stop-generation", stop_generation, "stop what this client asked for"),
     _row("GET", _I + "model/info", model_info, "the loaded model"),
     _row("GET", _I + "model/list", model_list, "the names it goes by"),
-    _row("POST", _I + "model/load", model_load, "only of the model that is loaded",
-         object_of(model_name="string")),
-    _row("POST", _I + "model/unload", model_unload, "not possible here"),
+    _row("POST", _I + "model/load", model_load, "load a model, which is the current one then",
+         object_of(model_name="string"), chooses=False),
+    _row("POST", _I + "model/unload", model_unload, "unload the current model"),
     _row("POST", "/api/v1/token-count", token_count, "how many tokens a text is",
          _example(object_of(prompt="string"), prompt="Once upon a time")),
     _row("POST", "/api/v1/stop-stream", stop_stream, "stop what this client asked for"),
     _row("POST", "/api/v1/model", model, "the loaded model",
-         _example(object_of(action="string", model_name="string"), action="info")),
+         _example(object_of(action="string", model_name="string"), action="info"), chooses=False),
     _row("POST", "/api/v1/chat", chat, "a conversation with the next turn", _TALK),
 )  # fmt: skip
 SOCKETS = (

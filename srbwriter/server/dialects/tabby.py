@@ -11,25 +11,43 @@ from starlette.responses import Response
 
 from srbwriter import __version__
 from srbwriter.server.chat import read_chat, template_in_use
-from srbwriter.server.context import Context, json_response
+from srbwriter.server.context import EVENTS, Context, json_response
 from srbwriter.server.endpoints import CHAT, Endpoint, object_of
 from srbwriter.server.errors import bad
 from srbwriter.server.fields import Fields, read_ids
-from srbwriter.server.work import PER_ENTRY
+from srbwriter.server.services import Services
+from srbwriter.server.work import PER_ENTRY, encode
 
 
 async def models(context: Context) -> Response:
-    return json_response({"object": "list", "data": [_card(context)]})
+    return json_response({"object": "list", "data": [_card(one.services) for one in context.services.models]})
 
 
 async def model(context: Context) -> Response:
     """The model in use; 503 while it is being loaded."""
     _ = context.engine
-    return json_response(_card(context))
+    return json_response(_card(context.services))
 
 
-def _card(context: Context) -> dict[str, Any]:
-    services = context.services
+async def load_model(context: Context) -> Response:
+    """Load a model, which answers those who name none from then on; told as a stream, when it is loaded."""
+    fields = Fields(await context.json())
+    context.need_admin("loading a model")
+    name = fields.text("model_name") or fields.text("name")
+    if not name:
+        raise bad("model_name", "Field 'model_name': expected the name of a model")
+    await context.services.models.load(name)
+    told = {"model_type": "model", "module": 1, "modules": 1, "status": "finished"}
+    return Response(b"data: " + encode(told) + b"\n\n", 200, None, EVENTS)
+
+
+async def unload_model(context: Context) -> Response:
+    context.need_admin("unloading a model")
+    await context.services.models.unload("")
+    return json_response(None)
+
+
+def _card(services: Services) -> dict[str, Any]:
     engine = services.loader.engine
     parameters: dict[str, Any] | None = None
     if engine is not None:
@@ -125,6 +143,10 @@ def _get(path: str, handler: Any, summary: str, title: str = "tabby") -> Endpoin
 
 ENDPOINTS = (
     _get("/v1/model", model, "the model in use"),
+    Endpoint("POST", ("/v1/model/load",), load_model, "openai", "load a model, which is the current one then",
+             body=object_of(model_name="string"), title="tabby", chooses=False),
+    Endpoint("POST", ("/v1/model/unload",), unload_model, "openai", "unload the current model", title="tabby",
+             chooses=False),
     _get("/v1/model/list", models, "models, in tabbyAPI's form"),
     Endpoint("POST", ("/v1/token/encode",), encode_text, "openai", "a text or conversation as token ids",
              body=_ENCODE, title="tabby"),

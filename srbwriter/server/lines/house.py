@@ -81,7 +81,8 @@ class House:
     async def _open(self) -> list[asyncio.Server]:
         if self._preload is not None:
             try:
-                self._start = await self._evaluate(self._preload)
+                async with self._services.models.held(self._services):
+                    self._start = await self._evaluate(self._preload)
             except (ApiError, EngineError, Fatal) as error:
                 self._trouble = f"the preloaded prompt cannot be used: {error}"
                 log.error("%s", self._trouble)
@@ -181,18 +182,21 @@ class House:
                 self._strangers.pop(task, None)
             self._numbers += 1
             own = Client(client.name, client.admin, f"{client.peer} lines {self._numbers}")
-            if arguments and await self._counts(intake):
-                peer = Plain(self._services, pipe, intake, own, patient)
-                await self._settle(peer)
-                await hand_over(peer, self._services.settings.head_seconds)
-            else:
+            plain = arguments and await self._counts(intake)
+            if not plain:
                 await pipe.write(HELO)
-                session = Session(self._services, pipe, intake, own, patient)
-                await self._settle(session)
-                await session.serve()
+            async with self._services.models.held(self._services):
+                if plain:
+                    peer = Plain(self._services, pipe, intake, own, patient)
+                    await self._settle(peer)
+                    await hand_over(peer, self._services.settings.head_seconds)
+                else:
+                    session = Session(self._services, pipe, intake, own, patient)
+                    await self._settle(session)
+                    await session.serve()
         except PlainError as error:
             last = closing(error)
-        except Fatal as error:
+        except (Fatal, ApiError) as error:
             last = message("FATAL", str(error))
         except (Gone, OSError, WebSocketDisconnect):
             return

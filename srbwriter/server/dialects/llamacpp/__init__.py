@@ -12,6 +12,7 @@ from srbwriter.server.dialects.llamacpp.completion import (
 from srbwriter.server.dialects.llamacpp.status import (
     change_props,
     health,
+    load,
     lora_adapters,
     metrics,
     props,
@@ -19,6 +20,7 @@ from srbwriter.server.dialects.llamacpp.status import (
     set_lora_adapters,
     slot_action,
     slots,
+    unload,
 )
 from srbwriter.server.embeddings import native_embeddings, rerank
 from srbwriter.server.endpoints import (
@@ -103,6 +105,10 @@ ENDPOINTS = (
         "save, restore or erase a slot",
         body=object_of(filename="string"),
         query={"action": {"type": "string", "enum": ["save", "restore", "erase"]}},
+    ),
+    Endpoint("POST", ("/models/load",), load, "llamacpp", "load a model", body=object_of(model="string")),
+    Endpoint(
+        "POST", ("/models/unload",), unload, "llamacpp", "unload a model", body=object_of(model="string")
     ),
     Endpoint("POST", ("/models/pull",), pull, "llamacpp", "fetch a model; not possible here"),
     Endpoint("GET", ("/metrics",), metrics, "llamacpp", "figures for Prometheus"),

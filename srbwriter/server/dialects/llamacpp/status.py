@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 from starlette.responses import Response
 
@@ -25,20 +25,22 @@ from srbwriter.server.settings import Client
 
 
 async def health(context: Context) -> Response:
-    services = context.services
-    if services.loader.error is not None:
-        raise ApiError(500, f"the model could not be loaded: {services.loader.error}")
-    _ = services.engine  # 503 while it is being loaded
-    busy = services.busy()
+    services, models = context.services, context.services.models
+    if models.alone:
+        if services.loader.error is not None:
+            raise ApiError(500, f"the model could not be loaded: {services.loader.error}")
+        _ = services.engine  # 503 while it is being loaded; of several each is when it is asked for
+    busy, most = sum(one.busy() for one in models.loaded()), sum(one.max_n for one in models.loaded())
+    full = bool(most) and busy == most
     answer: dict[str, Any] = {
-        "status": "no slot available" if busy == services.max_n else "ok",
+        "status": "no slot available" if full else "ok",
         "issues": [],
-        "slots_idle": services.max_n - busy,
+        "slots_idle": most - busy,
         "slots_processing": busy,
     }
-    if context.switch("include_slots") and services.settings.slots:
-        answer["slots"] = _slots(context, busy)
-    if busy == services.max_n and context.switch("fail_on_no_slot"):
+    if context.switch("include_slots") and services.settings.slots and most:
+        answer["slots"] = _slots(context, services.busy())
+    if full and context.switch("fail_on_no_slot"):
         return json_response(answer, 503, {"Retry-After": "1"})
     return json_response(answer)
 
@@ -77,6 +79,27 @@ async def props(context: Context) -> Response:
 
 async def change_props(context: Context) -> Response:
     raise ApiError(501, "this server does not change its properties while it runs")
+
+
+async def load(context: Context) -> Response:
+    """Load a model, as llama-server's router does; which one is the current stays as it is."""
+    context.need_admin("loading a model")
+    await context.services.models.load(await _named(context), choose=False)
+    return json_response({"success": True})
+
+
+async def unload(context: Context) -> Response:
+    context.need_admin("unloading a model")
+    await context.services.models.unload(await _named(context))
+    return json_response({"success": True})
+
+
+async def _named(context: Context) -> str:
+    value = await context.value()  # not as the body of a request for that model, which would load it
+    name = Fields(cast("dict[str, Any]", value) if isinstance(value, dict) else {}).text("model")
+    if not name:
+        raise bad("model", "Field 'model': expected the name of a model")
+    return name
 
 
 async def pull(context: Context) -> Response:
@@ -197,14 +220,26 @@ def exposition(services: Services, client: Client) -> str:
 
     What clients have asked for is told to each of itself, and of all to an admin.
     """
-    engine = services.loader.engine
-    stats = engine.stats() if engine is not None else EngineStats()
+    shown = services.models.loaded() or [services]
+    rows = zip(*(_figures(one, _stats(one)) for one in shown), strict=True)
     return "".join(
-        f"# HELP llamacpp:{f.name} {f.help}\n"
-        f"# TYPE llamacpp:{f.name} {f.kind}\n"
-        f"llamacpp:{f.name} {_number(f.value)}\n"
-        for f in _figures(services, stats)
+        f"# HELP llamacpp:{row[0].name} {row[0].help}\n# TYPE llamacpp:{row[0].name} {row[0].kind}\n"
+        + "".join(
+            f"llamacpp:{figure.name}{_of_model(one)} {_number(figure.value)}\n"
+            for one, figure in zip(shown, row, strict=True)
+        )
+        for row in rows
     ) + "".join(_of_clients(services, client))
+
+
+def _stats(services: Services) -> EngineStats:
+    engine = services.loader.engine
+    return engine.stats() if engine is not None else EngineStats()
+
+
+def _of_model(services: Services) -> str:
+    """Which model a figure is of, where there are several."""
+    return "" if services.models.alone else f'{{model="{_escaped(services.model_name)}"}}'
 
 
 def _of_clients(services: Services, client: Client) -> Iterator[str]:
@@ -252,7 +287,7 @@ def _figures(services: Services, stats: EngineStats) -> Iterator[Figure]:
         "Mean tokens written a second.",
         _ratio(stats.generated_tokens, stats.decode_seconds),
     )
-    yield Figure("requests_processing", "gauge", "Requests being answered.", len(services.registry.live()))
+    yield Figure("requests_processing", "gauge", "Requests being answered.", len(services.live()))
     yield Figure("requests_deferred", "gauge", "Requests that wait for room.", stats.waiting_requests)
     yield Figure(
         "n_busy_slots_per_decode",

@@ -12,24 +12,26 @@ from srbwriter.server.dialects.openai.responses import responses
 from srbwriter.server.embeddings import openai_embeddings
 from srbwriter.server.endpoints import CHAT, EMBEDDINGS, RESPONSES, Endpoint
 from srbwriter.server.errors import ApiError
+from srbwriter.server.models import Served
 from srbwriter.server.services import words
 
 
 async def models(context: Context) -> Response:
-    card = model_card(context)
-    return json_response({"object": "list", "data": [card], "models": [_ollama(card)]})
+    cards = [model_card(one) for one in context.services.models]
+    return json_response({"object": "list", "data": cards, "models": [_ollama(card) for card in cards]})
 
 
 async def model(context: Context) -> Response:
-    card = model_card(context)
-    if context.path["model"] not in (card["id"], *card["aliases"]):
-        raise ApiError(404, f"there is no model {context.path['model']}; this server has {card['id']}")
+    name = context.path["model"]
+    card = model_card(context.services.models.named(name))
+    if name not in (card["id"], *card["aliases"]):
+        raise ApiError(404, f"there is no model {name}; this server has {card['id']}")
     return json_response(card)
 
 
-def model_card(context: Context) -> dict[str, Any]:
+def model_card(one: Served) -> dict[str, Any]:
     """Valid while the model is still being loaded too; then without its measures."""
-    services = context.services
+    services = one.services
     engine = services.loader.engine
     card: dict[str, Any] = {
         "id": services.model_name,
@@ -42,6 +44,8 @@ def model_card(context: Context) -> dict[str, Any]:
         "max_n": services.max_n,
         "meta": None,
     }
+    if not services.models.alone:
+        card["status"] = {"value": one.status}  # as llama-server's router tells it
     if engine is None:
         return card
     info = engine.info
@@ -95,7 +99,7 @@ ENDPOINTS = (
         "a response to text or a conversation",
         body=RESPONSES,
     ),
-    Endpoint("GET", ("/v1/models", "/models"), models, "openai", "the loaded model"),
+    Endpoint("GET", ("/v1/models", "/models"), models, "openai", "the models, and whether they are loaded"),
     Endpoint(
         "GET", ("/v1/models/{model:path}", "/models/{model:path}"), model, "openai", "one model by name"
     ),

@@ -49,9 +49,14 @@ ENDPOINTS = (
     Endpoint("DELETE", (_REQUEST,), forget, "srb", "cancel a request and forget it"),
     Endpoint("POST", (_REQUEST + "/cancel",), cancel_all, "srb", "stop every branch, keep the text"),
     Endpoint("GET", (_REQUEST + "/events",), events, "srb", "follow a request", query=_AFTER),
-    Endpoint("POST", (_REQUEST + "/branches",), add_branches, "srb", "add branches", body=_CHANGES),
+    Endpoint(
+        "POST", (_REQUEST + "/branches",), add_branches, "srb", "add branches", body=_CHANGES, chooses=False
+    ),
     Endpoint("GET", (_BRANCH,), read_branch, "srb", "a branch with its tokens"),
-    Endpoint("PATCH", (_BRANCH,), patch_branch, "srb", "change sampling and stop rules", body=_CHANGES),
+    Endpoint(
+        "PATCH", (_BRANCH,), patch_branch, "srb", "change sampling and stop rules", body=_CHANGES,
+        chooses=False,
+    ),
     Endpoint("GET", (_BRANCH + "/events",), branch_events, "srb", "follow one branch", query=_AFTER),
     Endpoint(
         "POST", (_BRANCH + "/{verb}",), steer, "srb",
@@ -60,5 +65,6 @@ ENDPOINTS = (
             text="string", tokens="integer", chars="integer", sentences="integer", max_tokens="integer",
             seed="integer", n="integer",
         ),
+        chooses=False,
     ),
 )  # fmt: skip

@@ -108,8 +108,9 @@ async def branch_runs(parent: Mapping[str, Any], context: Context) -> tuple[Toke
     Of its text only the first ``chars`` characters, where that is given: token by token as far as these go.
     Before its first token, a branch of a healed prompt has yet to spell the prompt's last word.
     """
-    fields, engine = Fields(parent), context.engine
+    fields = Fields(parent)
     branch = context.record(fields.text("request")).branch(fields.integer("branch", 0))
+    engine = context.engine
     generation, buffer, whole = branch.generation, branch.buffer, branch.text
     chars = fields.integer("chars", len(whole), 0, len(whole), hard=True)
     if chars == len(whole):

@@ -1,0 +1,278 @@
+"""The models of one server: which are loaded, which one a request is for, and which makes room for another.
+
+Each has services of its own that share everything but the engine with those of the first. A model is loaded
+when it is first asked for, and unloaded when another needs its place: the one that was used least lately, and
+never one that answers. Where there is one model alone nothing here does anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Protocol, Self, cast
+
+from srbwriter.models.fit import free_memory, size_words
+from srbwriter.server.errors import ApiError, bad, unavailable
+
+if TYPE_CHECKING:
+    from srbwriter.engine.backend import Backend
+    from srbwriter.server.registry import Record
+    from srbwriter.server.services import Services
+
+_LOOK = 0.02  # seconds between looks at a load, or at requests that are to end
+
+
+class Loader(Protocol):
+    """Brings a backend up in the background. ``state`` is INIT, LOADING, READY or FAILED."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def engine(self) -> Backend | None: ...
+    @property
+    def error(self) -> Exception | None: ...
+
+
+class Reloader(Loader, Protocol):
+    """One that can be begun, ended and begun anew."""
+
+    def start(self) -> object: ...
+    def close(self) -> None: ...
+    def again(self) -> Self: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A model that a server may load.
+
+    ``need`` is what it takes, about, in bytes. Without a ``name`` it goes by what it calls itself. One that
+    is ``kept`` is somebody else's: it is neither loaded nor unloaded here.
+    """
+
+    loader: Loader
+    name: str = ""
+    need: int = 0
+    kept: bool = False
+
+
+class Served:
+    """One of the models, and who uses it."""
+
+    def __init__(self, services: Services, offer: Offer) -> None:
+        self.services, self.need, self.kept = services, offer.need, offer.kept
+        self.holds = 0  # answers that are being made with it
+        self.used = 0  # when that began last, on the clock of all models
+
+    @property
+    def state(self) -> str:
+        state = self.services.loader.state
+        return str(getattr(state, "name", state)).upper()
+
+    @property
+    def up(self) -> bool:
+        """Whether it takes memory."""
+        return self.state in ("LOADING", "READY")
+
+    @property
+    def busy(self) -> bool:
+        number = self.services.number
+        return self.holds > 0 or any(record.model == number for record in self.services.registry.live())
+
+    @property
+    def status(self) -> str:
+        """Its state in the words of llama-server's router."""
+        words = {"INIT": "unloaded", "LOADING": "loading", "READY": "loaded", "FAILED": "failed"}
+        return words[self.state]
+
+
+class Models:
+    """All models of a server, ``most`` of them loaded at once (0: as many as fit). Used from its loop only.
+
+    ``offers`` has the first as well, whose services are given; it may be empty where that is alone.
+    """
+
+    def __init__(self, first: Services, offers: Sequence[Offer], most: int) -> None:
+        offers = offers or [Offer(first.loader, kept=True)]
+        self._most = most
+        self._all = [
+            Served(first if number == 0 else first.beside(offer.loader, offer.name, number), offer)
+            for number, offer in enumerate(offers)
+        ]
+        first.name = offers[0].name
+        for one in self._all:
+            one.services.models = self
+        self._current = self._all[0]
+        self._door = asyncio.Lock()  # whoever waits for a place lets nobody past
+        self._clock = count(1)
+
+    @property
+    def alone(self) -> bool:
+        """Whether there is one model, which then answers to any name."""
+        return len(self._all) == 1
+
+    def __iter__(self) -> Iterator[Served]:
+        return iter(self._all)
+
+    @property
+    def names(self) -> list[str]:
+        """One name of each."""
+        return [one.services.model_name for one in self._all]
+
+    def named(self, name: str) -> Served:
+        """The model of that name; without one, the current. Raises ApiError (404)."""
+        if not name or self.alone:
+            return self._current
+        bare = name.removesuffix(".gguf")
+        for one in self._all:
+            if name in one.services.model_names or bare in one.services.model_names:
+                return one
+        raise ApiError(
+            404, f"there is no model {name[:200]}; this server has {', '.join(self.names)}",
+            field="model", code="model_not_found",
+        )  # fmt: skip
+
+    def of(self, record: Record) -> Served:
+        """The model that answers a request."""
+        return self._all[record.model]
+
+    def shown(self) -> Served:
+        """The model that questions without a name are about: the current if it is loaded, else the latest."""
+        loaded = [one for one in self._all if one.up]
+        if self._current in loaded or not loaded:
+            return self._current
+        return max(loaded, key=lambda one: one.used)
+
+    def loaded(self) -> list[Services]:
+        """The services of those that can answer now."""
+        return [one.services for one in self._all if one.services.loader.engine is not None]
+
+    def hold(self, one: Served) -> None:
+        """Keep it from being unloaded until :meth:`release`."""
+        one.holds += 1
+        one.used = next(self._clock)
+
+    def release(self, one: Served) -> None:
+        one.holds -= 1
+
+    async def take(self, one: Served) -> None:
+        """Hold a model that is loaded, which may take some time.
+
+        Raises ApiError: 501 where it does not fit, 503 where it cannot be loaded or no place becomes free.
+        """
+        try:
+            async with asyncio.timeout(one.services.settings.timeout):
+                async with self._door:
+                    if not one.up and not one.kept:
+                        await self._make_room(one)
+                        self._start(one)
+                    self.hold(one)
+                try:
+                    await self._until_loaded(one)
+                except BaseException:
+                    self.release(one)
+                    raise
+        except TimeoutError:
+            raise unavailable(f"{one.services.model_name} found no place in time; try again later") from None
+
+    @asynccontextmanager
+    async def held(self, services: Services) -> AsyncGenerator[None]:
+        """Its model, for as long as this is entered. Raises ApiError as :meth:`take` does."""
+        if self.alone:
+            yield
+            return
+        one = self._all[services.number]
+        await self.take(one)
+        try:
+            yield
+        finally:
+            self.release(one)
+
+    async def load(self, name: str, *, choose: bool = True) -> None:
+        """Load a model, which is the current one from then on, or is not if ``choose`` is false.
+
+        Raises ApiError: 404 also where there is one model alone, and as :meth:`take` does.
+        """
+        one = self.named(name)
+        if self.alone and name not in one.services.model_names:
+            raise ApiError(404, f"there is no model {name[:200]}; this server has {one.services.model_name}")
+        await self.take(one)
+        self.release(one)
+        if choose:
+            self._current = one
+
+    async def unload(self, name: str) -> None:
+        """Raises ApiError: 400 for one that is not loaded, 409 while it answers, 501 for one that is kept."""
+        one = self.named(name)
+        named = one.services.model_name
+        async with self._door:
+            if self.alone or one.kept:
+                raise ApiError(501, f"this server keeps its model, {named}; end the server instead")
+            if not one.up:
+                raise bad("model", f"{named} is not loaded")
+            if one.busy:
+                raise ApiError(409, f"{named} answers requests; end them first")
+            await self._close(one)
+
+    def close(self) -> None:
+        """Unload all; for a server that has ended."""
+        for one in self._all:
+            if not one.kept:
+                cast(Reloader, one.services.loader).close()
+
+    # ---- making room
+
+    def _start(self, one: Served) -> None:
+        if one.state == "FAILED":  # whatever was wrong may have been put right
+            one.services.loader = cast(Reloader, one.services.loader).again()
+        cast(Reloader, one.services.loader).start()
+
+    async def _until_loaded(self, one: Served) -> None:
+        while one.services.loader.engine is None:
+            _ = one.services.loader.error and one.services.engine  # which raises it in words
+            await asyncio.sleep(_LOOK)
+
+    async def _make_room(self, one: Served) -> None:
+        """Unload what is idle, least recently used first, until ``one`` fits. Raises ApiError (501)."""
+        while True:
+            others = [other for other in self._all if other.up]
+            free = self._free()
+            crowded = 0 < self._most <= len(others)
+            if not crowded and one.need <= free:
+                return
+            movable = [other for other in others if not other.kept]
+            if one.need > free + sum(other.need for other in movable if other.state == "READY"):
+                if not any(other.state == "LOADING" for other in movable):
+                    raise ApiError(501, self._too_large(one, free))
+            elif not movable:
+                raise ApiError(
+                    501, f"{one.services.model_name} has no place beside {others[0].services.model_name}, "
+                    f"which stays: give --models-max {self._most + 1} or more",
+                )  # fmt: skip
+            idle = [other for other in movable if not other.busy and other.state == "READY"]
+            if idle:
+                await self._close(min(idle, key=lambda other: other.used))
+            else:
+                await asyncio.sleep(_LOOK)
+
+    def _free(self) -> int:
+        """Bytes that are free, less what those will take that are being loaded."""
+        return free_memory() - sum(one.need for one in self._all if one.state == "LOADING")
+
+    def _too_large(self, one: Served, free: int) -> str:
+        return (
+            f"{one.services.model_name} does not fit: it takes about {size_words(one.need)}, and "
+            f"{size_words(max(free, 0))} are free when all others are unloaded; "
+            "take a smaller one, or less --ctx-size"
+        )
+
+    async def _close(self, one: Served) -> None:
+        """Unload. Requests that it has answered are forgotten, as their tokens mean nothing without it."""
+        loader = cast(Reloader, one.services.loader)
+        one.services.renew(loader.again())
+        for record in one.services.registry:
+            if record.model == one.services.number:
+                one.services.registry.remove(record)
+        await asyncio.to_thread(loader.close)
