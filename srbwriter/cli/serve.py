@@ -191,17 +191,20 @@ def server_offers(settings: Settings, first: Loader | None = None) -> list[Offer
 
     more = [Path(name).expanduser() for name in settings[MORE_MODELS]]
     whole = first is None and settings.source(MODELS_MAX) != "default"
+    if not more and not whole:
+        return []
     paths = launch.model_paths(settings, more, whole_folder=whole)
     if len(paths) == 1:
         return []
-    known = [Offer(first, kept=True)] if first else []
-    known += [Offer(launch.loader(settings))] if not first and paths[0] is None else []
-    named = zip(paths, launch.model_names(paths), strict=True)
-    return known + [
-        Offer(launch.loader_of(settings, path), name, launch.weight(settings, path))
-        for path, name in list(named)[len(known) :]
-        if path is not None
-    ]
+    offers: list[Offer] = []
+    for path, name in zip(paths, launch.model_names(paths), strict=True):
+        if not offers and first is not None:
+            offers.append(Offer(first, kept=True))
+        elif path is None:
+            offers.append(Offer(launch.loader(settings)))
+        else:
+            offers.append(Offer(launch.loader_of(settings, path), name, launch.weight(settings, path)))
+    return offers
 
 
 def server_settings(settings: Settings) -> ServerSettings:

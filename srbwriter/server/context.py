@@ -57,7 +57,7 @@ class Context:
         self.id: str = request.scope["srbwriter.id"]
         self.client: Client = request.scope["srbwriter.client"]
         self.effort = 0.0  # seconds that reading the body takes, about
-        self.chooses = True  # whether a body that names no model is for the current one
+        self.chooses = True  # whether a body is for the model that it names, or for the current one
         self._gone: asyncio.Task[None] | None = None
         self._values: dict[str, Any] | None = None
 
@@ -98,12 +98,21 @@ class Context:
         biases: object = self._values.get("logit_bias")
         if isinstance(biases, dict | list):
             self.effort += _PER_BIAS * len(cast("list[Any]", biases))
-        name = self._values.get("model")
-        if isinstance(name, str) and name:
-            await self.choose(name)
-        elif self.chooses and "parent" not in self._values:  # whoever names a parent names its model
-            await self.choose("")
+        if self.chooses and not self.services.models.alone and not self._goes_on(self._values):
+            name = self._values.get("model")
+            await self.choose(name if isinstance(name, str) else "")
         return self._values
+
+    def _goes_on(self, values: Mapping[str, Any]) -> bool:
+        """Whether a body goes on from another request's branch, whose model it is for then."""
+        parent: Any = values.get("parent")
+        if not isinstance(parent, dict):
+            return False
+        try:
+            self.record(str(cast("dict[str, Any]", parent).get("request")))
+        except ApiError:
+            return False
+        return True
 
     async def choose(self, name: str) -> None:
         """Answer with that model, or with the current one without a name; it stays until all has been sent.

@@ -231,7 +231,8 @@ class Models:
 
     async def _until_loaded(self, one: Served) -> None:
         while one.services.loader.engine is None:
-            _ = one.services.loader.error and one.services.engine  # which raises it in words
+            if one.services.loader.error is not None:
+                _ = one.services.engine  # raises it in words
             await asyncio.sleep(_LOOK)
 
     async def _make_room(self, one: Served) -> None:

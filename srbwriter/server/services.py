@@ -98,6 +98,8 @@ class Services:
             return engine
         if self.loader.error is not None:
             raise unavailable(f"the model could not be loaded: {self.loader.error}", 60)
+        if self.state == "INIT" and not self.models.alone:
+            raise unavailable(f"{self.model_name} is not loaded; a request for its words loads it", 1)
         raise unavailable("Loading model", 1)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,8 @@ from srbwriter.cli import flags, serve
 from srbwriter.cli.table import every_key
 from srbwriter.config import Key, Settings, keys, load
 from srbwriter.config.keys import SECTIONS
-from srbwriter.engine.types import Sampling, Stop
+from srbwriter.demo import bundled_model
+from srbwriter.engine.types import ModelError, Sampling, Stop
 from srbwriter.server import ServerSettings, run
 from srbwriter.server.settings import ServerError
 from tests.server.lines import LineClient, known
@@ -203,3 +205,48 @@ def test_the_bundled_model_comes_with_the_way_to_a_bigger_one(model: tuple[str, 
     )  # fmt: skip
     _, said = process.communicate(timeout=60)
     assert ("srbwriter models pull" in said) is (not model)
+
+
+def listed(url: str) -> dict[str, str]:
+    return {card["id"]: card["status"]["value"] for card in httpx.get(f"{url}/v1/models").json()["data"]}
+
+
+@pytest.mark.parametrize("folder", [True, False])
+def test_several_models_on_one_port(folder: bool, tmp_path: Path) -> None:
+    files = [tmp_path / "a.gguf", tmp_path / "b.gguf"]
+    for file in files:
+        shutil.copy(bundled_model(), file)
+    named = ["-d", str(tmp_path)] if folder else ["-m", str(files[0]), "--model", str(files[1])]
+    process, line = start("--port", "0", "--ctx-size", "256", "--models-max", "1", *named)
+    try:
+        url = line.split()[-1]
+        body = {"model": "b", "prompt": "Once", "n_predict": 4}
+        assert httpx.post(f"{url}/completion", json=body, timeout=120).json()["model"] == "b"
+        assert listed(url) == {"a": "unloaded", "b": "loaded"}
+    finally:
+        process.terminate()
+        code = ended(process)
+    assert code == 0
+
+
+def test_a_model_that_is_named_again_is_one_more() -> None:
+    said = _flags("-m a.gguf --model b.gguf -d c")
+    assert said == {keys.MODEL.name: Path("a.gguf"), serve.MORE_MODELS.name: ("b.gguf", "c")}
+    assert serve.server_offers(settings({})) == []
+
+
+def test_the_offers_say_what_each_takes(tmp_path: Path) -> None:
+    shutil.copy(bundled_model(), tmp_path / "copy.gguf")
+    (tmp_path / "broken.gguf").write_bytes(b"nonsense")
+    said = settings({serve.MORE_MODELS.name: (str(tmp_path / "copy.gguf"), str(tmp_path / "broken.gguf"))})
+    offers = serve.server_offers(said)
+    assert [offer.name for offer in offers] == ["storyteller", "copy", "broken"]
+    assert offers[0].need == offers[1].need > bundled_model().stat().st_size
+    assert offers[2].need == 0 and not any(offer.kept for offer in offers)
+
+
+def test_two_models_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+    paths: list[Path | None] = [None, tmp_path / "x" / "m.gguf", tmp_path / "y" / "m.gguf"]
+    assert launch.model_names(paths) == ["", "x/m", "y/m"]
+    with pytest.raises(ModelError, match="same name"):
+        launch.model_names([*paths, paths[1]])

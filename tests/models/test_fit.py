@@ -6,7 +6,7 @@ import pytest
 
 from srbwriter.demo import bundled_model
 from srbwriter.models import Header, Run, need, read_header, size_words
-from srbwriter.models.fit import Need, suggest
+from srbwriter.models.fit import Need, free_memory, memory, suggest
 
 
 def test_the_cache_is_exact() -> None:
@@ -54,3 +54,7 @@ def test_what_there_is_is_suggested() -> None:
 def test_sizes_in_words() -> None:
     words = [size_words(size) for size in (12, 2_000, 5_500_000, 4_920_000_000)]
     assert words == ["12 B", "2 KB", "6 MB", "4.9 GB"]
+
+
+def test_what_is_free_is_some_of_what_there_is() -> None:
+    assert 0 < free_memory() <= memory()

@@ -16,9 +16,11 @@ import pytest
 from srbwriter.demo import bundled_model
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import EngineOptions
-from srbwriter.server import Offer, ServerSettings, models, start_in_thread
+from srbwriter.server import Loaded, Offer, ServerSettings, models, start_in_thread
 from tests.engine.toy_models import make_qwen
+from tests.fakes.engine import FakeEngine
 
+from .lines import LineClient
 from .wire import frames
 
 OPTIONS = EngineOptions(n_ctx=256, gpu_layers=0)
@@ -34,15 +36,20 @@ def files(tmp_path: Path) -> dict[str, Path]:
 
 @pytest.fixture
 def serve(files: dict[str, Path]) -> Iterator[Start]:
-    """Start a server of both; keyword arguments are settings, ``need`` what each is said to take."""
+    """Start a server of both; keyword arguments are settings, ``need`` what each is said to take.
+
+    ``lines`` is told where the line protocol is spoken.
+    """
     ends: list[Callable[[], Any]] = []
 
-    def start(need: int = 0, **settings: Any) -> httpx.Client:
+    def start(need: int = 0, lines: list[str] | None = None, **settings: Any) -> httpx.Client:
         offers = [Offer(EngineLoader(path, OPTIONS), name, need) for name, path in files.items()]
         handle = start_in_thread(
             offers[0].loader, ServerSettings(port=0, access_log=False, metrics=True, **settings), offers
         )
         client = httpx.Client(base_url=handle.url, timeout=120)
+        if lines is not None:
+            lines.extend(handle.lines)
         ends.extend([lambda: handle.stop(20), client.close])
         return client
 
@@ -235,3 +242,33 @@ def test_one_that_is_broken_is_said_in_words_and_tried_again(serve: Start, files
     assert states(http)["toy"] == "failed" and ask(http, "big").status_code == 200
     files["toy"].write_bytes(whole)
     assert ask(http, "toy").status_code == 200
+
+
+def test_a_conversation_in_lines_keeps_the_first(serve: Start) -> None:
+    places: list[str] = []
+    http = serve(models_max=1, lines=places, tcp=("0",))
+    assert ask(http, "toy").status_code == 200
+    with LineClient(places[0]) as client:
+        assert any(line.startswith("OUTPUT") for line in client.ask("PROMPT Once upon a time,"))
+        assert states(http) == {"big": "loaded", "toy": "unloaded"}
+        assert http.post("/models/unload", json={"model": "big"}).status_code == 409
+    assert ask(http, "toy").status_code == 200
+    assert states(http) == {"big": "unloaded", "toy": "loaded"}
+
+
+def test_somebody_elses_model_stays(engine: FakeEngine, files: dict[str, Path]) -> None:
+    """As the terminal's does, beside which the server runs."""
+    offers = [Offer(Loaded(engine), kept=True), Offer(EngineLoader(files["toy"], OPTIONS), "toy")]
+    for most in (1, 2):
+        settings = ServerSettings(port=0, access_log=False, models_max=most)
+        handle = start_in_thread(offers[0].loader, settings, offers)
+        with httpx.Client(base_url=handle.url, timeout=120) as http:
+            assert states(http) == {"fake": "loaded", "toy": "unloaded"}
+            answer = ask(http, "toy")
+            if most == 1:
+                assert answer.status_code == 501 and "--models-max 2" in answer.text
+            else:
+                assert answer.json()["model"] == "toy"
+            assert http.post("/models/unload", json={"model": "fake"}).status_code == 501
+            assert ask(http, None).json()["model"] == "fake"
+        handle.stop(20)

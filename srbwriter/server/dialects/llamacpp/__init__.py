@@ -35,6 +35,7 @@ from srbwriter.server.endpoints import (
 )
 
 _SWITCH = {"type": "boolean"}
+_MODEL = object_of(model="string")
 
 ENDPOINTS = (
     Endpoint(
@@ -106,10 +107,8 @@ ENDPOINTS = (
         body=object_of(filename="string"),
         query={"action": {"type": "string", "enum": ["save", "restore", "erase"]}},
     ),
-    Endpoint("POST", ("/models/load",), load, "llamacpp", "load a model", body=object_of(model="string")),
-    Endpoint(
-        "POST", ("/models/unload",), unload, "llamacpp", "unload a model", body=object_of(model="string")
-    ),
+    Endpoint("POST", ("/models/load",), load, "llamacpp", "load a model", body=_MODEL, chooses=False),
+    Endpoint("POST", ("/models/unload",), unload, "llamacpp", "unload a model", body=_MODEL, chooses=False),
     Endpoint("POST", ("/models/pull",), pull, "llamacpp", "fetch a model; not possible here"),
     Endpoint("GET", ("/metrics",), metrics, "llamacpp", "figures for Prometheus"),
     Endpoint("GET", ("/lora-adapters",), lora_adapters, "llamacpp", "LoRA adapters and their scales"),

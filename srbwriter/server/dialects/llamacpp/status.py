@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 
 from starlette.responses import Response
 
@@ -95,8 +95,7 @@ async def unload(context: Context) -> Response:
 
 
 async def _named(context: Context) -> str:
-    value = await context.value()  # not as the body of a request for that model, which would load it
-    name = Fields(cast("dict[str, Any]", value) if isinstance(value, dict) else {}).text("model")
+    name = Fields(await context.json()).text("model")
     if not name:
         raise bad("model", "Field 'model': expected the name of a model")
     return name

@@ -1,0 +1,124 @@
+"""Two processes with two models behind the example of a front, each as a person would run it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from srbwriter.demo import bundled_model
+from tests.engine.toy_models import make_qwen
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+Start = Callable[..., str]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def start() -> Iterator[Start]:
+    """Start a program, and give the address that it says it listens on."""
+    running: list[subprocess.Popen[str]] = []
+
+    def run(*command: Any) -> str:
+        process = subprocess.Popen(
+            [sys.executable, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        running.append(process)
+        assert process.stdout
+        said: list[str] = []
+        for line in process.stdout:
+            said.append(line)
+            if found := re.search(r"listening on (http://\S+)", line):
+                return found[1]
+        raise AssertionError("".join(said))
+
+    yield run
+    for process in running:
+        process.terminate()
+    for process in running:
+        process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def urls(start: Start, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Two servers: the bundled model under another name, and a toy."""
+    folder = tmp_path_factory.mktemp("models")
+    shutil.copy(bundled_model(), folder / "small.gguf")
+    make_qwen(folder / "toy.gguf")
+    flags = ("-m", "srbwriter", "--serve", "--port", "0", "--ctx-size", "512", "--gpu-layers", "0")
+    found = [start(*flags, "-m", folder / f"{name}.gguf", "--alias", name) for name in ("small", "toy")]
+    for url in found:
+        while httpx.get(f"{url}/health", timeout=60).status_code == 503:
+            pass
+    return found
+
+
+@pytest.fixture(scope="module")
+def front(start: Start, urls: list[str]) -> str:
+    told = [f"{name}={url}" for name, url in zip(("small", "toy"), urls, strict=True)]
+    return start(EXAMPLES / "router.py", "--port", "0", *told)
+
+
+def ask(url: str, prompt: str, **more: Any) -> dict[str, Any]:
+    body = {"prompt": prompt, "n_predict": 4, "ignore_eos": True, **more}
+    return httpx.post(f"{url}/completion", json=body, timeout=120).json()
+
+
+def test_the_model_chooses_the_server(front: str) -> None:
+    for name in ("small", "toy"):
+        assert ask(front, "Once", model=name)["model"] == name
+        assert httpx.get(f"{front}/props", params={"model": name}).json()["model_alias"] == name
+    assert ask(front, "Once")["model"] == "small"
+    refused = httpx.post(f"{front}/completion", json={"model": "other", "prompt": "Once"})
+    assert refused.status_code == 404 and "small, toy" in refused.text
+
+
+def test_streams_and_refusals_are_passed_on(front: str) -> None:
+    body = {"model": "toy", "prompt": "Once", "max_tokens": 3, "ignore_eos": True, "stream": True}
+    with httpx.stream("POST", f"{front}/v1/completions", json=body, timeout=120) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert [*answer.iter_lines()][-2:] == ["data: [DONE]", ""]
+    refused = httpx.post(f"{front}/completion", json={"model": "toy"})
+    assert refused.status_code == 400 and "prompt" in refused.text
+
+
+def test_a_server_that_is_gone_is_said_in_words(start: Start) -> None:
+    alone = start(EXAMPLES / "router.py", "--port", "0", "gone=http://127.0.0.1:9")
+    refused = httpx.get(f"{alone}/health")
+    assert refused.status_code == 502 and "gone" in refused.text
+
+
+def test_a_text_stays_with_the_server_that_read_its_beginning(start: Start, urls: list[str]) -> None:
+    both = start(EXAMPLES / "router.py", "--port", "0", *(f"both={url}" for url in urls))
+    texts = [
+        "The fox went out on a winter's night, and prayed for the moon to give him light. ",
+        "A long time ago there was a king who had three sons, and none of them would be king. ",
+    ]
+    first = [ask(both, text)["model"] for text in texts]
+    assert sorted(first) == ["small", "toy"], "texts that begin differently are spread"
+    for turn in range(3):
+        texts = [f"{text}And then it was day {turn}. " for text in texts]
+        answers = [ask(both, text) for text in reversed(texts)][::-1]
+        assert [answer["model"] for answer in answers] == first
+        assert all(answer["timings"]["cache_n"] > 0 for answer in answers)
+
+
+def test_a_conversation_stays_as_well(start: Start, urls: list[str]) -> None:
+    both = start(EXAMPLES / "router.py", "--port", "0", *(f"both={url}" for url in urls))
+    asked = "Tell me a long story of a fox, a hen and the winter's moon, please."
+    messages = [{"role": "user", "content": asked}]
+    answered: list[str] = []
+    for turn in range(3):
+        body = {"messages": messages, "max_tokens": 2}
+        answer = httpx.post(f"{both}/v1/chat/completions", json=body, timeout=120).json()
+        answered.append(answer["model"])
+        ask(both, f"{turn} is the number of a text that begins like no other, and goes where least is.")
+        messages += [answer["choices"][0]["message"], {"role": "user", "content": "Go on."}]
+    assert len(set(answered)) == 1
