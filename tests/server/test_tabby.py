@@ -79,11 +79,12 @@ def test_who_a_key_belongs_to(serve: Serve) -> None:
 
 def test_the_load_is_the_number_of_requests_under_way(serve: Serve, engine: FakeEngine) -> None:
     engine.hold = 1
-    body = {"model": "m", "prompt": "A", "stream": True}
+    body = {"model": "m", "prompt": "A", "max_tokens": 9, "stream": True}
     with httpx.Client(base_url=serve().url, timeout=20) as http:
         assert http.get("/load").json() == {"server_load": 0}
         with http.stream("POST", "/v1/completions", json=body) as answer:
-            next(answer.iter_lines())
+            lines = answer.iter_lines()  # closes the answer when nobody holds it
+            next(lines)
             assert http.get("/load").json() == {"server_load": 1}
             engine.release()
 
