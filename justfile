@@ -8,7 +8,7 @@ check:
     lint-imports
     deptry .
 
-# Every test, in as many processes as there are cores.
+# Every test, in several processes.
 test *args:
     pytest {{args}}
 

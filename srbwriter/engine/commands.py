@@ -212,7 +212,7 @@ class Commands:
             new = Typed(new.ids[:-1], new.ends[:-1])
         self._typed(active, text, new, len(unspelt))
         if prefix:
-            self.loop.preparer.heal(active, prefix)
+            self.loop.heal(active, prefix)
         if go_on or branch.live and branch.state is not BranchState.PAUSED:
             self._revive(active)
 

@@ -241,7 +241,7 @@ class Scheduler:
             self._settle(plan)
         elif code == ABORTED:
             self.decoder.roll_back(plan)
-        elif not self.queue.relieve():
+        elif self.queue.busy and not self.queue.relieve():  # what was not asked for can wait
             raise NativeError("llama_decode", "no free cell, though none should be needed")
 
     def _unwanted(self) -> bool:

@@ -1,4 +1,4 @@
-"""The HTTP face: the dialects of many programs on one port, and pages.
+"""The HTTP face: the dialects of many programs on one port, and pages; beside it conversations in lines.
 
 Translates requests into the engine's vocabulary and its events into frames; decides nothing about sampling,
 scheduling or stories. Starlette and uvicorn are imported here and nowhere else in the program.

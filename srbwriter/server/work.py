@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -199,7 +199,7 @@ def encode(value: Any) -> bytes:
 def encode_large(value: Any) -> bytes:
     """The same bytes as :func:`encode` makes, slice by slice.
 
-    An iterator is written as a list, entry by entry, so that what it makes need not all be there at once: a
+    An iterator is written as a list, some entries at a time, so that what it makes need not all be there: a
     million small objects cost the collector of garbage a fifth of a second each time it looks at them.
     """
     return "".join(_slices(value)).encode()
@@ -217,15 +217,8 @@ def _slices(value: Any) -> Iterator[str]:
             yield from _slices(item)
             before = ","
         yield "}"
-    elif isinstance(value, Iterator):
-        before = "["
-        for item in cast("Iterator[Any]", value):
-            yield before
-            yield from _slices(item)
-            before = ","
-        yield "[]" if before == "[" else "]"
-    elif isinstance(value, list | tuple) and value:
-        yield from _list_slices(cast("Sequence[Any]", value))
+    elif isinstance(value, Iterator | list | tuple):
+        yield from _list_slices(cast("Iterable[Any]", value))
     elif isinstance(value, str) and len(value) > _SLICE:
         yield '"'
         yield from (_dumps(value[k : k + _SLICE])[1:-1] for k in range(0, len(value), _SLICE))
@@ -234,21 +227,24 @@ def _slices(value: Any) -> Iterator[str]:
         yield _dumps(value)
 
 
-def _list_slices(items: Sequence[Any]) -> Iterator[str]:
+def _list_slices(items: Iterable[Any]) -> Iterator[str]:
     """Small entries go out many at once."""
-    before, start = "[", 0
-    while start < len(items):
-        end, room = start, _MANY
-        while end < len(items) and room > 0:
-            room -= _values(items[end], room)
-            end += room > 0 or end == start
-        if room > 0 or end > start + 1:
-            yield before + _dumps(items[start:end])[1:-1]
+    before, few, room = "[", list[Any](), _MANY
+    for item in items:
+        size = _values(item, _MANY)
+        if few and size > room:
+            yield before + _dumps(few)[1:-1]
+            before, few, room = ",", [], _MANY
+        if size < _MANY:
+            few.append(item)
+            room -= size
         else:
             yield before
-            yield from _slices(items[start])
-        before, start = ",", end
-    yield "]"
+            yield from _slices(item)
+            before = ","
+    if few:
+        yield before + _dumps(few)[1:-1]
+    yield "]" if few or before == "," else "[]"
 
 
 _MANY = 2000  # values that are written in one call

@@ -101,7 +101,7 @@ class Session:
             n=launch.branches(settings),
             sampling=launch.sampling(settings),
             stop=launch.stop(settings),
-            options=loader.options,
+            options=loader.options or launch.engine_options(settings),
         )
 
     # ---- the engine

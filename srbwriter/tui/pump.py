@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FPS, FPS_REMOTE = 24, 12  # a network link carries every repainted cell
 _KEY_SECONDS, _LONGEST_SECONDS = 0.05, 0.2  # how long painting waits behind a key, and at most
-_SHARE = 0.08  # of a core for painting: the engine needs the interpreter for every step
+_SHARE = 0.06  # of a core for painting: the engine needs the interpreter for every step
 _IDLE_TICKS = 6
 _SLOW_TICKS = 6  # status and marks change more slowly than text
 _REST_SECONDS = 2.0  # without a key, while nothing is written

@@ -159,6 +159,10 @@ class FakeSession:
             self.round = None
         return True
 
+    def lacks(self, name: str) -> str:
+        """The stand-in can do everything."""
+        return ""
+
     def finish_loading(self) -> None:
         self.engine_state, self.load_progress, self.model = "READY", 1.0, MODEL
         if self.round is not None and self.round.generation is None:

@@ -172,6 +172,31 @@ def test_the_lines_for_a_shell_run(server: ServerHandle, tmp_path: Path) -> None
     assert "OUTPUT " in done.stdout and done.stdout.count("HELO ") == 2
 
 
+def test_the_server_of_the_examples(tmp_path: Path) -> None:
+    program = tmp_path / "srbwriter"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m srbwriter "$@"\n')
+    program.chmod(0o755)
+    (tmp_path / "persona").write_text("A story.\n")
+    process = subprocess.Popen(
+        ["bash", ROOT / "examples" / "serve-lines.sh", "--gpu-layers", "0", "--ctx-size", "512"],
+        stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PATH": f"{tmp_path}:{os.environ['PATH']}", "PORT": "0",
+             "HTTP_PORT": "0", "PERSONA": str(tmp_path / "persona"), "SRBWRITER_KEY": "s3cret"},
+    )  # fmt: skip
+    assert process.stderr
+    with process.stderr:
+        try:
+            line = next(line for line in process.stderr if "for lines on" in line)
+            with LineClient(line.split()[-1], greet=False) as client:
+                client.send("AUTH s3cret", "PROMPT It was")
+                client.until_ready()
+                assert output(client.until_ready())
+        finally:
+            process.terminate()
+            process.stderr.read()
+        assert process.wait(60) == 0
+
+
 def test_the_client_in_python(server: ServerHandle) -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / "lines.py", server.lines[0]],

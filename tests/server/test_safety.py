@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import socket
 import ssl
 from datetime import datetime
 from pathlib import Path
@@ -317,6 +318,20 @@ def test_tls(serve: Serve, certificate: tuple[Path, Path]) -> None:
     assert handle.url.startswith("https://")
     with httpx.Client(base_url=handle.url, verify=ssl.create_default_context(cafile=str(cert))) as http:
         assert http.get("/health").status_code == 200
+
+
+def test_tls_of_lines(serve: Serve, certificate: tuple[Path, Path]) -> None:
+    key, cert = certificate
+    host, _, port = serve(tcp=("0",), ssl_key_file=key, ssl_cert_file=cert).lines[0].rpartition(":")
+    context = ssl.create_default_context(cafile=str(cert))
+    with (
+        socket.create_connection((host, int(port)), 60) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as encrypted,
+        encrypted.makefile("rb") as answers,
+    ):
+        encrypted.sendall(b"\nQUIT\n")
+        assert answers.readline().startswith(b"HELO ")
+        assert answers.read().endswith(b"KV awaiting_prompt=true\n")
 
 
 @pytest.fixture

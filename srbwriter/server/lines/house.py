@@ -177,7 +177,8 @@ class House:
         last = b""
         try:
             client = known or self._guard.client(None, None, address) or await self._asked_in(intake, address)
-            self._strangers.pop(asyncio.current_task(), None)  # type: ignore[arg-type]
+            if (task := asyncio.current_task()) is not None:
+                self._strangers.pop(task, None)
             self._numbers += 1
             own = Client(client.name, client.admin, f"{client.peer} lines {self._numbers}")
             if arguments and await self._counts(intake):

@@ -272,8 +272,8 @@ async def tokenize(context: Context) -> Response:
     ids = await context.services.tokenize(text, add_bos=special, parse_special=special_texts)
 
     def make() -> dict[str, Any]:
-        tokens: list[Any] = [{"id": id, "piece": _piece(context, id)} for id in ids] if pieces else list(ids)
-        return {"tokens": tokens, "count": len(ids), "max_model_len": context.engine.n_ctx}
+        told = ({"id": id, "piece": _piece(context, id)} for id in ids) if pieces else ids
+        return {"tokens": told, "count": len(ids), "max_model_len": context.engine.n_ctx}
 
     return await context.answer(len(ids) * PER_ENTRY, make)
 
