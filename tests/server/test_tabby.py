@@ -77,10 +77,21 @@ def test_who_a_key_belongs_to(serve: Serve) -> None:
         assert http.get("/v1/auth/permission").status_code == 401
 
 
+def test_the_load_is_the_number_of_requests_under_way(serve: Serve, engine: FakeEngine) -> None:
+    engine.hold = 1
+    body = {"model": "m", "prompt": "A", "max_tokens": 9, "stream": True}
+    with httpx.Client(base_url=serve().url, timeout=20) as http:
+        assert http.get("/load").json() == {"server_load": 0}
+        with http.stream("POST", "/v1/completions", json=body) as answer:
+            lines = answer.iter_lines()  # closes the answer when nobody holds it
+            next(lines)
+            assert http.get("/load").json() == {"server_load": 1}
+            engine.release()
+
+
 def test_probes(client: httpx.Client) -> None:
     assert client.get("/version").json() == {"version": __version__}
     assert client.get("/ping").status_code == 200
-    assert client.get("/load").json() == {"server_load": 0}
     told = client.get("/.well-known/serviceinfo").json()
     assert told["software"]["name"] == "srbwriter"
     assert told["api"]["koboldai"]["base_url"] == str(client.base_url).rstrip("/") + "/api"

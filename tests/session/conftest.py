@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,5 +33,8 @@ def session(file: Path) -> Iterator[Session]:
         options=OPTIONS,
     )
     opened.loader.wait(WAIT)
+    for thread in threading.enumerate():  # the session hears of it on a thread of its own
+        if thread.name == "srbwriter-ready":
+            thread.join(WAIT)
     yield opened
     opened.close()

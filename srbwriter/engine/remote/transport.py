@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
@@ -40,19 +41,32 @@ class Transport:
             "limits": httpx.Limits(max_connections=1, keepalive_expiry=60.0),
         }
         self._free: list[httpx.AsyncClient] = []
-        self._clients: list[httpx.AsyncClient] = []
+        self._busy: set[httpx.AsyncClient] = set()
+        self._closing: set[asyncio.Task[None]] = set()
 
     @contextmanager
     def _client(self) -> Generator[httpx.AsyncClient]:
-        """One connection, for one request. A pool of httpx looks at each connection before each request."""
-        if not self._free:
-            self._free.append(httpx.AsyncClient(**self._settings))
-            self._clients.append(self._free[-1])
-        client = self._free.pop()
+        """One connection, for one request. A pool of httpx looks at each connection before each request.
+
+        Where the answer is not read to its end the connection goes: httpx may think it in use for ever.
+        """
+        client = self._free.pop() if self._free else httpx.AsyncClient(**self._settings)
+        self._busy.add(client)
         try:
             yield client
+        except BaseException:
+            self._let_go(client)
+            raise
         finally:
-            self._free.append(client)
+            if client in self._busy:
+                self._busy.discard(client)
+                self._free.append(client)
+
+    def _let_go(self, client: httpx.AsyncClient) -> None:
+        self._busy.discard(client)
+        closing = asyncio.get_running_loop().create_task(client.aclose())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
     async def ask(
         self, method: str, path: str, body: Any = None, seconds: float = _ANSWER_SECONDS
@@ -94,6 +108,8 @@ class Transport:
                         data = await answer.aread()
                         raise from_answer(self.where, answer.status_code, answer.headers, data)
                     yield self._events(answer)
+                    if not answer.is_closed:  # as it is once it has been read to its end
+                        self._let_go(client)
         except (httpx.HTTPError, httpx.StreamError) as error:
             raise from_transport(self.where, error) from error
 
@@ -108,7 +124,8 @@ class Transport:
                 yield events
 
     async def close(self) -> None:
-        for client in self._clients:
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        for client in (*self._free, *self._busy):
             await client.aclose()
 
 
