@@ -58,6 +58,7 @@ class Context:
         self.client: Client = request.scope["srbwriter.client"]
         self.effort = 0.0  # seconds that reading the body takes, about
         self.chooses = True  # whether a body is for the model that it names, or for the current one
+        self._chosen = False  # whether the query has named a model
         self._gone: asyncio.Task[None] | None = None
         self._values: dict[str, Any] | None = None
 
@@ -100,7 +101,8 @@ class Context:
             self.effort += _PER_BIAS * len(cast("list[Any]", biases))
         if self.chooses and not self.services.models.alone and not self._goes_on(self._values):
             name = self._values.get("model")
-            await self.choose(name if isinstance(name, str) else "")
+            if (isinstance(name, str) and name) or not self._chosen:
+                await self.choose(name if isinstance(name, str) else "")
         return self._values
 
     def _goes_on(self, values: Mapping[str, Any]) -> bool:
@@ -133,11 +135,11 @@ class Context:
                 self.close()
                 self._gone = None
         self._held.callback(models.release, one)
-        self.services = one.services
+        self.services, self._chosen = one.services, bool(name)
 
     def need_admin(self, what: str) -> None:
-        """Raises ApiError (403) for keys that are no admin's."""
-        if not self.client.admin:
+        """Raises ApiError (403) for keys that are no admin's, where there are several models."""
+        if not self.client.admin and not self.services.models.alone:
             raise ApiError(403, f"{what} concerns all clients: it takes an admin key")
 
     def bind(self, record: Record) -> Record:

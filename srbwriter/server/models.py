@@ -196,7 +196,9 @@ class Models:
         Raises ApiError: 404 also where there is one model alone, and as :meth:`take` does.
         """
         one = self.named(name)
-        if self.alone and name not in one.services.model_names:
+        if self.alone:
+            if name in one.services.model_names:
+                return
             raise ApiError(404, f"there is no model {name[:200]}; this server has {one.services.model_name}")
         await self.take(one)
         self.release(one)

@@ -85,6 +85,8 @@ def test_each_answers_by_its_name_and_is_loaded_when_it_is_asked_for(serve: Star
     for name in ("big", "toy"):
         assert http.get("/props", params={"model": name}).json()["model_alias"] == name
         assert f'llamacpp:n_decode_total{{model="{name}"}}' in http.get("/metrics").text
+    asked = http.post("/completion", params={"model": "toy"}, json={"prompt": "a", "n_predict": 1})
+    assert asked.json()["model"] == "toy"
     assert http.get("/health").json()["slots_idle"] == 2 * http.get("/props").json()["total_slots"]
 
 
