@@ -5,8 +5,8 @@
     python router.py small=http://127.0.0.1:9091 large=http://127.0.0.1:9092
 
 A request goes to a server of the name in its `model` field, or in `?model=`; without one to the first name.
-Where several servers have that name, it goes to the one that has read the longest beginning of its prompt, and
-has it in its cache; a text that begins like no other goes where least is running.
+Where several servers have that name, it goes to the one that has read the longest beginning of its prompt,
+and has it in its cache; a text that begins like no other goes where least is running.
 """
 
 from __future__ import annotations

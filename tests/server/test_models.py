@@ -258,19 +258,19 @@ def test_a_conversation_in_lines_keeps_the_first(serve: Start) -> None:
     assert states(http) == {"big": "unloaded", "toy": "loaded"}
 
 
-def test_somebody_elses_model_stays(engine: FakeEngine, files: dict[str, Path]) -> None:
+@pytest.mark.parametrize("most", [1, 2])
+def test_somebody_elses_model_stays(most: int, engine: FakeEngine, files: dict[str, Path]) -> None:
     """As the terminal's does, beside which the server runs."""
     offers = [Offer(Loaded(engine), kept=True), Offer(EngineLoader(files["toy"], OPTIONS), "toy")]
-    for most in (1, 2):
-        settings = ServerSettings(port=0, access_log=False, models_max=most)
-        handle = start_in_thread(offers[0].loader, settings, offers)
-        with httpx.Client(base_url=handle.url, timeout=120) as http:
-            assert states(http) == {"fake": "loaded", "toy": "unloaded"}
-            answer = ask(http, "toy")
-            if most == 1:
-                assert answer.status_code == 501 and "--models-max 2" in answer.text
-            else:
-                assert answer.json()["model"] == "toy"
-            assert http.post("/models/unload", json={"model": "fake"}).status_code == 501
-            assert ask(http, None).json()["model"] == "fake"
-        handle.stop(20)
+    settings = ServerSettings(port=0, access_log=False, models_max=most)
+    handle = start_in_thread(offers[0].loader, settings, offers)
+    with httpx.Client(base_url=handle.url, timeout=120) as http:
+        assert states(http) == {"fake": "loaded", "toy": "unloaded"}
+        answer = ask(http, "toy")
+        if most == 1:
+            assert answer.status_code == 501 and "--models-max 2" in answer.text
+        else:
+            assert answer.json()["model"] == "toy"
+        assert http.post("/models/unload", json={"model": "fake"}).status_code == 501
+        assert ask(http, None).json()["model"] == "fake"
+    handle.stop(20)
