@@ -205,8 +205,8 @@ def encode_large(value: Any) -> bytes:
     return "".join(_slices(value)).encode()
 
 
-def _dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""Made once: ``json.dumps`` makes an encoder for each call."""
 
 
 def _slices(value: Any) -> Iterator[str]:
