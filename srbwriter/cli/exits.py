@@ -35,4 +35,5 @@ class Failure(Exception):
 
 def say(line: str) -> None:
     """Tell whoever runs the program something; standard output is for text and JSON only."""
-    print(f"srbwriter: {line}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"srbwriter: {line}\n")  # in one piece: another thread may be saying something, too
+    sys.stderr.flush()

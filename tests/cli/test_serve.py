@@ -103,7 +103,8 @@ def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
     )
     assert process.stderr is not None
     lines = iter(process.stderr.readline, "")
-    return process, next((line for line in lines if "is ready" not in line and "bundled" not in line), "")
+    sound = ("is ready", "this is the small bundled model")
+    return process, next((line for line in lines if not any(words in line for words in sound)), "")
 
 
 def ended(process: subprocess.Popen[str]) -> int:
