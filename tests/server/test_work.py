@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import threading
 import time
@@ -36,9 +37,14 @@ JSON = st.recursive(
 
 
 @pytest.fixture
-def longest(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The longest pieces of work that any event loop has done, in seconds of processor time."""
+def longest(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
+    """The longest pieces of work that any event loop has done, in seconds of processor time.
+
+    Not of the collector's looks at what the tests before have left in this process.
+    """
     seen = [0.0]
+    gc.collect()
+    gc.freeze()
     run: Callable[[Any], None] = events.Handle._run
 
     def measured(self: Any) -> None:
@@ -47,7 +53,8 @@ def longest(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         seen[0] = max(seen[0], time.thread_time() - begun)
 
     monkeypatch.setattr(events.Handle, "_run", measured)
-    return seen
+    yield seen
+    gc.unfreeze()
 
 
 @contextmanager
