@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -34,6 +35,9 @@ def elsewhere(file: Path, url: str, **options: object) -> Session:
     story = Story.open(file) if file.exists() else Story.create(file)
     session = Session(story, RemoteLoader(RemoteOptions((url,), **options)), n=4, stop=STOP)  # type: ignore[arg-type]
     session.loader.wait(WAIT)
+    for thread in threading.enumerate():  # the session hears of it on a thread of its own
+        if thread.name == "srbwriter-ready":
+            thread.join(WAIT)
     return session
 
 
@@ -42,6 +46,9 @@ def here(file: Path) -> Session:
         Story.open(file), EngineLoader(bundled_model(), OPTIONS), n=4, stop=STOP, options=OPTIONS
     )
     session.loader.wait(WAIT)
+    for thread in threading.enumerate():  # the session hears of it on a thread of its own
+        if thread.name == "srbwriter-ready":
+            thread.join(WAIT)
     return session
 
 
@@ -49,6 +56,9 @@ def a_round(session: Session) -> str:
     """Write branches and pick the second; its text."""
     while session.model is None or session.engine is None or session._prompter is None:
         session.loader.wait(WAIT)
+        for thread in threading.enumerate():  # the session hears of it on a thread of its own
+            if thread.name == "srbwriter-ready":
+                thread.join(WAIT)
     current = session.generate()
     assert current.generation is not None
     current.generation.wait(WAIT)
@@ -103,6 +113,9 @@ def test_branches_of_an_earlier_sitting_go_on_elsewhere(file: Path, url: str) ->
     session = elsewhere(file, url)
     while session._prompter is None:
         session.loader.wait(WAIT)
+        for thread in threading.enumerate():  # the session hears of it on a thread of its own
+            if thread.name == "srbwriter-ready":
+                thread.join(WAIT)
     session.extend(0, 8)
     assert session.round is not None and session.round.generation is not None
     session.round.generation.wait(WAIT)
@@ -117,6 +130,9 @@ def test_a_round_that_failed_is_rolled_again_when_the_server_is_back(file: Path)
         session.set_text(PROMPT)
         while session._prompter is None:
             session.loader.wait(WAIT)
+            for thread in threading.enumerate():  # the session hears of it on a thread of its own
+                if thread.name == "srbwriter-ready":
+                    thread.join(WAIT)
         server.always = answers(500, {"error": {"message": "worn out"}})
         current = session.generate()
         assert current.generation is not None
