@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes as C
-import hashlib
 import logging
 import threading
 from collections.abc import Iterable, Sequence
@@ -15,7 +14,7 @@ from .native import weights
 from .native.context import recurrent
 from .native.library import library
 from .native.weights import Progress
-from .text import Pieces
+from .text import Pieces, fingerprint
 from .types import EngineClosed, EngineOptions, InvalidRequest, ModelInfo
 
 log = logging.getLogger(__name__)
@@ -63,7 +62,7 @@ class Model:
         self.chat_template, self.rerank_template = map(self._template, (None, b"rerank"))
         self.pieces = Pieces(self._all_pieces(special=False))
         self.special_pieces = self._all_pieces(special=True)  # control tokens written out
-        self.fingerprint = _fingerprint(self.special_pieces)
+        self.fingerprint = fingerprint(self.special_pieces)
 
     def _template(self, name: bytes | None) -> str | None:
         found = self._lib.llama_model_chat_template(self.pointer, name)
@@ -185,14 +184,6 @@ class _Use:
         with self._changed:
             self._over = True
             self._changed.wait_for(lambda: self._readers == 0)
-
-
-def _fingerprint(pieces: Sequence[bytes]) -> str:
-    """Names a vocabulary: equal ids mean equal text under equal fingerprints."""
-    digest = hashlib.blake2b(digest_size=8)
-    for piece in pieces:
-        digest.update(len(piece).to_bytes(4, "little") + piece)
-    return digest.hexdigest()
 
 
 def _known(token: int) -> int | None:

@@ -7,6 +7,7 @@ one look-up. Must never know the model, sampling or who reads the text.
 from __future__ import annotations
 
 import codecs
+import hashlib
 import re
 from collections import deque
 from collections.abc import Sequence
@@ -107,6 +108,14 @@ class Reader:
 _CONTEXT = 64  # characters of earlier text that a sentence scanner is given
 
 _new_decoder = codecs.getincrementaldecoder("utf-8")
+
+
+def fingerprint(pieces: Sequence[bytes]) -> str:
+    """Names a vocabulary by all its tokens: equal ids mean equal text under equal fingerprints."""
+    digest = hashlib.blake2b(digest_size=8)
+    for piece in pieces:
+        digest.update(len(piece).to_bytes(4, "little") + piece)
+    return digest.hexdigest()
 
 
 class Pieces:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.engine.remote import letters
-from srbwriter.engine.remote.dialects.base import fingerprint
+from srbwriter.engine.remote.dialects.base import probe_fingerprint
 from srbwriter.engine.remote.problems import from_answer, own_words
 from srbwriter.engine.remote.sse import EventReader
 
@@ -100,4 +100,4 @@ def test_retry_after_is_heeded_within_reason(told: str, wait: float) -> None:
 
 
 def test_vocabularies_are_told_apart_by_a_sample() -> None:
-    assert fingerprint([1, 2, 3]) == fingerprint([1, 2, 3]) != fingerprint([1, 2, 4])
+    assert probe_fingerprint([1, 2, 3]) == probe_fingerprint([1, 2, 3]) != probe_fingerprint([1, 2, 4])

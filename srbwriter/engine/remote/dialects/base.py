@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from ...types import ModelInfo, TokenLogprob
+from .. import letters
 from ..asking import Ask, News
 from ..options import RemoteOptions
 from ..problems import RemoteError, garbage, own_words
@@ -25,7 +26,10 @@ PROBE = (
 
 
 class Dialect(Protocol):
-    """One server, spoken to in one way. Methods raise RemoteError."""
+    """One server, spoken to in one way; methods raise RemoteError.
+
+    Those with a body do what most servers need.
+    """
 
     def __init__(self, transport: Transport, options: RemoteOptions) -> None: ...
 
@@ -41,42 +45,35 @@ class Dialect(Protocol):
         """What one event says. Raises RemoteError for garbage, and for an error that it tells."""
         ...
 
-    async def tokenize(self, text: str, parse_special: bool) -> list[int]: ...
+    async def tokenize(self, text: str, parse_special: bool) -> list[int]:
+        """Ids of ``text``; of a vocabulary made up here, unless the server tells its own."""
+        return letters.encode(text)
 
     async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
         """What each of ``ids`` writes; control tokens nothing unless ``special``."""
-        ...
+        return [letters.piece(token).encode("utf-8", "replace") for token in ids]
 
     async def text(self, ids: Sequence[int]) -> str | None:
         """The text of ``ids`` as a whole; None where it is that of their pieces."""
-        ...
+        return None
 
     async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
         """One prompt from chat messages; None where it is to be rendered here."""
-        ...
+        return None
 
     async def score(self, ids: Sequence[int], best: int) -> Sequence[TokenLogprob]:
         """Log-probabilities of ``ids[1:]``, where the profile says that they can be had."""
-        ...
+        return ()
 
     async def steer(self, request: str, index: int, verb: str) -> None:
         """``stop``, ``kill``, ``pause`` or ``resume`` one branch of a request that has a name."""
-        ...
 
 
-def fingerprint(ids: Sequence[int], size: int = 0) -> str:
+def probe_fingerprint(ids: Sequence[int], size: int = 0) -> str:
     """Names a vocabulary of which only the tokens of :data:`PROBE` are known."""
     digest = hashlib.blake2b(digest_size=8)
     digest.update(b",".join(b"%d" % token for token in (size, *ids)))
     return f"probe-{digest.hexdigest()}"
-
-
-def whole_fingerprint(pieces: Sequence[bytes]) -> str:
-    """The name that the engine here gives a vocabulary, from all its tokens, control tokens too."""
-    digest = hashlib.blake2b(digest_size=8)
-    for piece in pieces:
-        digest.update(len(piece).to_bytes(4, "little") + piece)
-    return digest.hexdigest()
 
 
 def decoded(decoder: msgspec.json.Decoder[T], data: bytes, where: str) -> T:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-from ...types import FinishReason, TokenLogprob
+from ...types import FinishReason
 from .. import letters
 from ..asking import Ask, News, Piece
 from ..options import RemoteOptions
 from ..profile import Profile
 from ..transport import Transport
-from .base import decoded, model_info
+from .base import Dialect, decoded, model_info
 
 _STREAM = "/api/extra/generate/stream"
 _FIELDS = {
@@ -35,7 +35,7 @@ class Event(msgspec.Struct, gc=False):
     finish_reason: str | None
 
 
-class KoboldCpp:
+class KoboldCpp(Dialect):
     """One KoboldCpp."""
 
     def __init__(self, transport: Transport, options: RemoteOptions) -> None:
@@ -83,21 +83,3 @@ class KoboldCpp:
         if event.finish_reason is not None and event.finish_reason != "null":
             finish = FinishReason.LENGTH if event.finish_reason == "length" else FinishReason.EOG
         return (Piece(0, event.token, tuple(letters.encode(event.token)), finish=finish),)
-
-    async def tokenize(self, text: str, parse_special: bool) -> list[int]:
-        return letters.encode(text)
-
-    async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
-        return [letters.piece(token).encode("utf-8", "replace") for token in ids]
-
-    async def text(self, ids: Sequence[int]) -> str | None:
-        return None
-
-    async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
-        return None
-
-    async def score(self, ids: Sequence[int], best: int) -> Sequence[TokenLogprob]:
-        return ()
-
-    async def steer(self, request: str, index: int, verb: str) -> None:
-        pass

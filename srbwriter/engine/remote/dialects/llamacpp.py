@@ -8,17 +8,18 @@ ids among its content and tells their pieces, so that one question brings the wh
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
 
+from ...text import fingerprint
 from ...types import FinishReason, TokenLogprob
 from ..asking import Ask, News, Piece, PromptRead
 from ..options import RemoteOptions
 from ..profile import ALL_SAMPLING, Profile
 from ..transport import Transport
-from .base import decoded, model_info, whole_fingerprint
+from .base import Dialect, decoded, model_info
 
 _COMPLETION = "/completion"
 _SCALARS = (
@@ -46,7 +47,7 @@ class Event(msgspec.Struct, gc=False):
     prompt_progress: dict[str, float] | None = None
 
 
-class LlamaCpp:
+class LlamaCpp(Dialect):
     """One llama-server."""
 
     def __init__(self, transport: Transport, options: RemoteOptions) -> None:
@@ -69,7 +70,7 @@ class LlamaCpp:
         self._control = self._eog if bos is None else self._eog | {bos}
         info = model_info(
             str(card["id"]), self.transport.where, min(self.options.n_ctx or window, window),
-            whole_fingerprint(self._pieces), n_vocab=n_vocab, n_embd=int(meta.get("n_embd") or 0),
+            fingerprint(self._pieces), n_vocab=n_vocab, n_embd=int(meta.get("n_embd") or 0),
             n_params=int(meta.get("n_params") or 0), size=int(meta.get("size") or 0),
             n_ctx_train=int(meta.get("n_ctx_train") or window), description=str(meta.get("ftype") or ""),
             chat_template=props.get("chat_template") or None,
@@ -146,18 +147,6 @@ class LlamaCpp:
     async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
         hidden = frozenset[int]() if special else self._control
         return [b"" if token in hidden else self._pieces[token] for token in ids]
-
-    async def text(self, ids: Sequence[int]) -> str | None:
-        return None
-
-    async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
-        return None  # its template is known, and rendered here
-
-    async def score(self, ids: Sequence[int], best: int) -> Sequence[TokenLogprob]:
-        return ()
-
-    async def steer(self, request: str, index: int, verb: str) -> None:
-        pass
 
 
 _FINISH = {"limit": FinishReason.LENGTH, "eos": FinishReason.EOG, "word": FinishReason.STOP}

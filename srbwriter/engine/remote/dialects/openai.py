@@ -19,7 +19,7 @@ from ..options import RemoteOptions
 from ..problems import RemoteError
 from ..profile import Profile
 from ..transport import Transport
-from .base import PROBE, decoded, fingerprint, model_info, not_found
+from .base import PROBE, Dialect, decoded, model_info, not_found, probe_fingerprint
 
 COMPLETIONS = "/v1/completions"
 USUAL_WINDOW = 8192  # tokens, where a server does not say
@@ -48,7 +48,7 @@ class Chunk(msgspec.Struct, gc=False):
     usage: dict[str, Any] | None = None
 
 
-class OpenAI:
+class OpenAI(Dialect):
     """Text only."""
 
     name = "openai"
@@ -115,24 +115,6 @@ class OpenAI:
         text = choice.text or ""
         return Piece(choice.index, text, tuple(letters.encode(text)), finish=finish_of(choice))
 
-    async def tokenize(self, text: str, parse_special: bool) -> list[int]:
-        return letters.encode(text)
-
-    async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
-        return [letters.piece(token).encode("utf-8", "replace") for token in ids]
-
-    async def text(self, ids: Sequence[int]) -> str | None:
-        return None
-
-    async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
-        return None
-
-    async def score(self, ids: Sequence[int], best: int) -> Sequence[TokenLogprob]:
-        return ()
-
-    async def steer(self, request: str, index: int, verb: str) -> None:
-        pass
-
 
 class VLLM(OpenAI):
     """Token ids in and out, its own samplers, its tokenizer."""
@@ -153,7 +135,7 @@ class VLLM(OpenAI):
         begun = await self._ask_tokens({"prompt": "a", "add_special_tokens": True})
         added = begun[: len(begun) - len(plain)] if begun[-len(plain) :] == plain else []
         info = model_info(
-            self.model, self.transport.where, n_ctx, fingerprint(ids), description=await self._version()
+            self.model, self.transport.where, n_ctx, probe_fingerprint(ids), description=await self._version()
         )
         return Profile(
             self.name, info.description, info, bos=added[0] if added else None, add_bos=bool(added), ids=True,

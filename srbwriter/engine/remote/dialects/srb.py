@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..options import RemoteOptions
 from ..problems import RemoteError, garbage, own_words
 from ..profile import Profile
 from ..transport import Transport
-from .base import decoded
+from .base import Dialect, decoded
 
 _COMPLETIONS = "/srb/v1/completions?sse=1&rich=1"
 _NAMES = {p.field: p.name for p in PARAMETERS if p.record == "sampling"}
@@ -43,7 +43,7 @@ class Event(msgspec.Struct, gc=False):
     error: Any = None
 
 
-class Srb:
+class Srb(Dialect):
     """One srbwriter that serves."""
 
     def __init__(self, transport: Transport, options: RemoteOptions) -> None:
@@ -137,15 +137,6 @@ class Srb:
             )
         table = self._special if special else self._pieces
         return [table[token] for token in ids]
-
-    async def text(self, ids: Sequence[int]) -> str | None:
-        return None
-
-    async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
-        return None  # its template is known, and rendered here
-
-    async def score(self, ids: Sequence[int], best: int) -> Sequence[TokenLogprob]:
-        return ()
 
     async def steer(self, request: str, index: int, verb: str) -> None:
         await self.transport.read("POST", f"/srb/v1/requests/{request}/branches/{index}/{verb}", {})
