@@ -19,6 +19,7 @@ from srbwriter.engine.sizing import threads_of
 from srbwriter.engine.threads import LATEST, Threads, shape
 from srbwriter.engine.types import EngineOptions
 
+from .guards import with_threads
 from .support import SMALL, works
 
 SHAPE = shape(8, 500)
@@ -193,9 +194,8 @@ def test_threads_of_options_without_a_gpu_begin_with_all_cores() -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="threads are counted in /proc")
 def test_neither_loading_nor_embedding_leaves_a_team_of_threads_behind() -> None:
     """Where two teams live, OpenMP lets none of them spin, and each barrier of a step is a sleep."""
-    several = {name: value for name, value in os.environ.items() if name != "OMP_THREAD_LIMIT"}
     run = subprocess.run(
-        [sys.executable, "-c", TEAMS], env=several, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", TEAMS], env=with_threads(), capture_output=True, text=True, timeout=120
     )
     assert run.returncode == 0, run.stderr
     loaded, embedded, written = map(int, run.stdout.split())

@@ -18,6 +18,14 @@ WAIT = 60.0
 OPTIONS = EngineOptions(n_ctx=2048, gpu_layers=0, seed=5, flash_attn="on")
 
 
+def ready(session: Session) -> None:
+    """Wait until the session has its model, of which it hears on a thread of its own."""
+    session.loader.wait(WAIT)
+    for thread in threading.enumerate():
+        if thread.name == "srbwriter-ready":
+            thread.join(WAIT)
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "story.srbw"
@@ -32,9 +40,6 @@ def session(file: Path) -> Iterator[Session]:
         stop=Stop(max_tokens=24, ignore_eog=True),
         options=OPTIONS,
     )
-    opened.loader.wait(WAIT)
-    for thread in threading.enumerate():  # the session hears of it on a thread of its own
-        if thread.name == "srbwriter-ready":
-            thread.join(WAIT)
+    ready(opened)
     yield opened
     opened.close()

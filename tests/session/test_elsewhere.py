@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -20,7 +19,7 @@ from srbwriter.story import Story
 from tests.engine.peers import served
 from tests.engine.scripted import PROMPT, STORY, Scripted, answers
 
-from .conftest import OPTIONS, WAIT
+from .conftest import OPTIONS, WAIT, ready
 
 STOP = Stop(max_tokens=24, ignore_eog=True)
 
@@ -34,10 +33,7 @@ def url(engine: Engine) -> Iterator[str]:
 def elsewhere(file: Path, url: str, **options: object) -> Session:
     story = Story.open(file) if file.exists() else Story.create(file)
     session = Session(story, RemoteLoader(RemoteOptions((url,), **options)), n=4, stop=STOP)  # type: ignore[arg-type]
-    session.loader.wait(WAIT)
-    for thread in threading.enumerate():  # the session hears of it on a thread of its own
-        if thread.name == "srbwriter-ready":
-            thread.join(WAIT)
+    ready(session)
     return session
 
 
@@ -45,20 +41,12 @@ def here(file: Path) -> Session:
     session = Session(
         Story.open(file), EngineLoader(bundled_model(), OPTIONS), n=4, stop=STOP, options=OPTIONS
     )
-    session.loader.wait(WAIT)
-    for thread in threading.enumerate():  # the session hears of it on a thread of its own
-        if thread.name == "srbwriter-ready":
-            thread.join(WAIT)
+    ready(session)
     return session
 
 
 def a_round(session: Session) -> str:
     """Write branches and pick the second; its text."""
-    while session.model is None or session.engine is None or session._prompter is None:
-        session.loader.wait(WAIT)
-        for thread in threading.enumerate():  # the session hears of it on a thread of its own
-            if thread.name == "srbwriter-ready":
-                thread.join(WAIT)
     current = session.generate()
     assert current.generation is not None
     current.generation.wait(WAIT)
@@ -111,11 +99,6 @@ def test_branches_of_an_earlier_sitting_go_on_elsewhere(file: Path, url: str) ->
     begun = [branch.text for branch in current.generation.wait(WAIT).branches]
     session.close()
     session = elsewhere(file, url)
-    while session._prompter is None:
-        session.loader.wait(WAIT)
-        for thread in threading.enumerate():  # the session hears of it on a thread of its own
-            if thread.name == "srbwriter-ready":
-                thread.join(WAIT)
     session.extend(0, 8)
     assert session.round is not None and session.round.generation is not None
     session.round.generation.wait(WAIT)
@@ -128,11 +111,6 @@ def test_a_round_that_failed_is_rolled_again_when_the_server_is_back(file: Path)
     with closing(Scripted("vllm")) as server:
         session = elsewhere(file, server.url, first_wait=0.0, longest_wait=0.0)
         session.set_text(PROMPT)
-        while session._prompter is None:
-            session.loader.wait(WAIT)
-            for thread in threading.enumerate():  # the session hears of it on a thread of its own
-                if thread.name == "srbwriter-ready":
-                    thread.join(WAIT)
         server.always = answers(500, {"error": {"message": "worn out"}})
         current = session.generate()
         assert current.generation is not None

@@ -15,6 +15,8 @@ from srbwriter.engine.types import Cancelled, EngineOptions, Stop
 from srbwriter.session import Session
 from srbwriter.story import Story
 
+from .conftest import ready
+
 WAIT = 60.0
 OPTIONS = EngineOptions(n_ctx=2048, gpu_layers=0, seed=5)
 
@@ -113,10 +115,7 @@ def test_a_load_under_way_is_taken_over_too(tmp_path: Path, load: SlowLoad) -> N
 
 def _round_texts(session: Session) -> list[str]:
     """What the branches of the round wrote, asked for now if nobody has."""
-    session.loader.wait(WAIT)
-    for thread in threading.enumerate():
-        if thread.name == "srbwriter-ready":
-            thread.join(WAIT)
+    ready(session)
     current = session.round or session.generate()
     assert current.generation is not None
     return current.generation.result(WAIT)

@@ -16,7 +16,7 @@ from srbwriter.session import Round, Session
 from srbwriter.session.typing import TYPING
 from srbwriter.story import Story
 
-from .conftest import OPTIONS, WAIT
+from .conftest import OPTIONS, WAIT, ready
 
 OPENING = "Once upon a time, a fox and a hen shared one umbrella."
 
@@ -239,7 +239,7 @@ def test_a_missing_model_is_an_error_in_words_and_the_story_stays_open(file: Pat
         session.set_text("Words without a model.")
         assert session.text() == "Words without a model."
         session.load_model(bundled_model())
-        session.loader.wait(WAIT)
+        ready(session)
         assert session.engine_error is None
         current = session.generate()
         written(session, current)

@@ -22,6 +22,11 @@ row = np.random.default_rng(0).normal(0.0, 3.0, model.n_vocab).astype(np.float32
 """
 
 
+def with_threads() -> dict[str, str]:
+    """The environment of a child that may have several threads; engines of tests have one."""
+    return {name: value for name, value in os.environ.items() if name != "OMP_THREAD_LIMIT"}
+
+
 def run_child(*code: str, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
     """Run pieces of ``code`` in a Python of its own that has ``model`` and a ``row`` of logits at hand.
 
@@ -30,7 +35,7 @@ def run_child(*code: str, timeout: float = 120.0) -> subprocess.CompletedProcess
     return subprocess.run(
         [sys.executable, "-c", "\n".join((_PRELUDE, *map(dedent, code)))],
         cwd=ROOT,
-        env={name: value for name, value in os.environ.items() if name != "OMP_THREAD_LIMIT"},
+        env=with_threads(),
         capture_output=True,
         text=True,
         timeout=timeout,
