@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from srbwriter.config import ConfigError, Key, Settings, keys, load
 from srbwriter.demo import bundled_model
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import EngineOptions, ModelError, Sampling, Stop
+from tests.engine.guards import with_threads
 
 
 def settings(**flags: Any) -> Settings:
@@ -137,8 +137,9 @@ def test_the_loader_brings_up_what_was_asked_for() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere priority is one number for the whole process")
 def test_the_threads_that_compute_stand_back_behind_the_app() -> None:
-    several = {name: value for name, value in os.environ.items() if name != "OMP_THREAD_LIMIT"}
-    run = subprocess.run([sys.executable, "-c", STEPS_BACK], env=several, capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", STEPS_BACK], env=with_threads(), capture_output=True, text=True
+    )
     assert run.returncode == 0, run.stderr
     steps, app = run.stdout.splitlines()
     assert steps.split().count("2") >= 2, "the engine's own thread, and the one beside it"
