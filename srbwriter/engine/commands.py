@@ -14,7 +14,7 @@ from typing import Any
 from ..prose import last_sentence_start
 from .active import ActiveBranch, ActiveRequest, constraint_key, tokens_within
 from .constraints import compile_constraint
-from .generation import Branch, Buffer, Command, Generation
+from .generation import BEYOND_THE_END, BRANCH_VERBS, Branch, Buffer, Command, Generation
 from .model import Model
 from .prompt import Typed, token_ids, typed
 from .queue import Queue
@@ -33,26 +33,13 @@ from .types import (
 
 log = logging.getLogger(__name__)
 
-_BEYOND_THE_END = 12  # tokens that a branch writes at least when it is to go on from "the end"
-
 
 class Commands:
     """Commands to state changes."""
 
     def __init__(self, model: Model, loop: SamplingLoop, queue: Queue) -> None:
         self.model, self.loop, self.queue = model, loop, queue
-        self._verbs: dict[str, Callable[..., None]] = {
-            "stop": self.stop,
-            "kill": self.kill,
-            "reroll": self.reroll,
-            "extend": self.extend,
-            "pause": self.pause,
-            "resume": self.resume,
-            "rewind": self.rewind,
-            "append": self.append,
-            "set_sampling": self.set_sampling,
-            "set_stop": self.set_stop,
-        }
+        self._verbs: dict[str, Callable[..., None]] = {verb: getattr(self, verb) for verb in BRANCH_VERBS}
 
     def handle(self, command: Command) -> None:
         """Carry out one command. An error it causes ends the request it concerns, nothing else."""
@@ -145,7 +132,7 @@ class Commands:
             active.set_stop(branch.stop_rule, more)
         if not branch.live:
             if branch.finish_reason is FinishReason.EOG:  # else it would choose the end again at once
-                active.min_tokens = max(active.min_tokens, len(branch.buffer.ids) + _BEYOND_THE_END)
+                active.min_tokens = max(active.min_tokens, len(branch.buffer.ids) + BEYOND_THE_END)
             self._restart_text(active)
             self._revive(active)
 

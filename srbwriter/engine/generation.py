@@ -192,6 +192,12 @@ class Branch:
 
 INTERRUPTING = frozenset({"cancel", "stop", "kill", "reroll"})
 """Verbs that a long prompt of their request is not finished for."""
+BRANCH_VERBS = (
+    "stop", "kill", "reroll", "extend", "pause", "resume", "rewind", "append", "set_sampling", "set_stop",
+)  # fmt: skip
+"""Commands about one branch; whoever carries them out has a method for each."""
+BEYOND_THE_END = 12
+"""Tokens that a branch writes at least when it is to go on from "the end"."""
 
 Listener = Callable[[], None]
 

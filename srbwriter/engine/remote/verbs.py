@@ -10,13 +10,11 @@ import logging
 from collections.abc import Callable, Sequence
 
 from ...prose import last_sentence_start
-from ..generation import Branch, Command
+from ..generation import BEYOND_THE_END, BRANCH_VERBS, Branch, Command
 from ..types import Added, BranchState, Cut, Finished, FinishReason, Sampling, Stop
 from .lanes import Lane, Run
 
 log = logging.getLogger(__name__)
-
-_BEYOND_THE_END = 12  # tokens that a branch writes at least when it is to go on from "the end"
 
 
 class Verbs:
@@ -24,11 +22,7 @@ class Verbs:
 
     def __init__(self, speak: Callable[[Lane], None]) -> None:
         self._speak = speak
-        self._verbs: dict[str, Callable[..., None]] = {
-            "stop": self.stop, "kill": self.kill, "reroll": self.reroll, "extend": self.extend,
-            "pause": self.pause, "resume": self.resume, "rewind": self.rewind, "append": self.append,
-            "set_sampling": self.set_sampling, "set_stop": self.set_stop,
-        }  # fmt: skip
+        self._verbs: dict[str, Callable[..., None]] = {verb: getattr(self, verb) for verb in BRANCH_VERBS}
 
     def obey(self, command: Command, run: Run) -> None:
         """Carry out one command; what is to be written after it is WAITING."""
@@ -92,7 +86,7 @@ class Verbs:
         else:
             lane.set_stop(branch.stop_rule, stop if stop is not None else branch.stop_rule.max_tokens)
         if branch.finish_reason is FinishReason.EOG:  # else it would choose the end again at once
-            lane.min_tokens = max(lane.min_tokens, lane.written + _BEYOND_THE_END)
+            lane.min_tokens = max(lane.min_tokens, lane.written + BEYOND_THE_END)
             lane.beyond = True
         lane.words.restart(branch.text, lane.written)
         if branch.state is not BranchState.PAUSED:
