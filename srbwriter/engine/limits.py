@@ -8,7 +8,7 @@ every branch, and the system ends the process. Bounds that belong to a single pa
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import cast
+from typing import Any, cast
 
 from .types import InvalidRequest
 
@@ -87,3 +87,20 @@ def _parts(value: object) -> list[object]:
     elif isinstance(value, list):
         inner = cast("list[object]", value)
     return [item for item in inner if isinstance(item, dict | list)]
+
+
+def check_ids(name: str, ids: Iterable[int], n_vocab: int) -> None:
+    """Raises InvalidRequest for a token id of the field ``name`` that is not in the vocabulary."""
+    for token in ids:
+        if not 0 <= token < n_vocab:
+            raise InvalidRequest(name, f"token id {token} is not in 0 … {n_vocab - 1}")
+
+
+def one_or_each(name: str, given: Any, n: int) -> tuple[Any, ...]:
+    """One for all branches, or one for each. Raises InvalidRequest for another number."""
+    if not isinstance(given, tuple):
+        return (given,)
+    several = cast("tuple[Any, ...]", given)
+    if len(several) != n:
+        raise InvalidRequest(name, f"one for each of {n} branches, got {len(several)}")
+    return several

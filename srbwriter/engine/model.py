@@ -10,12 +10,13 @@ from functools import cached_property
 from pathlib import Path
 
 from .constraints import PieceIndex
+from .limits import check_ids
 from .native import weights
 from .native.context import recurrent
 from .native.library import library
 from .native.weights import Progress
 from .text import Pieces, fingerprint
-from .types import EngineClosed, EngineOptions, InvalidRequest, ModelInfo
+from .types import EngineClosed, EngineOptions, ModelInfo
 
 log = logging.getLogger(__name__)
 
@@ -126,9 +127,7 @@ class Model:
 
     def check_ids(self, ids: Iterable[int]) -> None:
         """Raises InvalidRequest for an id that is not in the vocabulary."""
-        for token in ids:
-            if not 0 <= token < self.n_vocab:
-                raise InvalidRequest("prompt", f"token id {token} is not in 0 … {self.n_vocab - 1}")
+        check_ids("prompt", ids, self.n_vocab)
 
     def token_bytes(self, token: int, special: bool = True) -> bytes:
         self.check_ids((token,))

@@ -6,9 +6,8 @@ request anything. Knows the table of parameters and the vocabulary; starts nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from types import NoneType
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from . import limits
 from .generation import Command
@@ -43,9 +42,9 @@ def check_request(request: Request, model: SamplerModel, max_branches: int) -> N
         parameter.check(getattr(request, field))
     if request.n > max_branches:
         raise LimitExceeded(request.n, max_branches)
-    for sampling in _each("sampling", request.sampling, request.n):
+    for sampling in limits.one_or_each("sampling", request.sampling, request.n):
         check_sampling(sampling, model)
-    for stop in _each("stop", request.stop, request.n):
+    for stop in limits.one_or_each("stop", request.stop, request.n):
         check_stop(stop, model.n_vocab)
     if request.strict and request.prompt_logprobs is not None:
         raise InvalidRequest("prompt_logprobs", "a strict request has none: ask for them in another")
@@ -91,7 +90,7 @@ def check_stop(stop: Any, n_vocab: int) -> None:
         raise InvalidRequest("stop", f"{stop!r} is not a Stop")
     for field, parameter in _OF_STOP.items():
         parameter.check(getattr(stop, field))
-    _check_ids("stop_token_ids", stop.token_ids, n_vocab)
+    limits.check_ids("stop_token_ids", stop.token_ids, n_vocab)
 
 
 def check_options(options: EngineOptions) -> None:
@@ -114,19 +113,3 @@ def check_options(options: EngineOptions) -> None:
         raise InvalidRequest("tensor_split", f"at most {_MOST_SPLITS} devices are possible")
     if not options.step_seconds > 0.0:
         raise InvalidRequest("step_seconds", "it must be more than 0")
-
-
-def _each(name: str, given: Any, n: int) -> tuple[Any, ...]:
-    """One for all branches, or one for each."""
-    if not isinstance(given, tuple):
-        return (given,)
-    several = cast("tuple[Any, ...]", given)
-    if len(several) != n:
-        raise InvalidRequest(name, f"one for each of {n} branches, got {len(several)}")
-    return several
-
-
-def _check_ids(name: str, ids: Iterable[int], n_vocab: int) -> None:
-    for token in ids:
-        if not 0 <= token < n_vocab:
-            raise InvalidRequest(name, f"token id {token} is not in 0 … {n_vocab - 1}")

@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 
 from ..ending import close_at_exit
 from ..generation import Branch, Buffer, Command, Generation
-from ..limits import check_prompt
+from ..limits import check_ids, check_prompt, one_or_each
 from ..parameters import PARAMETERS
 from ..types import (
     BranchState,
@@ -381,9 +381,9 @@ class RemoteEngine:
             parameter.check(getattr(request, parameter.field))
         if request.n > self.max_branches:
             raise LimitExceeded(request.n, self.max_branches)
-        for sampling in _each("sampling", request.sampling, request.n):
+        for sampling in one_or_each("sampling", request.sampling, request.n):
             self._check_sampling(sampling)
-        for stop in _each("stop", request.stop, request.n):
+        for stop in one_or_each("stop", request.stop, request.n):
             self._check_stop(stop)
         wanted = {
             "logits_callback": request.logits_callback is not None,
@@ -425,10 +425,7 @@ class RemoteEngine:
         self._check_ids(stop.token_ids)
 
     def _check_ids(self, ids: Sequence[int]) -> None:
-        n_vocab = self.info.n_vocab
-        for token in ids:
-            if not 0 <= token < n_vocab:
-                raise InvalidRequest("prompt", f"token id {token} is not in 0 … {n_vocab - 1}")
+        check_ids("prompt", ids, self.info.n_vocab)
         if not self.profile.ids:
             try:
                 letters.decode(ids)
@@ -555,12 +552,3 @@ class RemoteEngine:
     def _check_open(self) -> None:
         if self._closing:
             raise EngineClosed("the engine was closed")
-
-
-def _each(name: str, given: Any, n: int) -> Sequence[object]:
-    if not isinstance(given, tuple):
-        return (given,)
-    several = cast("tuple[object, ...]", given)
-    if len(several) != n:
-        raise InvalidRequest(name, f"one for each of {n} branches, got {len(several)}")
-    return several
