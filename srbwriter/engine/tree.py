@@ -159,7 +159,7 @@ class TokenTree:
         self._rows_budget = logits_budget
         self._clock = 0
         self.ahead: set[int] = set()
-        """Sequences that write what nobody has asked to see yet. A node that only they have used counts as never
+        """Sequences that write what nobody has asked to see yet. A node that only they used counts as never
         used (``last_used`` is 0): it is the first to go, and nothing that was used goes for it."""
 
     # ---- looking
