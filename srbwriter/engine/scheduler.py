@@ -314,6 +314,8 @@ class Scheduler:
             return
         self.cache.store_logits(demand.seq, self.context.logits(row))
         self.cache.release(demand)
+        if isinstance(demand, ActiveBranch | Scoring):
+            demand.request.foretell(self.context.logits(row))
         if isinstance(demand, ActiveBranch):
             demand.prompting = False  # it waits, with the others, to be let in from there
         else:

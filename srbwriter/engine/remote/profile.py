@@ -64,6 +64,9 @@ class Profile:
             return "" if self.ids else f"{them} tells no token ids"
         if name == "logprobs":
             return "" if self.logprobs >= 0 else f"{them} tells no log-probabilities"
+        if name in ("next_logprobs", "next_ids"):
+            told = self.ids and self.logprobs > 0
+            return "" if told else f"{them} does not tell how likely tokens are that it did not choose"
         if name == "prompt_logprobs":
             return "" if self.prompt_logprobs else f"{them} tells no log-probabilities of a prompt"
         if name in ("cache_prompt", "strict", "penalty_prompt", "lora"):
