@@ -569,6 +569,7 @@ class Engine:
     def _start(self) -> None:
         if sys.getswitchinterval() > SWITCH_INTERVAL:
             sys.setswitchinterval(SWITCH_INTERVAL)
+        self._scheduler.overlaps = uses_gpu(self.options)
         self._thread = threading.Thread(target=self._loop, name="srbwriter-engine", daemon=True)
         self._thread.start()
         close_at_exit(self)

@@ -192,6 +192,8 @@ class Branch:
 
 INTERRUPTING = frozenset({"cancel", "stop", "kill", "reroll"})
 """Verbs that a long prompt of their request is not finished for."""
+ENDING = {"cancel": FinishReason.STOPPED, "stop": FinishReason.STOPPED, "kill": FinishReason.KILLED}
+"""Verbs that end branches and do no more, and how."""
 BRANCH_VERBS = (
     "stop", "kill", "reroll", "extend", "pause", "resume", "rewind", "append", "set_sampling", "set_stop",
 )  # fmt: skip
