@@ -66,10 +66,10 @@ def test_a_step_under_way_is_broken_off_for_a_request() -> None:
         codes: list[int] = []
         native, asked = context.decode, list[Generation]()
 
-        def decode() -> int:
+        def decode(*meanwhile: Any) -> int:
             if not asked:
                 asked.append(ask(engine, "A fox", tokens=4))
-            codes.append(native())
+            codes.append(native(*meanwhile))
             return codes[-1]
 
         context.decode = decode
