@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -32,6 +32,7 @@ from .native.context import Context
 from .native.library import library
 from .parameters import notation
 from .sampling import Resting, SamplerTemplate, derive_seed
+from .sampling_threads import FEWEST, SamplingThreads
 from .tree import SHARED, Demand
 from .types import (
     BranchState,
@@ -80,6 +81,7 @@ class SamplingLoop:
         self.now = 0.0  # time.monotonic() of this step
         self.generated = 0
         self.resting = Resting()
+        self._drawn: dict[ActiveBranch, int] = {}  # tokens of this step that are sampled already
         self._sample, self._logits = library().llama_sampler_sample, library().llama_get_logits_ith
         self._eog = model.eog
         self._eog_ids = np.fromiter(model.eog, np.int64, len(model.eog))
@@ -178,10 +180,27 @@ class SamplingLoop:
 
     # ---- one token
 
+    def draw(self, threads: SamplingThreads, rows: Iterable[tuple[Demand, int]]) -> None:
+        """Sample for those branches at once that take a single call each; :meth:`next_token` publishes."""
+        ready = [
+            (demand, demand.chain.pointer, row)
+            for demand, row in rows
+            if isinstance(demand, ActiveBranch)
+            and demand.fast
+            and demand.chain is not None
+            and not demand.prompting
+            and demand.seq >= 0
+        ]
+        if len(ready) >= FEWEST:
+            branches, chains, places = zip(*ready, strict=True)
+            self._drawn = dict(zip(branches, threads.sample(chains, places), strict=True))
+
     def next_token(self, active: ActiveBranch, row: int) -> None:
         """Sample from a row of the decode that just ended, and publish."""
         if active.fast and active.chain is not None:
-            token = self._sample(active.chain.pointer, self.context.pointer, row)
+            token = self._drawn.pop(active, -1) if self._drawn else -1
+            if token < 0:
+                token = self._sample(active.chain.pointer, self.context.pointer, row)
             if self._logits(self.context.pointer, row)[token] < np.inf and not self._broken(active, row):
                 self.publish(active, token, row, None)
             else:

@@ -279,6 +279,7 @@ class EngineOptions:
     n_ubatch: int | None = None
     threads: int | None = None
     threads_batch: int | None = None
+    sampling_threads: int | None = None  # in vocabularies of 100k tokens; None: as many as are faster
     gpu_layers: int = -1
     main_gpu: int = 0
     tensor_split: tuple[float, ...] = ()
