@@ -1,0 +1,1 @@
+"""What the instruments bring a writer, and what they cost: one part each, over the bundled model."""
