@@ -245,6 +245,7 @@ class ActiveRequest:
         self.siblings: Siblings | None = None  # where branches are drawn together
         self.branches: list[ActiveBranch] = []
         self.events: list[Event] = []
+        self.to_foretell = self.asked.next_logprobs is not None or bool(self.asked.next_ids)
         self.accounted = False  # its prompt stands in the statistics
         self.failed = False  # as a whole
         self.order = (int(self.asked.priority), generation.number)
@@ -267,6 +268,12 @@ class ActiveRequest:
         """Whether log-probabilities of the prompt were asked for and are still to come."""
         wanted = self.asked.prompt_logprobs is not None
         return wanted and len(self.generation.prompt_logprobs) < len(self.ids) - 1
+
+    def foretell(self, logits: Logits) -> None:
+        """``logits`` follow the prompt; who asked what could is told."""
+        if self.to_foretell:
+            asked, self.to_foretell = self.asked, False
+            self.generation.next_logprobs = likeliest(logits, asked.next_logprobs or 0, asked.next_ids)
 
     def seed(self, asked: int | None, base: int, k: int) -> int:
         """The seed ``asked`` for, or the k-th from ``base`` on, past those that takes of the request had."""
@@ -331,17 +338,23 @@ def score(row: object, token: int, best: int) -> TokenLogprob:
 
     Softmax over the whole vocabulary, row by row: a row of 128k stays in the core's cache.
     """
+    top = likeliest(row, best, (token,))
+    return TokenLogprob(token, dict(top)[token], top[:best])
+
+
+def likeliest(row: object, best: int, ids: Sequence[int]) -> tuple[tuple[int, float], ...]:
+    """The ``best`` likeliest tokens with their log-probabilities, best first; then the others of ``ids``."""
     import numpy as np
 
     logits = np.asarray(row, np.float32)
     peak = float(logits.max())
     total = peak + float(np.log(np.exp(logits - peak).sum()))
-    top: tuple[tuple[int, float], ...] = ()
+    chosen: list[int] = []
     if best > 0:
         likely = _likely(logits, min(best, len(logits)))
-        order = likely[np.argsort(-logits[likely], kind="stable")][:best]
-        top = tuple((int(t), float(logits[t]) - total) for t in order)
-    return TokenLogprob(token, float(logits[token]) - total, top)
+        chosen = likely[np.argsort(-logits[likely], kind="stable")][:best].tolist()
+    chosen = list(dict.fromkeys([*chosen, *ids]))
+    return tuple((token, float(logits[token]) - total) for token in chosen)
 
 
 def _likely(logits: Logits, best: int) -> NDArray[np.intp]:

@@ -16,9 +16,9 @@ from .active import ActiveBranch, ActiveRequest, constraint_key, tokens_within
 from .constraints import compile_constraint
 from .generation import BEYOND_THE_END, BRANCH_VERBS, Branch, Buffer, Command, Generation
 from .model import Model
-from .prompt import Typed, token_ids, typed
+from .prompt import Typed, token_ids, typed, unfinished
 from .queue import Queue
-from .sampling_loop import SamplingLoop, last_token_prefix
+from .sampling_loop import SamplingLoop
 from .siblings import Siblings
 from .types import (
     Added,
@@ -195,7 +195,7 @@ class Commands:
         if unspelt:
             branch.overlap = len(unspelt)
         heals = goes_on and active.request.asked.heal and not any(constraint_key(active.sampling))
-        prefix = last_token_prefix(self.model, new.ids, text) if heals else b""
+        prefix = unfinished(self.model, new.ids, text).encode() if heals else b""
         if prefix:
             new = Typed(new.ids[:-1], new.ends[:-1])
         self._typed(active, text, new, len(unspelt))

@@ -224,17 +224,17 @@ class Engine:
             request = replace(request, strict=True)
         check_request(request, self.model, self.max_branches)
         chosen = self.adapters.resolve(request.lora)
-        ids, heal_prefix = assemble(self.model, request)
-        if heal_prefix:
+        ids, healed = assemble(self.model, request)
+        if healed:
             _ = self.model.piece_index  # made here, if this is the first
         fitted = fit(ids, request, self.n_ctx)
         generation = Generation(next(self._numbers), request, self._post)
         generation.truncated = len(fitted) != len(ids)
         generation.prompt_ids = tuple(fitted)
-        generation.healed = heal_prefix.decode("utf-8", "replace")
+        generation.healed = healed
         sampling = request.sampling[0] if isinstance(request.sampling, tuple) else request.sampling
         seed = sampling.seed if sampling.seed is not None else self._seed + 7919 * next(self._seeds)
-        active = make_request(generation, fitted, heal_prefix, seed, self.model)
+        active = make_request(generation, fitted, healed.encode(), seed, self.model)
         if self.adapters:
             self._assign_space(active, chosen)
         with self._known:
@@ -569,6 +569,7 @@ class Engine:
     def _start(self) -> None:
         if sys.getswitchinterval() > SWITCH_INTERVAL:
             sys.setswitchinterval(SWITCH_INTERVAL)
+        self._scheduler.overlaps = uses_gpu(self.options)
         self._thread = threading.Thread(target=self._loop, name="srbwriter-engine", daemon=True)
         self._thread.start()
         close_at_exit(self)

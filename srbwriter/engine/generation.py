@@ -194,6 +194,8 @@ class Branch:
 
 INTERRUPTING = frozenset({"cancel", "stop", "kill", "reroll"})
 """Verbs that a long prompt of their request is not finished for."""
+ENDING = {"cancel": FinishReason.STOPPED, "stop": FinishReason.STOPPED, "kill": FinishReason.KILLED}
+"""Verbs that end branches and do no more, and how."""
 BRANCH_VERBS = (
     "stop", "kill", "reroll", "extend", "pause", "resume", "rewind", "append", "set_sampling", "set_stop",
 )  # fmt: skip
@@ -218,6 +220,7 @@ class Generation:
         self.prompt_ids: tuple[int, ...] = ()  # as evaluated
         self.healed = ""  # end of the prompt that the first token of each branch spells again
         self.prompt_logprobs: list[TokenLogprob] = []  # of prompt_ids[1:], when asked for
+        self.next_logprobs: tuple[tuple[int, float], ...] = ()  # what could follow it, when asked for
         self.prompt_done = 0
         self.cached_tokens = 0
         self.truncated = False

@@ -38,7 +38,7 @@ STOPS, STOP_CHARS, STOPS_CHARS = 256, 1000, 20_000
 """Stop texts; characters of one, and of all together: every token is compared with all of them."""
 
 IDS = 4096
-"""Tokens that end a text."""
+"""Tokens that end a text, or of which it is asked how likely they are."""
 
 BIASES = 65_536
 """Tokens that are made likelier or less likely; half of a large vocabulary."""

@@ -230,7 +230,11 @@ class Queue:
             self.loop.finish(active, FinishReason.CONTEXT, None)
             return True
         request, written = active.request, len(active.buffer.ids)
-        if active.limit > written or request.to_score:
+        if request.to_foretell and active.at_prompt:
+            logits = self.tree.logits_after(request.ids, request.space)
+            if logits is not None:
+                request.foretell(logits)
+        if active.limit > written or request.to_score or (request.to_foretell and active.at_prompt):
             return False
         if not written and self.cache.held(request.ids, None, request.space) < len(request.ids):
             return False

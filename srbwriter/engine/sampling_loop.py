@@ -539,15 +539,3 @@ class SamplingLoop:
 def _now_and_then(active: ActiveBranch) -> bool:
     """Whether this token is one of those at which a whole row is looked at."""
     return len(active.buffer.ids) % 16 == 0
-
-
-def last_token_prefix(model: Model, ids: Sequence[int], text: str) -> bytes:
-    """What token healing takes off a prompt that ends in typed ``text``: the last token's bytes.
-
-    Nothing after a line break (a finished line is not completed), nor where the token is not
-    text of its own.
-    """
-    if len(ids) < 2 or not text or text.endswith("\n"):
-        return b""
-    last = model.pieces.text[ids[-1]]
-    return last.encode() if last and text.endswith(last) else b""

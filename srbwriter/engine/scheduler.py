@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .active import ActiveBranch, Scoring
@@ -17,7 +17,7 @@ from .cache import Cache
 from .commands import Commands
 from .costs import CostTable
 from .decode import ChunkBudget, Decoder, Plan, Portion
-from .generation import INTERRUPTING, Command, Generation
+from .generation import ENDING, INTERRUPTING, Branch, Command, Generation
 from .grammar_process import GrammarProcess
 from .model import Model
 from .native.context import ABORTED, OK, Context
@@ -74,6 +74,8 @@ class Scheduler:
         self.inbox: deque[Command] = deque()
         self.counters = Counters()
         self._in_flight: frozenset[int] = frozenset()
+        self.overlaps = False  # a decode comes back before it is computed, and another step follows at once
+        self._stopped: Mapping[Branch, FinishReason] = {}  # by commands that came while a step was computed
         self.strict = Strict(
             self.queue, self.loop, cache, self.counters, window=window, open_context=open_alone
         )
@@ -91,7 +93,8 @@ class Scheduler:
         if plan.rows or plan.portions:
             self._decode(plan)
         alone = not self.queue.steady and self.strict.step()
-        self.publish()
+        if not (self.overlaps and self.queue.steady):
+            self.publish()  # else while the next step is computed
         if plan.rows or plan.portions or alone or self.inbox or self.queue.left_waiting:
             return True
         return self._tidy()
@@ -229,7 +232,7 @@ class Scheduler:
         padded = self.decoder.pad(plan)
         threads = self._use_threads(rows, bool(plan.portions))
         started = time.perf_counter()
-        code = self.context.decode()
+        code = self.context.decode(self._meanwhile)
         seconds = time.perf_counter() - started
         self._in_flight = frozenset()
         if code == OK:
@@ -243,6 +246,24 @@ class Scheduler:
             self.decoder.roll_back(plan)
         elif self.queue.busy and not self.queue.relieve():  # what was not asked for can wait
             raise NativeError("llama_decode", "no free cell, though none should be needed")
+
+    def _meanwhile(self) -> None:
+        """What nobody has to wait for with an idle accelerator; and who is not to write another token."""
+        if self.overlaps:
+            self._tell()
+        self._stopped = self._ended_meanwhile() if self.inbox else {}
+
+    def _ended_meanwhile(self) -> Mapping[Branch, FinishReason]:
+        """Branches that the first commands to come end, and no other command touches before."""
+        ended: dict[Branch, FinishReason] = {}
+        for command in list(self.inbox):
+            reason = ENDING.get(command.verb)
+            if reason is None:
+                break
+            branches = command.generation.branches
+            for branch in branches if command.branch < 0 else branches[command.branch : command.branch + 1]:
+                ended.setdefault(branch, reason)
+        return ended
 
     def _unwanted(self) -> bool:
         """Whether every row under way belongs to what is to be ended: an abort throws all of them away."""
@@ -310,10 +331,15 @@ class Scheduler:
         if node.logits is None and len(node.demands) > 1 and any(d.seq < 0 for d in node.demands):
             self.cache.store_logits(demand.seq, self.context.logits(row))  # for those who wait
         if isinstance(demand, ActiveBranch) and not demand.prompting:
-            self.loop.next_token(demand, row)
+            if demand.branch in self._stopped:
+                self.loop.finish(demand, self._stopped[demand.branch], row)
+            else:
+                self.loop.next_token(demand, row)
             return
         self.cache.store_logits(demand.seq, self.context.logits(row))
         self.cache.release(demand)
+        if isinstance(demand, ActiveBranch | Scoring):
+            demand.request.foretell(self.context.logits(row))
         if isinstance(demand, ActiveBranch):
             demand.prompting = False  # it waits, with the others, to be let in from there
         else:
@@ -397,20 +423,25 @@ class Scheduler:
 
     def publish(self) -> None:
         """Give every reader what this step brought, and let finished requests go."""
-        finished = False
+        if self.queue.steady:
+            self._tell()
+            return
+        finished = [request for request in self.queue.requests if not request.live]
+        for request in finished:
+            if request.generation.error is None and not request.failed:
+                request.events.append(request.completed())
+        self._tell()
+        for request in finished:
+            self.queue.forget(request)
+        if finished:
+            self.queue.requests = [request for request in self.queue.requests if request.live]
+
+    def _tell(self) -> None:
+        """Give every reader what there is for them."""
         for request in self.queue.requests:
-            if not self.queue.steady and not request.live:
-                finished = True
-                if request.generation.error is None and not request.failed:
-                    request.events.append(request.completed())
             if request.events:
                 events, request.events = request.events, []
                 request.generation.publish(events)
-        if finished:
-            for request in self.queue.requests:
-                if not request.live:
-                    self.queue.forget(request)
-            self.queue.requests = [request for request in self.queue.requests if request.live]
 
 
 def _urgency(demand: Demand) -> Priority:

@@ -173,6 +173,8 @@ class Request:
     priority: Priority = Priority.NORMAL
     logprobs: int | None = None  # None: off; 0: chosen token; k: and the k best
     prompt_logprobs: int | None = None
+    next_logprobs: int | None = None  # k: the k likeliest tokens that could follow the prompt
+    next_ids: tuple[int, ...] = ()  # tokens of which that is wanted, too, whether likely or not
     heal: bool = False  # let the first token complete the prompt's last, typed one
     add_bos: bool = True
     parse_special: bool = False  # special tokens written out in text become one id

@@ -48,8 +48,10 @@ def check_request(request: Request, model: SamplerModel, max_branches: int) -> N
         check_together(request.siblings, sampling)
     for stop in limits.one_or_each("stop", request.stop, request.n):
         check_stop(stop, model.n_vocab)
-    if request.strict and request.prompt_logprobs is not None:
-        raise InvalidRequest("prompt_logprobs", "a strict request has none: ask for them in another")
+    limits.check_ids("next_ids", request.next_ids, model.n_vocab)
+    for field in ("prompt_logprobs", "next_logprobs", "next_ids"):
+        if request.strict and getattr(request, field) not in (None, ()):
+            raise InvalidRequest(field, "a strict request has none: ask for them in another")
     if request.logits_callback is not None and not callable(request.logits_callback):
         raise InvalidRequest("logits_callback", "it cannot be called")
 
