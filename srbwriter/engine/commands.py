@@ -19,6 +19,7 @@ from .model import Model
 from .prompt import Typed, token_ids, typed, unfinished
 from .queue import Queue
 from .sampling_loop import SamplingLoop
+from .siblings import Siblings
 from .types import (
     Added,
     BranchState,
@@ -308,6 +309,8 @@ def make_request(
     """A new request and its branches. Raises InvalidRequest for a grammar that is none."""
     asked = generation.request
     request = ActiveRequest(generation, ids, heal_prefix)
+    if asked.siblings != "independent" or asked.repulsion:
+        request.siblings = Siblings(request, seed)
     if asked.penalty_prompt is not None:
         request.looked_back_at = token_ids(model, "penalty_prompt", asked.penalty_prompt, asked.parse_special)
     for index in range(asked.n):

@@ -17,6 +17,7 @@ from .types import (
     BranchState,
     Cancelled,
     Done,
+    Drawn,
     EngineError,
     Event,
     Failed,
@@ -49,6 +50,7 @@ class Buffer:
     ids: list[int] = field(default_factory=list[int])
     ends: list[int] = field(default_factory=list[int])  # characters decoded once the id was added
     logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
+    drawn: list[Drawn] = field(default_factory=list[Drawn])  # tokens drawn together with siblings
     typed: list[tuple[int, int]] = field(default_factory=list["tuple[int, int]"])  # characters a person wrote
     tail: str = ""  # text at the end that no id covers (a stop string ended inside a token)
 

@@ -129,7 +129,8 @@ class SamplingLoop:
     def _refresh(self, active: ActiveBranch) -> None:
         """Decide whether llama.cpp can sample this branch in a single call."""
         active.fast = (
-            active.heal is None
+            not active.together
+            and active.heal is None
             and active.constraint is None
             and active.request.asked.logits_callback is None
             and active.request.asked.logprobs is None
@@ -278,7 +279,10 @@ class SamplingLoop:
         chain, constraint = active.chain, active.heal or active.constraint
         assert chain is not None
         edited = self._edited(active, logits)
-        token, active.drawn = (chain.pick(edited) if active.drawn is None else active.drawn), None
+        token, active.drawn = (
+            (self._draw(active, edited, constraint) if active.drawn is None else active.drawn),
+            None,
+        )
         if not logits[token] < np.inf or (_now_and_then(active) and np.isnan(logits).any()):
             raise NotANumber
         if constraint is not None and constraint.slow:
@@ -298,6 +302,21 @@ class SamplingLoop:
                 active.unconstrain()  # it has not seen what this token adds to the prompt's end
         return token
 
+    def _draw(self, active: ActiveBranch, logits: Logits, constraint: Constraint | None) -> int:
+        """A token by the branch's own chance, or together with its siblings'. Raises NotANumber."""
+        siblings, chain = active.request.siblings, active.chain
+        assert chain is not None
+        if siblings is None or not active.together:
+            return chain.pick(logits)
+        if siblings.parted(active):
+            active.together = False
+            self._refresh(active)
+        elif constraint is None or not constraint.slow:
+            token = siblings.draw(active, logits, constraint)
+            if token is not None:
+                return token
+        return chain.pick(logits)
+
     def _ask(
         self, active: ActiveBranch, constraint: Constraint, token: int, logits: Logits, edited: Logits
     ) -> None:
@@ -311,13 +330,15 @@ class SamplingLoop:
         """The row as the caller's rules want it; the row itself where they want nothing."""
         callback = active.request.asked.logits_callback
         no_end = len(active.buffer.ids) < active.min_tokens
-        if callback is None and not no_end:
+        if callback is None and not no_end and not active.together:
             return logits
         edited = logits.copy()
         if callback is not None:
             callback(edited, BranchView(active.branch.index, active.request.ids, active.buffer.ids))
         if no_end:
             edited[self._eog_ids] = -np.inf
+        if active.together and active.request.siblings is not None:
+            active.request.siblings.repel(active, edited)
         return edited
 
     def publish(self, active: ActiveBranch, token: int, row: Row, logprob: TokenLogprob | None) -> None:
@@ -389,6 +410,7 @@ class SamplingLoop:
                 Text(branch.index, text, last, (logprob,) if last and logprob else ())
             )
         del buffer.ids[kept:], buffer.ends[kept:], buffer.logprobs[kept:]
+        buffer.drawn = [drawn for drawn in buffer.drawn if drawn.position < kept]
         if dropped:
             active.text_changed()
         buffer.tail = branch.text[covered:]

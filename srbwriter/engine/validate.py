@@ -14,6 +14,7 @@ from .generation import Command
 from .native.context import CACHE_TYPES
 from .parameters import PARAMETERS
 from .sampling import SamplerModel, check_for
+from .siblings import check_together
 from .types import MAX_SEQUENCES, EngineOptions, InvalidRequest, LimitExceeded, Request, Sampling, Stop
 
 _OF_STOP = {p.field: p for p in PARAMETERS if p.record == "stop"}
@@ -45,6 +46,7 @@ def check_request(request: Request, model: SamplerModel, max_branches: int) -> N
         raise LimitExceeded(request.n, max_branches)
     for sampling in limits.one_or_each("sampling", request.sampling, request.n):
         check_sampling(sampling, model)
+        check_together(request.siblings, sampling)
     for stop in limits.one_or_each("stop", request.stop, request.n):
         check_stop(stop, model.n_vocab)
     limits.check_ids("next_ids", request.next_ids, model.n_vocab)
@@ -62,6 +64,7 @@ def check_command(command: Command, model: SamplerModel, max_branches: int) -> N
             raise InvalidRequest(command.verb, f"it cannot take {value!r}")
         if isinstance(value, Sampling):
             check_sampling(value, model)
+            check_together(command.generation.request.siblings, value)
         elif isinstance(value, Stop):
             check_stop(value, model.n_vocab)
         elif isinstance(value, int) and value < 0:
