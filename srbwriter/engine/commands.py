@@ -65,6 +65,8 @@ class Commands:
                 self.stop(active)
         elif command.verb == "add_branch":
             self.add_branch(request, *command.args)
+        elif command.verb == "promote":
+            self.queue.promote(request, *command.args)
         elif 0 <= command.branch < len(request.branches):
             self._verbs[command.verb](request.branches[command.branch], *command.args)
 

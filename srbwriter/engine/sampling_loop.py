@@ -434,14 +434,14 @@ class SamplingLoop:
             self.flush(active)
         kept = reason is not FinishReason.KILLED
         if kept and active.seq >= 0 and active.request.asked.priority is Priority.FOREGROUND:
-            self._expect_more(active)
+            self.expect_more(active)
         self.detach(active, row, kept)
         self._rest(active, kept)
         branch.finish_reason, branch.stop_text = reason, stop_text
         branch.state = BranchState.DONE
         active.request.events.append(Finished(branch.index, reason, len(branch.buffer.ids), stop_text))
 
-    def _expect_more(self, active: ActiveBranch) -> None:
+    def expect_more(self, active: ActiveBranch) -> None:
         """Somebody is reading an ended branch, and may go on from it.
 
         A token is sampled, published, and evaluated only when its branch goes on, so that would begin with a
@@ -478,7 +478,10 @@ class SamplingLoop:
             self.pending.remove(demand)
             self.cache.tree.unwant(demand)
         self.cache.tree.prune(node)
-        self.cache.forget(path, len(active.base), active.request.space)
+        kept = len(active.base)
+        if active.urgency is Priority.AHEAD:
+            kept = max(kept, self.cache.used(path, active.request.space))
+        self.cache.forget(path, kept, active.request.space)
         active.close_chain()
         branch.finish_reason, branch.stop_text = FinishReason.KILLED, None
         active.request.events.append(Finished(branch.index, FinishReason.KILLED, len(branch.buffer.ids)))

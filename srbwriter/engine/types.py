@@ -23,11 +23,16 @@ DEFAULT_MAX_BRANCHES = 64
 
 
 class Priority(IntEnum):
-    """Who is served first. Background work runs only while nothing else is active."""
+    """Who is served first. Background work runs only while nothing else is active.
+
+    What is written ahead, in case somebody wants it, runs only while there is no background work either, and
+    in room that is free: it takes nothing from the cache that somebody has used.
+    """
 
     FOREGROUND = 0
     NORMAL = 1
     BACKGROUND = 2
+    AHEAD = 3
 
 
 class BranchState(StrEnum):
