@@ -645,6 +645,8 @@ class Engine:
         if self._cache.storage.disk is not None:
             self._cache.storage.disk.close()
         self._scheduler.grammars.close()
+        if self._scheduler.sampling_threads is not None:
+            self._scheduler.sampling_threads.close()
         self._sequences.close()
         self._scheduler.strict.reset()
         self._context.close()

@@ -17,6 +17,7 @@ from .types import (
     BranchState,
     Cancelled,
     Done,
+    Drawn,
     EngineError,
     Event,
     Failed,
@@ -50,6 +51,7 @@ class Buffer:
     ids: list[int] = field(default_factory=list[int])
     ends: list[int] = field(default_factory=list[int])  # characters decoded once the id was added
     logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
+    drawn: list[Drawn] = field(default_factory=list[Drawn])  # tokens drawn together with siblings
     typed: list[tuple[int, int]] = field(default_factory=list["tuple[int, int]"])  # characters a person wrote
     tail: str = ""  # text at the end that no id covers (a stop string ended inside a token)
 
@@ -82,6 +84,7 @@ class Branch:
         self.finish_reason: FinishReason | None = None
         self.stop_text: str | None = None
         self.error: EngineError | None = None  # why it could not go on
+        self.bans = 0  # times that it went back before a banned phrase
         self.overlap = 0  # characters of the first id that already end the prompt (token healing)
         self.started_at = 0.0  # time.monotonic() of the first token and as much later as it rested; 0 before
         self.changed_at = 0.0  # time.monotonic() of the last token, or of going on after a rest

@@ -20,9 +20,10 @@ from .decode import ChunkBudget, Decoder, Plan, Portion
 from .generation import ENDING, INTERRUPTING, STARTING, Branch, Command, Generation
 from .grammar_process import GrammarProcess
 from .model import Model
-from .native.context import ABORTED, OK, Context
+from .native.context import ABORTED, OK, Context, default_threads
 from .queue import SHORT, Queue
 from .sampling_loop import SamplingLoop
+from .sampling_threads import FEWEST, LARGE, SamplingThreads
 from .strict import Strict
 from .threads import Threads, shape
 from .tree import Demand
@@ -69,6 +70,7 @@ class Scheduler:
         self._first = 0  # whose turn it is, where branches are not computed all at once
         self._threads_now = 0
         self.budget = ChunkBudget(options.step_seconds, context.max_rows)
+        self.sampling_threads = self._threads_to_sample(model, options, threads)
         self.abortable = abortable
         self.threads, self._prompt_threads = threads, options.threads_batch
         self.inbox: deque[Command] = deque()
@@ -80,6 +82,17 @@ class Scheduler:
         self.strict = Strict(
             self.queue, self.loop, cache, self.counters, window=window, open_context=open_alone
         )
+
+    def _threads_to_sample(
+        self, model: Model, options: EngineOptions, threads: Threads | None
+    ) -> SamplingThreads | None:
+        """None where one samples at least as fast."""
+        given = options.sampling_threads
+        most = given or options.threads or default_threads()
+        if model.n_vocab < LARGE or most == 1:
+            return None
+        now = (lambda: threads.now) if threads is not None and given is None else (lambda: most)
+        return SamplingThreads(self.context, most, now, always=given is not None)
 
     # ---- the step
 
@@ -286,6 +299,9 @@ class Scheduler:
                 ended.setdefault(branch, reason)
         return ended
 
+    def _is_stopped(self, demand: Demand) -> bool:
+        return isinstance(demand, ActiveBranch) and demand.branch in self._stopped
+
     def _unwanted(self) -> bool:
         """Whether every row under way belongs to what is to be ended: an abort throws all of them away."""
         left: dict[int, set[int]] = {}  # branches of a request that nobody ends
@@ -333,11 +349,12 @@ class Scheduler:
     def _settle(self, plan: Plan) -> None:
         self.decoder.settle(plan)
         self.loop.now = time.monotonic()
-        for row, demand in enumerate(plan.rows):
+        rows = [(demand, row) for row, demand in enumerate(plan.rows)]
+        rows += [(demand, row) for row, others in plan.shared.items() for demand in others]
+        if self.sampling_threads is not None and len(rows) >= FEWEST:
+            self.loop.draw(self.sampling_threads, [r for r in rows if not self._is_stopped(r[0])])
+        for demand, row in rows:
             self._answer(demand, row)
-        for row, others in plan.shared.items():
-            for demand in others:
-                self._answer(demand, row)
         for portion in plan.portions:
             if portion.demand.seq >= 0:
                 self._went_on(portion)
@@ -352,7 +369,7 @@ class Scheduler:
         if node.logits is None and len(node.demands) > 1 and any(d.seq < 0 for d in node.demands):
             self.cache.store_logits(demand.seq, self.context.logits(row))  # for those who wait
         if isinstance(demand, ActiveBranch) and not demand.prompting:
-            if demand.branch in self._stopped:
+            if self._is_stopped(demand):
                 self.loop.finish(demand, self._stopped[demand.branch], row)
             else:
                 self.loop.next_token(demand, row)
