@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from .constraints import Constraint
 from .generation import Branch, Buffer, Generation
 from .sampling import Chain, SamplerTemplate, derive_seed
+from .siblings import Siblings
 from .text import BranchText, Pieces
 from .tree import SHARED, Demand
 from .types import BranchState, Done, Event, PromptProgress, Request, Sampling, Stop, TokenLogprob
@@ -63,6 +64,7 @@ class ActiveBranch(Demand):
         "branch",
         "chain",
         "chain_is",
+        "code",
         "constrained",
         "constraint",
         "deadline",
@@ -82,6 +84,7 @@ class ActiveBranch(Demand):
         "skip",
         "stop_ids",
         "text",
+        "together",
     )
 
     def __init__(self, request: ActiveRequest, branch: Branch, pieces: Pieces) -> None:
@@ -104,6 +107,8 @@ class ActiveBranch(Demand):
         self.sampling: Sampling = branch.sampling
         self.text = BranchText(pieces, branch.stop_rule)
         self.fast = False
+        self.together = request.siblings is not None  # until it is known to have parted from its siblings
+        self.code: float | None = None  # the point at which it is drawn, where they lie evenly
         self.set_stop(branch.stop_rule)
 
     @property
@@ -141,6 +146,8 @@ class ActiveBranch(Demand):
 
     def new_take(self) -> None:
         """Forget the text; the reader sees a new revision."""
+        if self.request.siblings is not None:
+            self.request.siblings.discard(self.buffer.ids)
         self.branch.buffer = Buffer(self.buffer.revision + 1)
         self.base, self.first = self.request.ids, 0
         self.hidden = self.skip = 0
@@ -157,6 +164,7 @@ class ActiveBranch(Demand):
         text = "".join(old.pieces)[:chars]
         new = Buffer(old.revision + 1, [text] if text else [], old.ids[:keep], old.ends[:keep])
         new.logprobs = old.logprobs[:keep]
+        new.drawn = [drawn for drawn in old.drawn if drawn.position < keep]
         new.typed = [(begin, min(end, chars)) for begin, end in old.typed if begin < chars]
         new.ids.extend(tail_ids)
         new.ends.extend([chars] * len(tail_ids))
@@ -193,6 +201,7 @@ class ActiveBranch(Demand):
         if self.chain is not None:
             self.chain.close()
             self.chain = None
+        self.together, self.code = self.request.siblings is not None, None
         self.unconstrain()
 
     def text_changed(self) -> None:
@@ -233,6 +242,7 @@ class ActiveRequest:
         self.client = generation.request.client
         self.heal_prefix = heal_prefix  # bytes taken off the prompt's end, for the first token to spell
         self.scoring: Scoring | None = None  # while the prompt is scored
+        self.siblings: Siblings | None = None  # where branches are drawn together
         self.branches: list[ActiveBranch] = []
         self.events: list[Event] = []
         self.to_foretell = self.asked.next_logprobs is not None or bool(self.asked.next_ids)

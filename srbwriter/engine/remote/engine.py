@@ -417,6 +417,8 @@ class RemoteEngine:
             "strict": request.strict,
             "penalty_prompt": request.penalty_prompt is not None,
             "lora": bool(request.lora),
+            "siblings": request.siblings != "independent",
+            "repulsion": bool(request.repulsion),
         }
         for name, value in wanted.items():
             self._refuse(name, value)

@@ -59,6 +59,8 @@ class Profile:
         them = self.server
         if name == "logits_callback":
             return f"the logits stay with {them}; they cannot be changed from here"
+        if name in ("siblings", "repulsion"):
+            return f"the logits stay with {them}, so each branch is drawn by itself there"
         if name in ALL_SAMPLING:
             return "" if name in self.sampling else f"{them} does not know {name}"
         if name in ("min_tokens", "ignore_eog"):
