@@ -84,6 +84,7 @@ class Branch:
         self.finish_reason: FinishReason | None = None
         self.stop_text: str | None = None
         self.error: EngineError | None = None  # why it could not go on
+        self.bans = 0  # times that it went back before a banned phrase
         self.overlap = 0  # characters of the first id that already end the prompt (token healing)
         self.started_at = 0.0  # time.monotonic() of the first token and as much later as it rested; 0 before
         self.changed_at = 0.0  # time.monotonic() of the last token, or of going on after a rest

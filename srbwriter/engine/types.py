@@ -101,6 +101,7 @@ class Sampling:
     min_keep: int = 0
     infill: bool = False
     logit_bias: tuple[tuple[int, float], ...] = ()
+    banned_phrases: tuple[str, ...] = ()  # a branch goes back before one of these and takes another way
     grammar: str | None = None  # GBNF
     json_schema: str | None = None  # JSON text
     regex: str | None = None
@@ -247,6 +248,18 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class PhraseBanned:
+    """A branch was about to write a phrase that is banned, and took back its last ``tokens``.
+
+    With ``tokens`` 0 there was no other way, and the phrase was let be.
+    """
+
+    branch: int
+    phrase: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Added:
     """A branch joined a running request."""
 
@@ -287,7 +300,9 @@ class Failed:
     error: EngineError
 
 
-Event: TypeAlias = "PromptProgress | Text | Cut | Added | StateChanged | Finished | Done | Failed"
+Event: TypeAlias = (
+    "PromptProgress | Text | Cut | PhraseBanned | Added | StateChanged | Finished | Done | Failed"
+)
 
 
 @dataclass(frozen=True, slots=True)
