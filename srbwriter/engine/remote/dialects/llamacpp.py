@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
+from ...parameters import spelled
 from ...text import fingerprint
 from ...types import FinishReason, TokenLogprob
 from ..asking import Ask, News, Piece, PromptRead
@@ -23,12 +24,7 @@ from .base import Dialect, decoded, model_info
 
 _COMPLETION = "/completion"
 _LIKELIEST = 1000  # tokens of which is told how likely they are, where certain ones are looked for
-_SCALARS = (
-    "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "typical_p",
-    "top_n_sigma", "xtc_probability", "xtc_threshold", "dry_multiplier", "dry_base", "dry_allowed_length",
-    "repeat_penalty", "frequency_penalty", "presence_penalty", "mirostat", "mirostat_tau", "mirostat_eta",
-    "adaptive_target", "adaptive_decay", "min_keep",
-)  # fmt: skip
+_SCALARS = tuple(spelled("llamacpp"))
 
 
 class Score(msgspec.Struct, gc=False):

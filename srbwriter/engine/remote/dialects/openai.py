@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
+from ...parameters import spelled
 from ...types import FinishReason, TokenLogprob
 from .. import letters
 from ..asking import Ask, News, Over, Piece, PromptRead
@@ -120,9 +121,7 @@ class VLLM(OpenAI):
     """Token ids in and out, its own samplers, its tokenizer."""
 
     name = "vllm"
-    sampling = _PLAIN | {
-        "top_k", "min_p", "repeat_penalty", "repeat_last_n", "logit_bias", "grammar", "json_schema", "regex"
-    }  # fmt: skip
+    sampling = _PLAIN | {*spelled("vllm"), "repeat_last_n", "logit_bias", "grammar", "json_schema", "regex"}
     server = "vLLM"
     stops = frozenset({"min_tokens", "ignore_eog"})
 
@@ -159,13 +158,7 @@ class VLLM(OpenAI):
             "stream_options": {"include_usage": True},
             "return_token_ids": True,
             "add_special_tokens": False,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "min_p": sampling.min_p,
-            "repetition_penalty": sampling.repeat_penalty,
-            "frequency_penalty": sampling.frequency_penalty,
-            "presence_penalty": sampling.presence_penalty,
+            **{theirs: getattr(sampling, ours) for ours, theirs in spelled("vllm").items()},
             "seed": ask.seeds[0],
             "n": ask.n,
             "min_tokens": ask.min_tokens,
@@ -268,16 +261,15 @@ class SGLang(OpenAI):
 
     name = "vllm"
     server = "SGLang"
-    sampling = _PLAIN | {"top_k", "min_p", "repeat_penalty", "repeat_last_n", "json_schema", "regex"}
+    sampling = _PLAIN | {*spelled("sglang"), "top_k", "repeat_last_n", "json_schema", "regex"}
     stops = frozenset({"min_tokens", "ignore_eog"})
 
     def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:
         path, body = super().request(ask)
         sampling = ask.sampling
         body |= {
+            **{theirs: getattr(sampling, ours) for ours, theirs in spelled("sglang").items()},
             "top_k": sampling.top_k or -1,
-            "min_p": sampling.min_p,
-            "repetition_penalty": sampling.repeat_penalty,
             "min_tokens": ask.min_tokens,
             "ignore_eos": ask.ignore_eog,
             "stream_options": {"include_usage": True},
