@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..types import BranchState, EngineError, FinishReason, PromptProgress, StateChanged
-from .asking import Ask, Named, News, Over, Piece, PromptRead
+from .asking import Ask, Named, News, Over, Piece, Placed, PromptRead
 from .dialects.base import Dialect
 from .lanes import Lane, Run, Spell, plain
 from .options import RemoteOptions
@@ -34,6 +35,8 @@ class Stretch:
         self.task: asyncio.Task[None] | None = None
         self.dialect: Dialect | None = None
         self.id = ""  # what they call it, where its branches can be steered
+        self.slot = -1  # where its first branch runs, if they tell
+        self.stands: Sequence[int] = ()  # what that branch had when it left or ended
         self.progressed = False
         self.cut = False  # somebody left before the other side had come to an end
         self._steered: asyncio.Task[None] | None = None
@@ -48,7 +51,8 @@ class Stretch:
     def leave(self, lane: Lane, keep: bool) -> None:
         """A branch is not to be written any further; with the last of them the connection goes."""
         index = self.lanes.index(lane)
-        self.lanes[index], self.cut = None, True
+        self._gone(index, lane)
+        self.cut = True
         if not self.live:
             if self.task is not None and self.task is not asyncio.current_task():
                 self.task.cancel()
@@ -57,8 +61,13 @@ class Stretch:
 
     def ended(self, lane: Lane) -> None:
         """The other side has come to the branch's end."""
-        self.lanes[self.lanes.index(lane)] = None
+        self._gone(self.lanes.index(lane), lane)
         lane.stretch = None
+
+    def _gone(self, index: int, lane: Lane) -> None:
+        self.lanes[index] = None
+        if index == 0:
+            self.stands = lane.path
 
     def pause(self, lane: Lane) -> bool:
         """Let a branch rest over there; False where that is not possible."""
@@ -250,6 +259,15 @@ class Service:
         ask = self._ask(stretch)
         if ask.scored:
             await self._score(run, dialect, ask)
+        stretch.slot, stretch.stands = -1, ask.ids
+        asked = await dialect.place(ask.ids, ask.n)
+        try:
+            await self._answer(stretch, peer, dialect, replace(ask, slot=asked))
+        finally:
+            dialect.left(asked, max(stretch.slot, asked), stretch.stands)
+
+    async def _answer(self, stretch: Stretch, peer: Peer, dialect: Dialect, ask: Ask) -> None:
+        run = stretch.run
         path, body = dialect.request(ask)
         self.prompt_tokens += len(ask.ids)
         async with peer.transport.events(path, body) as batches:
@@ -281,6 +299,8 @@ class Service:
                 self._read(stretch.run, news.cached)
             case Named():
                 stretch.id = news.id
+            case Placed():
+                stretch.slot = news.slot
             case Over():
                 pass
 

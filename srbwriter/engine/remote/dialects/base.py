@@ -65,6 +65,13 @@ class Dialect(Protocol):
         """Log-probabilities of ``ids[1:]``, where the profile says that they can be had."""
         return ()
 
+    async def place(self, ids: Sequence[int], n: int) -> int:
+        """Where ``n`` branches should go on from ``ids``; -1: wherever they like."""
+        return -1
+
+    def left(self, asked: int, slot: int, ids: Sequence[int]) -> None:
+        """What was placed at ``asked`` is over; at ``slot``, if that is known, ``ids`` stand now."""
+
     async def steer(self, request: str, index: int, verb: str) -> None:
         """``stop``, ``kill``, ``pause`` or ``resume`` one branch of a request that has a name."""
 

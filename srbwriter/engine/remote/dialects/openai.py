@@ -140,7 +140,7 @@ class VLLM(OpenAI):
         return Profile(
             self.name, info.description, info, bos=added[0] if added else None, add_bos=bool(added), ids=True,
             many=64, logprobs=20, prompt_logprobs=True, sampling=self.sampling,
-            stops=self.stops,
+            stops=self.stops, template=True,
         )  # fmt: skip
 
     async def _version(self) -> str:
@@ -235,9 +235,11 @@ class VLLM(OpenAI):
         return found
 
     async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
-        fields = {key: options[key] for key in _TEMPLATE if key in options}
+        fields = {name: value for name, value in options.items() if name in _TEMPLATE and value is not None}
+        others = {name: value for name, value in options.items() if name not in _TEMPLATE}
+        body = {"messages": list(messages), "add_special_tokens": False, **fields}
         try:
-            ids = await self._ask_tokens({"messages": list(messages), "add_special_tokens": False, **fields})
+            ids = await self._ask_tokens({**body, **({"chat_template_kwargs": others} if others else {})})
         except RemoteError as error:
             if error.again:
                 raise
@@ -245,7 +247,7 @@ class VLLM(OpenAI):
         return await self._text(ids)
 
 
-_TEMPLATE = ("add_generation_prompt", "continue_final_message")
+_TEMPLATE = ("add_generation_prompt", "continue_final_message", "tools")
 
 
 class SGLang(OpenAI):
