@@ -33,6 +33,7 @@ class Profile:
     request: frozenset[str] = frozenset()  # of cache_prompt, strict, penalty_prompt, lora
     requests: int = 0  # under way at once at most; 0: it does not say
     handles: bool = False  # one branch of a running request can be let go
+    anew: int = 0  # tokens to be read where a branch goes on in another request; -1: all; 0: it is not known
     template: bool = False  # it puts chats into words itself
 
     def lines(self) -> list[str]:

@@ -25,6 +25,9 @@ from .profile import Profile
 
 log = logging.getLogger(__name__)
 
+_FAR = 512  # tokens that a branch without a limit is taken to have before it
+_DEARER = 4  # times that a token costs which is written, not read
+
 
 class Stretch:
     """One request under way. ``lanes`` stand where the other side counts them; one that has left is None."""
@@ -39,6 +42,7 @@ class Stretch:
         self.stands: Sequence[int] = ()  # what that branch had when it left or ended
         self.progressed = False
         self.cut = False  # somebody left before the other side had come to an end
+        self.wasted = 0  # branches that are written on over there and thrown away here
         self._steered: asyncio.Task[None] | None = None
         for lane in lanes:
             lane.stretch = self
@@ -48,9 +52,14 @@ class Stretch:
         """Those that it is still to write."""
         return [lane for lane in self.lanes if lane is not None]
 
-    def leave(self, lane: Lane, keep: bool) -> None:
-        """A branch is not to be written any further; with the last of them the connection goes."""
+    def leave(self, lane: Lane, keep: bool, told: bool) -> None:
+        """A branch is not to be written any further; with the last of them the connection goes.
+
+        ``told``: somebody said so, it is no stop rule that ended it.
+        """
         index = self.lanes.index(lane)
+        if told or lane.branch.sampling.seed is None:  # else its neighbours' texts would hang on chance
+            self.wasted += 1
         self._gone(index, lane)
         self.cut = True
         if not self.live:
@@ -58,6 +67,24 @@ class Stretch:
                 self.task.cancel()
         else:
             self._steer(index, "stop" if keep else "kill")
+
+    def part(self, pressed: bool) -> None:
+        """Let every branch go on by itself, if that costs less than what is thrown away.
+
+        ``pressed``: another branch waits for a place there.
+        """
+        living, anew = self.live, self.service.profile.anew
+        if not (self.wasted and self.progressed and living and anew) or self.run.constrained:
+            return
+        to_go = max(_FAR if lane.left is None else min(lane.left, _FAR) for lane in living)
+        read = anew * len(living) if anew > 0 else sum(len(lane.path) for lane in living)
+        if not pressed and to_go * self.wasted * _DEARER <= read:
+            return
+        for lane in living:
+            self.ended(lane)
+            lane.set_state(BranchState.WAITING)
+        if self.task is not None and self.task is not asyncio.current_task():
+            self.task.cancel()
 
     def ended(self, lane: Lane) -> None:
         """The other side has come to the branch's end."""
@@ -119,9 +146,9 @@ class Service:
 
     def begin(self, run: Run) -> None:
         """Ask for every branch that waits and that nobody writes."""
-        waiting = [
-            lane for lane in run.lanes if lane.branch.state is BranchState.WAITING and lane.stretch is None
-        ]
+        for stretch in {lane.stretch: None for lane in run.lanes if lane.stretch is not None}:
+            stretch.part(pressed=len(stretch.lanes) >= self.profile.requests > 0 and bool(_waiting(run)))
+        waiting = _waiting(run)
         if not waiting:
             if not run.live:
                 self.runs.discard(run)
@@ -278,7 +305,7 @@ class Service:
                 for data in batch:
                     for news in dialect.read(data):
                         self._hear(stretch, news)
-                if run.again:
+                if run.again or stretch.wasted:
                     run.again = False
                     self.begin(run)
                 run.publish()
@@ -362,6 +389,11 @@ class Service:
         """It goes on, in another request."""
         lane.set_state(BranchState.WAITING)
         lane.run.again = True
+
+
+def _waiting(run: Run) -> list[Lane]:
+    """Branches that are to be written, and that nobody writes."""
+    return [lane for lane in run.lanes if lane.branch.state is BranchState.WAITING and lane.stretch is None]
 
 
 async def continuation(dialect: Dialect, text: str) -> list[int]:

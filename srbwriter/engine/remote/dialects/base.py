@@ -83,6 +83,11 @@ def probe_fingerprint(ids: Sequence[int], size: int = 0) -> str:
     return f"probe-{digest.hexdigest()}"
 
 
+def is_control(text: str) -> bool:
+    """Whether a token that is written so looks like one that adds nothing to a text; they do not tell."""
+    return text.startswith("<|") and text.endswith("|>") or text in ("<s>", "</s>", "<unk>", "<pad>")
+
+
 def decoded(decoder: msgspec.json.Decoder[T], data: bytes, where: str) -> T:
     """An event's JSON. Raises RemoteError for garbage, and for an error that it tells.
 

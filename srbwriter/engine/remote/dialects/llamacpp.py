@@ -24,7 +24,7 @@ from ..options import RemoteOptions
 from ..problems import RemoteError
 from ..profile import ALL_SAMPLING, Profile
 from ..transport import Transport
-from .base import Dialect, decoded, model_info, not_found
+from .base import Dialect, decoded, is_control, model_info, not_found
 
 _COMPLETION = "/completion"
 _SCALARS = (
@@ -124,7 +124,8 @@ class LlamaCpp(Dialect):
         begun = await self._tokens("a", special=True)
         ends = frozenset(i for i, piece in enumerate(self._pieces) if piece in _ENDS)
         self._eog = ends if eos is None else ends | {eos}
-        self._control = self._eog if bos is None else self._eog | {bos}
+        marks = (i for i, piece in enumerate(self._pieces) if is_control(piece.decode("utf-8", "replace")))
+        self._control = self._eog.union(marks, () if bos is None else (bos,))
         info = model_info(
             str(card["id"]), self.transport.where, min(self.options.n_ctx or window, window),
             fingerprint(self._pieces), n_vocab=n_vocab, n_embd=int(meta.get("n_embd") or 0),
@@ -136,7 +137,7 @@ class LlamaCpp(Dialect):
             "llamacpp", f"llama-server {props.get('build_info', '')}".strip(), info, bos=bos, eos=eos,
             eog=self._eog, add_bos=begun[:1] == [bos], ids=True, many=slots,
             logprobs=100, sampling=ALL_SAMPLING - {"regex", "infill"}, stops=frozenset({"ignore_eog"}),
-            request=frozenset({"cache_prompt", "lora"}), requests=slots, template=True,
+            request=frozenset({"cache_prompt", "lora"}), requests=slots, template=True, anew=-1,
         )  # fmt: skip
 
     def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:

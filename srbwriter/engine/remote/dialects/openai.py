@@ -19,12 +19,13 @@ from ..options import RemoteOptions
 from ..problems import RemoteError
 from ..profile import Profile
 from ..transport import Transport
-from .base import PROBE, Dialect, decoded, model_info, not_found, probe_fingerprint
+from .base import PROBE, Dialect, decoded, is_control, model_info, not_found, probe_fingerprint
 
 COMPLETIONS = "/v1/completions"
 USUAL_WINDOW = 8192  # tokens, where a server does not say
 _PLAIN = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty", "seed"})
 _ENDED = b"[DONE]"
+_BLOCK = 32  # tokens at most that its prefix cache misses
 _UNLIMITED = 1 << 20  # tokens asked for where no limit is meant; OpenAI's own default is 16
 
 
@@ -140,7 +141,7 @@ class VLLM(OpenAI):
         return Profile(
             self.name, info.description, info, bos=added[0] if added else None, add_bos=bool(added), ids=True,
             many=64, logprobs=20, prompt_logprobs=True, sampling=self.sampling,
-            stops=self.stops, template=True,
+            stops=self.stops, template=True, anew=_BLOCK,
         )  # fmt: skip
 
     async def _version(self) -> str:
@@ -231,7 +232,7 @@ class VLLM(OpenAI):
         found: list[bytes] = []
         for token in ids:
             text = (await self._text([*anchor, token])).removeprefix(before)
-            found.append(b"" if not special and _is_control(text) else text.encode("utf-8", "replace"))
+            found.append(b"" if not special and is_control(text) else text.encode("utf-8", "replace"))
         return found
 
     async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
@@ -302,10 +303,6 @@ def window_of(card: Mapping[str, Any]) -> int:
     places = [card.get(name) for name in ("max_model_len", "context_length", "context_window", "n_ctx")]
     places += [meta.get("n_ctx"), meta.get("n_ctx_train")]
     return next((int(value) for value in places if isinstance(value, int | float) and value > 0), 0)
-
-
-def _is_control(text: str) -> bool:
-    return text.startswith("<|") and text.endswith("|>") or text in ("<s>", "</s>", "<unk>", "<pad>")
 
 
 def _token_id(name: str) -> int:
