@@ -61,6 +61,8 @@ class Knobs(Dialog[None]):
         self.heading, self.setup = title, setup
         self.foot = _KEYS + (_LADDER_KEYS if spread is not None else "") + _END_KEYS
         self._changed, self._spread, self.ladder = changed, spread, ladder
+        whole = spread is not None  # a round, not one branch
+        self._knobs = [knob for knob in KNOBS if whole or knob.record != "request"]
         self._rows: list[Parameter | None] = []
 
     def content(self) -> ComposeResult:
@@ -83,7 +85,7 @@ class Knobs(Dialog[None]):
         words = self.query_one(FilterLine).words
         options: list[Option] = []
         self._rows = []
-        for group, some in groupby(KNOBS, lambda knob: knob.group):
+        for group, some in groupby(self._knobs, lambda knob: knob.group):
             found = [k for k in some if matches(words, k.name, k.title, k.help, group)]
             if found:
                 options.append(Option(Content.styled(group, "bold $text-muted"), disabled=True))
