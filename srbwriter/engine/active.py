@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from .bans import PhraseReader, Turnings, phrases
 from .constraints import Constraint
 from .generation import Branch, Buffer, Generation
 from .sampling import Chain, SamplerTemplate, derive_seed
@@ -60,6 +61,7 @@ class ActiveBranch(Demand):
     """One branch. ``base`` and the buffer's ids from ``first`` on are the path it is on."""
 
     __slots__ = (
+        "banned",
         "base",
         "branch",
         "chain",
@@ -79,12 +81,14 @@ class ActiveBranch(Demand):
         "pending",
         "prompting",
         "request",
+        "said",
         "sampling",
         "since",
         "skip",
         "stop_ids",
         "text",
         "together",
+        "turnings",
     )
 
     def __init__(self, request: ActiveRequest, branch: Branch, pieces: Pieces) -> None:
@@ -106,6 +110,9 @@ class ActiveBranch(Demand):
         self.skip = 0  # characters still to be hidden
         self.sampling: Sampling = branch.sampling
         self.text = BranchText(pieces, branch.stop_rule)
+        self.turnings: Turnings | None = None  # None while no phrase is banned
+        self.banned: tuple[str, ...] = ()  # the phrases that are looked for
+        self.said = 0  # tokens of the buffer that events have told of
         self.fast = False
         self.together = request.siblings is not None  # until it is known to have parted from its siblings
         self.code: float | None = None  # the point at which it is drawn, where they lie evenly
@@ -155,6 +162,8 @@ class ActiveBranch(Demand):
         self.text.restart("")
         self.close_chain()
         self.branch.started_at = self.branch.changed_at = 0.0
+        self.branch.bans = 0
+        self.text_is_another()
         self.set_stop(self.branch.stop_rule)
 
     def cut(self, chars: int, tail_ids: Sequence[int] = ()) -> None:
@@ -172,6 +181,7 @@ class ActiveBranch(Demand):
             self.base, self.first = self.request.ids, 0
         self.branch.buffer = new
         self.text.restart(text, len(new.ids))
+        self.text_is_another()
         self.hidden = self.skip = 0
         self.heal = None
         self.close_chain()
@@ -203,6 +213,37 @@ class ActiveBranch(Demand):
             self.chain = None
         self.together, self.code = self.request.siblings is not None, None
         self.unconstrain()
+
+    def look_for(self, banned: tuple[str, ...], before: str) -> None:
+        """Ban other phrases from here on; ``before`` is the end of what stands before the branch."""
+        self.banned, known = banned, phrases(banned)
+        self.turnings = None if known is None else Turnings()
+        reader = None if known is None else PhraseReader(known, "", 0)
+        self.text.set_bans(reader, before, self.branch.text)
+
+    def text_is_another(self) -> None:
+        """What was learnt of the ways that the text went is of no use any more."""
+        self.said = len(self.buffer.ids)
+        if self.turnings is not None:
+            self.turnings.forget()
+
+    def take_back(self, place: int) -> bool:
+        """Keep ``place`` tokens; chance goes on. Whether any of the rest had been published."""
+        buffer, known = self.buffer, self.text.go_back(place)
+        if known and max(self.text.published - self.hidden, 0) == len(self.branch.text):
+            del buffer.ids[place:], buffer.ends[place:], buffer.logprobs[place:]
+            self.skip = max(self.hidden - self.text.published, 0)
+        else:
+            text = self.branch.text[: max(buffer.ends[place - 1], 0) if place else 0]
+            new = Buffer(buffer.revision + 1, [text] if text else [], buffer.ids[:place], buffer.ends[:place])
+            new.logprobs, new.typed = buffer.logprobs[:place], buffer.typed
+            self.branch.buffer = new
+            self.text.restart(text, place)
+            self.hidden = self.skip = 0
+        self.text_changed()
+        seen = self.said > place or self.buffer is not buffer
+        self.said = min(self.said, place)
+        return seen
 
     def text_changed(self) -> None:
         """The text is not what chain and constraint have seen; chance goes on."""

@@ -65,6 +65,8 @@ class Commands:
                 self.stop(active)
         elif command.verb == "add_branch":
             self.add_branch(request, *command.args)
+        elif command.verb == "promote":
+            self.queue.promote(request, *command.args)
         elif 0 <= command.branch < len(request.branches):
             self._verbs[command.verb](request.branches[command.branch], *command.args)
 
@@ -272,6 +274,7 @@ class Commands:
     def _restart_text(self, active: ActiveBranch) -> None:
         active.hidden = active.skip = 0
         active.heal = None
+        active.text_is_another()
         active.text.restart(active.branch.text, len(active.buffer.ids))
 
     def _drop_half_spelt(self, active: ActiveBranch) -> None:
@@ -343,6 +346,7 @@ def _take_up(active: ActiveBranch, take: Take, model: Model) -> None:
     branch.overlap = len(unspelt)
     branch.finish_reason, branch.state = take.finish_reason, BranchState.DONE
     active.text.restart(take.text, len(ids))
+    active.said = len(ids)
 
 
 def prepared(command: Command, model: Model) -> Command:

@@ -23,6 +23,7 @@ from .types import (
     Failed,
     FinishReason,
     InvalidRequest,
+    Priority,
     Request,
     Sampling,
     Stop,
@@ -83,6 +84,7 @@ class Branch:
         self.finish_reason: FinishReason | None = None
         self.stop_text: str | None = None
         self.error: EngineError | None = None  # why it could not go on
+        self.bans = 0  # times that it went back before a banned phrase
         self.overlap = 0  # characters of the first id that already end the prompt (token healing)
         self.started_at = 0.0  # time.monotonic() of the first token and as much later as it rested; 0 before
         self.changed_at = 0.0  # time.monotonic() of the last token, or of going on after a rest
@@ -207,6 +209,8 @@ Listener = Callable[[], None]
 
 REVIVING = frozenset({"reroll", "extend", "rewind", "add_branch", "append"})
 """Verbs after which a request that was done is not, until what came of them is published."""
+STARTING = REVIVING | {"submit", "resume"}
+"""Verbs after which a request may have something to do."""
 
 
 class Generation:
@@ -304,6 +308,17 @@ class Generation:
     def add_branch(self, n: int = 1, sampling: Sampling | None = None, stop: Stop | None = None) -> None:
         """Fork ``n`` more branches from the prompt; they follow as ``Added`` events."""
         self.send(Command("add_branch", self, -1, (n, sampling, stop)))
+
+    def promote(self, priority: Priority = Priority.FOREGROUND) -> None:
+        """Serve it sooner from now on: what was written ahead is wanted. What it has written stays.
+
+        Raises InvalidRequest for a priority that is lower than its own.
+        """
+        if priority > self.request.priority:
+            raise InvalidRequest(
+                "priority", f"{priority.name} is no promotion from {self.request.priority.name}"
+            )
+        self.send(Command("promote", self, -1, (priority,)))
 
     def send(self, command: Command) -> None:
         """Give a verb to the engine. Raises InvalidRequest for one that cannot be carried out."""

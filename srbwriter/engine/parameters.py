@@ -346,6 +346,10 @@ PARAMETERS: tuple[Parameter, ...] = (
     _sampling("logit_bias", "constraint", "Biases of tokens",
               "Added to the logits of tokens; minus infinity forbids one.",
               most=limits.BIASES, flags=("--logit-bias", "-l")),
+    _sampling("banned_phrases", "constraint", "Banned phrases",
+              "Phrases that never come: a branch goes back before one and takes another way.",
+              most=limits.PHRASES, longest=limits.PHRASE_CHARS, in_all=limits.PHRASES_CHARS,
+              aliases=("banned_strings", "banned_tokens"), flags=("--ban-phrase",)),
     _sampling("grammar", "constraint", "Grammar (GBNF)", "GBNF grammar that the text follows.",
               longest=limits.CONSTRAINT_CHARS, flags=("--grammar",),
               aliases=("grammar_string", "guided_grammar")),
@@ -413,6 +417,8 @@ def validate(sampling: Sampling) -> None:
         parameter.check(getattr(sampling, field))
     if any(not text or "\0" in text for text in sampling.dry_sequence_breakers):
         raise InvalidRequest("dry_sequence_breakers", "a breaker cannot be empty or hold a NUL character")
+    if any("\0" in text for text in sampling.banned_phrases):
+        raise InvalidRequest("banned_phrases", "a phrase cannot hold a NUL character")
     notation(sampling)
 
 

@@ -23,11 +23,16 @@ DEFAULT_MAX_BRANCHES = 64
 
 
 class Priority(IntEnum):
-    """Who is served first. Background work runs only while nothing else is active."""
+    """Who is served first. Background work runs only while nothing else is active.
+
+    What is written ahead, in case somebody wants it, runs only while there is no background work either, and
+    in room that is free: it takes nothing from the cache that somebody has used.
+    """
 
     FOREGROUND = 0
     NORMAL = 1
     BACKGROUND = 2
+    AHEAD = 3
 
 
 class BranchState(StrEnum):
@@ -96,6 +101,7 @@ class Sampling:
     min_keep: int = 0
     infill: bool = False
     logit_bias: tuple[tuple[int, float], ...] = ()
+    banned_phrases: tuple[str, ...] = ()  # a branch goes back before one of these and takes another way
     grammar: str | None = None  # GBNF
     json_schema: str | None = None  # JSON text
     regex: str | None = None
@@ -242,6 +248,18 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
+class PhraseBanned:
+    """A branch was about to write a phrase that is banned, and took back its last ``tokens``.
+
+    With ``tokens`` 0 there was no other way, and the phrase was let be.
+    """
+
+    branch: int
+    phrase: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Added:
     """A branch joined a running request."""
 
@@ -282,7 +300,9 @@ class Failed:
     error: EngineError
 
 
-Event: TypeAlias = "PromptProgress | Text | Cut | Added | StateChanged | Finished | Done | Failed"
+Event: TypeAlias = (
+    "PromptProgress | Text | Cut | PhraseBanned | Added | StateChanged | Finished | Done | Failed"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +314,7 @@ class EngineOptions:
     n_ubatch: int | None = None
     threads: int | None = None
     threads_batch: int | None = None
+    sampling_threads: int | None = None  # in vocabularies of 100k tokens; None: as many as are faster
     gpu_layers: int = -1
     main_gpu: int = 0
     tensor_split: tuple[float, ...] = ()

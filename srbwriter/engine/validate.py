@@ -31,8 +31,9 @@ _TAKES: dict[str, tuple[tuple[type, ...], ...]] = {
 }
 _MOST = 2**31 - 1  # llama.cpp counts tokens, threads and layers in 32 bits
 _LEAST_OPTIONS = {
-    "n_ctx": 1, "n_batch": 1, "n_ubatch": 1, "threads": 1, "threads_batch": 1, "gpu_layers": -1,
-    "main_gpu": 0, "max_branches": 1, "max_sequences": 1, "logits_rows": 1, "nice": 0,
+    "n_ctx": 1, "n_batch": 1, "n_ubatch": 1, "threads": 1, "threads_batch": 1,
+    "sampling_threads": 1, "gpu_layers": -1, "main_gpu": 0, "max_branches": 1, "max_sequences": 1,
+    "logits_rows": 1, "nice": 0,
 }  # fmt: skip
 _MOST_SPLITS = 128  # devices llama.cpp knows at most
 
