@@ -132,6 +132,7 @@ class SamplingLoop:
             and active.request.asked.logits_callback is None
             and active.request.asked.logprobs is None
             and len(active.buffer.ids) >= active.min_tokens
+            and len(active.buffer.ids) > max(active.barred, default=-1)
         )
 
     def _template(self, request: ActiveRequest, active: ActiveBranch) -> SamplerTemplate:
@@ -290,11 +291,13 @@ class SamplingLoop:
 
     def _edited(self, active: ActiveBranch, logits: Logits) -> Logits:
         """The row as the caller's rules want it; the row itself where they want nothing."""
-        callback = active.request.asked.logits_callback
+        callback, barred = active.request.asked.logits_callback, active.barred.get(len(active.buffer.ids))
         no_end = len(active.buffer.ids) < active.min_tokens
-        if callback is None and not no_end:
+        if callback is None and barred is None and not no_end:
             return logits
         edited = logits.copy()
+        if barred is not None:
+            edited[list(barred)] = -np.inf
         if callback is not None:
             callback(edited, BranchView(active.branch.index, active.request.ids, active.buffer.ids))
         if no_end:
@@ -333,7 +336,7 @@ class SamplingLoop:
         active.request.events.append(Text(branch.index, text, ids, () if logprob is None else (logprob,)))
         if len(buffer.ids) >= active.limit or (active.deadline is not None and self.now > active.deadline):
             self.finish(active, FinishReason.LENGTH, row)
-        elif not active.fast and len(buffer.ids) == active.min_tokens:
+        elif not active.fast and (active.barred or len(buffer.ids) == active.min_tokens):
             self._refresh(active)
 
     def _first_token(self, active: ActiveBranch) -> None:
