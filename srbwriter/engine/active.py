@@ -7,15 +7,18 @@ llama.cpp calls the cells it is evaluated on.) Plain state and its arithmetic; t
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from .bans import PhraseReader, Turnings, phrases
 from .constraints import Constraint
 from .generation import Branch, Buffer, Generation
 from .sampling import Chain, SamplerTemplate, derive_seed
+from .siblings import Siblings
 from .text import BranchText, Pieces
 from .tree import SHARED, Demand
 from .types import BranchState, Done, Event, PromptProgress, Request, Sampling, Stop, Text, TokenLogprob
@@ -60,11 +63,12 @@ class ActiveBranch(Demand):
     """One branch. ``base`` and the buffer's ids from ``first`` on are the path it is on."""
 
     __slots__ = (
-        "barred",
+        "banned",
         "base",
         "branch",
         "chain",
         "chain_is",
+        "code",
         "constrained",
         "constraint",
         "deadline",
@@ -79,11 +83,15 @@ class ActiveBranch(Demand):
         "pending",
         "prompting",
         "request",
+        "said",
         "sampling",
         "since",
         "skip",
         "stop_ids",
         "text",
+        "together",
+        "turnings",
+        "without",
     )
 
     def __init__(self, request: ActiveRequest, branch: Branch, pieces: Pieces) -> None:
@@ -105,8 +113,13 @@ class ActiveBranch(Demand):
         self.skip = 0  # characters still to be hidden
         self.sampling: Sampling = branch.sampling
         self.text = BranchText(pieces, branch.stop_rule)
-        self.barred: dict[int, frozenset[int]] = {}  # tokens that may not come at a place of the take
+        self.turnings: Turnings | None = None  # None while no phrase is banned
+        self.banned: tuple[str, ...] = ()  # the phrases that are looked for
+        self.said = 0  # tokens of the buffer that events have told of
+        self.without: dict[int, frozenset[int]] = {}  # tokens that may not come at a place of the take
         self.fast = False
+        self.together = request.siblings is not None  # until it is known to have parted from its siblings
+        self.code: float | None = None  # the point at which it is drawn, where they lie evenly
         self.set_stop(branch.stop_rule)
 
     @property
@@ -144,14 +157,18 @@ class ActiveBranch(Demand):
 
     def new_take(self) -> None:
         """Forget the text; the reader sees a new revision."""
+        if self.request.siblings is not None:
+            self.request.siblings.discard(self.buffer.ids)
         self.branch.buffer = Buffer(self.buffer.revision + 1)
         self.base, self.first = self.request.ids, 0
         self.hidden = self.skip = 0
         self.heal = None
-        self.barred = {}
+        self.without = {}
         self.text.restart("")
         self.close_chain()
         self.branch.started_at = self.branch.changed_at = 0.0
+        self.branch.bans = 0
+        self.text_is_another()
         self.set_stop(self.branch.stop_rule)
 
     def begin(self, ids: Sequence[int], without: Sequence[int], pieces: Pieces) -> None:
@@ -171,13 +188,19 @@ class ActiveBranch(Demand):
             buffer.pieces += [text] if text else []
             buffer.ids += ids
             buffer.ends += ends
+            if self.request.asked.logprobs is not None:
+                buffer.logprobs += [
+                    TokenLogprob(token, -math.inf) for token in ids
+                ]  # which nobody has looked up
             self.branch.overlap = healed
             self.text.restart(text, len(ids))
             self.text.break_in(speller.broken)
+            self.text_is_another()
+            self.together = False
             self.set_stop(self.branch.stop_rule, self.branch.stop_rule.max_tokens)
             self.request.events.append(Text(self.branch.index, text, tuple(ids)))
         if without:
-            self.barred = {len(self.buffer.ids): frozenset(without)}
+            self.without = {len(self.buffer.ids): frozenset(without)}
 
     def cut(self, chars: int, tail_ids: Sequence[int] = ()) -> None:
         """Keep ``chars`` characters: whole tokens up to there, then ``tail_ids`` for the rest."""
@@ -186,6 +209,7 @@ class ActiveBranch(Demand):
         text = "".join(old.pieces)[:chars]
         new = Buffer(old.revision + 1, [text] if text else [], old.ids[:keep], old.ends[:keep])
         new.logprobs = old.logprobs[:keep]
+        new.drawn = [drawn for drawn in old.drawn if drawn.position < keep]
         new.typed = [(begin, min(end, chars)) for begin, end in old.typed if begin < chars]
         new.ids.extend(tail_ids)
         new.ends.extend([chars] * len(tail_ids))
@@ -193,6 +217,7 @@ class ActiveBranch(Demand):
             self.base, self.first = self.request.ids, 0
         self.branch.buffer = new
         self.text.restart(text, len(new.ids))
+        self.text_is_another()
         self.hidden = self.skip = 0
         self.heal = None
         self.close_chain()
@@ -222,7 +247,39 @@ class ActiveBranch(Demand):
         if self.chain is not None:
             self.chain.close()
             self.chain = None
+        self.together, self.code = self.request.siblings is not None, None
         self.unconstrain()
+
+    def look_for(self, banned: tuple[str, ...], before: str) -> None:
+        """Ban other phrases from here on; ``before`` is the end of what stands before the branch."""
+        self.banned, known = banned, phrases(banned)
+        self.turnings = None if known is None else Turnings()
+        reader = None if known is None else PhraseReader(known, "", 0)
+        self.text.set_bans(reader, before, self.branch.text)
+
+    def text_is_another(self) -> None:
+        """What was learnt of the ways that the text went is of no use any more."""
+        self.said = len(self.buffer.ids)
+        if self.turnings is not None:
+            self.turnings.forget()
+
+    def take_back(self, place: int) -> bool:
+        """Keep ``place`` tokens; chance goes on. Whether any of the rest had been published."""
+        buffer, known = self.buffer, self.text.go_back(place)
+        if known and max(self.text.published - self.hidden, 0) == len(self.branch.text):
+            del buffer.ids[place:], buffer.ends[place:], buffer.logprobs[place:]
+            self.skip = max(self.hidden - self.text.published, 0)
+        else:
+            text = self.branch.text[: max(buffer.ends[place - 1], 0) if place else 0]
+            new = Buffer(buffer.revision + 1, [text] if text else [], buffer.ids[:place], buffer.ends[:place])
+            new.logprobs, new.typed = buffer.logprobs[:place], buffer.typed
+            self.branch.buffer = new
+            self.text.restart(text, place)
+            self.hidden = self.skip = 0
+        self.text_changed()
+        seen = self.said > place or self.buffer is not buffer
+        self.said = min(self.said, place)
+        return seen
 
     def text_changed(self) -> None:
         """The text is not what chain and constraint have seen; chance goes on."""
@@ -262,6 +319,7 @@ class ActiveRequest:
         self.client = generation.request.client
         self.heal_prefix = heal_prefix  # bytes taken off the prompt's end, for the first token to spell
         self.scoring: Scoring | None = None  # while the prompt is scored
+        self.siblings: Siblings | None = None  # where branches are drawn together
         self.branches: list[ActiveBranch] = []
         self.events: list[Event] = []
         self.ending: Constraint | None = None  # what could follow has to spell the end of the prompt again

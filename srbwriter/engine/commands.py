@@ -16,9 +16,10 @@ from .active import ActiveBranch, ActiveRequest, constraint_key, tokens_within
 from .constraints import PrefixConstraint, compile_constraint
 from .generation import BEYOND_THE_END, BRANCH_VERBS, Branch, Buffer, Command, Generation
 from .model import Model
-from .prompt import Typed, token_ids, typed
+from .prompt import Typed, token_ids, typed, unfinished
 from .queue import Queue
-from .sampling_loop import SamplingLoop, last_token_prefix
+from .sampling_loop import SamplingLoop
+from .siblings import Siblings
 from .types import (
     Added,
     BranchState,
@@ -64,6 +65,8 @@ class Commands:
                 self.stop(active)
         elif command.verb == "add_branch":
             self.add_branch(request, *command.args)
+        elif command.verb == "promote":
+            self.queue.promote(request, *command.args)
         elif 0 <= command.branch < len(request.branches):
             self._verbs[command.verb](request.branches[command.branch], *command.args)
 
@@ -196,7 +199,7 @@ class Commands:
         if unspelt:
             branch.overlap = len(unspelt)
         heals = goes_on and active.request.asked.heal and not any(constraint_key(active.sampling))
-        prefix = last_token_prefix(self.model, new.ids, text) if heals else b""
+        prefix = unfinished(self.model, new.ids, text).encode() if heals else b""
         if prefix:
             new = Typed(new.ids[:-1], new.ends[:-1])
         self._typed(active, text, new, len(unspelt))
@@ -276,6 +279,7 @@ class Commands:
     def _restart_text(self, active: ActiveBranch) -> None:
         active.hidden = active.skip = 0
         active.heal = None
+        active.text_is_another()
         active.text.restart(active.branch.text, len(active.buffer.ids))
 
     def _drop_half_spelt(self, active: ActiveBranch) -> None:
@@ -313,6 +317,8 @@ def make_request(
     """A new request and its branches. Raises InvalidRequest for a grammar that is none."""
     asked = generation.request
     request = ActiveRequest(generation, ids, heal_prefix)
+    if asked.siblings != "independent" or asked.repulsion:
+        request.siblings = Siblings(request, seed)
     if asked.penalty_prompt is not None:
         request.looked_back_at = token_ids(model, "penalty_prompt", asked.penalty_prompt, asked.parse_special)
     if request.to_foretell and heal_prefix:
@@ -349,6 +355,7 @@ def _take_up(active: ActiveBranch, take: Take, model: Model) -> None:
     branch.overlap = len(unspelt)
     branch.finish_reason, branch.state = take.finish_reason, BranchState.DONE
     active.text.restart(take.text, len(ids))
+    active.said = len(ids)
 
 
 def prepared(command: Command, model: Model) -> Command:

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard, get_args
 
 from . import limits
-from .types import MAX_SEQUENCES, InvalidRequest, Priority, Request, Sampling, Stop
+from .types import MAX_SEQUENCES, InvalidRequest, Priority, Request, Sampling, Stop, Together
 
 Kind = Literal["int", "float", "bool", "text", "choice", "texts", "ids", "biases"]
 """Shape of a value: the last three are sequences of strings, of token ids, of (token id, bias)."""
@@ -36,6 +36,7 @@ _KINDS: dict[str, Kind] = {
     "Priority": "choice",
     "Boundary": "choice",
     "Overflow": "choice",
+    "Together": "choice",
 }
 _INT32 = 2**31 - 1
 _SEED_MAX = 2**64 - 1
@@ -335,6 +336,10 @@ PARAMETERS: tuple[Parameter, ...] = (
     _sampling("logit_bias", "constraint", "Biases of tokens",
               "Added to the logits of tokens; minus infinity forbids one.",
               most=limits.BIASES, flags=("--logit-bias", "-l")),
+    _sampling("banned_phrases", "constraint", "Banned phrases",
+              "Phrases that never come: a branch goes back before one and takes another way.",
+              most=limits.PHRASES, longest=limits.PHRASE_CHARS, in_all=limits.PHRASES_CHARS,
+              aliases=("banned_strings", "banned_tokens"), flags=("--ban-phrase",)),
     _sampling("grammar", "constraint", "Grammar (GBNF)", "GBNF grammar that the text follows.",
               longest=limits.CONSTRAINT_CHARS, flags=("--grammar",),
               aliases=("grammar_string", "guided_grammar")),
@@ -345,6 +350,13 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("request", "n", "request", "Branches",
               "Branches of the prompt.", 1, MAX_SEQUENCES, 1, size=True,
               aliases=("n_cmpl",), flags=("--n", "-n")),
+    Parameter("request", "siblings", "request", "Branches differ",
+              "How branches are drawn until their texts part: each by itself (independent), no two "
+              "with the same token (distinct), or spread evenly over what is likely (stratified).",
+              choices=get_args(Together)),
+    Parameter("request", "repulsion", "request", "Branches repel",
+              "Taken off a token's logit for each branch that took it at the same place of the same text.",
+              0, 100, 0.5),
     Parameter("request", "priority", "request", "Who goes first", "Who is served first.",
               choices=tuple(p.name.lower() for p in Priority)),
     Parameter("request", "logprobs", "request", "Log-probabilities",
@@ -402,6 +414,8 @@ def validate(sampling: Sampling) -> None:
         parameter.check(getattr(sampling, field))
     if any(not text or "\0" in text for text in sampling.dry_sequence_breakers):
         raise InvalidRequest("dry_sequence_breakers", "a breaker cannot be empty or hold a NUL character")
+    if any("\0" in text for text in sampling.banned_phrases):
+        raise InvalidRequest("banned_phrases", "a phrase cannot hold a NUL character")
     notation(sampling)
 
 

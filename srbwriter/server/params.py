@@ -26,7 +26,7 @@ from srbwriter.engine.parameters import (
     is_number,
     sampler_order,
 )
-from srbwriter.engine.types import InvalidRequest, Overflow, Prompt, Request, Sampling, Stop
+from srbwriter.engine.types import InvalidRequest, Overflow, Prompt, Request, Sampling, Stop, Together
 from srbwriter.server.context import Context
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import SEED_LIMIT, Fields, is_integer, read_penalty_prompt, wants_bos
@@ -211,6 +211,8 @@ class Options(TypedDict):
     context: int | None
     penalty_prompt: Prompt | None
     lora: Scales | None
+    siblings: Together
+    repulsion: float
 
 
 def read_options(

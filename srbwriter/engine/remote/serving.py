@@ -129,7 +129,8 @@ class Service:
         alike: dict[Any, list[Lane]] = {}
         for lane in fresh:
             rule = lane.branch.stop_rule
-            key = (plain(lane.branch.sampling), lane.left, lane.min_tokens, lane.beyond, rule.ignore_eog)
+            asked = plain(lane.branch.sampling), lane.left, lane.min_tokens, lane.beyond, rule.ignore_eog
+            key = (*asked, lane.unspelt, lane.branch.overlap)
             alike.setdefault(key, []).append(lane)
         for lanes_alike in alike.values():
             group: list[Lane] = []
@@ -149,7 +150,7 @@ class Service:
         most = first.left if first.left is None else max(first.left, 1)
         return Ask(
             ids=first.path,
-            sampling=first.branch.sampling,
+            sampling=self.profile.spelling(first.branch.sampling, first.unspelt),
             seeds=tuple(lane.next_seed for lane in lanes),
             max_tokens=min(early, most or early) if early > 0 else most,
             min_tokens=max(first.min_tokens - first.written, 0) if native else 0,
@@ -210,7 +211,7 @@ class Service:
         """One attempt. Raises RemoteError."""
         run = stretch.run
         for lane in stretch.live:
-            if lane.buffer.tail:
+            if lane.buffer.tail and not lane.unspelt:
                 lane.settle(await self._words(lane, lane.buffer.tail))
             if len(lane.path) >= self.profile.info.n_ctx and not lane.forget_half(self.profile.info.n_ctx):
                 lane.finish(FinishReason.CONTEXT)

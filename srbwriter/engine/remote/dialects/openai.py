@@ -1,8 +1,8 @@
 """``/v1/completions`` as OpenAI has it: text goes out, text comes back. And vLLM and SGLang, which add to it.
 
 Facts of vLLM 0.32: ``return_token_ids`` gives the ids of each chunk; the id that ends a text is among them,
-with no text. Children of ``n`` are seeded seed + index. ``prompt_logprobs`` is not streamed, so it is asked
-for apart.
+with no text. Children of ``n`` are seeded seed + index, and may not be greedy. ``prompt_logprobs`` is not
+streamed, so it is asked for apart.
 """
 
 from __future__ import annotations
@@ -175,6 +175,8 @@ class VLLM(OpenAI):
         }
         if rule.logprobs is not None:
             body["return_tokens_as_token_ids"] = True
+        if ask.n > 1 and sampling.temperature <= 0:  # which it refuses as such
+            body |= {"temperature": 1.0, "top_k": 1}
         if sampling.logit_bias:
             body["logit_bias"] = {str(token): max(bias, -100.0) for token, bias in sampling.logit_bias}
         body.update(self._constraint(ask))
