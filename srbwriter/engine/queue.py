@@ -351,7 +351,7 @@ class Queue:
         if request.to_score:
             demand: Demand = Scoring(request)
             self.tree.want(demand, request.ids)
-            known, logits = len(request.generation.prompt_logprobs), None
+            known, logits = request.scored, None
         else:
             assert active.node is not None
             demand, logits = active, active.node.logits
