@@ -26,7 +26,14 @@ _FIELDS = {
 }  # fmt: skip
 """Its name of each field of Sampling that it understands."""
 
-_OTHERS = {"seed", "grammar", "repeat_last_n", "dry_penalty_last_n", "dry_sequence_breakers"}
+_OTHERS = {
+    "seed",
+    "grammar",
+    "repeat_last_n",
+    "dry_penalty_last_n",
+    "dry_sequence_breakers",
+    "banned_phrases",
+}
 _UNLIMITED = 1 << 14
 
 
@@ -73,6 +80,8 @@ class KoboldCpp(Dialect):
             "dry_penalty_last_n": last if sampling.dry_penalty_last_n < 0 else sampling.dry_penalty_last_n,
             "dry_sequence_breakers": list(sampling.dry_sequence_breakers),
         }
+        if sampling.banned_phrases:
+            body["banned_strings"] = list(sampling.banned_phrases)
         if sampling.grammar:
             body["grammar"] = sampling.grammar
         return _STREAM, body
