@@ -1,4 +1,4 @@
-"""``python -m benchmarks.instruments [--part PART …]``: each part prints tables, and its figure as the last line.
+"""``python -m benchmarks.instruments [--part PART …]``: each part prints tables, and its figure last.
 
 A part is a module of this package with ``run(model) -> list[str]``, the lines to print.
 """

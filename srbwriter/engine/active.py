@@ -17,6 +17,7 @@ from .bans import PhraseReader, Turnings, phrases
 from .constraints import Constraint
 from .generation import Branch, Buffer, Generation
 from .sampling import Chain, SamplerTemplate, derive_seed
+from .siblings import Siblings
 from .text import BranchText, Pieces
 from .tree import SHARED, Demand
 from .types import BranchState, Done, Event, PromptProgress, Request, Sampling, Stop, TokenLogprob
@@ -65,6 +66,7 @@ class ActiveBranch(Demand):
         "branch",
         "chain",
         "chain_is",
+        "code",
         "constrained",
         "constraint",
         "deadline",
@@ -85,6 +87,7 @@ class ActiveBranch(Demand):
         "skip",
         "stop_ids",
         "text",
+        "together",
         "turnings",
     )
 
@@ -111,6 +114,8 @@ class ActiveBranch(Demand):
         self.banned: tuple[str, ...] = ()  # the phrases that are looked for
         self.said = 0  # tokens of the buffer that events have told of
         self.fast = False
+        self.together = request.siblings is not None  # until it is known to have parted from its siblings
+        self.code: float | None = None  # the point at which it is drawn, where they lie evenly
         self.set_stop(branch.stop_rule)
 
     @property
@@ -148,6 +153,8 @@ class ActiveBranch(Demand):
 
     def new_take(self) -> None:
         """Forget the text; the reader sees a new revision."""
+        if self.request.siblings is not None:
+            self.request.siblings.discard(self.buffer.ids)
         self.branch.buffer = Buffer(self.buffer.revision + 1)
         self.base, self.first = self.request.ids, 0
         self.hidden = self.skip = 0
@@ -166,6 +173,7 @@ class ActiveBranch(Demand):
         text = "".join(old.pieces)[:chars]
         new = Buffer(old.revision + 1, [text] if text else [], old.ids[:keep], old.ends[:keep])
         new.logprobs = old.logprobs[:keep]
+        new.drawn = [drawn for drawn in old.drawn if drawn.position < keep]
         new.typed = [(begin, min(end, chars)) for begin, end in old.typed if begin < chars]
         new.ids.extend(tail_ids)
         new.ends.extend([chars] * len(tail_ids))
@@ -203,6 +211,7 @@ class ActiveBranch(Demand):
         if self.chain is not None:
             self.chain.close()
             self.chain = None
+        self.together, self.code = self.request.siblings is not None, None
         self.unconstrain()
 
     def look_for(self, banned: tuple[str, ...], before: str) -> None:
@@ -274,8 +283,10 @@ class ActiveRequest:
         self.client = generation.request.client
         self.heal_prefix = heal_prefix  # bytes taken off the prompt's end, for the first token to spell
         self.scoring: Scoring | None = None  # while the prompt is scored
+        self.siblings: Siblings | None = None  # where branches are drawn together
         self.branches: list[ActiveBranch] = []
         self.events: list[Event] = []
+        self.to_foretell = self.asked.next_logprobs is not None or bool(self.asked.next_ids)
         self.accounted = False  # its prompt stands in the statistics
         self.failed = False  # as a whole
         self.order = (int(self.asked.priority), generation.number)
@@ -298,6 +309,12 @@ class ActiveRequest:
         """Whether log-probabilities of the prompt were asked for and are still to come."""
         wanted = self.asked.prompt_logprobs is not None
         return wanted and len(self.generation.prompt_logprobs) < len(self.ids) - 1
+
+    def foretell(self, logits: Logits) -> None:
+        """``logits`` follow the prompt; who asked what could is told."""
+        if self.to_foretell:
+            asked, self.to_foretell = self.asked, False
+            self.generation.next_logprobs = likeliest(logits, asked.next_logprobs or 0, asked.next_ids)
 
     def seed(self, asked: int | None, base: int, k: int) -> int:
         """The seed ``asked`` for, or the k-th from ``base`` on, past those that takes of the request had."""
@@ -362,17 +379,23 @@ def score(row: object, token: int, best: int) -> TokenLogprob:
 
     Softmax over the whole vocabulary, row by row: a row of 128k stays in the core's cache.
     """
+    top = likeliest(row, best, (token,))
+    return TokenLogprob(token, dict(top)[token], top[:best])
+
+
+def likeliest(row: object, best: int, ids: Sequence[int]) -> tuple[tuple[int, float], ...]:
+    """The ``best`` likeliest tokens with their log-probabilities, best first; then the others of ``ids``."""
     import numpy as np
 
     logits = np.asarray(row, np.float32)
     peak = float(logits.max())
     total = peak + float(np.log(np.exp(logits - peak).sum()))
-    top: tuple[tuple[int, float], ...] = ()
+    chosen: list[int] = []
     if best > 0:
         likely = _likely(logits, min(best, len(logits)))
-        order = likely[np.argsort(-logits[likely], kind="stable")][:best]
-        top = tuple((int(t), float(logits[t]) - total) for t in order)
-    return TokenLogprob(token, float(logits[token]) - total, top)
+        chosen = likely[np.argsort(-logits[likely], kind="stable")][:best].tolist()
+    chosen = list(dict.fromkeys([*chosen, *ids]))
+    return tuple((token, float(logits[token]) - total) for token in chosen)
 
 
 def _likely(logits: Logits, best: int) -> NDArray[np.intp]:

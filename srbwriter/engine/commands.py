@@ -16,9 +16,10 @@ from .active import ActiveBranch, ActiveRequest, constraint_key, tokens_within
 from .constraints import compile_constraint
 from .generation import BEYOND_THE_END, BRANCH_VERBS, Branch, Buffer, Command, Generation
 from .model import Model
-from .prompt import Typed, token_ids, typed
+from .prompt import Typed, token_ids, typed, unfinished
 from .queue import Queue
-from .sampling_loop import SamplingLoop, last_token_prefix
+from .sampling_loop import SamplingLoop
+from .siblings import Siblings
 from .types import (
     Added,
     BranchState,
@@ -64,6 +65,8 @@ class Commands:
                 self.stop(active)
         elif command.verb == "add_branch":
             self.add_branch(request, *command.args)
+        elif command.verb == "promote":
+            self.queue.promote(request, *command.args)
         elif 0 <= command.branch < len(request.branches):
             self._verbs[command.verb](request.branches[command.branch], *command.args)
 
@@ -194,7 +197,7 @@ class Commands:
         if unspelt:
             branch.overlap = len(unspelt)
         heals = goes_on and active.request.asked.heal and not any(constraint_key(active.sampling))
-        prefix = last_token_prefix(self.model, new.ids, text) if heals else b""
+        prefix = unfinished(self.model, new.ids, text).encode() if heals else b""
         if prefix:
             new = Typed(new.ids[:-1], new.ends[:-1])
         self._typed(active, text, new, len(unspelt))
@@ -309,6 +312,8 @@ def make_request(
     """A new request and its branches. Raises InvalidRequest for a grammar that is none."""
     asked = generation.request
     request = ActiveRequest(generation, ids, heal_prefix)
+    if asked.siblings != "independent" or asked.repulsion:
+        request.siblings = Siblings(request, seed)
     if asked.penalty_prompt is not None:
         request.looked_back_at = token_ids(model, "penalty_prompt", asked.penalty_prompt, asked.parse_special)
     for index in range(asked.n):

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard, get_args
 
 from . import limits
-from .types import MAX_SEQUENCES, InvalidRequest, Priority, Request, Sampling, Stop
+from .types import MAX_SEQUENCES, InvalidRequest, Priority, Request, Sampling, Stop, Together
 
 Kind = Literal["int", "float", "bool", "text", "choice", "texts", "ids", "biases"]
 """Shape of a value: the last three are sequences of strings, of token ids, of (token id, bias)."""
@@ -36,6 +36,7 @@ _KINDS: dict[str, Kind] = {
     "Priority": "choice",
     "Boundary": "choice",
     "Overflow": "choice",
+    "Together": "choice",
 }
 _INT32 = 2**31 - 1
 _SEED_MAX = 2**64 - 1
@@ -349,6 +350,13 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("request", "n", "request", "Branches",
               "Branches of the prompt.", 1, MAX_SEQUENCES, 1, size=True,
               aliases=("n_cmpl",), flags=("--n", "-n")),
+    Parameter("request", "siblings", "request", "Branches differ",
+              "How branches are drawn until their texts part: each by itself (independent), no two "
+              "with the same token (distinct), or spread evenly over what is likely (stratified).",
+              choices=get_args(Together)),
+    Parameter("request", "repulsion", "request", "Branches repel",
+              "Taken off a token's logit for each branch that took it at the same place of the same text.",
+              0, 100, 0.5),
     Parameter("request", "priority", "request", "Who goes first", "Who is served first.",
               choices=tuple(p.name.lower() for p in Priority)),
     Parameter("request", "logprobs", "request", "Log-probabilities",
@@ -357,6 +365,11 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("request", "prompt_logprobs", "request", "The same of the prompt",
               "The same for the tokens of the prompt.",
               0, limits.LOGPROBS, 1, size=True),
+    Parameter("request", "next_logprobs", "request", "What could follow",
+              "The likeliest tokens that could follow the prompt, so many.",
+              0, limits.LOGPROBS, 1, size=True),
+    Parameter("request", "next_ids", "request", "Whether these could follow",
+              "Tokens of which it is told how likely they follow the prompt.", most=limits.IDS),
     Parameter("request", "heal", "request", "Complete the last word",
               "Let the first token complete the prompt's last word."),
     Parameter("request", "add_bos", "request", "Begin as the model expects",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -34,6 +34,7 @@ from .native.context import Context
 from .native.library import library
 from .parameters import notation
 from .sampling import Resting, SamplerTemplate, derive_seed
+from .sampling_threads import FEWEST, SamplingThreads
 from .tree import SHARED, Demand
 from .types import (
     BranchState,
@@ -83,6 +84,7 @@ class SamplingLoop:
         self.now = 0.0  # time.monotonic() of this step
         self.generated = 0
         self.resting = Resting()
+        self._drawn: dict[ActiveBranch, int] = {}  # tokens of this step that are sampled already
         self._sample, self._logits = library().llama_sampler_sample, library().llama_get_logits_ith
         self._eog = model.eog
         self._eog_ids = np.fromiter(model.eog, np.int64, len(model.eog))
@@ -138,7 +140,8 @@ class SamplingLoop:
     def _refresh(self, active: ActiveBranch) -> None:
         """Decide whether llama.cpp can sample this branch in a single call."""
         active.fast = (
-            active.heal is None
+            not active.together
+            and active.heal is None
             and active.constraint is None
             and active.request.asked.logits_callback is None
             and active.request.asked.logprobs is None
@@ -191,10 +194,27 @@ class SamplingLoop:
 
     # ---- one token
 
+    def draw(self, threads: SamplingThreads, rows: Iterable[tuple[Demand, int]]) -> None:
+        """Sample for those branches at once that take a single call each; :meth:`next_token` publishes."""
+        ready = [
+            (demand, demand.chain.pointer, row)
+            for demand, row in rows
+            if isinstance(demand, ActiveBranch)
+            and demand.fast
+            and demand.chain is not None
+            and not demand.prompting
+            and demand.seq >= 0
+        ]
+        if len(ready) >= FEWEST:
+            branches, chains, places = zip(*ready, strict=True)
+            self._drawn = dict(zip(branches, threads.sample(chains, places), strict=True))
+
     def next_token(self, active: ActiveBranch, row: int) -> None:
         """Sample from a row of the decode that just ended, and publish."""
         if active.fast and active.chain is not None:
-            token = self._sample(active.chain.pointer, self.context.pointer, row)
+            token = self._drawn.pop(active, -1) if self._drawn else -1
+            if token < 0:
+                token = self._sample(active.chain.pointer, self.context.pointer, row)
             if self._logits(self.context.pointer, row)[token] < np.inf and not self._broken(active, row):
                 self.publish(active, token, row, None)
             else:
@@ -275,7 +295,10 @@ class SamplingLoop:
         chain, constraint = active.chain, active.heal or active.constraint
         assert chain is not None
         edited = self._edited(active, logits)
-        token, active.drawn = (chain.pick(edited) if active.drawn is None else active.drawn), None
+        token, active.drawn = (
+            (self._draw(active, edited, constraint) if active.drawn is None else active.drawn),
+            None,
+        )
         if not logits[token] < np.inf or (_now_and_then(active) and np.isnan(logits).any()):
             raise NotANumber
         if constraint is not None and constraint.slow:
@@ -295,6 +318,21 @@ class SamplingLoop:
                 active.unconstrain()  # it has not seen what this token adds to the prompt's end
         return token
 
+    def _draw(self, active: ActiveBranch, logits: Logits, constraint: Constraint | None) -> int:
+        """A token by the branch's own chance, or together with its siblings'. Raises NotANumber."""
+        siblings, chain = active.request.siblings, active.chain
+        assert chain is not None
+        if siblings is None or not active.together:
+            return chain.pick(logits)
+        if siblings.parted(active):
+            active.together = False
+            self._refresh(active)
+        elif constraint is None or not constraint.slow:
+            token = siblings.draw(active, logits, constraint)
+            if token is not None:
+                return token
+        return chain.pick(logits)
+
     def _ask(
         self, active: ActiveBranch, constraint: Constraint, token: int, logits: Logits, edited: Logits
     ) -> None:
@@ -310,7 +348,7 @@ class SamplingLoop:
         place = len(active.buffer.ids)
         no_end = place < active.min_tokens
         barred = () if active.turnings is None else active.turnings.barred.get(place, ())
-        if callback is None and not no_end and not barred:
+        if callback is None and not no_end and not barred and not active.together:
             return logits
         edited = logits.copy()
         if callback is not None:
@@ -319,6 +357,8 @@ class SamplingLoop:
             edited[self._eog_ids] = -np.inf
         if barred:
             edited[list(barred)] = -np.inf
+        if active.together and active.request.siblings is not None:
+            active.request.siblings.repel(active, edited)
         return edited
 
     def publish(self, active: ActiveBranch, token: int, row: Row, logprob: TokenLogprob | None) -> None:
@@ -482,6 +522,7 @@ class SamplingLoop:
                 Text(branch.index, text, last, (logprob,) if last and logprob else ())
             )
         del buffer.ids[kept:], buffer.ends[kept:], buffer.logprobs[kept:]
+        buffer.drawn = [drawn for drawn in buffer.drawn if drawn.position < kept]
         if dropped:
             active.text_changed()
         buffer.tail = branch.text[covered:]
@@ -505,14 +546,14 @@ class SamplingLoop:
             self.flush(active)
         kept = reason is not FinishReason.KILLED
         if kept and active.seq >= 0 and active.request.asked.priority is Priority.FOREGROUND:
-            self._expect_more(active)
+            self.expect_more(active)
         self.detach(active, row, kept)
         self._rest(active, kept)
         branch.finish_reason, branch.stop_text = reason, stop_text
         branch.state = BranchState.DONE
         active.request.events.append(Finished(branch.index, reason, len(branch.buffer.ids), stop_text))
 
-    def _expect_more(self, active: ActiveBranch) -> None:
+    def expect_more(self, active: ActiveBranch) -> None:
         """Somebody is reading an ended branch, and may go on from it.
 
         A token is sampled, published, and evaluated only when its branch goes on, so that would begin with a
@@ -549,7 +590,10 @@ class SamplingLoop:
             self.pending.remove(demand)
             self.cache.tree.unwant(demand)
         self.cache.tree.prune(node)
-        self.cache.forget(path, len(active.base), active.request.space)
+        kept = len(active.base)
+        if active.urgency is Priority.AHEAD:
+            kept = max(kept, self.cache.used(path, active.request.space))
+        self.cache.forget(path, kept, active.request.space)
         active.close_chain()
         branch.finish_reason, branch.stop_text = FinishReason.KILLED, None
         active.request.events.append(Finished(branch.index, FinishReason.KILLED, len(branch.buffer.ids)))
@@ -631,15 +675,3 @@ class SamplingLoop:
 def _now_and_then(active: ActiveBranch) -> bool:
     """Whether this token is one of those at which a whole row is looked at."""
     return len(active.buffer.ids) % 16 == 0
-
-
-def last_token_prefix(model: Model, ids: Sequence[int], text: str) -> bytes:
-    """What token healing takes off a prompt that ends in typed ``text``: the last token's bytes.
-
-    Nothing after a line break (a finished line is not completed), nor where the token is not
-    text of its own.
-    """
-    if len(ids) < 2 or not text or text.endswith("\n"):
-        return b""
-    last = model.pieces.text[ids[-1]]
-    return last.encode() if last and text.endswith(last) else b""

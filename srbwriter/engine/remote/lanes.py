@@ -73,11 +73,12 @@ class Run:
     def __init__(self, generation: Generation, ids: tuple[int, ...], counted: bool) -> None:
         self.generation = generation
         self.request = generation.request
-        self.ids = ids
+        self.ids = self.whole = ids  # without and with what token healing took off the prompt's end
         self.counted = counted  # ids are made up here: tokens are counted as they come
         self.lanes: list[Lane] = []
         self.events: list[Event] = []
         self.seeds: set[int] = set()
+        self.to_foretell = self.request.next_logprobs is not None or bool(self.request.next_ids)
         self.read = False  # their account of the prompt has come
         self.again = False  # a branch of it is to be asked for once more
         self.dead = False
@@ -125,6 +126,7 @@ class Lane:
         self.backlog: list[Piece] = []  # what came while it rested
         self.base: Sequence[int] = run.ids
         self.first = 0
+        self.unspelt = ""  # text that stands there already and that the next tokens have to spell
         self.came = 0  # tokens of this take, where they are counted as they come
         self.failures = 0  # attempts since the last token
         self.beyond = False  # it is to go on where the model saw an end
@@ -133,6 +135,7 @@ class Lane:
         self.min_tokens = 0
         self.deadline: float | None = None
         self.set_stop(branch.stop_rule)
+        self.heal(run.generation.healed)
 
     # ---- what there is
 
@@ -194,13 +197,17 @@ class Lane:
     ) -> None:  # fmt: skip
         if not text and not ids:
             return
+        healing, spelling = bool(self.unspelt), self._spelling(text)
+        if spelling is None:
+            return
+        text = spelling
         buffer, words, before = self.buffer, self.words, len(self.buffer.ids)
         begin: int = words.decoded
         self.came += 1
         out, hit = words.take(text, 1 if self.run.counted else max(len(ids), 1))
-        if len(ids) == 1:
-            buffer.ids.append(ids[0])
-            buffer.ends.append(words.decoded)
+        if len(ids) == 1 or healing:
+            buffer.ids.extend(ids)
+            buffer.ends.extend([words.decoded - len(self.unspelt)] * len(ids))
         else:
             buffer.ids.extend(ids)
             buffer.ends.extend(_ends(begin, text, spell(ids), len(ids)))
@@ -229,6 +236,42 @@ class Lane:
             self.run.events.append(Cut(branch.index, len(branch.text), kept))
         self.finish(hit.reason, hit.stop_text, flush=False)
 
+    # ---- token healing
+
+    def heal(self, text: str) -> None:
+        """The next tokens are to spell the prompt's end, which is ``text``, again."""
+        self.unspelt, self.branch.overlap = text, len(text)
+
+    def stop_healing(self) -> None:
+        """Let the text be spelt as it was typed."""
+        if self.unspelt and not self.buffer.tail:
+            self._drop_half_spelt()
+            self.base, self.first, self.branch.overlap = self.run.whole, 0, 0
+        self.unspelt = ""
+
+    def _spelling(self, text: str) -> str | None:
+        """What is new in ``text``; None where it does not spell what it should."""
+        if not self.unspelt:
+            return text
+        if not (text.startswith(self.unspelt) or self.unspelt.startswith(text)):
+            self.leave(keep=False)
+            self.stop_healing()
+            self.set_state(BranchState.WAITING)
+            self.run.again = True
+            return None
+        new, self.unspelt = text[len(self.unspelt) :], self.unspelt[len(text) :]
+        if self.buffer.tail:  # typed into the branch, not the prompt's end
+            self.buffer.tail = self.unspelt
+        return new
+
+    def _drop_half_spelt(self) -> None:
+        """Tokens that spell a part of the prompt's end are of no use to anybody."""
+        buffer = self.buffer
+        if self.unspelt and buffer.ids and not buffer.pieces:
+            del buffer.ids[:], buffer.ends[:], buffer.logprobs[:]
+            self.unspelt = self.run.generation.healed
+            self.run.events.append(Cut(self.branch.index, 0, 0))
+
     # ---- the end
 
     def finish(self, reason: FinishReason, stop_text: str | None = None, flush: bool = True) -> None:
@@ -252,6 +295,7 @@ class Lane:
 
     def flush(self) -> None:
         """Publish what was held back."""
+        self._drop_half_spelt()
         held = self.words.finish()
         if held:
             self.buffer.pieces.append(held)
@@ -287,6 +331,7 @@ class Lane:
         """Forget the text; the reader sees a new revision."""
         self.branch.buffer = Buffer(self.buffer.revision + 1)
         self.base, self.first, self.came = self.run.ids, 0, 0
+        self.heal(self.run.generation.healed)
         self.words.restart("")
         self.branch.started_at = self.branch.changed_at = 0.0
         self.set_stop(self.branch.stop_rule)
@@ -298,24 +343,35 @@ class Lane:
             return
         old = self.buffer
         keep = bisect_right(old.ends, chars)
+        if self.branch.overlap and (not keep or old.ends[keep - 1] < 0):  # cut amid the token that healed
+            keep, self.branch.overlap = 0, 0
+            self.base, self.first = self.run.whole, 0
+        self.unspelt = ""
         text = "".join(old.pieces)[:chars]
         new = Buffer(old.revision + 1, [text] if text else [], old.ids[:keep], old.ends[:keep])
         new.logprobs = old.logprobs[:keep]
         new.typed = [(begin, min(end, chars)) for begin, end in old.typed if begin < chars]
         new.tail = text[new.ends[-1] if new.ends else 0 :]
         if keep < self.first:
-            self.base, self.first = self.run.ids, 0
+            self.base, self.first = self.run.ids if self.branch.overlap else self.run.whole, 0
         self.came = round(self.came * chars / max(len("".join(old.pieces)), 1))
         self.branch.buffer = new
         self.words.restart(text, self.written)
 
-    def typed(self, text: str, ids: Sequence[int]) -> None:
-        """Add words that a person typed; where text without tokens stands before them, they join that."""
+    def typed(self, text: str, ids: Sequence[int], heals: str = "") -> None:
+        """Add words that a person typed; where text without tokens stands before them, they join that.
+
+        ``heals`` is what the last of their tokens writes, if the model is to spell that itself.
+        """
+        self.stop_healing()
         buffer, begin = self.buffer, len(self.branch.text)
         buffer.typed.append((begin, begin + len(text)))  # before the text, so that no reader misses it
         buffer.pieces.append(text)
         if buffer.tail:
             buffer.tail, ids = buffer.tail + text, ()
+        elif heals:
+            buffer.tail = self.unspelt = heals
+            ids = ids[:-1]
         buffer.ids.extend(ids)
         buffer.ends.extend([begin + len(text)] * len(ids))
         self.limit += 0 if self.run.counted else len(ids)

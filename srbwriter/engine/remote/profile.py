@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import re
+from dataclasses import dataclass, fields, replace
 
 from ..types import ModelInfo, Sampling
 
 ALL_SAMPLING = frozenset(field.name for field in fields(Sampling))
 CONSTRAINTS = ("grammar", "json_schema", "regex")
+_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,7 @@ class Profile:
             ("log-probabilities", self.logprobs >= 0),
             ("log-probabilities of the prompt", self.prompt_logprobs),
             ("constraints", bool(self.sampling.intersection(CONSTRAINTS))),
+            ("words completed", not self.lacks("heal")),
         ]
         families = ("adaptive", "dry", "dynatemp", "mirostat", "xtc")  # one word for all knobs of a sampler
         missing = ALL_SAMPLING - self.sampling
@@ -56,6 +59,8 @@ class Profile:
         them = self.server
         if name == "logits_callback":
             return f"the logits stay with {them}; they cannot be changed from here"
+        if name in ("siblings", "repulsion"):
+            return f"the logits stay with {them}, so each branch is drawn by itself there"
         if name in ALL_SAMPLING:
             return "" if name in self.sampling else f"{them} does not know {name}"
         if name in ("min_tokens", "ignore_eog"):
@@ -64,10 +69,21 @@ class Profile:
             return "" if self.ids else f"{them} tells no token ids"
         if name == "logprobs":
             return "" if self.logprobs >= 0 else f"{them} tells no log-probabilities"
+        if name in ("next_logprobs", "next_ids"):
+            told = self.ids and self.logprobs > 0
+            return "" if told else f"{them} does not tell how likely tokens are that it did not choose"
         if name == "prompt_logprobs":
             return "" if self.prompt_logprobs else f"{them} tells no log-probabilities of a prompt"
         if name in ("cache_prompt", "strict", "penalty_prompt", "lora"):
             return "" if name in self.request else f"{them} does not know {name}"
-        if name == "heal":
+        if name == "heal" and not self.sampling.intersection(("grammar", "regex")):
             return f"{them} cannot be held to the end of a word, so one that breaks off is left as it is"
         return ""
+
+    def spelling(self, sampling: Sampling, text: str) -> Sampling:
+        """``sampling`` that begins with ``text``, which may be followed by anything."""
+        if not text or any(getattr(sampling, name) for name in CONSTRAINTS):
+            return sampling
+        if "regex" in self.sampling:
+            return replace(sampling, regex=re.sub(r"[][\\^$.|?*+(){}]", r"\\\g<0>", text) + r"[\s\S]*")
+        return replace(sampling, grammar=f'root ::= "{text.translate(_ESCAPED)}" [^\\x00]*')

@@ -129,7 +129,8 @@ class Service:
         alike: dict[Any, list[Lane]] = {}
         for lane in fresh:
             rule = lane.branch.stop_rule
-            key = (plain(lane.branch.sampling), lane.left, lane.min_tokens, lane.beyond, rule.ignore_eog)
+            asked = plain(lane.branch.sampling), lane.left, lane.min_tokens, lane.beyond, rule.ignore_eog
+            key = (*asked, lane.unspelt, lane.branch.overlap)
             alike.setdefault(key, []).append(lane)
         for lanes_alike in alike.values():
             group: list[Lane] = []
@@ -149,7 +150,7 @@ class Service:
         most = first.left if first.left is None else max(first.left, 1)
         return Ask(
             ids=first.path,
-            sampling=first.branch.sampling,
+            sampling=self.profile.spelling(first.branch.sampling, first.unspelt),
             seeds=tuple(lane.next_seed for lane in lanes),
             max_tokens=min(early, most or early) if early > 0 else most,
             min_tokens=max(first.min_tokens - first.written, 0) if native else 0,
@@ -210,7 +211,7 @@ class Service:
         """One attempt. Raises RemoteError."""
         run = stretch.run
         for lane in stretch.live:
-            if lane.buffer.tail:
+            if lane.buffer.tail and not lane.unspelt:
                 lane.settle(await self._words(lane, lane.buffer.tail))
             if len(lane.path) >= self.profile.info.n_ctx and not lane.forget_half(self.profile.info.n_ctx):
                 lane.finish(FinishReason.CONTEXT)
@@ -249,6 +250,12 @@ class Service:
         ask = self._ask(stretch)
         if ask.scored:
             await self._score(run, dialect, ask)
+        if run.to_foretell:
+            await self._foretell(run, dialect)
+            for lane in [lane for lane in stretch.live if lane.left == 0]:
+                lane.finish(FinishReason.LENGTH)
+            if not stretch.live:
+                return
         path, body = dialect.request(ask)
         self.prompt_tokens += len(ask.ids)
         async with peer.transport.events(path, body) as batches:
@@ -269,6 +276,12 @@ class Service:
     async def _score(self, run: Run, dialect: Dialect, ask: Ask) -> None:
         best = run.request.prompt_logprobs or 0
         run.generation.prompt_logprobs = list(await dialect.score(ask.ids, best))
+
+    async def _foretell(self, run: Run, dialect: Dialect) -> None:
+        asked = run.request
+        told = await dialect.next(run.ids, asked.next_logprobs or 0, asked.next_ids)
+        run.generation.next_logprobs, run.to_foretell = tuple(told), False
+        self._read(run, 0)
 
     def _hear(self, stretch: Stretch, news: News) -> None:
         match news:

@@ -112,7 +112,7 @@ class Verbs:
         lane.run.events.append(Cut(branch.index, kept, len(branch.buffer.ids)))
         self._revive(lane)
 
-    def append(self, lane: Lane, text: str, go_on: bool, ids: Sequence[int]) -> None:
+    def append(self, lane: Lane, text: str, go_on: bool, ids: Sequence[int], last: str) -> None:
         branch = lane.branch
         if not text:
             return
@@ -120,7 +120,7 @@ class Verbs:
         lane.leave()
         if live:
             lane.flush()
-        lane.typed(text, ids)
+        lane.typed(text, ids, last if (live or go_on) and not lane.run.constrained else "")
         if go_on and not live:
             lane.set_stop(branch.stop_rule, branch.stop_rule.max_tokens)
         if go_on or live and branch.state is not BranchState.PAUSED:

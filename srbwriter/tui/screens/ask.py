@@ -125,9 +125,7 @@ _FIELDS = {
 }
 """The fields of :class:`Properties` in their order, and what they are called."""
 
-_FORM_HELP = (
-    "Books and pages say so. A language is en, de, pt-BR … · tab next · enter keeps it · esc goes back"
-)
+_FORM_HELP = "Books and pages say so. A language is en, de, pt-BR … · tab next · enter keeps it · {keys}"
 
 
 class PropertiesForm(Bar[None]):

@@ -22,6 +22,7 @@ from ..transport import Transport
 from .base import Dialect, decoded, model_info
 
 _COMPLETION = "/completion"
+_LIKELIEST = 1000  # tokens of which is told how likely they are, where certain ones are looked for
 _SCALARS = (
     "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "typical_p",
     "top_n_sigma", "xtc_probability", "xtc_threshold", "dry_multiplier", "dry_base", "dry_allowed_length",
@@ -130,6 +131,15 @@ class LlamaCpp(Dialect):
         if event.stop and event.timings is not None:
             news.insert(0, PromptRead(int(event.timings.get("cache_n", 0))))
         return news
+
+    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
+        """Of ``wanted`` it tells those among its own likeliest."""
+        most = _LIKELIEST if wanted else max(best, 1)
+        body = {"prompt": list(ids), "n_predict": 1, "n_probs": most, "cache_prompt": True, "stream": False}
+        answer = await self.transport.ask("POST", _COMPLETION, body, self.options.silent_seconds)
+        known = msgspec.convert(answer["completion_probabilities"], list[Score])
+        told = list(_logprob(known[0]).top) if known else []
+        return told[:best] + [pair for pair in told[best:] if pair[0] in wanted]
 
     async def tokenize(self, text: str, parse_special: bool) -> list[int]:
         return await self._tokens(text, parse_special=parse_special)

@@ -1,8 +1,8 @@
 """``/v1/completions`` as OpenAI has it: text goes out, text comes back. And vLLM and SGLang, which add to it.
 
 Facts of vLLM 0.32: ``return_token_ids`` gives the ids of each chunk; the id that ends a text is among them,
-with no text. Children of ``n`` are seeded seed + index. ``prompt_logprobs`` is not streamed, so it is asked
-for apart.
+with no text. Children of ``n`` are seeded seed + index, and may not be greedy. ``prompt_logprobs`` is not
+streamed, so it is asked for apart.
 """
 
 from __future__ import annotations
@@ -175,6 +175,8 @@ class VLLM(OpenAI):
         }
         if rule.logprobs is not None:
             body["return_tokens_as_token_ids"] = True
+        if ask.n > 1 and sampling.temperature <= 0:  # which it refuses as such
+            body |= {"temperature": 1.0, "top_k": 1}
         if sampling.logit_bias:
             body["logit_bias"] = {str(token): max(bias, -100.0) for token, bias in sampling.logit_bias}
         body.update(self._constraint(ask))
@@ -204,6 +206,21 @@ class VLLM(OpenAI):
         answer = await self.transport.ask("POST", COMPLETIONS, body, self.options.silent_seconds)
         rows = cast("list[dict[str, Any] | None]", answer["choices"][0]["prompt_logprobs"])
         return tuple(_scored(token, row or {}, best) for token, row in zip(ids[1:], rows[1:], strict=True))
+
+    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
+        """Each of ``wanted`` that is not among the best is scored as the end of a prompt."""
+        body = {
+            "model": self.model, "prompt": list(ids), "max_tokens": 1, "logprobs": max(best, 1),
+            "add_special_tokens": False, "temperature": 0, "return_tokens_as_token_ids": True,
+        }  # fmt: skip
+        answer = await self.transport.ask("POST", COMPLETIONS, body, self.options.silent_seconds)
+        tops: list[dict[str, float]] = answer["choices"][0]["logprobs"]["top_logprobs"]
+        told = sorted(((_token_id(name), value) for name, value in tops[0].items()), key=lambda one: -one[1])
+        told = told[:best]
+        for token in dict.fromkeys(wanted):
+            if token not in dict(told):
+                told.append((token, (await self.score((*ids, token), 0))[-1].logprob))
+        return told
 
     async def tokenize(self, text: str, parse_special: bool) -> list[int]:
         return await self._ask_tokens({"prompt": text, "add_special_tokens": False})
