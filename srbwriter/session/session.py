@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -36,7 +36,8 @@ from .open import open_story, rescue_folder, token_sizes
 from .prompting import Context, Prompter, with_words
 from .recorder import Recorder
 from .rounds import Round, RoundHistory, adopted
-from .sampling import Sweep, swept
+from .sampling import Sweep, swept, variety_of
+from .variety import Variety
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -61,12 +62,14 @@ class Session:
         sampling: Sampling | None = None,
         stop: Stop | None = None,
         options: EngineOptions | None = None,
+        variety: Variety | None = None,
     ) -> None:
         self.story = story
         self.n = n
         self.sampling = sampling or Sampling()
         self.stop = stop or Stop(max_tokens=64)
         self.sweep: Sweep | None = None
+        self.variety = variety or Variety()
         self.round: Round | None = None
         self._history = RoundHistory()
         self._options = options
@@ -106,6 +109,7 @@ class Session:
             sampling=launch.sampling(settings),
             stop=launch.stop(settings),
             options=loader.options or launch.engine_options(settings),
+            variety=variety_of(settings),
         )
 
     def _typed(self) -> None:
@@ -278,8 +282,11 @@ class Session:
         takes: tuple[Take, ...] = (), at: int | None = None,
     ) -> tuple[Request, Assembly]:  # fmt: skip
         """What the engine is asked for branches that go on from ``parent``, or ``at`` characters into it."""
+        engine = self.engine
+        assert engine is not None
         stop = with_words(self.stop)
         assembly = prompter.assemble(parent, stop, at)
+        each = samplings if isinstance(samplings, tuple) else (samplings,)
         request = Request(
             prompter.prompt(assembly),
             n=n,
@@ -289,6 +296,7 @@ class Session:
             priority=Priority.FOREGROUND,
             heal=True,
             add_bos=False,
+            **self.variety.asked(each, engine.lacks),
         )
         return request, assembly
 
@@ -408,7 +416,35 @@ class Session:
         """Branch ``index``, for a verb that needs an engine which knows it."""
         self._branch(index)
         self._take_up()
+        if self.round is not None:
+            self.round.duplicates.steered.add(index)
         return self._branch(index)
+
+    def renew_alike(self, read: Collection[int] = ()) -> list[int]:
+        """Look which branches are nearly the same, and write one of each two anew if that is wanted.
+
+        Never one that is in ``read``, locked, bookmarked, rated or steered, or that ended a while ago; each
+        twice at most. To be called now and then while a round is shown. Returns the indices.
+        """
+        current = self.round
+        if current is None or not current.taken_up or current.generation is None:
+            return []
+        found = current.duplicates
+        found.look(current.branches)
+        if not self.variety.renew:
+            return []
+        renewed = [i for i in found.to_renew(current, read) if not self._is_marked(current, i)]
+        for index in renewed:
+            found.renew(current.branches[index])
+        return renewed
+
+    def _is_marked(self, current: Round, index: int) -> bool:
+        """Whether the writer has bookmarked or rated a branch."""
+        if index >= len(current.tracks) or not current.tracks[index].nodes:
+            return False
+        node = current.node_of(index)
+        marks = self.story.marks(node) if self.story.is_living(node) else None
+        return marks is not None and (marks.bookmark or bool(marks.rating))
 
     def _take_up(self) -> None:
         """Give the branches of an earlier sitting to the engine, each standing where its node ends.

@@ -17,7 +17,7 @@ from srbwriter.story.model import NoSuchNode, StoryError, counted
 from srbwriter.tui.widgets.lines import bar
 
 if TYPE_CHECKING:
-    from srbwriter.session import Session
+    from srbwriter.session import Round, Session
     from srbwriter.story import NodeId
 
 _COUNT_SECONDS = 1.0
@@ -160,6 +160,14 @@ def node_of(session: Session, index: int) -> NodeId | None:
         return None
 
 
+def _likeness(current: Round, index: int) -> str:
+    """Which branch it is nearly the same as; or that it was written anew, as it was."""
+    found = current.duplicates
+    if index in found.alike:
+        return f"≈{found.alike[index] + 1}"
+    return "≈" if found.renewed[index] else ""
+
+
 def marks(session: Session, index: int, take: int | None = None) -> str:
     """The marks of a branch of the round in signs. ``take`` characters of it are to be picked, or all."""
     current = session.round
@@ -176,6 +184,7 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
         "★" if found.bookmark else "",
         {1: "good", -1: "bad"}.get(found.rating, ""),
         _written_ahead(session.look_ahead.share(index, take)),
+        _likeness(current, index),
     )
     return " ".join(sign for sign in signs if sign)
 

@@ -5,8 +5,8 @@ another face would want too.
 """
 
 from srbwriter.tui.actions import (  # isort: skip - in order
-    branches, story, stories, tree, knobs, ahead, view,
+    branches, ahead, exploring, story, stories, tree, knobs, view,
 )  # fmt: skip
 from srbwriter.tui.commands import COMMANDS
 
-__all__ = ["COMMANDS", "ahead", "branches", "knobs", "stories", "story", "tree", "view"]
+__all__ = ["COMMANDS", "ahead", "branches", "exploring", "knobs", "stories", "story", "tree", "view"]

@@ -6,5 +6,6 @@ from tests.tui.scenarios import ahead, bin, branches, convert, knobs, nodes, sto
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
-    "SCENARIOS", "ahead", "bin", "branches", "convert", "knobs", "nodes", "stories", "story", "taking", "view",
+    "SCENARIOS", "ahead", "bin", "branches", "convert", "knobs", "nodes", "stories", "story", "taking",
+    "view",
 ]  # fmt: skip
