@@ -194,7 +194,6 @@ class Tokens:
                 done.set_result(act())
             except Exception as error:  # whoever asked gets it
                 done.set_exception(error)
-            self.version += 1
 
     def _model(self) -> Backend:
         engine = self._engine()
