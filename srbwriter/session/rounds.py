@@ -20,6 +20,8 @@ from srbwriter.engine.types import (
 )
 from srbwriter.story import Node, NodeId, Story
 
+from .judging import Judgement
+
 _KEPT_ROUNDS = 24
 _KEPT_BRANCHES = 32
 _SCALARS = {field.name for field in fields(Sampling)} - {"seed"}
@@ -80,6 +82,7 @@ class Round:
         self.model = self.vocab = ""
         self.tracks: list[Track] = []
         self._takes: dict[int, list[Buffer]] = {}
+        self.judgement: Judgement | None = None  # what was found of its branches
         self.taken_up = True  # False of an earlier sitting's round that no engine knows
 
     @property
