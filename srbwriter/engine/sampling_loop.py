@@ -146,10 +146,14 @@ class SamplingLoop:
             and active.request.asked.logits_callback is None
             and active.request.asked.logprobs is None
             and len(active.buffer.ids) >= active.min_tokens
+            and len(active.buffer.ids) > max(active.without, default=-1)
             and (active.turnings is None or len(active.buffer.ids) not in active.turnings.barred)
         )
 
     def _template(self, request: ActiveRequest, active: ActiveBranch) -> SamplerTemplate:
+        asked, ignore_eog, template = request.template  # of the branch before: mostly it is the same
+        if active.sampling is asked and active.ignore_eog == ignore_eog and template is not None:
+            return template
         # branches that differ in nothing else share it
         sampling = replace(active.sampling, seed=None, banned_phrases=())
         key = sampling, active.ignore_eog
@@ -160,6 +164,7 @@ class SamplingLoop:
             if template.history_length:
                 template.prime(request.looked_back_at[-template.history_length :])
             request.templates[key] = template
+        request.template = active.sampling, active.ignore_eog, template
         return template
 
     def _constrain(self, active: ActiveBranch) -> None:
@@ -347,7 +352,9 @@ class SamplingLoop:
         callback = active.request.asked.logits_callback
         place = len(active.buffer.ids)
         no_end = place < active.min_tokens
-        barred = () if active.turnings is None else active.turnings.barred.get(place, ())
+        barred = {*active.without.get(place, ())}
+        if active.turnings is not None:
+            barred |= {*active.turnings.barred.get(place, ())}
         if callback is None and not no_end and not barred and not active.together:
             return logits
         edited = logits.copy()
@@ -406,7 +413,9 @@ class SamplingLoop:
             self._say(active, text, active.text.marks)
         if len(buffer.ids) >= active.limit or (active.deadline is not None and self.now > active.deadline):
             self.finish(active, FinishReason.LENGTH, row)
-        elif not active.fast and (len(buffer.ids) == active.min_tokens or active.turnings is not None):
+        elif not active.fast and (
+            active.without or len(buffer.ids) == active.min_tokens or active.turnings is not None
+        ):
             self._refresh(active)
 
     def _row(self, row: Row) -> Logits:

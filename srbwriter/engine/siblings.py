@@ -127,7 +127,8 @@ class Siblings:
     def _stratified(self, active: ActiveBranch, chances: NDArray[np.float64]) -> int:
         ids = active.buffer.ids
         if active.code is None:
-            active.code = self._chance(active) if ids else self._point()
+            begins = not ids and not active.branch.bans
+            active.code = self._point() if begins else self._chance(active)
         point = (active.code + _chance(self._seed, *ids)) % 1.0
         place = _at(chances, point)
         active.code = (point * chances.sum() - chances[:place].sum()) / chances[place]
@@ -140,8 +141,9 @@ class Siblings:
         return (place + _radical_inverse(row)) / self._request.asked.n
 
     def _chance(self, active: ActiveBranch) -> float:
-        """A number that belongs to this take and this place in it."""
-        return _chance(active.branch.seed, len(active.buffer.ids))
+        """A number that belongs to this take and this place in it, and how often it went back."""
+        place, bans = len(active.buffer.ids), active.branch.bans
+        return _chance(active.branch.seed, place, *((bans,) if bans else ()))
 
 
 def _chance(seed: int, *place: int) -> float:
@@ -202,8 +204,7 @@ def _at(chances: NDArray[np.float64], point: float) -> int:
     """The interval in which ``point`` of 0 … 1 lies; never one of no width."""
     ends = np.cumsum(chances)
     place = int(np.searchsorted(ends, point * ends[-1], side="right"))
-    last = int(np.flatnonzero(chances)[-1])
-    return min(place, last)
+    return min(place, int(np.flatnonzero(chances).max()))
 
 
 def _radical_inverse(number: int) -> float:

@@ -171,7 +171,19 @@ _READERS: Mapping[str, Callable[[Fields, Parameter, Any], Any]] = {
 """Rows that the wire writes otherwise than their kind says."""
 
 _BY_DIALECTS = frozenset(
-    {"n", "priority", "logprobs", "prompt_logprobs", "next_logprobs", "next_ids", "add_bos", "parse_special"}
+    {
+        "n",
+        "priority",
+        "logprobs",
+        "prompt_logprobs",
+        "next_logprobs",
+        "next_ids",
+        "score_from",
+        "begin",
+        "without",
+        "add_bos",
+        "parse_special",
+    }
 )
 """Rows of a request that each dialect reads itself, or that clients cannot have."""
 

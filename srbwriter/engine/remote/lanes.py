@@ -6,6 +6,7 @@ place whatever the other side knows. To be used on the loop's thread only.
 
 from __future__ import annotations
 
+import codecs
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -279,7 +280,8 @@ class Lane:
         branch = self.branch
         if flush:
             self.flush()
-        self.leave(keep=reason is not FinishReason.KILLED)
+        told = reason in (FinishReason.KILLED, FinishReason.STOPPED)
+        self.leave(keep=reason is not FinishReason.KILLED, told=told)
         branch.finish_reason, branch.stop_text, branch.error = reason, stop_text, None
         branch.state = BranchState.DONE
         self.run.events.append(Finished(branch.index, reason, len(self.buffer.ids), stop_text))
@@ -301,13 +303,16 @@ class Lane:
             self.buffer.pieces.append(held)
             self.run.events.append(Text(self.branch.index, held))
 
-    def leave(self, keep: bool = True) -> None:
-        """Let go of the request that writes it; ``keep``: it may be gone on with."""
+    def leave(self, keep: bool = True, told: bool = True) -> None:
+        """Let go of the request that writes it; ``keep``: it may be gone on with.
+
+        ``told``: by somebody, and not by a stop rule.
+        """
         stretch, self.stretch = self.stretch, None
         self.resting = False
         self.backlog.clear()
         if stretch is not None:
-            stretch.leave(self, keep)
+            stretch.leave(self, keep, told)
 
     def set_state(self, state: BranchState) -> None:
         if self.branch.state is not state:
@@ -335,6 +340,29 @@ class Lane:
         self.words.restart("")
         self.branch.started_at = self.branch.changed_at = 0.0
         self.set_stop(self.branch.stop_rule)
+
+    def begin(self, ids: Sequence[int], spelt: Sequence[bytes]) -> None:
+        """Let a new take begin with ``ids``, which write ``spelt``, and write as much as its rule says."""
+        if not ids:
+            return
+        decoder, ends = codecs.getincrementaldecoder("utf-8")("replace"), list[int]()
+        text = ""
+        for piece in spelt:
+            text += decoder.decode(piece)
+            ends.append(len(text))
+        if self.unspelt and self.unspelt.startswith(text):
+            return  # nothing is left of what did not get beyond the prompt's end
+        if not text.startswith(self.unspelt):
+            self.stop_healing()
+        begun, self.unspelt = len(self.unspelt), ""
+        text, ends = text[begun:], [end - begun for end in ends]
+        self.buffer.pieces += [text] if text else []
+        self.buffer.ids += ids
+        self.buffer.ends += ends
+        self.came = len(ids)
+        self.words.restart(text, self.written)
+        self.set_stop(self.branch.stop_rule, self.branch.stop_rule.max_tokens)
+        self.run.events.append(Text(self.branch.index, text, tuple(ids)))
 
     def cut(self, chars: int) -> None:
         """Keep ``chars`` characters and the tokens within them; what no token covers is the tail."""

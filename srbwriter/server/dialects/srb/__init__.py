@@ -18,7 +18,7 @@ from srbwriter.server.dialects.srb.handles import (
 )
 from srbwriter.server.dialects.srb.judging import judge
 from srbwriter.server.dialects.srb.model import model, vocabulary
-from srbwriter.server.dialects.srb.tokens import next_tokens
+from srbwriter.server.dialects.srb.tokens import branch_tokens, next_tokens
 from srbwriter.server.endpoints import BRANCHES, FIELDS, PROMPT, Endpoint, object_of
 
 _REQUESTS = "/srb/v1/requests"
@@ -89,11 +89,15 @@ ENDPOINTS = (
     ),
     Endpoint("GET", (_BRANCH + "/events",), branch_events, "srb", "follow one branch", query=_AFTER),
     Endpoint(
+        "POST", (_BRANCH + "/tokens",), branch_tokens, "srb", "its tokens, and what else could have come",
+        body=object_of(**{"k": "integer", "from": "integer", "to": "integer"}), chooses=False,
+    ),
+    Endpoint(
         "POST", (_BRANCH + "/{verb}",), steer, "srb",
         "stop, kill, pause, resume, reroll, extend, rewind, append, fork or pick a branch",
         body=object_of(
             text="string", tokens="integer", chars="integer", sentences="integer", max_tokens="integer",
-            seed="integer", n="integer",
+            seed="integer", n="integer", at="integer", token="integer", without="array",
         ),
         chooses=False,
     ),
