@@ -33,7 +33,7 @@ from srbwriter.engine.types import (
 from srbwriter.story import ROOT, NodeId, NotSaved, ReadOnlyStory, Refused, Story, StoryError
 from srbwriter.story.context import Assembly, ContextError
 
-from . import typing
+from . import judging, typing
 from .ahead import LookAhead
 from .open import open_story, rescue_folder, token_sizes
 from .prompting import Context, Prompter, with_words
@@ -397,6 +397,31 @@ class Session:
 
     def set_sampling(self, index: int, sampling: Sampling) -> None:
         self._steered(index).set_sampling(sampling)
+
+    # ---- judging
+
+    @property
+    def rubric(self) -> str:
+        """The questions of the story as its sheet shows them, one a line."""
+        kept = self.story.value(judging.KEPT)
+        return kept if isinstance(kept, str) and kept.strip() else judging.RUBRIC
+
+    def put_rubric(self, text: str) -> None:
+        """Ask other questions from now on; none are the ones that the program comes with."""
+        judging.questions(text)
+        self.together(lambda: self.story.put_value(judging.KEPT, text))
+
+    def judge(self) -> judging.Judgement:
+        """Judge all branches that have ended by the rubric. Returns at once; the answers come in.
+
+        Raises EngineError where there is no model or it cannot, ValueError where there is nothing to judge.
+        """
+        with self._lock:
+            self._take_up()
+            if self.round is None or self.engine is None:
+                raise ValueError("there are no branches yet")
+            note = self.story.settings(self.round.parent).author_note or ""
+            return judging.judge(self.engine, self.round, judging.questions(self.rubric, note))
 
     def lock(self, index: int) -> None:
         """Spare this branch when all are rolled again; a second time lets it go."""

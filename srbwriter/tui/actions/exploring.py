@@ -65,7 +65,7 @@ def _repels(strength: float) -> str:
 
 @command(INSTRUMENTS, "Order of the branches", "colon")
 def order(screen: WriteScreen) -> None:
-    """Let ended branches stand as drawn, by difference, by length; each keeps its number."""
+    """Let ended branches stand as drawn, by difference, by length, as judged; each keeps its number."""
     choices = [Choice(name, name, about) for name, (about, _) in ORDERS.items()]
 
     def chosen(name: str | None) -> None:
