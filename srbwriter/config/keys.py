@@ -184,7 +184,8 @@ THREADS = Key[int | None](
     "model.threads",
     INTEGER,
     None,
-    "threads for writing; if not given, one a core, and fewer while other programs want the cores",
+    "threads for writing; if not given, one a core, and fewer while other programs want the cores: a number "
+    "that is given stays, and where others hold one of the cores each step may take 20 times as long",
     ("--threads", "-t"),
     minimum=1,
 )
@@ -194,6 +195,15 @@ THREADS_BATCH = Key[int | None](
     None,
     "threads for reading the prompt",
     ("--threads-batch", "-tb"),
+    minimum=1,
+)
+SAMPLING_THREADS = Key[int | None](
+    "model.sampling_threads",
+    INTEGER,
+    None,
+    "threads that choose words in a large vocabulary, for 8 branches and more; if not given, as many as are "
+    "faster, by what steps take",
+    ("--sampling-threads",),
     minimum=1,
 )
 BATCH_SIZE = Key[int | None](

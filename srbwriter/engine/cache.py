@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from .disk import DiskCache, Part
 from .memory import States, Storage, ids_through
 from .tree import SHARED, Demand, Match, Node, TokenTree
+from .types import Priority
 
 
 class _Stretch:
@@ -90,6 +91,11 @@ SCATTERED_CELLS = 512
 COPYING_SECONDS = 0.004
 """What leaves the cells is copied for no longer than this before a step; the rest leaves before later ones.
 Cells of branches that were written together lie in turns, and copying those takes longer than a step."""
+
+SPARE_CELLS = 512
+"""Cells that others hold too, from which on a sequence is kept although nothing would be lost with it: a fork
+takes llama.cpp 50 ns a cell, and dropping one as long. Where 64 branches go on at 8000 tokens that is 25 ms,
+and 25 ms again."""
 
 WRITTEN_DOWN = 64
 """Paths that are written to disk when nothing runs, the newest first."""
@@ -199,25 +205,40 @@ class Cache:
         goal = demand.node
         assert goal is not None
         node = self._anchor(goal, most)
-        seq = self._claim(node) if self.partial else None
+        ahead = demand.urgency is Priority.AHEAD
+        used = ahead and node.last_used > 0  # then the sequence that ends there stays as it is
+        seq = self._claim(node, ahead) if self.partial and not used else None
+        if seq is None and self.partial and not ahead:
+            seq = self._bend(node)
         if seq is None and not self._free:
             covering = self._covering(node)
-            for one in covering:
+            for one in () if ahead else covering:
                 self.tree.touch(self.tree.tip[one])
-            if self.free_sequence(covering):
+            if self.free_sequence(covering, unused=ahead):
                 node = self._anchor(goal, most)  # the tree may have changed under it
             else:
-                seq = self._claim(node)  # an anchor is kept for others while there are ids
+                seq = None if ahead else self._claim(node)  # an anchor is kept for others while there are ids
                 if seq is None:
                     return False
         if seq is None:
             seq = self._free.pop()
+        self._ahead(seq, ahead)
+        if seq not in self.tree.tip:  # it is a new one
             if node.piece is not None and not self._holders(node):
                 self._bring_back(seq, node)
             else:
                 self._fork(seq, node)
         demand.seq = seq
         return True
+
+    def _ahead(self, seq: int, ahead: bool) -> None:
+        """What ``seq`` is for: to write ahead, or what somebody wants."""
+        (self.tree.ahead.add if ahead else self.tree.ahead.discard)(seq)
+
+    def use(self, demand: Demand, path: Sequence[int]) -> None:
+        """What was written ahead for ``demand``, which is at the end of ``path``, is wanted now."""
+        self._ahead(demand.seq, False)
+        self.tree.touch(self.tree.match(path, None, demand.space).node)
 
     def catch_up(self, demand: Demand) -> None:
         """Let ``demand`` go on where others have got to on its way, since it began."""
@@ -242,7 +263,8 @@ class Cache:
         assert demand.node is not None
         if self._free:
             return True
-        return self.partial and self._claimable(self._anchor(demand.node, most)) is not None
+        node = self._anchor(demand.node, most)
+        return self.partial and (self._claimable(node) is not None or self._spare_for(node) is not None)
 
     def advance(
         self, seqs: Sequence[int], tokens: Sequence[int], *, answered: bool = True, reason: Reason = ""
@@ -298,11 +320,19 @@ class Cache:
         """Nobody runs ``seq`` now; what only it holds is kept, in whatever tier."""
         self._excuses.pop(seq, None)
         self._settled = False
-        if self._redundant(seq):
+        if self._redundant(seq) and not (self.partial and self._worth_keeping(self.tree.tip[seq])):
             self.drop(seq)
             return
         self.parked.add(seq)
-        self.tree.touch(self.tree.tip[seq])
+        if seq not in self.tree.ahead:
+            self.tree.touch(self.tree.tip[seq])
+
+    def used(self, ids: Sequence[int], space: int = SHARED) -> int:
+        """How many of ``ids`` are held because somebody wanted them, and not only written ahead."""
+        node = self.tree.match(ids, None, space).node
+        while node.parent is not None and not node.last_used:
+            node = node.parent
+        return node.end
 
     def forget(self, ids: Sequence[int], start: int, space: int = SHARED) -> None:
         """Give back what parked sequences alone hold of ``ids`` from position ``start`` on, in every tier."""
@@ -344,19 +374,20 @@ class Cache:
 
     # ---- room
 
-    def make_room(self, cells: int) -> bool:
-        """Evict until ``cells`` more fit."""
+    def make_room(self, cells: int, spared: Container[int] = (), unused: bool = False) -> bool:
+        """Evict until ``cells`` more fit; only what was written ahead, if it is ``unused``."""
         while self.used_cells + cells > self.memory.cells:
-            if not self.evict():
+            if not self.evict(spared, unused):
                 return False
         return True
 
-    def evict(self, spared: Container[int] = ()) -> bool:
+    def evict(self, spared: Container[int] = (), unused: bool = False) -> bool:
         """Take the cells of the run at the end of the parked sequence that was used longest ago.
 
         False if none is left. What no other sequence holds is kept in host memory.
         """
-        seq = self.tree.oldest((s for s in self.parked if s not in spared), self._pinned())
+        parked = (s for s in self.parked if s not in spared and not (unused and not self.tree.unused(s)))
+        seq = self.tree.oldest(parked, self._pinned())
         if seq is None:
             return False
         self._evict_last(seq)
@@ -368,7 +399,7 @@ class Cache:
         if len(node.seqs) == 1:
             self._store(node)
         parent = node.parent
-        if self.partial and parent is not None and parent.parent is not None and len(parent.seqs) == 1:
+        if parent is not None and self._shortens(node, parent):
             self.memory.remove(seq, parent.end)
             self.tree.truncate(seq, parent.end)
             self._settled = False
@@ -376,9 +407,24 @@ class Cache:
             self._store_path(seq)
             self.drop(seq)
 
-    def free_sequence(self, spared: Iterable[int] = ()) -> bool:
-        """Release a whole parked sequence for its id."""
-        seq = self.tree.oldest(self.parked - set(spared), self._pinned())
+    def _shortens(self, node: Node, parent: Node) -> bool:
+        """Whether a parked sequence that ends at ``node`` is kept, up to there; else it is dropped."""
+        if not self.partial or parent.parent is None:
+            return False
+        if len(parent.seqs) == 1:
+            return True
+        return self._worth_keeping(parent) and (len(node.seqs) == 1 or not parent.seqs <= self.parked)
+
+    def free_sequence(self, spared: Iterable[int] = (), unused: bool = False) -> bool:
+        """Release a whole parked sequence for its id; one with which nothing is lost, if there is one.
+
+        Only one written ahead, if it is to be ``unused``.
+        """
+        parked = self.parked - set(spared)
+        if unused:
+            parked = {seq for seq in parked if self.tree.unused(seq)}
+        spare = next(filter(self._redundant, parked), None)
+        seq = self.tree.oldest(parked, self._pinned()) if spare is None else spare
         if seq is None:
             return False
         self._store_path(seq)
@@ -424,8 +470,9 @@ class Cache:
         Nothing else is pushed out for it.
         """
         full = self.tree.stored_bytes >= self.storage.budget
-        for seq in () if full else sorted(self.parked, key=lambda s: -self.tree.tip[s].last_used):
-            if any(self._store(node) for node in self._path(seq)):
+        ends = {self.tree.tip[seq] for seq in self.parked}  # spare sequences end where others do
+        for end in () if full else sorted(ends, key=lambda node: -node.last_used):
+            if any(self._store(node) for node in end.upward()):
                 return True
         return False
 
@@ -470,7 +517,8 @@ class Cache:
             while (parent := stored[-1].parent) is not None and parent.parent is not None and not parent.seqs:
                 stored.append(parent)
         self._fork(seq, (stored[-1].parent if self.partial else None) or self.tree.root_of(node))
-        self.tree.touch(node)
+        if seq not in self.tree.ahead:
+            self.tree.touch(node)
         if self.partial and self.storage.cheaper_to_evaluate(stored):
             self._excuses[seq] = end, "cheaper"
             return
@@ -483,7 +531,12 @@ class Cache:
     def _enter(self, seq: int, node: Node) -> Reason:
         """Bring a stored node back for ``seq``, which ends where its state begins; if that fails, why."""
         piece = node.piece
-        if piece is None or not self.make_room(piece.end - piece.start) or node.piece is not piece:
+        unused = seq in self.tree.ahead
+        if (
+            piece is None
+            or not self.make_room(piece.end - piece.start, (), unused)
+            or node.piece is not piece
+        ):
             return "no room"
         if not self.storage.restore(seq, node):
             return "damaged"
@@ -546,12 +599,13 @@ class Cache:
         if anchor is not None:
             self.memory.copy(anchor, seq)
 
-    def _claim(self, node: Node) -> int | None:
+    def _claim(self, node: Node, ahead: bool = False) -> int | None:
         """A parked sequence that ends exactly at the node can be run as it is."""
         seq = self._claimable(node)
         if seq is not None:
             self.parked.discard(seq)
-            self.tree.touch(node)
+            if not ahead:
+                self.tree.touch(node)
             self._settled = False
         return seq
 
@@ -559,6 +613,55 @@ class Cache:
         if node.parent is None:
             return None
         return next((seq for seq in node.tips if seq in self.parked), None)
+
+    def _bend(self, node: Node) -> int | None:
+        """Make a parked sequence that goes most of the way to a node in cells end there, if one does."""
+        found, source = self._spare_for(node), next(iter(node.seqs), None)
+        if found is None or source is None:
+            return None
+        seq, above = found
+        self.parked.discard(seq)
+        if self.tree.tip[seq] is not above:
+            self.memory.remove(seq, above.end)
+            self.tree.truncate(seq, above.end)
+        if above is not node:
+            self.memory.copy(source, seq, above.end, node.end)
+            self.tree.enter(seq, node)
+        self.tree.touch(node)
+        self._settled = False
+        return seq
+
+    def _spare_for(self, node: Node) -> tuple[int, Node] | None:
+        """The parked sequence that shares most with those that hold ``node``, and where it parts from them.
+
+        What it holds beyond that, others hold as well, or it is stored.
+        """
+        if not node.seqs or not self._worth_keeping(node):
+            return None
+        known: set[int] = set()
+        for above in node.upward():
+            if 2 * above.end < node.end:
+                return None
+            if len(above.seqs) > len(known):
+                for seq in (above.seqs & self.parked) - known:
+                    if self._is_spare(seq, above):
+                        return seq, above
+                known = above.seqs
+        return None
+
+    def _is_spare(self, seq: int, above: Node) -> bool:
+        node = self.tree.tip[seq]
+        while node is not above:
+            if len(node.seqs) == 1 and node.piece is None:
+                return False
+            assert node.parent is not None
+            node = node.parent
+        return True
+
+    @staticmethod
+    def _worth_keeping(node: Node) -> bool:
+        """Whether a sequence that ends there is, for whoever comes next, if others hold the same."""
+        return node.end >= SPARE_CELLS
 
     def _covering(self, node: Node) -> tuple[int, ...]:
         """One sequence that must survive for the node to stay resident."""

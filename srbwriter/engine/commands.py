@@ -19,6 +19,7 @@ from .model import Model
 from .prompt import Typed, token_ids, typed, unfinished
 from .queue import Queue
 from .sampling_loop import SamplingLoop
+from .siblings import Siblings
 from .types import (
     Added,
     BranchState,
@@ -64,6 +65,8 @@ class Commands:
                 self.stop(active)
         elif command.verb == "add_branch":
             self.add_branch(request, *command.args)
+        elif command.verb == "promote":
+            self.queue.promote(request, *command.args)
         elif 0 <= command.branch < len(request.branches):
             self._verbs[command.verb](request.branches[command.branch], *command.args)
 
@@ -271,6 +274,7 @@ class Commands:
     def _restart_text(self, active: ActiveBranch) -> None:
         active.hidden = active.skip = 0
         active.heal = None
+        active.text_is_another()
         active.text.restart(active.branch.text, len(active.buffer.ids))
 
     def _drop_half_spelt(self, active: ActiveBranch) -> None:
@@ -308,6 +312,8 @@ def make_request(
     """A new request and its branches. Raises InvalidRequest for a grammar that is none."""
     asked = generation.request
     request = ActiveRequest(generation, ids, heal_prefix)
+    if asked.siblings != "independent" or asked.repulsion:
+        request.siblings = Siblings(request, seed)
     if asked.penalty_prompt is not None:
         request.looked_back_at = token_ids(model, "penalty_prompt", asked.penalty_prompt, asked.parse_special)
     for index in range(asked.n):
@@ -340,6 +346,7 @@ def _take_up(active: ActiveBranch, take: Take, model: Model) -> None:
     branch.overlap = len(unspelt)
     branch.finish_reason, branch.state = take.finish_reason, BranchState.DONE
     active.text.restart(take.text, len(ids))
+    active.said = len(ids)
 
 
 def prepared(command: Command, model: Model) -> Command:

@@ -106,7 +106,8 @@ class Engine:
         self._dead: Exception | None = None
         self._failures = 0
         self._thread: threading.Thread | None = None
-        self.embedder = Embedder(model, options, window, lambda: self.busy, adapters)
+        self.embedder = Embedder(model, options, window, self._scheduler.queue.wanted, adapters)
+        self._scheduler.queue.elsewhere = lambda: self.embedder.working
         self._owner = threading.Lock()  # the right to step
         self._stepper = 0  # thread that is in a step
         self._sequences = Sequences(
@@ -264,7 +265,14 @@ class Engine:
         if self._scheduler.queue.asking:  # nothing to do until a slow grammar has been asked
             self._wake.wait()
             return self._step() or True
-        return bool(timeout) and self._wake.wait(timeout) and self._step()
+        rest = self._scheduler.rest()
+        if (
+            not timeout
+            or not self._wake.wait(timeout if rest is None else min(timeout, rest))
+            and rest is None
+        ):
+            return False
+        return self._step()
 
     @property
     def sequences(self) -> Sequences:
@@ -564,11 +572,14 @@ class Engine:
         self._scheduler.inbox.append(command)
         if command.verb in INTERRUPTING:
             self._scheduler.interrupt(generation)
+        elif generation is not _NOBODY:
+            self._scheduler.make_haste(command)
         self._wake.set()
 
     def _start(self) -> None:
         if sys.getswitchinterval() > SWITCH_INTERVAL:
             sys.setswitchinterval(SWITCH_INTERVAL)
+        self._scheduler.overlaps = uses_gpu(self.options)
         self._thread = threading.Thread(target=self._loop, name="srbwriter-engine", daemon=True)
         self._thread.start()
         close_at_exit(self)
@@ -580,7 +591,7 @@ class Engine:
         while not self._closing:
             self._wake.clear()
             if not self._step() and not self._closing:
-                self._wake.wait()
+                self._wake.wait(self._scheduler.rest())
         log.debug("the engine thread ends")
 
     def _step(self) -> bool:
@@ -634,6 +645,8 @@ class Engine:
         if self._cache.storage.disk is not None:
             self._cache.storage.disk.close()
         self._scheduler.grammars.close()
+        if self._scheduler.sampling_threads is not None:
+            self._scheduler.sampling_threads.close()
         self._sequences.close()
         self._scheduler.strict.reset()
         self._context.close()

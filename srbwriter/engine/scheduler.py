@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .active import ActiveBranch, Scoring
@@ -17,12 +17,13 @@ from .cache import Cache
 from .commands import Commands
 from .costs import CostTable
 from .decode import ChunkBudget, Decoder, Plan, Portion
-from .generation import INTERRUPTING, Command, Generation
+from .generation import ENDING, INTERRUPTING, STARTING, Branch, Command, Generation
 from .grammar_process import GrammarProcess
 from .model import Model
-from .native.context import ABORTED, OK, Context
+from .native.context import ABORTED, OK, Context, default_threads
 from .queue import SHORT, Queue
 from .sampling_loop import SamplingLoop
+from .sampling_threads import FEWEST, LARGE, SamplingThreads
 from .strict import Strict
 from .threads import Threads, shape
 from .tree import Demand
@@ -69,14 +70,29 @@ class Scheduler:
         self._first = 0  # whose turn it is, where branches are not computed all at once
         self._threads_now = 0
         self.budget = ChunkBudget(options.step_seconds, context.max_rows)
+        self.sampling_threads = self._threads_to_sample(model, options, threads)
         self.abortable = abortable
         self.threads, self._prompt_threads = threads, options.threads_batch
         self.inbox: deque[Command] = deque()
         self.counters = Counters()
         self._in_flight: frozenset[int] = frozenset()
+        self._ahead_in_flight = False
+        self.overlaps = False  # a decode comes back before it is computed, and another step follows at once
+        self._stopped: Mapping[Branch, FinishReason] = {}  # by commands that came while a step was computed
         self.strict = Strict(
             self.queue, self.loop, cache, self.counters, window=window, open_context=open_alone
         )
+
+    def _threads_to_sample(
+        self, model: Model, options: EngineOptions, threads: Threads | None
+    ) -> SamplingThreads | None:
+        """None where one samples at least as fast."""
+        given = options.sampling_threads
+        most = given or options.threads or default_threads()
+        if model.n_vocab < LARGE or most == 1:
+            return None
+        now = (lambda: threads.now) if threads is not None and given is None else (lambda: most)
+        return SamplingThreads(self.context, most, now, always=given is not None)
 
     # ---- the step
 
@@ -88,10 +104,14 @@ class Scheduler:
         if self.inbox or not self.queue.steady:
             self._change()
         plan = self._plan()
+        ahead = self.queue.ahead_runs
         if plan.rows or plan.portions:
-            self._decode(plan)
+            self._decode(plan, ahead)
         alone = not self.queue.steady and self.strict.step()
-        self.publish()
+        if (plan.rows or plan.portions or alone) and not ahead:
+            self.queue.worked_at = self.loop.now
+        if not (self.overlaps and self.queue.steady):
+            self.publish()  # else while the next step is computed
         if plan.rows or plan.portions or alone or self.inbox or self.queue.left_waiting:
             return True
         return self._tidy()
@@ -100,15 +120,18 @@ class Scheduler:
         """Between two steps: who runs may be others afterwards."""
         queue, cache = self.queue, self.cache
         while self.inbox:
+            queue.crowded = False
             self.commands.handle(self.inbox.popleft())
         written = self.loop.generated
         self._hear()
-        if queue.requests and not queue.busy:
+        queue.stand_aside()
+        if not queue.busy and queue.pressing:
             cache.gather()
         queue.admit()
         if self.loop.generated > written:
             self.publish()  # first tokens, from stored logits, do not wait for the decode
-        queue.steady = (not queue.busy or cache.make_way()) and self.turns is None and queue.all_write
+        alone = not queue.busy or queue.ahead_runs  # for what is written ahead nothing is moved
+        queue.steady = (alone or cache.make_way()) and self.turns is None and queue.all_write
 
     def _hear(self) -> None:
         """Branches whose slow grammar has been asked write on."""
@@ -121,6 +144,15 @@ class Scheduler:
     def interrupt(self, generation: Generation) -> None:
         """From any thread: do not finish a decode first that nobody wants any more."""
         if self.abortable and generation.number in self._in_flight and self._unwanted():
+            self.context.abort()
+
+    def rest(self) -> float | None:
+        """Seconds until there may be something to do all the same; None: not before the next command."""
+        return self.queue.rest(time.monotonic())
+
+    def make_haste(self, command: Command) -> None:
+        """From any thread: do not finish a decode first that is only ahead of what anybody wants."""
+        if self._ahead_in_flight and _begins(command):
             self.context.abort()
 
     def fail_all(self, error: EngineError) -> None:
@@ -146,7 +178,7 @@ class Scheduler:
         while True:
             plan = self.decoder.plan(writing, reading, chunk)
             needed = len(plan.rows) + plan.prompt_rows
-            if self.cache.make_room(needed):
+            if self.cache.make_room(needed, (), queue.ahead_runs):
                 break
             free = self.context.cells - self.cache.used_cells - len(plan.rows)
             if plan.portions and free >= 1 and chunk > 1:
@@ -215,7 +247,12 @@ class Scheduler:
 
     # ---- decoding
 
-    def _decode(self, plan: Plan) -> None:
+    def _decode(self, plan: Plan, ahead: bool = False) -> None:
+        if self.abortable and ahead:
+            self._ahead_in_flight = True
+            if any(map(_begins, list(self.inbox))):
+                self._ahead_in_flight = False
+                return
         if self.abortable and plan.portions:
             self._in_flight = frozenset(
                 demand.request.generation.number
@@ -223,15 +260,15 @@ class Scheduler:
                 if isinstance(demand, ActiveBranch | Scoring)
             )
             if self._unwanted():  # the command came before the mark was up, when it could not interrupt
-                self._in_flight = frozenset()
+                self._in_flight, self._ahead_in_flight = frozenset(), False
                 return
         rows = len(plan.rows) + plan.prompt_rows
         padded = self.decoder.pad(plan)
         threads = self._use_threads(rows, bool(plan.portions))
         started = time.perf_counter()
-        code = self.context.decode()
+        code = self.context.decode(self._meanwhile)
         seconds = time.perf_counter() - started
-        self._in_flight = frozenset()
+        self._in_flight, self._ahead_in_flight = frozenset(), False
         if code == OK:
             self.count(plan, seconds)
             if padded:
@@ -243,6 +280,27 @@ class Scheduler:
             self.decoder.roll_back(plan)
         elif self.queue.busy and not self.queue.relieve():  # what was not asked for can wait
             raise NativeError("llama_decode", "no free cell, though none should be needed")
+
+    def _meanwhile(self) -> None:
+        """What nobody has to wait for with an idle accelerator; and who is not to write another token."""
+        if self.overlaps:
+            self._tell()
+        self._stopped = self._ended_meanwhile() if self.inbox else {}
+
+    def _ended_meanwhile(self) -> Mapping[Branch, FinishReason]:
+        """Branches that the first commands to come end, and no other command touches before."""
+        ended: dict[Branch, FinishReason] = {}
+        for command in list(self.inbox):
+            reason = ENDING.get(command.verb)
+            if reason is None:
+                break
+            branches = command.generation.branches
+            for branch in branches if command.branch < 0 else branches[command.branch : command.branch + 1]:
+                ended.setdefault(branch, reason)
+        return ended
+
+    def _is_stopped(self, demand: Demand) -> bool:
+        return isinstance(demand, ActiveBranch) and demand.branch in self._stopped
 
     def _unwanted(self) -> bool:
         """Whether every row under way belongs to what is to be ended: an abort throws all of them away."""
@@ -291,11 +349,12 @@ class Scheduler:
     def _settle(self, plan: Plan) -> None:
         self.decoder.settle(plan)
         self.loop.now = time.monotonic()
-        for row, demand in enumerate(plan.rows):
+        rows = [(demand, row) for row, demand in enumerate(plan.rows)]
+        rows += [(demand, row) for row, others in plan.shared.items() for demand in others]
+        if self.sampling_threads is not None and len(rows) >= FEWEST:
+            self.loop.draw(self.sampling_threads, [r for r in rows if not self._is_stopped(r[0])])
+        for demand, row in rows:
             self._answer(demand, row)
-        for row, others in plan.shared.items():
-            for demand in others:
-                self._answer(demand, row)
         for portion in plan.portions:
             if portion.demand.seq >= 0:
                 self._went_on(portion)
@@ -310,10 +369,15 @@ class Scheduler:
         if node.logits is None and len(node.demands) > 1 and any(d.seq < 0 for d in node.demands):
             self.cache.store_logits(demand.seq, self.context.logits(row))  # for those who wait
         if isinstance(demand, ActiveBranch) and not demand.prompting:
-            self.loop.next_token(demand, row)
+            if self._is_stopped(demand):
+                self.loop.finish(demand, self._stopped[demand.branch], row)
+            else:
+                self.loop.next_token(demand, row)
             return
         self.cache.store_logits(demand.seq, self.context.logits(row))
         self.cache.release(demand)
+        if isinstance(demand, ActiveBranch | Scoring):
+            demand.request.foretell(self.context.logits(row))
         if isinstance(demand, ActiveBranch):
             demand.prompting = False  # it waits, with the others, to be let in from there
         else:
@@ -397,20 +461,32 @@ class Scheduler:
 
     def publish(self) -> None:
         """Give every reader what this step brought, and let finished requests go."""
-        finished = False
+        if self.queue.steady:
+            self._tell()
+            return
+        finished = [request for request in self.queue.requests if not request.live]
+        for request in finished:
+            if request.generation.error is None and not request.failed:
+                request.events.append(request.completed())
+        self._tell()
+        for request in finished:
+            self.queue.forget(request)
+        if finished:
+            self.queue.requests = [request for request in self.queue.requests if request.live]
+
+    def _tell(self) -> None:
+        """Give every reader what there is for them."""
         for request in self.queue.requests:
-            if not self.queue.steady and not request.live:
-                finished = True
-                if request.generation.error is None and not request.failed:
-                    request.events.append(request.completed())
             if request.events:
                 events, request.events = request.events, []
                 request.generation.publish(events)
-        if finished:
-            for request in self.queue.requests:
-                if not request.live:
-                    self.queue.forget(request)
-            self.queue.requests = [request for request in self.queue.requests if request.live]
+
+
+def _begins(command: Command) -> bool:
+    """Whether a command may give the engine something to do that somebody wants now."""
+    if command.verb not in STARTING:
+        return False
+    return command.generation.request.priority is not Priority.AHEAD
 
 
 def _urgency(demand: Demand) -> Priority:

@@ -14,6 +14,7 @@ from .generation import Command
 from .native.context import CACHE_TYPES
 from .parameters import PARAMETERS
 from .sampling import SamplerModel, check_for
+from .siblings import check_together
 from .types import MAX_SEQUENCES, EngineOptions, InvalidRequest, LimitExceeded, Request, Sampling, Stop
 
 _OF_STOP = {p.field: p for p in PARAMETERS if p.record == "stop"}
@@ -30,8 +31,9 @@ _TAKES: dict[str, tuple[tuple[type, ...], ...]] = {
 }
 _MOST = 2**31 - 1  # llama.cpp counts tokens, threads and layers in 32 bits
 _LEAST_OPTIONS = {
-    "n_ctx": 1, "n_batch": 1, "n_ubatch": 1, "threads": 1, "threads_batch": 1, "gpu_layers": -1,
-    "main_gpu": 0, "max_branches": 1, "max_sequences": 1, "logits_rows": 1, "nice": 0,
+    "n_ctx": 1, "n_batch": 1, "n_ubatch": 1, "threads": 1, "threads_batch": 1,
+    "sampling_threads": 1, "gpu_layers": -1, "main_gpu": 0, "max_branches": 1, "max_sequences": 1,
+    "logits_rows": 1, "nice": 0,
 }  # fmt: skip
 _MOST_SPLITS = 128  # devices llama.cpp knows at most
 
@@ -44,10 +46,13 @@ def check_request(request: Request, model: SamplerModel, max_branches: int) -> N
         raise LimitExceeded(request.n, max_branches)
     for sampling in limits.one_or_each("sampling", request.sampling, request.n):
         check_sampling(sampling, model)
+        check_together(request.siblings, sampling)
     for stop in limits.one_or_each("stop", request.stop, request.n):
         check_stop(stop, model.n_vocab)
-    if request.strict and request.prompt_logprobs is not None:
-        raise InvalidRequest("prompt_logprobs", "a strict request has none: ask for them in another")
+    limits.check_ids("next_ids", request.next_ids, model.n_vocab)
+    for field in ("prompt_logprobs", "next_logprobs", "next_ids"):
+        if request.strict and getattr(request, field) not in (None, ()):
+            raise InvalidRequest(field, "a strict request has none: ask for them in another")
     if request.logits_callback is not None and not callable(request.logits_callback):
         raise InvalidRequest("logits_callback", "it cannot be called")
 
@@ -59,6 +64,7 @@ def check_command(command: Command, model: SamplerModel, max_branches: int) -> N
             raise InvalidRequest(command.verb, f"it cannot take {value!r}")
         if isinstance(value, Sampling):
             check_sampling(value, model)
+            check_together(command.generation.request.siblings, value)
         elif isinstance(value, Stop):
             check_stop(value, model.n_vocab)
         elif isinstance(value, int) and value < 0:

@@ -26,7 +26,7 @@ from srbwriter.engine.parameters import (
     is_number,
     sampler_order,
 )
-from srbwriter.engine.types import InvalidRequest, Overflow, Prompt, Request, Sampling, Stop
+from srbwriter.engine.types import InvalidRequest, Overflow, Prompt, Request, Sampling, Stop, Together
 from srbwriter.server.context import Context
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import SEED_LIMIT, Fields, is_integer, read_penalty_prompt, wants_bos
@@ -140,7 +140,9 @@ _READERS: Mapping[str, Callable[[Fields, Parameter, Any], Any]] = {
 }
 """Rows that the wire writes otherwise than their kind says."""
 
-_BY_DIALECTS = frozenset({"n", "priority", "logprobs", "prompt_logprobs", "add_bos", "parse_special"})
+_BY_DIALECTS = frozenset(
+    {"n", "priority", "logprobs", "prompt_logprobs", "next_logprobs", "next_ids", "add_bos", "parse_special"}
+)
 """Rows of a request that each dialect reads itself, or that clients cannot have."""
 
 _SAMPLING = [row for row in PARAMETERS if row.record == "sampling" and row.kind != "biases"]
@@ -197,6 +199,8 @@ class Options(TypedDict):
     context: int | None
     penalty_prompt: Prompt | None
     lora: Scales | None
+    siblings: Together
+    repulsion: float
 
 
 def read_options(

@@ -6,6 +6,7 @@ A change is remembered in the overlay, never in the writer's own file. Importing
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 from typing import Any, TypeVar
 
 from srbwriter.config import Key, Settings, Source, Table, remember
@@ -74,13 +75,13 @@ def own_keys() -> list[Key[str]]:
 
     Commands are declared where they are handled, so this loads the app.
     """
-    from srbwriter.tui import dialog
-    from srbwriter.tui.actions import COMMANDS
+    import_module("srbwriter.tui.write_screen")  # which loads all screens
+    from srbwriter.tui.commands import COMMANDS, screen_commands
 
-    titles = {command.id: command.title for command in COMMANDS.values()}
-    titles |= {str(binding.id): binding.description for binding in dialog.own_bindings()}
-    about = "your own keys for: "
-    return [Key(f"keys.{id}", TEXT, "", about + title.lower()) for id, title in titles.items()]
+    titles = {command.id: command.title.lower() for command in COMMANDS.values()}
+    for heading, bindings in screen_commands().items():
+        titles |= {f"{binding.id}": f"{binding.description} ({heading.lower()})" for binding in bindings}
+    return [Key(f"keys.{id}", TEXT, "", f"your own keys for: {title}") for id, title in titles.items()]
 
 
 OPTIONS: tuple[Key[Any], ...] = (

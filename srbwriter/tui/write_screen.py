@@ -132,7 +132,7 @@ class WriteScreen(Screen[None]):
 
     def run_key(self, key: str) -> bool:
         """Run what ``key`` means on a branch; False if it means nothing."""
-        binding = self.app.branch_keys.get(key)
+        binding = self.app.known_keys.on_branch.get(key)
         if binding is None:
             return False
         command, _, number = (binding.id or "").partition(".")

@@ -276,6 +276,31 @@ def test_a_prompt_is_scored(backend: Backend, can: Callable[[str], None]) -> Non
     assert all(entry.logprob < 0 for entry in generation.prompt_logprobs)
 
 
+def test_what_could_follow_is_told(backend: Backend, can: Callable[[str], None]) -> None:
+    can("next_logprobs")
+    nothing = Stop(max_tokens=0)
+    [far] = backend.tokenize_continuation("zz")[:1]
+    generation = backend.submit(Request(PROMPT, next_logprobs=5, next_ids=(far,), stop=nothing)).wait(WAIT)
+    told = generation.next_logprobs
+    assert generation.branches[0].text == "" and generation.branches[0].finish_reason is FinishReason.LENGTH
+    assert len(told) >= 5 and len({token for token, _ in told}) == len(told)
+    assert [value for _, value in told[:5]] == sorted((value for _, value in told[:5]), reverse=True)
+    written = backend.submit(Request(PROMPT, sampling=Sampling(temperature=0), stop=Stop(max_tokens=1))).wait(
+        WAIT
+    )
+    assert written.branches[0].ids == (told[0][0],)
+
+
+def test_what_cannot_be_foretold_is_refused_in_words(backend: Backend) -> None:
+    if why := backend.lacks("next_logprobs"):
+        with pytest.raises(NotSupported) as refused:
+            backend.submit(Request(PROMPT, next_logprobs=1))
+        assert str(refused.value) == why == backend.lacks("next_ids")
+    else:
+        with pytest.raises(InvalidRequest, match="next_logprobs"):
+            backend.submit(Request(PROMPT, next_logprobs=101))
+
+
 def test_a_grammar_holds(backend: Backend, can: Callable[[str], None]) -> None:
     can("grammar")
     sampling = Sampling(grammar='root ::= "yes" | "no"', seed=1)

@@ -289,6 +289,11 @@ class FakeEngine:
                 generation.prompt_logprobs = [
                     self._logprob(t, generation.request.prompt_logprobs) for t in generation.prompt_ids[1:]
                 ]
+            asked = generation.request
+            if asked.next_logprobs is not None or asked.next_ids:
+                best = [(97 + k, -1.0 - k) for k in range(asked.next_logprobs or 0)]
+                others = [(t, -50.0 - t) for t in asked.next_ids if t not in dict(best)]
+                generation.next_logprobs = (*best, *others)
             return events
         if command.verb == "cancel":
             self.cancelled.append(generation.number)

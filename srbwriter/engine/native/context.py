@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes as C
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,10 @@ MOST_CELLS = 1 << 24
 memory: at a thousand million that is a minute of work and tens of gigabytes."""
 
 OK, NO_SLOT, ABORTED = 0, 1, 2
+
+
+def _nothing() -> None:
+    pass
 
 
 class Context:
@@ -97,13 +102,18 @@ class Context:
 
     # ---- decoding
 
-    def decode(self) -> int:
-        """Run the batch: OK, NO_SLOT or ABORTED. Raises NativeError for anything else."""
+    def decode(self, meanwhile: Callable[[], None] = _nothing) -> int:
+        """Run the batch: OK, NO_SLOT or ABORTED. Raises NativeError for anything else.
+
+        On a GPU llama.cpp comes back before the batch is computed. What is to be done ``meanwhile`` must not
+        touch the batch, sequences or logits.
+        """
         code = self._lib.llama_decode(self.pointer, self.batch.take())
         if self._padded:
             self._padded = False
             self._lib.llama_memory_seq_rm(self.memory, self._scratch, -1, -1)
         if code == OK:
+            meanwhile()
             self._lib.llama_synchronize(self.pointer)
         elif code not in (NO_SLOT, ABORTED):
             raise NativeError("llama_decode", code)

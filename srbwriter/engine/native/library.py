@@ -143,6 +143,7 @@ class Library:
         for names, handle in ((LONG, native), (SHORT, short)):
             for name in names:
                 setattr(self, name, _bind(handle, name))
+        self.sample_without_gil = _bind(native, "llama_sampler_sample")  # while others sample, too
         L.llama_log_set(_to_logging, C.c_void_p(0))
         native.ggml_set_abort_callback(_on_abort)
         self.llama_backend_init()

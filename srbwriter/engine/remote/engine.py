@@ -414,18 +414,20 @@ class RemoteEngine:
             "logits_callback": request.logits_callback is not None,
             "logprobs": request.logprobs is not None,
             "prompt_logprobs": request.prompt_logprobs is not None,
+            "next_logprobs": request.next_logprobs is not None or bool(request.next_ids),
             "cache_prompt": not request.cache_prompt,
             "strict": request.strict,
             "penalty_prompt": request.penalty_prompt is not None,
             "lora": bool(request.lora),
+            "siblings": request.siblings != "independent",
+            "repulsion": bool(request.repulsion),
         }
         for name, value in wanted.items():
             self._refuse(name, value)
-        for best in (request.logprobs, request.prompt_logprobs):
-            if best is not None and best > self.profile.logprobs >= 0:
-                raise InvalidRequest(
-                    "logprobs", f"{self.profile.server} tells {self.profile.logprobs} at most"
-                )
+        for name in ("logprobs", "prompt_logprobs", "next_logprobs"):
+            if (getattr(request, name) or 0) > self.profile.logprobs >= 0:
+                raise InvalidRequest(name, f"{self.profile.server} tells {self.profile.logprobs} at most")
+        check_ids("next_ids", request.next_ids, self.info.n_vocab)
 
     def _refuse(self, name: str, wanted: bool) -> None:
         if wanted and (why := self.lacks(name)):

@@ -78,6 +78,7 @@ class Run:
         self.lanes: list[Lane] = []
         self.events: list[Event] = []
         self.seeds: set[int] = set()
+        self.to_foretell = self.request.next_logprobs is not None or bool(self.request.next_ids)
         self.read = False  # their account of the prompt has come
         self.again = False  # a branch of it is to be asked for once more
         self.dead = False

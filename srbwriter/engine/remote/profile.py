@@ -65,6 +65,8 @@ class Profile:
         them = self.server
         if name == "logits_callback":
             return f"the logits stay with {them}; they cannot be changed from here"
+        if name in ("siblings", "repulsion"):
+            return f"the logits stay with {them}, so each branch is drawn by itself there"
         if name in ALL_SAMPLING:
             return "" if name in self.sampling else f"{them} does not know {name}"
         if name in ("min_tokens", "ignore_eog"):
@@ -73,6 +75,9 @@ class Profile:
             return "" if self.ids else f"{them} tells no token ids"
         if name == "logprobs":
             return "" if self.logprobs >= 0 else f"{them} tells no log-probabilities"
+        if name in ("next_logprobs", "next_ids"):
+            told = self.ids and self.logprobs > 0
+            return "" if told else f"{them} does not tell how likely tokens are that it did not choose"
         if name == "prompt_logprobs":
             return "" if self.prompt_logprobs else f"{them} tells no log-probabilities of a prompt"
         if name in ("cache_prompt", "strict", "penalty_prompt", "lora"):

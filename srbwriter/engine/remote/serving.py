@@ -286,6 +286,12 @@ class Service:
         ask = self._ask(stretch)
         if ask.scored:
             await self._score(run, dialect, ask)
+        if run.to_foretell:
+            await self._foretell(run, dialect)
+            for lane in [lane for lane in stretch.live if lane.left == 0]:
+                lane.finish(FinishReason.LENGTH)
+            if not stretch.live:
+                return
         stretch.slot, stretch.stands = -1, ask.ids
         asked = await dialect.place(ask.ids, ask.n)
         try:
@@ -315,6 +321,12 @@ class Service:
     async def _score(self, run: Run, dialect: Dialect, ask: Ask) -> None:
         best = run.request.prompt_logprobs or 0
         run.generation.prompt_logprobs = list(await dialect.score(ask.ids, best))
+
+    async def _foretell(self, run: Run, dialect: Dialect) -> None:
+        asked = run.request
+        told = await dialect.next(run.ids, asked.next_logprobs or 0, asked.next_ids)
+        run.generation.next_logprobs, run.to_foretell = tuple(told), False
+        self._read(run, 0)
 
     def _hear(self, stretch: Stretch, news: News) -> None:
         match news:

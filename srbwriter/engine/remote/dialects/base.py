@@ -65,6 +65,13 @@ class Dialect(Protocol):
         """Log-probabilities of ``ids[1:]``, where the profile says that they can be had."""
         return ()
 
+    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
+        """The ``best`` likeliest tokens after ``ids``, best first, then the others of ``wanted``.
+
+        Those of ``wanted`` that the server tells nothing of are left out.
+        """
+        return ()
+
     async def place(self, ids: Sequence[int], n: int) -> int:
         """Where ``n`` branches should go on from ``ids``; -1: wherever they like."""
         return -1

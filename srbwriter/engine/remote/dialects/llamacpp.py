@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import msgspec
 
+from ...parameters import spelled
 from ...text import fingerprint
 from ...types import FinishReason, TokenLogprob
 from ..asking import Ask, News, Piece, Placed, PromptRead
@@ -27,12 +28,8 @@ from ..transport import Transport
 from .base import Dialect, decoded, is_control, model_info, not_found
 
 _COMPLETION = "/completion"
-_SCALARS = (
-    "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "typical_p",
-    "top_n_sigma", "xtc_probability", "xtc_threshold", "dry_multiplier", "dry_base", "dry_allowed_length",
-    "repeat_penalty", "frequency_penalty", "presence_penalty", "mirostat", "mirostat_tau", "mirostat_eta",
-    "adaptive_target", "adaptive_decay", "min_keep",
-)  # fmt: skip
+_LIKELIEST = 1000  # tokens of which is told how likely they are, where certain ones are looked for
+_SCALARS = tuple(spelled("llamacpp"))
 
 
 class Score(msgspec.Struct, gc=False):
@@ -219,6 +216,15 @@ class LlamaCpp(Dialect):
             if error.again:
                 raise
             return None  # ours says what is wrong with the messages, if anything is
+
+    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
+        """Of ``wanted`` it tells those among its own likeliest."""
+        most = _LIKELIEST if wanted else max(best, 1)
+        body = {"prompt": list(ids), "n_predict": 1, "n_probs": most, "cache_prompt": True, "stream": False}
+        answer = await self.transport.ask("POST", _COMPLETION, body, self.options.silent_seconds)
+        known = msgspec.convert(answer["completion_probabilities"], list[Score])
+        told = list(_logprob(known[0]).top) if known else []
+        return told[:best] + [pair for pair in told[best:] if pair[0] in wanted]
 
     async def tokenize(self, text: str, parse_special: bool) -> list[int]:
         return await self._tokens(text, parse_special=parse_special)

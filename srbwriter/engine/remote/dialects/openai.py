@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
+from ...parameters import spelled
 from ...types import FinishReason, TokenLogprob
 from .. import letters
 from ..asking import Ask, News, Over, Piece, PromptRead
@@ -121,9 +122,7 @@ class VLLM(OpenAI):
     """Token ids in and out, its own samplers, its tokenizer."""
 
     name = "vllm"
-    sampling = _PLAIN | {
-        "top_k", "min_p", "repeat_penalty", "repeat_last_n", "logit_bias", "grammar", "json_schema", "regex"
-    }  # fmt: skip
+    sampling = _PLAIN | {*spelled("vllm"), "repeat_last_n", "logit_bias", "grammar", "json_schema", "regex"}
     server = "vLLM"
     stops = frozenset({"min_tokens", "ignore_eog"})
 
@@ -160,13 +159,7 @@ class VLLM(OpenAI):
             "stream_options": {"include_usage": True},
             "return_token_ids": True,
             "add_special_tokens": False,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "min_p": sampling.min_p,
-            "repetition_penalty": sampling.repeat_penalty,
-            "frequency_penalty": sampling.frequency_penalty,
-            "presence_penalty": sampling.presence_penalty,
+            **{theirs: getattr(sampling, ours) for ours, theirs in spelled("vllm").items()},
             "seed": ask.seeds[0],
             "n": ask.n,
             "min_tokens": ask.min_tokens,
@@ -207,6 +200,21 @@ class VLLM(OpenAI):
         answer = await self.transport.ask("POST", COMPLETIONS, body, self.options.silent_seconds)
         rows = cast("list[dict[str, Any] | None]", answer["choices"][0]["prompt_logprobs"])
         return tuple(_scored(token, row or {}, best) for token, row in zip(ids[1:], rows[1:], strict=True))
+
+    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
+        """Each of ``wanted`` that is not among the best is scored as the end of a prompt."""
+        body = {
+            "model": self.model, "prompt": list(ids), "max_tokens": 1, "logprobs": max(best, 1),
+            "add_special_tokens": False, "temperature": 0, "return_tokens_as_token_ids": True,
+        }  # fmt: skip
+        answer = await self.transport.ask("POST", COMPLETIONS, body, self.options.silent_seconds)
+        tops: list[dict[str, float]] = answer["choices"][0]["logprobs"]["top_logprobs"]
+        told = sorted(((_token_id(name), value) for name, value in tops[0].items()), key=lambda one: -one[1])
+        told = told[:best]
+        for token in dict.fromkeys(wanted):
+            if token not in dict(told):
+                told.append((token, (await self.score((*ids, token), 0))[-1].logprob))
+        return told
 
     async def tokenize(self, text: str, parse_special: bool) -> list[int]:
         return await self._ask_tokens({"prompt": text, "add_special_tokens": False})
@@ -256,16 +264,15 @@ class SGLang(OpenAI):
 
     name = "vllm"
     server = "SGLang"
-    sampling = _PLAIN | {"top_k", "min_p", "repeat_penalty", "repeat_last_n", "json_schema", "regex"}
+    sampling = _PLAIN | {*spelled("sglang"), "top_k", "repeat_last_n", "json_schema", "regex"}
     stops = frozenset({"min_tokens", "ignore_eog"})
 
     def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:
         path, body = super().request(ask)
         sampling = ask.sampling
         body |= {
+            **{theirs: getattr(sampling, ours) for ours, theirs in spelled("sglang").items()},
             "top_k": sampling.top_k or -1,
-            "min_p": sampling.min_p,
-            "repetition_penalty": sampling.repeat_penalty,
             "min_tokens": ask.min_tokens,
             "ignore_eos": ask.ignore_eog,
             "stream_options": {"include_usage": True},

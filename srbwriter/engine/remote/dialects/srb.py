@@ -138,6 +138,11 @@ class Srb(Dialect):
         table = self._special if special else self._pieces
         return [table[token] for token in ids]
 
+    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
+        body = {"prompt": list(ids), "k": best, "ids": list(wanted)}
+        answer = await self.transport.ask("POST", "/srb/v1/next", body, self.options.silent_seconds)
+        return [(int(token["id"]), float(token["logprob"])) for token in answer["tokens"]]
+
     async def steer(self, request: str, index: int, verb: str) -> None:
         await self.transport.read("POST", f"/srb/v1/requests/{request}/branches/{index}/{verb}", {})
 

@@ -17,7 +17,8 @@ from srbwriter.server.dialects.srb.handles import (
     steer,
 )
 from srbwriter.server.dialects.srb.model import model, vocabulary
-from srbwriter.server.endpoints import BRANCHES, FIELDS, Endpoint, object_of
+from srbwriter.server.dialects.srb.tokens import next_tokens
+from srbwriter.server.endpoints import BRANCHES, FIELDS, PROMPT, Endpoint, object_of
 
 _REQUESTS = "/srb/v1/requests"
 
@@ -36,6 +37,17 @@ _AFTER = {"after": {"type": "integer", "minimum": 0}}
 
 _CHANGES = {"type": "object", "properties": FIELDS}
 
+_NEXT = {
+    "type": "object",
+    "properties": {
+        "prompt": PROMPT,
+        "parent": BRANCHES["properties"]["parent"],
+        "k": {"type": "integer", "minimum": 0},
+        "ids": {"type": "array", "items": {"type": "integer"}},
+    },
+    "example": {"prompt": "Once upon a", "k": 3},
+}
+
 ENDPOINTS = (
     Endpoint(
         "POST", ("/srb/v1/completions",), completions, "srb", "n branches of a prompt as event lines",
@@ -43,6 +55,10 @@ ENDPOINTS = (
     ),
     Endpoint("GET", ("/srb/v1/model",), model, "srb", "the model, its context and its special tokens"),
     Endpoint("GET", ("/srb/v1/vocabulary",), vocabulary, "srb", "what each token writes, in base64"),
+    Endpoint(
+        "POST", ("/srb/v1/next",), next_tokens, "srb", "what could follow a prompt, and how likely it is",
+        body=_NEXT,
+    ),
     Endpoint("GET", (_REQUESTS,), requests, "srb", "requests that can be addressed"),
     Endpoint("POST", (_REQUESTS,), create, "srb", "start a request and return its id", body=BRANCHES),
     Endpoint("GET", (_REQUEST,), read, "srb", "a request and its branches"),

@@ -44,6 +44,7 @@ def branch_object(branch: Branch, ids: bool = False) -> dict[str, Any]:
     if ids:
         value["ids"] = list(branch.ids)
         value["logprobs"] = [max(entry.logprob, -9999.0) for entry in branch.logprobs]
+        value["drawn"] = [drawn._asdict() for drawn in branch.buffer.drawn]
     return value
 
 

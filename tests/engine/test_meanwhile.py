@@ -1,0 +1,164 @@
+"""While a step is computed the engine publishes the last one, and looks at who has been stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.types import BranchState, FinishReason, Request, Stop
+
+from .support import PROMPT, ask, decoded_rows, drive, finish, lengths, seeded, stepped
+
+DECODE, WAIT, TOLD = "decode", "synchronize", "published"
+
+
+class Seam:
+    """Calls of llama.cpp and of a request's listener, in order; ``meanwhile`` is done once after a decode."""
+
+    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[str] = []
+        self.meanwhile: Callable[[], object] | None = None
+        lib: Any = engine._context._lib
+        for name, word in (("llama_decode", DECODE), ("llama_synchronize", WAIT)):
+            monkeypatch.setattr(lib, name, self._spy(getattr(lib, name), word))
+
+    def _spy(self, native: Callable[..., Any], word: str) -> Callable[..., Any]:
+        def called(*args: Any) -> Any:
+            self.calls.append(word)
+            code = native(*args)
+            if word == DECODE and self.meanwhile is not None:
+                act, self.meanwhile = self.meanwhile, None
+                act()
+            return code
+
+        return called
+
+    def listen(self, generation: Generation) -> None:
+        generation.add_listener(lambda: self.calls.append(TOLD))
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with stepped() as loaded:
+        yield loaded
+
+
+@pytest.fixture
+def seam(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Seam:
+    return Seam(engine, monkeypatch)
+
+
+def writing(engine: Engine, n: int = 3, tokens: int = 4, **more: Any) -> Generation:
+    """A request in the middle of its text."""
+    generation = ask(engine, n=n, tokens=40, **more)
+    drive(engine, lambda: min(lengths(generation)) >= tokens)
+    return generation
+
+
+def test_on_an_accelerator_a_step_is_published_while_the_next_is_computed(engine: Engine, seam: Seam) -> None:
+    engine._scheduler.overlaps = True
+    generation = writing(engine)
+    seam.listen(generation)
+    seam.calls.clear()
+    for _ in range(4):
+        engine.process()
+    assert seam.calls == [DECODE, TOLD, WAIT] * 4
+
+
+def test_on_a_processor_a_step_is_published_before_the_next_is_computed(engine: Engine, seam: Seam) -> None:
+    generation = writing(engine)
+    seam.listen(generation)
+    seam.calls.clear()
+    for _ in range(4):
+        engine.process()
+    assert seam.calls == [DECODE, WAIT, TOLD] * 4
+
+
+def test_what_is_published_in_between_is_the_same_text(engine: Engine) -> None:
+    told: list[list[str]] = []
+    for overlaps in (False, True):
+        engine.reset()
+        engine._scheduler.overlaps = overlaps
+        generation = ask(engine, n=3, tokens=20)
+        finish(engine, generation)
+        assert "".join(generation.branches[0].read().text) == generation.branches[0].text
+        told.append([str(event) for event in generation.log])
+    assert told[0] == told[1]
+
+
+def test_a_stop_string_ends_its_branch_at_once_and_the_others_go_on(engine: Engine) -> None:
+    whole = ask(engine, n=2, tokens=24)
+    finish(engine, whole)
+    first, second = (branch.text for branch in whole.branches)
+    word = first.split()[3]
+    engine.reset()
+    engine._scheduler.overlaps = True
+    rules = (Stop(max_tokens=24, ignore_eog=True, strings=(word,)), Stop(max_tokens=24, ignore_eog=True))
+    generation = engine.submit(Request(PROMPT, n=2, sampling=seeded(5), stop=rules))
+    drive(engine, lambda: not generation.branches[0].live)
+    assert generation.branches[1].live
+    assert generation.branches[0].text == first[: first.index(word)]
+    assert generation.branches[0].finish_reason is FinishReason.STOP
+    finish(engine, generation)
+    assert generation.branches[1].text == second
+
+
+@pytest.mark.parametrize("overlaps", [False, True])
+@pytest.mark.parametrize(
+    ("verb", "reason"), [("cancel", FinishReason.STOPPED), ("kill", FinishReason.KILLED)]
+)
+def test_who_is_stopped_while_a_step_is_computed_writes_no_more_of_it(
+    engine: Engine, seam: Seam, overlaps: bool, verb: str, reason: FinishReason
+) -> None:
+    engine._scheduler.overlaps = overlaps
+    generation, other = writing(engine), writing(engine, n=1)
+    before, others = lengths(generation), lengths(other)
+    target: Any = generation if verb == "cancel" else generation.branches[1]
+    seam.meanwhile = getattr(target, verb)
+    engine.process()
+    ended = generation.branches if verb == "cancel" else generation.branches[1:2]
+    assert all(branch.finish_reason is reason for branch in ended)
+    assert all(len(b.ids) == before[b.index] for b in ended)
+    assert lengths(other) == [others[0] + 1]
+    finish(engine, *([generation] if verb == "cancel" else []))
+    other.cancel()
+    generation.cancel()
+    finish(engine, generation, other)
+    assert sum(1 for event in generation.log if type(event).__name__ == "Finished") == 3
+
+
+def test_a_branch_stopped_in_between_goes_on_without_evaluating_its_last_token_again(
+    engine: Engine, seam: Seam
+) -> None:
+    whole = ask(engine, n=1, tokens=20)
+    finish(engine, whole)
+    engine.reset()
+    generation = writing(engine, n=1)
+    seam.meanwhile = generation.branches[0].stop
+    engine.process()
+    finish(engine, generation)
+    generation.branches[0].extend(Stop(max_tokens=20, ignore_eog=True))
+    with decoded_rows(engine) as rows:
+        finish(engine, generation)
+    assert generation.branches[0].ids == whole.branches[0].ids
+    assert sum(rows) == 20 - 4 - 1  # the first from stored logits, the last needs none after it
+
+
+def test_commands_before_a_stop_are_carried_out_before_it(engine: Engine, seam: Seam) -> None:
+    generation = writing(engine, n=1)
+    branch = generation.branches[0]
+
+    def steer() -> None:
+        branch.pause()
+        branch.stop()
+
+    seam.meanwhile, before = steer, len(branch.ids)
+    engine.process()
+    assert len(branch.ids) == before + 1  # the pause comes first, and lets the step be written
+    assert branch.state is BranchState.WRITING
+    finish(engine, generation)
+    assert branch.finish_reason is FinishReason.STOPPED
