@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast, get_args
 from srbwriter.config.kinds import (
     INTEGER,
     LAYERS,
+    NUMBER,
     NUMBERS,
     PATH,
     RANGE,
@@ -27,6 +28,7 @@ Numa = Literal["distribute", "isolate", "numactl"]
 FlashAttention = Literal["auto", "on", "off"]
 Dialect = Literal["auto", "vllm", "openai", "llamacpp", "srb", "koboldcpp"]
 Pooling = Literal["none", "mean", "cls", "last", "rank"]
+Siblings = Literal["independent", "distinct", "stratified"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -105,6 +107,7 @@ SECTIONS = {
     "generation": "What is asked of the model",
     "sampling": "How each branch chooses its words",
     "interface": "The terminal app",
+    "instruments": "Instruments of the terminal app",
     "keys": "Keys of your own in the terminal app",
     "server": "The HTTP server",
     "log": "The log",
@@ -349,6 +352,29 @@ STRICT = Key(
     False,
     "write the same text whatever else runs or ran; one branch at a time, each prompt read anew",
     ("--strict",),
+)
+
+SIBLINGS = Key[Siblings](
+    "instruments.siblings",
+    one_of(*get_args(Siblings)),
+    "distinct",
+    "how branches are drawn until their texts part",
+    ("--siblings",),
+)
+REPULSION = Key(
+    "instruments.repulsion",
+    NUMBER,
+    0.0,
+    "how much what one branch took is pushed down for others at the same text",
+    ("--repulsion",),
+    minimum=0,
+    maximum=100,
+)
+RENEW_DUPLICATES = Key(
+    "instruments.renew_duplicates",
+    SWITCH,
+    True,
+    "write a branch anew that comes out nearly the same as another, before anybody has read it",
 )
 
 LOG_LEVEL = Key(

@@ -329,6 +329,7 @@ class ActiveRequest:
         self.order = (int(self.asked.priority), generation.number)
         self.seeds: set[int] = set()  # of all takes
         self.templates: dict[tuple[Sampling, bool], SamplerTemplate] = {}  # and whether no end is chosen
+        self.template: tuple[Sampling | None, bool, SamplerTemplate | None] = None, False, None  # the last
         self.constraints: dict[ConstraintKey, Constraint | None] = {}
 
     @property
@@ -393,6 +394,7 @@ class ActiveRequest:
         for template in self.templates.values():
             template.close()
         self.templates.clear()
+        self.template = None, False, None
 
     def close(self) -> None:
         """Give everything native back."""

@@ -275,7 +275,11 @@ class Queue:
 
         ``under_way`` is what is evaluated next. Who waits for any of that waits.
         """
-        for active in [r for r in request.branches if waiting(r)]:
+        waits = [r for r in request.branches if waiting(r)]
+        for active in waits:
+            if active.at_prompt and active.node is None and active.length <= self.window:
+                self._want(active)  # all of them before the first goes on from there
+        for active in waits:
             if not active.branch.live or self._ended_before_it_began(active):
                 continue
             other = self._who_evaluates(active, under_way)
@@ -405,7 +409,7 @@ class Queue:
         while True:
             promised = cells + sum(map(self.left, self.reading))
             wanted = promised + RESERVE * (1 + len(self.running)) if self.busy else cells + 1
-            if self.cells - self.cache.live_cells >= wanted:
+            if self.cells - self.cache.used_cells >= wanted or self.cells - self.cache.live_cells >= wanted:
                 return True
             if not self.preempt(request):
                 return False

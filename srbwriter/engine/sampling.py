@@ -401,10 +401,6 @@ def _top_p(s: Sampling, _: SamplerModel) -> list[_Stage]:
     return [_stage("top_p", "top_p", s.top_p, s.min_keep)] if s.top_p < 1.0 else []
 
 
-def _min_p(s: Sampling, _: SamplerModel) -> list[_Stage]:
-    return [_stage("min_p", "min_p", s.min_p, s.min_keep)] if s.min_p > 0 else []
-
-
 def _xtc(s: Sampling, _: SamplerModel) -> list[_Stage]:
     active = s.xtc_probability > 0 and s.xtc_threshold <= 0.5
     return [_seeded("xtc", "xtc", s.xtc_probability, s.xtc_threshold, s.min_keep)] if active else []
@@ -443,7 +439,7 @@ _BUILDERS: dict[str, Callable[[Sampling, SamplerModel], list[_Stage]]] = {
     "top_k": _top_k,
     "typ_p": _typical,
     "top_p": _top_p,
-    "min_p": _min_p,
+    "min_p": lambda s, _: [_stage("min_p", "min_p", s.min_p, s.min_keep)] if s.min_p > 0 else [],
     "xtc": _xtc,
     "temperature": _temperature,
     "infill": _infill,

@@ -151,6 +151,9 @@ class SamplingLoop:
         )
 
     def _template(self, request: ActiveRequest, active: ActiveBranch) -> SamplerTemplate:
+        asked, ignore_eog, template = request.template  # of the branch before: mostly it is the same
+        if active.sampling is asked and active.ignore_eog == ignore_eog and template is not None:
+            return template
         # branches that differ in nothing else share it
         sampling = replace(active.sampling, seed=None, banned_phrases=())
         key = sampling, active.ignore_eog
@@ -161,6 +164,7 @@ class SamplingLoop:
             if template.history_length:
                 template.prime(request.looked_back_at[-template.history_length :])
             request.templates[key] = template
+        request.template = active.sampling, active.ignore_eog, template
         return template
 
     def _constrain(self, active: ActiveBranch) -> None:

@@ -202,8 +202,7 @@ def _at(chances: NDArray[np.float64], point: float) -> int:
     """The interval in which ``point`` of 0 … 1 lies; never one of no width."""
     ends = np.cumsum(chances)
     place = int(np.searchsorted(ends, point * ends[-1], side="right"))
-    last = int(np.flatnonzero(chances)[-1])
-    return min(place, last)
+    return min(place, int(np.flatnonzero(chances).max()))
 
 
 def _radical_inverse(number: int) -> float:

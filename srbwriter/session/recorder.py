@@ -75,6 +75,7 @@ class Recorder:
                 self._rounds.remove(current)
             self._rounds.append(current)  # the last one is the one that is shown: see _let_go
         if not known:
+            current.hear()  # what was written ahead is cut by the first verb, maybe before any news
             current.generation.add_listener(lambda: self._heard(current))
         self._note(0)
 

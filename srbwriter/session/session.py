@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import accumulate
@@ -31,15 +31,17 @@ from srbwriter.engine.types import (
     Take,
 )
 from srbwriter.story import ROOT, NodeId, NotSaved, ReadOnlyStory, Refused, Story, StoryError
-from srbwriter.story.context import ContextError
+from srbwriter.story.context import Assembly, ContextError
 
 from . import typing
+from .ahead import LookAhead
 from .open import open_story, rescue_folder, token_sizes
 from .prompting import Context, Prompter, with_words
 from .recorder import Recorder
 from .rounds import Round, RoundHistory, adopted
-from .sampling import Sweep, swept
+from .sampling import Sweep, swept, variety_of
 from .tokens import Tokens, TokenText, Turn
+from .variety import Variety
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -64,12 +66,14 @@ class Session:
         sampling: Sampling | None = None,
         stop: Stop | None = None,
         options: EngineOptions | None = None,
+        variety: Variety | None = None,
     ) -> None:
         self.story = story
         self.n = n
         self.sampling = sampling or Sampling()
         self.stop = stop or Stop(max_tokens=64)
         self.sweep: Sweep | None = None
+        self.variety = variety or Variety()
         self.round: Round | None = None
         self._history = RoundHistory()
         self._options = options
@@ -77,6 +81,9 @@ class Session:
         folder = rescue_folder(story)
         self.typing = typing.Typing(story, story.set_text, folder)
         self._recorder = Recorder(story, self.typing, self._lock)
+        self.look_ahead = LookAhead(self, self._lock, self._would_ask)
+        """The rounds that picks would begin, written while the writer reads; none until it has a budget."""
+        self._note, self.typing.on_key = self.typing.on_key, self._typed
         self._prompter: Prompter | None = None
         self._failure: Exception | None = None
         self._cancelled: Cancelled | None = None
@@ -107,7 +114,13 @@ class Session:
             sampling=launch.sampling(settings),
             stop=launch.stop(settings),
             options=loader.options or launch.engine_options(settings),
+            variety=variety_of(settings),
         )
+
+    def _typed(self) -> None:
+        """A key that is not on the disk yet."""
+        self._note()
+        self.look_ahead.typed()
 
     # ---- the engine
 
@@ -157,6 +170,7 @@ class Session:
     def _load(self, new: EngineLoader) -> None:
         with self._lock:
             self.stop_all()
+            self.look_ahead.drop()
             old, self._loader = self._loader, new
             self._prompter = None
             self._failure = self._cancelled = None
@@ -267,28 +281,58 @@ class Session:
         assert engine is not None and prompter is not None
         self._failure = None
         try:
-            stop = with_words(self.stop)
-            assembly = prompter.assemble(parent, stop)
-            generation = engine.submit(
-                Request(
-                    prompter.prompt(assembly) if turn is None else turn.prompt,
-                    n=n,
-                    sampling=samplings,
-                    stop=stop,
-                    takes=takes,
-                    priority=Priority.FOREGROUND,
-                    logprobs=0 if self.tokens.gather else None,
-                    begin=turn.begin if turn is not None else (),
-                    without=turn.without if turn is not None else (),
-                    heal=turn is None,
-                    add_bos=False,
+            request, assembly = self._question(prompter, parent, n, samplings, takes)
+            if turn is not None:
+                request = replace(
+                    request, prompt=turn.prompt, begin=turn.begin, without=turn.without, heal=False
                 )
-            )
+            generation = None if takes or turn is not None else self.look_ahead.take(request)
+            generation = generation or engine.submit(request)
         except (EngineError, ContextError, StoryError) as error:
             self._failure = error
             raise
         prompter.remember(parent, assembly)
         return generation
+
+    def _question(
+        self, prompter: Prompter, parent: NodeId, n: int, samplings: Sampling | tuple[Sampling, ...],
+        takes: tuple[Take, ...] = (), at: int | None = None,
+    ) -> tuple[Request, Assembly]:  # fmt: skip
+        """What the engine is asked for branches that go on from ``parent``, or ``at`` characters into it."""
+        engine = self.engine
+        assert engine is not None
+        stop = with_words(self.stop)
+        assembly = prompter.assemble(parent, stop, at)
+        each = samplings if isinstance(samplings, tuple) else (samplings,)
+        request = Request(
+            prompter.prompt(assembly),
+            n=n,
+            sampling=samplings,
+            stop=stop,
+            takes=takes,
+            priority=Priority.FOREGROUND,
+            logprobs=0 if self.tokens.gather else None,
+            heal=True,
+            add_bos=False,
+            **self.variety.asked(each, engine.lacks),
+        )
+        return request, assembly
+
+    def _would_ask(self, index: int | None, upto: int | None) -> Request | None:
+        """What :meth:`generate` would ask for at the current node, or after a pick; None if nothing."""
+        if self._prompter is None:
+            return None
+        node, at = self.story.current, None
+        if index is not None:
+            current = self.round
+            if current is None or index >= len(current.tracks) or not self._stands_at(current.parent):
+                return None
+            found = current.find(index, len(current.tracks[index].text) if upto is None else upto)
+            if found is None:
+                return None
+            node, at = found
+        samplings = swept(self.sampling, self.story.settings(node).sampling, self.sweep, self.n)
+        return self._question(self._prompter, node, self.n, samplings, at=at)[0]
 
     def _begun(self, current: Round) -> None:
         """The engine has the round: it is written down and remembered from now on."""
@@ -297,9 +341,11 @@ class Session:
         current.model, current.vocab = engine.info.name, engine.info.vocab
         self._recorder.follow(current)
         self._history.remember(current)
+        self.look_ahead.look()
 
     def _recall(self) -> None:
         """Show the branches that were written where the writer stands now, if there are any."""
+        self.look_ahead.look()
         here = self.story.current
         if self.round is not None and (self.round.parent == here or self.round.generation is None):
             return
@@ -450,7 +496,35 @@ class Session:
         """Branch ``index``, for a verb that needs an engine which knows it."""
         self._branch(index)
         self._take_up()
+        if self.round is not None:
+            self.round.duplicates.steered.add(index)
         return self._branch(index)
+
+    def renew_alike(self, read: Collection[int] = ()) -> list[int]:
+        """Look which branches are nearly the same, and write one of each two anew if that is wanted.
+
+        Never one that is in ``read``, locked, bookmarked, rated or steered, or that ended a while ago; each
+        twice at most. To be called now and then while a round is shown. Returns the indices.
+        """
+        current = self.round
+        if current is None or not current.taken_up or current.generation is None:
+            return []
+        found = current.duplicates
+        found.look(current.branches)
+        if not self.variety.renew:
+            return []
+        renewed = [i for i in found.to_renew(current, read) if not self._is_marked(current, i)]
+        for index in renewed:
+            found.renew(current.branches[index])
+        return renewed
+
+    def _is_marked(self, current: Round, index: int) -> bool:
+        """Whether the writer has bookmarked or rated a branch."""
+        if index >= len(current.tracks) or not current.tracks[index].nodes:
+            return False
+        node = current.node_of(index)
+        marks = self.story.marks(node) if self.story.is_living(node) else None
+        return marks is not None and (marks.bookmark or bool(marks.rating))
 
     def _take_up(self) -> None:
         """Give the branches of an earlier sitting to the engine, each standing where its node ends.
@@ -515,7 +589,10 @@ class Session:
 
     def together(self, act: Callable[[], Result]) -> Result:
         """Do ``act``, a verb of the story, in one transaction with everything typed before it."""
-        return self._recorder.together(act)
+        try:
+            return self._recorder.together(act)
+        finally:
+            self.look_ahead.look()
 
     def draft(self, sheet: str) -> typing.Draft:
         """Where the words of an open sheet are safe; ``sheet`` names it in a word or two."""
@@ -640,6 +717,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
+        self.look_ahead.close()
         self.stop_all()
         if keep_model:
             self._let_end()

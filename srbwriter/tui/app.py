@@ -11,7 +11,7 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,7 +105,7 @@ class App(TextualApp[None]):
         """The keys that run a command whatever has the focus."""
         return self.known_keys.anywhere.get(command, [])
 
-    def page_keys(self, page: type[Page[Any]]) -> dict[str, list[str]]:
+    def page_keys(self, page: type[Page[Any]]) -> Mapping[str, list[str]]:
         """The keys of the commands of a page."""
         return self.known_keys.of(page)
 

@@ -103,7 +103,7 @@ class Page(Keyed, Screen[Result]):
         return " · ".join(
             f"{key_name(keys[binding.id][0])} {binding.description}"
             for binding in own_bindings(type(self))
-            if binding.show and binding.id in keys and binding.id not in without
+            if binding.show and binding.id and binding.id in keys and binding.id not in without
         )
 
     def with_keys(self, words: str) -> str:

@@ -16,7 +16,7 @@ from srbwriter.story.model import NoSuchNode, StoryError, counted
 from srbwriter.tui.widgets.lines import bar
 
 if TYPE_CHECKING:
-    from srbwriter.session import Session
+    from srbwriter.session import Round, Session
     from srbwriter.story import NodeId
 
 _COUNT_SECONDS = 1.0
@@ -146,6 +146,14 @@ def node_of(session: Session, index: int) -> NodeId | None:
         return None
 
 
+def _likeness(current: Round, index: int) -> str:
+    """Which branch it is nearly the same as; or that it was written anew, as it was."""
+    found = current.duplicates
+    if index in found.alike:
+        return f"≈{found.alike[index] + 1}"
+    return "≈" if found.renewed[index] else ""
+
+
 def marks(session: Session, index: int) -> str:
     """The marks of a branch of the round in signs."""
     current = session.round
@@ -161,5 +169,6 @@ def marks(session: Session, index: int) -> str:
         "locked" if index in current.locked else "",
         "★" if found.bookmark else "",
         {1: "good", -1: "bad"}.get(found.rating, ""),
+        _likeness(current, index),
     )
     return " ".join(sign for sign in signs if sign)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from srbwriter.engine.remote import letters
 from srbwriter.engine.remote.dialects.base import probe_fingerprint
-from srbwriter.engine.remote.dialects.llamacpp import LlamaCpp
+from srbwriter.engine.remote.dialects.llamacpp import LlamaCpp, Slots
 from srbwriter.engine.remote.dialects.openai import VLLM
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.remote.problems import from_answer, own_words
@@ -139,3 +139,49 @@ def test_vllm_scores_the_tokens_that_are_not_among_the_likeliest() -> None:
     dialect = VLLM(cast("Transport", transport), RemoteOptions(("http://there",)))
     assert asyncio.run(dialect.next((1, 2), 2, (5, 9))) == [(5, -0.5), (6, -1.5), (9, -7.0)]
     assert transport.asked[1]["prompt"] == [1, 2, 9]
+
+
+def told(*lengths: int, busy: tuple[int, ...] = (), task: int = 1) -> list[dict[str, object]]:
+    """What a llama-server says of its slots."""
+    return [
+        {"id": k, "is_processing": k in busy, "n_prompt_tokens": length, "id_task": task}
+        for k, length in enumerate(lengths)
+    ]
+
+
+def written(slots: Slots, slot: int, ids: range, lengths: list[int]) -> None:
+    """A request of ours ran there."""
+    slots.begun(slot)
+    slots.over(slot, slot, ids)
+    assert slots.choose(told(*lengths), ids, 1) == slot
+
+
+STORY_A, STORY_B = range(1000), range(5000, 6000)
+
+
+def test_other_branches_do_not_take_the_slot_of_another_story() -> None:
+    slots = Slots()
+    written(slots, 3, STORY_A, [0, 0, 0, 1000])
+    assert slots.choose(told(0, 0, 0, 1000), STORY_B, 4) == 3  # there it is kept in memory first
+    assert slots.choose(told(0, 0, 0, 1000), STORY_B, 1) == -1  # an empty slot does
+
+
+def test_a_prefix_goes_where_most_of_it_stands() -> None:
+    slots = Slots()
+    written(slots, 3, STORY_A, [0, 0, 0, 1000])
+    written(slots, 2, STORY_B, [0, 0, 1000, 1000])
+    assert slots.choose(told(0, 0, 1000, 1000), STORY_A, 2) == 3
+    assert slots.choose(told(0, 0, 1000, 1000), STORY_B[:600], 2) == 2
+
+
+def test_slots_of_others_are_left_to_the_server() -> None:
+    slots = Slots()
+    assert slots.choose(told(0, 900, 0, 1000), STORY_A, 1) == -1
+    written(slots, 3, STORY_A, [0, 0, 0, 1000])
+    assert slots.choose(told(0, 0, 0, 1000, busy=(3,)), STORY_A, 1) == -1
+    assert slots.choose(told(0, 0, 800, 1000, task=9), STORY_A, 1) == -1  # somebody else was there
+    written(slots, 3, STORY_A, [0, 0, 0, 1000])
+    assert slots.choose(told(0, 0, 0, 0), STORY_A, 1) == -1  # emptied
+    written(slots, 3, STORY_A, [0, 0, 0, 1000])
+    slots.begun(3)
+    assert slots.choose(told(0, 0, 0, 1000), STORY_A, 1) == -1  # it is going to be busy

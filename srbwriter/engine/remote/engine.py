@@ -370,16 +370,18 @@ class RemoteEngine:
         template: str | None = None,
         **kwargs: Any,
     ) -> str:
-        """Messages as one prompt: by the template given, the model's own where it is known, or theirs.
+        """Messages as one prompt: by the template given, by the server with its own, or here with that.
 
         Raises InvalidRequest for messages that do not fit together, and RemoteError.
         """
-        if template is None and not self.info.chat_template:
+        if template is None and messages and self.profile.template:
             found = self._question(
                 lambda dialect: dialect.template(
                     messages,
-                    add_generation_prompt=add_generation_prompt,
+                    add_generation_prompt=add_generation_prompt and not continue_final_message,
                     continue_final_message=continue_final_message,
+                    tools=tools,
+                    **kwargs,
                 )
             )
             if found is not None:

@@ -280,7 +280,8 @@ class Lane:
         branch = self.branch
         if flush:
             self.flush()
-        self.leave(keep=reason is not FinishReason.KILLED)
+        told = reason in (FinishReason.KILLED, FinishReason.STOPPED)
+        self.leave(keep=reason is not FinishReason.KILLED, told=told)
         branch.finish_reason, branch.stop_text, branch.error = reason, stop_text, None
         branch.state = BranchState.DONE
         self.run.events.append(Finished(branch.index, reason, len(self.buffer.ids), stop_text))
@@ -302,13 +303,16 @@ class Lane:
             self.buffer.pieces.append(held)
             self.run.events.append(Text(self.branch.index, held))
 
-    def leave(self, keep: bool = True) -> None:
-        """Let go of the request that writes it; ``keep``: it may be gone on with."""
+    def leave(self, keep: bool = True, told: bool = True) -> None:
+        """Let go of the request that writes it; ``keep``: it may be gone on with.
+
+        ``told``: by somebody, and not by a stop rule.
+        """
         stretch, self.stretch = self.stretch, None
         self.resting = False
         self.backlog.clear()
         if stretch is not None:
-            stretch.leave(self, keep)
+            stretch.leave(self, keep, told)
 
     def set_state(self, state: BranchState) -> None:
         if self.branch.state is not state:

@@ -33,6 +33,8 @@ class Profile:
     request: frozenset[str] = frozenset()  # of cache_prompt, strict, penalty_prompt, lora
     requests: int = 0  # under way at once at most; 0: it does not say
     handles: bool = False  # one branch of a running request can be let go
+    anew: int = 0  # tokens to be read where a branch goes on in another request; -1: all; 0: it is not known
+    template: bool = False  # it puts chats into words itself
 
     def lines(self) -> list[str]:
         """What a person may want to know, one thing a line."""
@@ -48,8 +50,12 @@ class Profile:
         families = ("adaptive", "dry", "dynatemp", "mirostat", "xtc")  # one word for all knobs of a sampler
         missing = ALL_SAMPLING - self.sampling
         lacking = sorted({next((f for f in families if name.startswith(f)), name) for name in missing})
+        whose = "its own template there" if self.template else "its template here"
+        if not self.template and not self.info.chat_template:
+            whose = "ChatML, for want of its own template"
         return [
             f"{self.server} ({self.dialect}), model {self.info.name}, {self.info.n_ctx} tokens",
+            f"chats are put into words by {whose}",
             "has: " + ", ".join(name for name, has in yes if has),
             "has not: " + ", ".join([name for name, has in yes if not has] + lacking),
         ]

@@ -108,14 +108,14 @@ class Confirm(Bar[str]):
     def content(self) -> ComposeResult:
         parts: list[tuple[str, str]] = [(f"{self._question}\n", "bold")]
         for key, meaning in self._answers.items():
-            parts += [(key_name(key), "bold $text-accent"), (f" {meaning}   ", "")]
+            name = self.with_keys("{close_dialog}") if key == "escape" else key_name(key)
+            parts += [(name, "bold $text-accent"), (f" {meaning}   ", "")]
         yield Static(Content.assemble(*parts))
 
     def on_key(self, event: events.Key) -> None:
-        if event.key != "escape":
+        if event.key in self._answers and event.key != "escape":
             event.stop()
-            if event.key in self._answers:
-                self.close(event.key)
+            self.close(event.key)
 
 
 _FIELDS = {

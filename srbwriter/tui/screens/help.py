@@ -65,7 +65,8 @@ class Help(Dialog[None]):
     def content(self) -> ComposeResult:
         yield FilterLine(lambda: self.query_one(VerticalScroll))
         with VerticalScroll():
-            yield Static(self._intro(), id="intro", markup=False)
+            if self._page is None:
+                yield Static(self._intro(), id="intro", markup=False)
             for group, entries in self._groups().items():
                 with Vertical(classes="commands", name=group):
                     yield Static(group, classes="group")
@@ -75,7 +76,7 @@ class Help(Dialog[None]):
     def _narrow(self) -> None:
         """Show the commands that are looked for."""
         words = self.query_one(FilterLine).words
-        self.query_one("#intro").display = not words
+        self.query("#intro").set(display=not words)
         groups = self._groups()
         for section in self.query(".commands"):
             entries = groups[section.name or ""]
@@ -164,7 +165,7 @@ class LeaderMenu(Bar[str]):
         return entries
 
     def on_key(self, event: events.Key) -> None:
-        if event.key != "escape":
+        if event.key not in self.app.page_keys(Page)["close_dialog"]:
             event.stop()
             self.close(event.key)
 

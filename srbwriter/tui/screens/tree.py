@@ -308,7 +308,7 @@ class SplitAt(Dialog[int]):
     """Dismissed with a character of ``text`` that is neither its beginning nor its end, or None."""
 
     HEADING = "Split"
-    KEYS = "In the tree"
+    KEYS = "Splitting a node"
     FOOT = (
         "{split_here} cuts at the cursor; what follows becomes a node of its own · {close_dialog} goes back"
     )

@@ -120,6 +120,11 @@ class BranchPane(Widget, can_focus=True):
         return self._top is None
 
     @property
+    def is_read(self) -> bool:
+        """Whether somebody has moved about in it, or begun to take from it."""
+        return self.take is not None or self._top != self.start_at
+
+    @property
     def head(self) -> str:
         """The line above the text, as it stands on the screen."""
         return self._head

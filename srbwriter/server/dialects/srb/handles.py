@@ -40,6 +40,7 @@ def branch_object(branch: Branch, ids: bool = False) -> dict[str, Any]:
         "text": branch.text,
         "tokens": len(branch.buffer.ids),
         "seed": branch.seed,
+        "bans": branch.bans,
         "tokens_per_second": round(branch.tokens_per_second, 2),
     }
     if ids:
