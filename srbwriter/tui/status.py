@@ -179,12 +179,16 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
         found = session.story.marks(node)
     except NoSuchNode:  # the disk has just refused the transaction that made it
         return ""
+    branch = current.branches[index]
+    score = current.judgement.score(branch) if current.judgement is not None else None
     signs = (
+        f"★{score.mean * 100:.0f}" if score is not None and score.mean is not None else "",
+        f"⌫{branch.bans}" if branch.bans else "",
         "locked" if index in current.locked else "",
         "★" if found.bookmark else "",
         {1: "good", -1: "bad"}.get(found.rating, ""),
-        _written_ahead(session.look_ahead.share(index, take)),
         _likeness(current, index),
+        _written_ahead(session.look_ahead.share(index, take)),
     )
     return " ".join(sign for sign in signs if sign)
 

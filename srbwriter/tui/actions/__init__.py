@@ -5,8 +5,19 @@ another face would want too.
 """
 
 from srbwriter.tui.actions import (  # isort: skip - in order
-    branches, ahead, exploring, story, stories, tree, knobs, view,
+    branches, story, stories, tree, knobs, ahead, exploring, judging, view,
 )  # fmt: skip
 from srbwriter.tui.commands import COMMANDS
 
-__all__ = ["COMMANDS", "ahead", "branches", "exploring", "knobs", "stories", "story", "tree", "view"]
+__all__ = [
+    "COMMANDS",
+    "ahead",
+    "branches",
+    "exploring",
+    "judging",
+    "knobs",
+    "stories",
+    "story",
+    "tree",
+    "view",
+]

@@ -68,6 +68,8 @@ def sampling_words(branch: Branch, usual: object) -> str:
         value = getattr(branch.sampling, field.name)
         if field.name != "seed" and value != getattr(usual, field.name):
             name = "temp" if field.name == "temperature" else field.name.replace("_", " ")
+            if field.name == "banned_phrases":
+                value = len(branch.sampling.banned_phrases)
             differences.append(f"{name} {_number(value) if isinstance(value, float) else value}")
     return ", ".join(differences)
 
