@@ -175,6 +175,12 @@ class LookAhead:
                 self._thread.start()
             self._wake.notify()
 
+    def give_way(self) -> None:
+        """A key was pressed: what it does goes first."""
+        engine = self._session.engine
+        if engine is not None and self.working:
+            engine.stand_back()
+
     def typed(self) -> None:
         """A key that is not in the story yet: what was written ahead does not follow on it."""
         if self._rounds:
