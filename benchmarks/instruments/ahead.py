@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -92,7 +92,8 @@ def run(model: Path) -> list[str]:
         "",
         f"look-ahead: {best:.2f} of picks at once, {played[0].at_once:.2f} by default; client "
         f"{min(median(c.clock) for c in clients):.3f} by the clock, "
-        f"{min(median(c.busy) for c in clients):.3f} in processor time; key p99 {1000 * _p99(keys):.0f} ms, without {1000 * _p99(off):.0f}",
+        f"{min(median(c.busy) for c in clients):.3f} in processor time; "
+        f"key p99 {1000 * _p99(keys):.0f} ms, without {1000 * _p99(off):.0f}",
     ]
 
 
@@ -158,7 +159,7 @@ def _sleep_until(moment: float) -> None:
 
 
 @contextmanager
-def session(model: Path) -> Iterator[Session]:
+def session(model: Path) -> Generator[Session]:
     """A story of its own, before this model."""
     with tempfile.TemporaryDirectory() as folder:
         story = Story.create(Path(folder) / "story.srbw")
@@ -250,7 +251,8 @@ def key_delays(model: Path, mode: Mode) -> list[float]:
         config.parent.mkdir(parents=True)
         config.write_text(
             f"[model]\npath = '{model}'\n[generation]\nn = 4\nmax_tokens = 600\nignore_eos = true\n"
-            f"[instruments]\nlook_ahead = '{mode}'\nlook_ahead_tokens = 100000000\nlook_ahead_battery = 'all'\n"
+            f"[instruments]\nlook_ahead = '{mode}'\nlook_ahead_tokens = 100000000\n"
+            "look_ahead_battery = 'all'\n"
         )
         with Story.create(folder / "tale.srbw") as story:
             story.append(OPENING)

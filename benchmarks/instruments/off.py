@@ -1,7 +1,7 @@
-"""What the engine lost by the instruments while none of them is used: this tree beside the commit before them.
+"""What the engine lost by the instruments while none of them is used: this tree beside the one before them.
 
-Run from a clone that has the commit: ``python -m benchmarks.instruments --part off``. The other side is a work
-tree of that commit, made for the time it takes; both sides have a process of their own and write in turns.
+To be run in a clone that has that commit: ``python -m benchmarks.instruments --part off``. The other side is
+a work tree of it, made for the time it takes; each side has a process of its own, and they write in turns.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -28,7 +28,8 @@ from srbwriter.engine.types import EngineOptions, Request, Sampling, Stop
 engine = Engine.load(sys.argv[1], EngineOptions(n_ctx=4096, seed=1))
 for line in sys.stdin:
     n, tokens, seed = json.loads(line)
-    request = Request("Once upon a time", n=n, sampling=Sampling(seed=seed), stop=Stop(tokens, ignore_eog=True))
+    stop = Stop(tokens, ignore_eog=True)
+    request = Request("Once upon a time", n=n, sampling=Sampling(seed=seed), stop=stop)
     began, worked = time.perf_counter(), time.process_time()
     engine.submit(request).wait(600)
     took = time.perf_counter() - began, time.process_time() - worked
@@ -58,7 +59,7 @@ def run(model: Path) -> list[str]:
 
 
 @contextmanager
-def _tree() -> Iterator[Path]:
+def _tree() -> Generator[Path]:
     """The commit before the instruments, in a folder."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / BEFORE
@@ -76,7 +77,7 @@ def _tree() -> Iterator[Path]:
 
 
 @contextmanager
-def _side(tree: Path, model: Path) -> Iterator[subprocess.Popen[str]]:
+def _side(tree: Path, model: Path) -> Generator[subprocess.Popen[str]]:
     """An engine of the sources in ``tree``."""
     child = subprocess.Popen(
         [sys.executable, "-c", _CHILD, str(model)], cwd=tree, text=True,
