@@ -63,6 +63,21 @@ def test_every_module_says_what_it_is_for() -> None:
     assert not [str(file) for file, text in texts.items() if text and not ast.get_docstring(ast.parse(text))]
 
 
+@pytest.mark.parametrize("name", ["min_p", "xtc_threshold", "repeat_penalty"])
+def test_a_parameter_is_a_row_of_the_table_and_little_else(name: str) -> None:
+    """Its default, the sampler that it is for, and the dialects that mean another value by leaving it out."""
+    modules = [file for file in files(".py") if ROOT / "srbwriter" in file.parents]
+    lines = [
+        f"{file.relative_to(ROOT)}:{number}"
+        for file in modules
+        if file.name != "parameters.py"
+        for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)
+        if name in line
+    ]
+    assert 1 < len(lines) < 10, lines
+    assert len({line.partition(":")[0] for line in lines}) <= 6, lines
+
+
 @pytest.mark.parametrize("asset", ["themes", "sample_prompts"])
 def test_assets_are_packed_into_the_wheel(asset: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from srbwriter.tui.actions import COMMANDS
-from srbwriter.tui.commands import LEADER, Command, groups
-from srbwriter.tui.dialog import own_bindings
+from textual.binding import Binding
+
+import srbwriter.tui.write_screen  # noqa: F401 - loads all screens
+from srbwriter.tui.commands import COMMANDS, LEADER, Command, groups, screen_commands
 
 _INTRO = """\
 # Keys
@@ -27,7 +28,14 @@ keymap = "vim"        # hjkl move between branches
 ```
 
 A key of yours takes the place of the usual ones, and of another command's where that had it. One that never
-types a character (`ctrl+` and a letter, `F1` to `F12`) works anywhere.
+types a character (`ctrl+` and a letter, `F1` to `F12`) works anywhere. Where two commands of one screen have
+the same key of yours, or a command is left without any, the program says so when it starts.
+"""
+
+_OTHERS = """\
+## Other screens
+
+They are in `[keys]` by these names, too. `F1` shows those of the screen you are on.
 """
 
 
@@ -43,6 +51,10 @@ def _row(command: Command) -> str:
     return "| " + " | ".join(columns) + " |"
 
 
+def _words(binding: Binding) -> str:
+    return f"{binding.description[:1].upper()}{binding.description[1:]}. {binding.tooltip}".rstrip()
+
+
 def page() -> str:
     """The page as Markdown."""
     parts = [_INTRO.format(leader=LEADER)]
@@ -50,8 +62,11 @@ def page() -> str:
         rows = [_row(command) for command in COMMANDS.values() if command.group == group]
         head = ["| name | key | vim | anywhere | what it does |", "|---|---|---|---|---|"]
         parts.append("\n".join([f"## {group}\n", *head, *rows]) + "\n")
-    rows = [f"| `{b.id}` | {_spelled(b.key)} | {b.description} |" for b in own_bindings()]
-    parts.append("\n".join(["## Dialogs\n", "| name | key | what it does |", "|---|---|---|", *rows]) + "\n")
+    parts.append(_OTHERS)
+    for heading, bindings in screen_commands().items():
+        rows = [f"| `{b.id}` | {_spelled(b.key)} | {_words(b)} |" for b in bindings]
+        head = [f"### {heading}\n", "| name | key | what it does |", "|---|---|---|"]
+        parts.append("\n".join([*head, *rows]) + "\n")
     return "\n".join(parts)
 
 

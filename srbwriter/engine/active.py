@@ -7,18 +7,21 @@ llama.cpp calls the cells it is evaluated on.) Plain state and its arithmetic; t
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
+from .bans import PhraseReader, Turnings, phrases
 from .constraints import Constraint
 from .generation import Branch, Buffer, Generation
 from .sampling import Chain, SamplerTemplate, derive_seed
+from .siblings import Siblings
 from .text import BranchText, Pieces
 from .tree import SHARED, Demand
-from .types import BranchState, Done, Event, PromptProgress, Request, Sampling, Stop, TokenLogprob
+from .types import BranchState, Done, Event, PromptProgress, Request, Sampling, Stop, Text, TokenLogprob
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,19 +53,22 @@ class Scoring(Demand):
         self.request = request
 
     def hear(self, position: int, logits: Logits) -> None:
-        found, ids = self.request.generation.prompt_logprobs, self.request.ids
-        if len(found) < position < len(ids):
-            found.append(score(logits, ids[position], self.request.asked.prompt_logprobs or 0))
+        request = self.request
+        if request.scored < position < len(request.ids):
+            known = score(logits, request.ids[position], request.asked.prompt_logprobs or 0)
+            request.generation.prompt_logprobs.append(known)
 
 
 class ActiveBranch(Demand):
     """One branch. ``base`` and the buffer's ids from ``first`` on are the path it is on."""
 
     __slots__ = (
+        "banned",
         "base",
         "branch",
         "chain",
         "chain_is",
+        "code",
         "constrained",
         "constraint",
         "deadline",
@@ -77,11 +83,15 @@ class ActiveBranch(Demand):
         "pending",
         "prompting",
         "request",
+        "said",
         "sampling",
         "since",
         "skip",
         "stop_ids",
         "text",
+        "together",
+        "turnings",
+        "without",
     )
 
     def __init__(self, request: ActiveRequest, branch: Branch, pieces: Pieces) -> None:
@@ -103,7 +113,13 @@ class ActiveBranch(Demand):
         self.skip = 0  # characters still to be hidden
         self.sampling: Sampling = branch.sampling
         self.text = BranchText(pieces, branch.stop_rule)
+        self.turnings: Turnings | None = None  # None while no phrase is banned
+        self.banned: tuple[str, ...] = ()  # the phrases that are looked for
+        self.said = 0  # tokens of the buffer that events have told of
+        self.without: dict[int, frozenset[int]] = {}  # tokens that may not come at a place of the take
         self.fast = False
+        self.together = request.siblings is not None  # until it is known to have parted from its siblings
+        self.code: float | None = None  # the point at which it is drawn, where they lie evenly
         self.set_stop(branch.stop_rule)
 
     @property
@@ -141,14 +157,50 @@ class ActiveBranch(Demand):
 
     def new_take(self) -> None:
         """Forget the text; the reader sees a new revision."""
+        if self.request.siblings is not None:
+            self.request.siblings.discard(self.buffer.ids)
         self.branch.buffer = Buffer(self.buffer.revision + 1)
         self.base, self.first = self.request.ids, 0
         self.hidden = self.skip = 0
         self.heal = None
+        self.without = {}
         self.text.restart("")
         self.close_chain()
         self.branch.started_at = self.branch.changed_at = 0.0
+        self.branch.bans = 0
+        self.text_is_another()
         self.set_stop(self.branch.stop_rule)
+
+    def begin(self, ids: Sequence[int], without: Sequence[int], pieces: Pieces) -> None:
+        """Let a new take begin with ``ids``, and not go on with one of ``without``.
+
+        They are kept as they are, also where the last one ends inside a character. The take writes as much as
+        its rule says after them. Tokens that do not spell all of what token healing took off are left out.
+        """
+        healed = len(self.request.heal_prefix.decode("utf-8", "replace"))
+        speller = BranchText(pieces, Stop())
+        spelt, ends = "", list[int]()
+        for token in ids:
+            spelt += speller.feed(token)[0]
+            ends.append(speller.decoded - healed)
+        if ends and ends[-1] >= 0:
+            text, buffer = spelt[healed:], self.buffer
+            buffer.pieces += [text] if text else []
+            buffer.ids += ids
+            buffer.ends += ends
+            if self.request.asked.logprobs is not None:
+                buffer.logprobs += [
+                    TokenLogprob(token, -math.inf) for token in ids
+                ]  # which nobody has looked up
+            self.branch.overlap = healed
+            self.text.restart(text, len(ids))
+            self.text.break_in(speller.broken)
+            self.text_is_another()
+            self.together = False
+            self.set_stop(self.branch.stop_rule, self.branch.stop_rule.max_tokens)
+            self.request.events.append(Text(self.branch.index, text, tuple(ids)))
+        if without:
+            self.without = {len(self.buffer.ids): frozenset(without)}
 
     def cut(self, chars: int, tail_ids: Sequence[int] = ()) -> None:
         """Keep ``chars`` characters: whole tokens up to there, then ``tail_ids`` for the rest."""
@@ -157,6 +209,7 @@ class ActiveBranch(Demand):
         text = "".join(old.pieces)[:chars]
         new = Buffer(old.revision + 1, [text] if text else [], old.ids[:keep], old.ends[:keep])
         new.logprobs = old.logprobs[:keep]
+        new.drawn = [drawn for drawn in old.drawn if drawn.position < keep]
         new.typed = [(begin, min(end, chars)) for begin, end in old.typed if begin < chars]
         new.ids.extend(tail_ids)
         new.ends.extend([chars] * len(tail_ids))
@@ -164,6 +217,7 @@ class ActiveBranch(Demand):
             self.base, self.first = self.request.ids, 0
         self.branch.buffer = new
         self.text.restart(text, len(new.ids))
+        self.text_is_another()
         self.hidden = self.skip = 0
         self.heal = None
         self.close_chain()
@@ -193,7 +247,41 @@ class ActiveBranch(Demand):
         if self.chain is not None:
             self.chain.close()
             self.chain = None
+        self.together, self.code = self.request.siblings is not None, None
         self.unconstrain()
+
+    def look_for(self, banned: tuple[str, ...], before: str) -> None:
+        """Ban other phrases from here on; ``before`` is the end of what stands before the branch."""
+        self.banned, known = banned, phrases(banned)
+        self.turnings = None if known is None else Turnings()
+        reader = None if known is None else PhraseReader(known, "", 0)
+        self.text.set_bans(reader, before, self.branch.text)
+
+    def text_is_another(self) -> None:
+        """What was learnt of the ways that the text went is of no use any more."""
+        self.said = len(self.buffer.ids)
+        if self.turnings is not None:
+            self.turnings.forget()
+
+    def take_back(self, place: int) -> bool:
+        """Keep ``place`` tokens; chance goes on. Whether any of the rest had been published."""
+        buffer, known = self.buffer, self.text.go_back(place)
+        if known and max(self.text.published - self.hidden, 0) == len(self.branch.text):
+            del buffer.ids[place:], buffer.ends[place:], buffer.logprobs[place:]
+            self.skip = max(self.hidden - self.text.published, 0)
+        else:
+            text = self.branch.text[: max(buffer.ends[place - 1], 0) if place else 0]
+            new = Buffer(buffer.revision + 1, [text] if text else [], buffer.ids[:place], buffer.ends[:place])
+            new.logprobs, new.typed, new.drawn = buffer.logprobs[:place], buffer.typed, list(buffer.drawn)
+            self.branch.buffer = new
+            self.text.restart(text, place)
+            self.hidden = self.skip = 0
+        self.text_changed()
+        self.code = None  # what led to the phrase says something about it
+        self.buffer.drawn[:] = [drawn for drawn in self.buffer.drawn if drawn.position < place]
+        seen = self.said > place or self.buffer is not buffer
+        self.said = min(self.said, place)
+        return seen
 
     def text_changed(self) -> None:
         """The text is not what chain and constraint have seen; chance goes on."""
@@ -233,8 +321,11 @@ class ActiveRequest:
         self.client = generation.request.client
         self.heal_prefix = heal_prefix  # bytes taken off the prompt's end, for the first token to spell
         self.scoring: Scoring | None = None  # while the prompt is scored
+        self.siblings: Siblings | None = None  # where branches are drawn together
         self.branches: list[ActiveBranch] = []
         self.events: list[Event] = []
+        self.ending: Constraint | None = None  # what could follow has to spell the end of the prompt again
+        self.to_foretell = self.asked.next_logprobs is not None or bool(self.asked.next_ids)
         self.accounted = False  # its prompt stands in the statistics
         self.failed = False  # as a whole
         self.order = (int(self.asked.priority), generation.number)
@@ -254,10 +345,21 @@ class ActiveRequest:
         return begun or self.scoring is not None or any(r.seq >= 0 for r in self.branches)
 
     @property
+    def scored(self) -> int:
+        """Tokens after which the prompt is scored already, or need not be."""
+        return max(self.asked.score_from - 1, 0) + len(self.generation.prompt_logprobs)
+
+    @property
     def to_score(self) -> bool:
         """Whether log-probabilities of the prompt were asked for and are still to come."""
-        wanted = self.asked.prompt_logprobs is not None
-        return wanted and len(self.generation.prompt_logprobs) < len(self.ids) - 1
+        return self.asked.prompt_logprobs is not None and self.scored < len(self.ids) - 1
+
+    def foretell(self, logits: Logits) -> None:
+        """``logits`` follow the prompt; who asked what could is told."""
+        if self.to_foretell:
+            asked, self.to_foretell = self.asked, False
+            told = likeliest(logits, asked.next_logprobs or 0, asked.next_ids, self.ending)
+            self.generation.next_logprobs = told
 
     def seed(self, asked: int | None, base: int, k: int) -> int:
         """The seed ``asked`` for, or the k-th from ``base`` on, past those that takes of the request had."""
@@ -323,17 +425,33 @@ def score(row: object, token: int, best: int) -> TokenLogprob:
 
     Softmax over the whole vocabulary, row by row: a row of 128k stays in the core's cache.
     """
+    top = likeliest(row, best, (token,))
+    return TokenLogprob(token, dict(top)[token], top[:best])
+
+
+def likeliest(
+    row: object, best: int, ids: Sequence[int], among: Constraint | None = None
+) -> tuple[tuple[int, float], ...]:
+    """The ``best`` likeliest tokens with their log-probabilities, best first; then the others of ``ids``.
+
+    Only what ``among`` allows is among the best.
+    """
     import numpy as np
 
     logits = np.asarray(row, np.float32)
     peak = float(logits.max())
     total = peak + float(np.log(np.exp(logits - peak).sum()))
-    top: tuple[tuple[int, float], ...] = ()
+    chosen: list[int] = []
     if best > 0:
-        likely = _likely(logits, min(best, len(logits)))
-        order = likely[np.argsort(-logits[likely], kind="stable")][:best]
-        top = tuple((int(t), float(logits[t]) - total) for t in order)
-    return TokenLogprob(token, float(logits[token]) - total, top)
+        open_to = logits
+        if among is not None:
+            open_to = logits.copy()
+            among.mask(open_to)
+        likely = _likely(open_to, min(best, len(logits)))
+        chosen = likely[np.argsort(-open_to[likely], kind="stable")][:best].tolist()
+        chosen = [token for token in chosen if open_to[token] > -np.inf] if among is not None else chosen
+    chosen = list(dict.fromkeys([*chosen, *ids]))
+    return tuple((token, float(logits[token]) - total) for token in chosen)
 
 
 def _likely(logits: Logits, best: int) -> NDArray[np.intp]:

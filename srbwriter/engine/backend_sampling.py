@@ -1,9 +1,9 @@
 """Sampling in llama.cpp's graph, beside the logits, for branches whose samplers can run there.
 
 Each sequence that takes part has a seat: a copy of its branch's chain, held by llama.cpp. The branch's chain
-is what counts: it gives its seat its state before a step and takes chance back after it. So a branch is stopped
-or steered, or sampled otherwise between any two steps. To attach or detach a seat makes llama.cpp plan its memory
-anew (5 to 150 ms), so seats stay with their sequences, for the next that samples alike.
+is what counts: it gives its seat its state before a step and takes chance back after it. So a branch can be
+stopped, steered or sampled otherwise between any two steps. To attach or detach a seat makes llama.cpp plan
+its memory anew (5 to 150 ms): seats stay with their sequences, for the next that samples alike.
 
 Where every row is sampled in the graph, no logits come back from the accelerator. Where somebody needs them,
 a row of nothing is added: llama.cpp brings all as soon as one row is of a sequence without a seat.

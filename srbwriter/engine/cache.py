@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from .disk import DiskCache, Part
 from .memory import States, Storage, ids_through
 from .tree import SHARED, Demand, Match, Node, TokenTree
+from .types import Priority
 
 
 class _Stretch:
@@ -204,27 +205,40 @@ class Cache:
         goal = demand.node
         assert goal is not None
         node = self._anchor(goal, most)
-        seq = self._claim(node) if self.partial else None
-        if seq is None and self.partial:
+        ahead = demand.urgency is Priority.AHEAD
+        used = ahead and node.last_used > 0  # then the sequence that ends there stays as it is
+        seq = self._claim(node, ahead) if self.partial and not used else None
+        if seq is None and self.partial and not ahead:
             seq = self._bend(node)
         if seq is None and not self._free:
             covering = self._covering(node)
-            for one in covering:
+            for one in () if ahead else covering:
                 self.tree.touch(self.tree.tip[one])
-            if self.free_sequence(covering):
+            if self.free_sequence(covering, unused=ahead):
                 node = self._anchor(goal, most)  # the tree may have changed under it
             else:
-                seq = self._claim(node)  # an anchor is kept for others while there are ids
+                seq = None if ahead else self._claim(node)  # an anchor is kept for others while there are ids
                 if seq is None:
                     return False
         if seq is None:
             seq = self._free.pop()
+        self._ahead(seq, ahead)
+        if seq not in self.tree.tip:  # it is a new one
             if node.piece is not None and not self._holders(node):
                 self._bring_back(seq, node)
             else:
                 self._fork(seq, node)
         demand.seq = seq
         return True
+
+    def _ahead(self, seq: int, ahead: bool) -> None:
+        """What ``seq`` is for: to write ahead, or what somebody wants."""
+        (self.tree.ahead.add if ahead else self.tree.ahead.discard)(seq)
+
+    def use(self, demand: Demand, path: Sequence[int]) -> None:
+        """What was written ahead for ``demand``, which is at the end of ``path``, is wanted now."""
+        self._ahead(demand.seq, False)
+        self.tree.touch(self.tree.match(path, None, demand.space).node)
 
     def catch_up(self, demand: Demand) -> None:
         """Let ``demand`` go on where others have got to on its way, since it began."""
@@ -310,7 +324,15 @@ class Cache:
             self.drop(seq)
             return
         self.parked.add(seq)
-        self.tree.touch(self.tree.tip[seq])
+        if seq not in self.tree.ahead:
+            self.tree.touch(self.tree.tip[seq])
+
+    def used(self, ids: Sequence[int], space: int = SHARED) -> int:
+        """How many of ``ids`` are held because somebody wanted them, and not only written ahead."""
+        node = self.tree.match(ids, None, space).node
+        while node.parent is not None and not node.last_used:
+            node = node.parent
+        return node.end
 
     def forget(self, ids: Sequence[int], start: int, space: int = SHARED) -> None:
         """Give back what parked sequences alone hold of ``ids`` from position ``start`` on, in every tier."""
@@ -352,19 +374,20 @@ class Cache:
 
     # ---- room
 
-    def make_room(self, cells: int) -> bool:
-        """Evict until ``cells`` more fit."""
+    def make_room(self, cells: int, spared: Container[int] = (), unused: bool = False) -> bool:
+        """Evict until ``cells`` more fit; only what was written ahead, if it is ``unused``."""
         while self.used_cells + cells > self.memory.cells:
-            if not self.evict():
+            if not self.evict(spared, unused):
                 return False
         return True
 
-    def evict(self, spared: Container[int] = ()) -> bool:
+    def evict(self, spared: Container[int] = (), unused: bool = False) -> bool:
         """Take the cells of the run at the end of the parked sequence that was used longest ago.
 
         False if none is left. What no other sequence holds is kept in host memory.
         """
-        seq = self.tree.oldest((s for s in self.parked if s not in spared), self._pinned())
+        parked = (s for s in self.parked if s not in spared and not (unused and not self.tree.unused(s)))
+        seq = self.tree.oldest(parked, self._pinned())
         if seq is None:
             return False
         self._evict_last(seq)
@@ -392,9 +415,14 @@ class Cache:
             return True
         return self._worth_keeping(parent) and (len(node.seqs) == 1 or not parent.seqs <= self.parked)
 
-    def free_sequence(self, spared: Iterable[int] = ()) -> bool:
-        """Release a whole parked sequence for its id; one with which nothing is lost, if there is one."""
+    def free_sequence(self, spared: Iterable[int] = (), unused: bool = False) -> bool:
+        """Release a whole parked sequence for its id; one with which nothing is lost, if there is one.
+
+        Only one written ahead, if it is to be ``unused``.
+        """
         parked = self.parked - set(spared)
+        if unused:
+            parked = {seq for seq in parked if self.tree.unused(seq)}
         spare = next(filter(self._redundant, parked), None)
         seq = self.tree.oldest(parked, self._pinned()) if spare is None else spare
         if seq is None:
@@ -489,7 +517,8 @@ class Cache:
             while (parent := stored[-1].parent) is not None and parent.parent is not None and not parent.seqs:
                 stored.append(parent)
         self._fork(seq, (stored[-1].parent if self.partial else None) or self.tree.root_of(node))
-        self.tree.touch(node)
+        if seq not in self.tree.ahead:
+            self.tree.touch(node)
         if self.partial and self.storage.cheaper_to_evaluate(stored):
             self._excuses[seq] = end, "cheaper"
             return
@@ -502,7 +531,12 @@ class Cache:
     def _enter(self, seq: int, node: Node) -> Reason:
         """Bring a stored node back for ``seq``, which ends where its state begins; if that fails, why."""
         piece = node.piece
-        if piece is None or not self.make_room(piece.end - piece.start) or node.piece is not piece:
+        unused = seq in self.tree.ahead
+        if (
+            piece is None
+            or not self.make_room(piece.end - piece.start, (), unused)
+            or node.piece is not piece
+        ):
             return "no room"
         if not self.storage.restore(seq, node):
             return "damaged"
@@ -565,12 +599,13 @@ class Cache:
         if anchor is not None:
             self.memory.copy(anchor, seq)
 
-    def _claim(self, node: Node) -> int | None:
+    def _claim(self, node: Node, ahead: bool = False) -> int | None:
         """A parked sequence that ends exactly at the node can be run as it is."""
         seq = self._claimable(node)
         if seq is not None:
             self.parked.discard(seq)
-            self.tree.touch(node)
+            if not ahead:
+                self.tree.touch(node)
             self._settled = False
         return seq
 

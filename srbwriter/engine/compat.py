@@ -40,8 +40,6 @@ GONE: tuple[Gone, ...] = (
     Gone(("no_repeat_ngram_size",), "ignored", "DRY keeps phrases from repeating: dry_multiplier"),
     Gone(("penalty_alpha", "guidance_scale", "cfg_scale", "negative_prompt"), "ignored",
          "this needs a second evaluation of every token", (0, 1, "", None)),
-    Gone(("banned_strings", "banned_tokens"), "refused", "a text of several tokens cannot be banned; "
-         "ban tokens with logit_bias or custom_token_bans", (0, "", [], None)),
     Gone(("num_beams", "use_beam_search", "best_beams"), "refused",
          "branches are sampled, not searched; ask for more of them with n", (0, 1, False, None)),
     Gone(("do_sample",), "emulated", "false is temperature 0", (True, None)),

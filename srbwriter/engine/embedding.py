@@ -103,6 +103,11 @@ class Embedder:
     # ---- what callers ask for
 
     @property
+    def working(self) -> bool:
+        """Whether anything is under way."""
+        return bool(self._jobs or self._under_way)
+
+    @property
     def pooling(self) -> Pooling:
         """How the model wants its vectors made one; the mean where it does not say."""
         own = self._options.pooling or own_pooling(self._model)

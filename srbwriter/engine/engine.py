@@ -106,7 +106,8 @@ class Engine:
         self._dead: Exception | None = None
         self._failures = 0
         self._thread: threading.Thread | None = None
-        self.embedder = Embedder(model, options, window, lambda: self.busy, adapters)
+        self.embedder = Embedder(model, options, window, self._scheduler.queue.wanted, adapters)
+        self._scheduler.queue.elsewhere = lambda: self.embedder.working
         self._owner = threading.Lock()  # the right to step
         self._stepper = 0  # thread that is in a step
         self._sequences = Sequences(
@@ -224,17 +225,17 @@ class Engine:
             request = replace(request, strict=True)
         check_request(request, self.model, self.max_branches)
         chosen = self.adapters.resolve(request.lora)
-        ids, heal_prefix = assemble(self.model, request)
-        if heal_prefix:
+        ids, healed = assemble(self.model, request)
+        if healed:
             _ = self.model.piece_index  # made here, if this is the first
         fitted = fit(ids, request, self.n_ctx)
         generation = Generation(next(self._numbers), request, self._post)
         generation.truncated = len(fitted) != len(ids)
         generation.prompt_ids = tuple(fitted)
-        generation.healed = heal_prefix.decode("utf-8", "replace")
+        generation.healed = healed
         sampling = request.sampling[0] if isinstance(request.sampling, tuple) else request.sampling
         seed = sampling.seed if sampling.seed is not None else self._seed + 7919 * next(self._seeds)
-        active = make_request(generation, fitted, heal_prefix, seed, self.model)
+        active = make_request(generation, fitted, healed.encode(), seed, self.model)
         if self.adapters:
             self._assign_space(active, chosen)
         with self._known:
@@ -264,7 +265,14 @@ class Engine:
         if self._scheduler.queue.asking:  # nothing to do until a slow grammar has been asked
             self._wake.wait()
             return self._step() or True
-        return bool(timeout) and self._wake.wait(timeout) and self._step()
+        rest = self._scheduler.rest()
+        if (
+            not timeout
+            or not self._wake.wait(timeout if rest is None else min(timeout, rest))
+            and rest is None
+        ):
+            return False
+        return self._step()
 
     @property
     def sequences(self) -> Sequences:
@@ -564,6 +572,8 @@ class Engine:
         self._scheduler.inbox.append(command)
         if command.verb in INTERRUPTING:
             self._scheduler.interrupt(generation)
+        elif generation is not _NOBODY:
+            self._scheduler.make_haste(command)
         self._wake.set()
 
     def _start(self) -> None:
@@ -581,7 +591,7 @@ class Engine:
         while not self._closing:
             self._wake.clear()
             if not self._step() and not self._closing:
-                self._wake.wait()
+                self._wake.wait(self._scheduler.rest())
         log.debug("the engine thread ends")
 
     def _step(self) -> bool:

@@ -17,11 +17,13 @@ from .types import (
     BranchState,
     Cancelled,
     Done,
+    Drawn,
     EngineError,
     Event,
     Failed,
     FinishReason,
     InvalidRequest,
+    Priority,
     Request,
     Sampling,
     Stop,
@@ -49,6 +51,7 @@ class Buffer:
     ids: list[int] = field(default_factory=list[int])
     ends: list[int] = field(default_factory=list[int])  # characters decoded once the id was added
     logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
+    drawn: list[Drawn] = field(default_factory=list[Drawn])  # tokens drawn together with siblings
     typed: list[tuple[int, int]] = field(default_factory=list["tuple[int, int]"])  # characters a person wrote
     tail: str = ""  # text at the end that no id covers (a stop string ended inside a token)
 
@@ -81,6 +84,7 @@ class Branch:
         self.finish_reason: FinishReason | None = None
         self.stop_text: str | None = None
         self.error: EngineError | None = None  # why it could not go on
+        self.bans = 0  # times that it went back before a banned phrase
         self.overlap = 0  # characters of the first id that already end the prompt (token healing)
         self.started_at = 0.0  # time.monotonic() of the first token and as much later as it rested; 0 before
         self.changed_at = 0.0  # time.monotonic() of the last token, or of going on after a rest
@@ -141,10 +145,14 @@ class Branch:
         self._post("kill")
 
     def reroll(
-        self, seed: int | None = None, sampling: Sampling | None = None, stop: Stop | None = None
-    ) -> None:
-        """Start over from the prompt in the same slot; None draws a new seed."""
-        self._post("reroll", seed, sampling, stop)
+        self, seed: int | None = None, sampling: Sampling | None = None, stop: Stop | None = None,
+        begin: tuple[int, ...] = (), without: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
+        """Start over from the prompt in the same slot; None draws a new seed.
+
+        With ``begin`` from the end of these tokens, and not with one of ``without``.
+        """
+        self._post("reroll", seed, sampling, stop, begin, without)
 
     def extend(self, stop: Stop | int | None = None) -> None:
         """Go on from where it ended. A number is that many tokens more."""
@@ -205,6 +213,8 @@ Listener = Callable[[], None]
 
 REVIVING = frozenset({"reroll", "extend", "rewind", "add_branch", "append"})
 """Verbs after which a request that was done is not, until what came of them is published."""
+STARTING = REVIVING | {"submit", "resume"}
+"""Verbs after which a request may have something to do."""
 
 
 class Generation:
@@ -218,6 +228,7 @@ class Generation:
         self.prompt_ids: tuple[int, ...] = ()  # as evaluated
         self.healed = ""  # end of the prompt that the first token of each branch spells again
         self.prompt_logprobs: list[TokenLogprob] = []  # of prompt_ids[1:], when asked for
+        self.next_logprobs: tuple[tuple[int, float], ...] = ()  # what could follow it, when asked for
         self.prompt_done = 0
         self.cached_tokens = 0
         self.truncated = False
@@ -298,9 +309,26 @@ class Generation:
         """Stop every branch, keep the text."""
         self.send(Command("cancel", self))
 
-    def add_branch(self, n: int = 1, sampling: Sampling | None = None, stop: Stop | None = None) -> None:
-        """Fork ``n`` more branches from the prompt; they follow as ``Added`` events."""
-        self.send(Command("add_branch", self, -1, (n, sampling, stop)))
+    def add_branch(
+        self, n: int = 1, sampling: Sampling | None = None, stop: Stop | None = None,
+        begin: tuple[int, ...] = (), without: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
+        """Fork ``n`` more branches from the prompt; they follow as ``Added`` events.
+
+        With ``begin`` they begin with these tokens, and go on with none of ``without``.
+        """
+        self.send(Command("add_branch", self, -1, (n, sampling, stop, begin, without)))
+
+    def promote(self, priority: Priority = Priority.FOREGROUND) -> None:
+        """Serve it sooner from now on: what was written ahead is wanted. What it has written stays.
+
+        Raises InvalidRequest for a priority that is lower than its own.
+        """
+        if priority > self.request.priority:
+            raise InvalidRequest(
+                "priority", f"{priority.name} is no promotion from {self.request.priority.name}"
+            )
+        self.send(Command("promote", self, -1, (priority,)))
 
     def send(self, command: Command) -> None:
         """Give a verb to the engine. Raises InvalidRequest for one that cannot be carried out."""

@@ -37,8 +37,11 @@ LOGPROBS = 100
 STOPS, STOP_CHARS, STOPS_CHARS = 256, 1000, 20_000
 """Stop texts; characters of one, and of all together: every token is compared with all of them."""
 
+PHRASES, PHRASE_CHARS, PHRASES_CHARS = 2048, 200, 100_000
+"""Banned phrases; characters of one, and of all together: a list made elsewhere has a thousand."""
+
 IDS = 4096
-"""Tokens that end a text."""
+"""Tokens that end a text, or of which it is asked how likely they are."""
 
 BIASES = 65_536
 """Tokens that are made likelier or less likely; half of a large vocabulary."""

@@ -133,6 +133,10 @@ class Model:
         self.check_ids((token,))
         return self.special_pieces[token] if special else self.pieces.bytes[token]
 
+    def spelt(self, token: int) -> str | None:
+        """What one token writes; None where that is no whole characters."""
+        return self.pieces.text[token]
+
     def special_text(self, token: int | None) -> str:
         """How a control token is written out; nothing for one the vocabulary lacks."""
         return "" if token is None else self.special_pieces[token].decode("utf-8", "replace")

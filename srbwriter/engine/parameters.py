@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard, get_args
 
 from . import limits
-from .types import MAX_SEQUENCES, InvalidRequest, Priority, Request, Sampling, Stop
+from .types import MAX_SEQUENCES, InvalidRequest, Priority, Request, Sampling, Stop, Together
 
 Kind = Literal["int", "float", "bool", "text", "choice", "texts", "ids", "biases"]
 """Shape of a value: the last three are sequences of strings, of token ids, of (token id, bias)."""
@@ -36,10 +36,21 @@ _KINDS: dict[str, Kind] = {
     "Priority": "choice",
     "Boundary": "choice",
     "Overflow": "choice",
+    "Together": "choice",
 }
 _INT32 = 2**31 - 1
 _SEED_MAX = 2**64 - 1
-GROUPS = ("length", "basic", "truncation", "repetition", "DRY", "other samplers", "constraint", "request")
+GROUPS = (
+    "length",
+    "basic",
+    "truncation",
+    "repetition",
+    "DRY",
+    "other samplers",
+    "constraint",
+    "variety",
+    "request",
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +61,8 @@ class Parameter:
     ``step`` is a sensible increment for a control; ``flags`` follow llama-server where it has the same
     thing. ``most`` entries may a sequence have, ``longest`` characters a text, ``in_all`` all texts of a
     sequence. A ``size`` above its maximum is refused by every face; other numbers out of range may be bent
-    into it.
+    into it. ``elsewhere`` names the engines of others that take the field as it is, each with its name of
+    the field where that is another one: ``llamacpp vllm=repetition_penalty``.
     """
 
     record: Literal["sampling", "stop", "request"]
@@ -69,6 +81,7 @@ class Parameter:
     longest: int | None = None
     in_all: int | None = None
     size: bool = False
+    elsewhere: str = ""
 
     @property
     def name(self) -> str:
@@ -256,41 +269,53 @@ PARAMETERS: tuple[Parameter, ...] = (
     ),
     _sampling("temperature", "basic", "Temperature",
               "How adventurous the choice is; 0 always takes the likeliest token.",
-              0, 100, 0.05, aliases=("temp",), flags=("--temperature", "--temp")),
+              0, 100, 0.05, aliases=("temp",), flags=("--temperature", "--temp"),
+              elsewhere="llamacpp koboldcpp vllm"),
     _sampling("dynatemp_range", "basic", "Temperature by doubt",
               "The temperature varies this much with the model's doubt.",
-              0, 100, 0.05, flags=("--dynatemp-range",)),
+              0, 100, 0.05, flags=("--dynatemp-range",),
+              elsewhere="llamacpp koboldcpp"),
     _sampling("dynatemp_exponent", "basic", "Curve of that",
               "How doubt maps to temperature within dynatemp_range.",
-              0, 10, 0.1, flags=("--dynatemp-exp",)),
+              0, 10, 0.1, flags=("--dynatemp-exp",),
+              elsewhere="llamacpp koboldcpp"),
     _sampling("seed", "basic", "Seed", "Where chance begins: same seed, settings and branches, same text.",
               0, _SEED_MAX, 1, aliases=("sampler_seed",), flags=("--seed", "-s")),
     _sampling("top_k", "truncation", "Top k", "Choose among the k likeliest tokens; 0 is off.",
-              -1, _INT32, 5, flags=("--top-k",)),
+              -1, _INT32, 5, flags=("--top-k",),
+              elsewhere="llamacpp koboldcpp vllm"),
     _sampling("top_p", "truncation", "Top p (nucleus)",
               "Choose among the likeliest tokens that together are this probable.",
-              0, 1, 0.01, flags=("--top-p",)),
+              0, 1, 0.01, flags=("--top-p",),
+              elsewhere="llamacpp koboldcpp vllm"),
     _sampling("min_p", "truncation", "Min p", "Drop tokens less likely than this share of the likeliest.",
-              0, 1, 0.01, flags=("--min-p",)),
+              0, 1, 0.01, flags=("--min-p",),
+              elsewhere="llamacpp koboldcpp vllm sglang"),
     _sampling("typical_p", "truncation", "Typical p",
               "Prefer tokens of expected surprise, up to this mass; 1 is off.",
-              0, 1, 0.01, aliases=("typical", "typ_p"), flags=("--typical", "--typical-p")),
+              0, 1, 0.01, aliases=("typical", "typ_p"), flags=("--typical", "--typical-p"),
+              elsewhere="llamacpp koboldcpp=typical"),
     _sampling("top_n_sigma", "truncation", "Top n sigma",
               "Keep logits within n deviations of the best; below 0 is off.",
-              -1, 100, 0.1, aliases=("nsigma",), flags=("--top-nsigma", "--top-n-sigma")),
+              -1, 100, 0.1, aliases=("nsigma",), flags=("--top-nsigma", "--top-n-sigma"),
+              elsewhere="llamacpp"),
     _sampling("xtc_probability", "truncation", "XTC, how often",
               "How often XTC drops the likeliest tokens but one.",
-              0, 1, 0.05, flags=("--xtc-probability",)),
+              0, 1, 0.05, flags=("--xtc-probability",),
+              elsewhere="llamacpp koboldcpp"),
     _sampling("xtc_threshold", "truncation", "XTC, from where",
               "Tokens at least this likely are dropped; above 0.5 is off.",
-              0, 1, 0.05, flags=("--xtc-threshold",)),
+              0, 1, 0.05, flags=("--xtc-threshold",),
+              elsewhere="llamacpp koboldcpp"),
     _sampling("min_keep", "truncation", "Candidates left",
               "Candidates that every truncation leaves at least.",
-              0, _INT32, 1),
+              0, _INT32, 1,
+              elsewhere="llamacpp"),
     _sampling("repeat_penalty", "repetition", "Repetition penalty",
               "Makes tokens that occurred less likely; 1 is off.",
               0.01, 100, 0.05, aliases=("repetition_penalty", "rep_pen", "token_repetition_penalty_max"),
-              flags=("--repeat-penalty",)),
+              flags=("--repeat-penalty",),
+              elsewhere="llamacpp koboldcpp=rep_pen vllm=repetition_penalty sglang=repetition_penalty"),
     _sampling("repeat_last_n", "repetition", "Looking back",
               "Tokens that penalties look back; -1 is the whole context.",
               -1, limits.TOKENS, 16, size=True, flags=("--repeat-last-n",),
@@ -298,17 +323,22 @@ PARAMETERS: tuple[Parameter, ...] = (
                        "token_repetition_penalty_sustain")),
     _sampling("frequency_penalty", "repetition", "Frequency penalty",
               "Lowers a token's logit by this for each time it occurred.",
-              -100, 100, 0.05, flags=("--frequency-penalty",)),
+              -100, 100, 0.05, flags=("--frequency-penalty",),
+              elsewhere="llamacpp vllm"),
     _sampling("presence_penalty", "repetition", "Presence penalty",
               "Lowers a token's logit by this once it occurred.",
-              -100, 100, 0.05, flags=("--presence-penalty",)),
+              -100, 100, 0.05, flags=("--presence-penalty",),
+              elsewhere="llamacpp koboldcpp vllm"),
     _sampling("dry_multiplier", "DRY", "Strength",
               "Strength of DRY, which keeps phrases from repeating; 0 is off.",
-              0, 100, 0.05, flags=("--dry-multiplier",)),
+              0, 100, 0.05, flags=("--dry-multiplier",),
+              elsewhere="llamacpp koboldcpp"),
     _sampling("dry_base", "DRY", "Growth", "How fast DRY grows with the length of the repetition.",
-              1, 10, 0.05, flags=("--dry-base",)),
+              1, 10, 0.05, flags=("--dry-base",),
+              elsewhere="llamacpp koboldcpp"),
     _sampling("dry_allowed_length", "DRY", "Free length", "Tokens that may repeat before DRY acts.",
-              0, _INT32, 1, flags=("--dry-allowed-length",)),
+              0, _INT32, 1, flags=("--dry-allowed-length",),
+              elsewhere="llamacpp koboldcpp"),
     _sampling("dry_penalty_last_n", "DRY", "Looking back",
               "Tokens that DRY looks back; -1 is the whole context.",
               -1, limits.TOKENS, 64, size=True, aliases=("dry_range",), flags=("--dry-penalty-last-n",)),
@@ -316,17 +346,22 @@ PARAMETERS: tuple[Parameter, ...] = (
               most=limits.BREAKERS, longest=limits.BREAKER_CHARS, flags=("--dry-sequence-breaker",)),
     _sampling("mirostat", "other samplers", "Mirostat",
               "Steer surprise instead of truncating: 1 or 2; 0 is off.",
-              0, 2, 1, aliases=("mirostat_mode",), flags=("--mirostat",)),
+              0, 2, 1, aliases=("mirostat_mode",), flags=("--mirostat",),
+              elsewhere="llamacpp koboldcpp"),
     _sampling("mirostat_tau", "other samplers", "Mirostat, surprise",
               "Surprise that mirostat aims at, in bits.",
-              0, 100, 0.1, flags=("--mirostat-ent",)),
+              0, 100, 0.1, flags=("--mirostat-ent",),
+              elsewhere="llamacpp koboldcpp"),
     _sampling("mirostat_eta", "other samplers", "Mirostat, speed", "How fast mirostat corrects.",
-              0, 1, 0.01, flags=("--mirostat-lr",)),
+              0, 1, 0.01, flags=("--mirostat-lr",),
+              elsewhere="llamacpp koboldcpp"),
     _sampling("adaptive_target", "other samplers", "Adaptive p, aim",
               "Probability that chosen tokens shall have on average; "
-              "below 0 is off.", -1, 1, 0.05, flags=("--adaptive-target",)),
+              "below 0 is off.", -1, 1, 0.05, flags=("--adaptive-target",),
+              elsewhere="llamacpp"),
     _sampling("adaptive_decay", "other samplers", "Adaptive p, memory", "How long adaptive_target remembers.",
-              0, 0.99, 0.01, flags=("--adaptive-decay",)),
+              0, 0.99, 0.01, flags=("--adaptive-decay",),
+              elsewhere="llamacpp"),
     _sampling("infill", "other samplers", "Join like beginnings",
               "Merge candidates that begin alike, for filling a gap in a text."),
     _sampling("samplers", "other samplers", "Order of samplers",
@@ -335,6 +370,10 @@ PARAMETERS: tuple[Parameter, ...] = (
     _sampling("logit_bias", "constraint", "Biases of tokens",
               "Added to the logits of tokens; minus infinity forbids one.",
               most=limits.BIASES, flags=("--logit-bias", "-l")),
+    _sampling("banned_phrases", "constraint", "Banned phrases",
+              "Phrases that never come: a branch goes back before one and takes another way.",
+              most=limits.PHRASES, longest=limits.PHRASE_CHARS, in_all=limits.PHRASES_CHARS,
+              aliases=("banned_strings", "banned_tokens"), flags=("--ban-phrase",)),
     _sampling("grammar", "constraint", "Grammar (GBNF)", "GBNF grammar that the text follows.",
               longest=limits.CONSTRAINT_CHARS, flags=("--grammar",),
               aliases=("grammar_string", "guided_grammar")),
@@ -342,6 +381,13 @@ PARAMETERS: tuple[Parameter, ...] = (
               longest=limits.CONSTRAINT_CHARS, aliases=("guided_json",), flags=("--json-schema", "-j")),
     _sampling("regex", "constraint", "Regular expression", "Regular expression that the whole text matches.",
               longest=limits.CONSTRAINT_CHARS, aliases=("guided_regex",), flags=("--regex",)),
+    Parameter("request", "siblings", "variety", "Branches differ",
+              "How branches are drawn until their texts part: each by itself (independent), no two "
+              "with the same token (distinct), or spread evenly over what is likely (stratified).",
+              choices=get_args(Together)),
+    Parameter("request", "repulsion", "variety", "Branches repel",
+              "Taken off a token's logit for each branch that took it at the same place of the same text.",
+              0, 100, 0.5),
     Parameter("request", "n", "request", "Branches",
               "Branches of the prompt.", 1, MAX_SEQUENCES, 1, size=True,
               aliases=("n_cmpl",), flags=("--n", "-n")),
@@ -353,6 +399,18 @@ PARAMETERS: tuple[Parameter, ...] = (
     Parameter("request", "prompt_logprobs", "request", "The same of the prompt",
               "The same for the tokens of the prompt.",
               0, limits.LOGPROBS, 1, size=True),
+    Parameter("request", "next_logprobs", "request", "What could follow",
+              "The likeliest tokens that could follow the prompt, so many.",
+              0, limits.LOGPROBS, 1, size=True),
+    Parameter("request", "next_ids", "request", "Whether these could follow",
+              "Tokens of which it is told how likely they follow the prompt.", most=limits.IDS),
+    Parameter("request", "score_from", "request", "Where scoring begins",
+              "The first token of the prompt whose log-probability is told.",
+              0, limits.PROMPT_IDS, 1, size=True),
+    Parameter("request", "begin", "request", "How branches begin",
+              "Tokens that each branch begins with, as if it had written them.", most=limits.PROMPT_IDS),
+    Parameter("request", "without", "request", "How they do not go on",
+              "Tokens that may not come right after those.", most=limits.IDS),
     Parameter("request", "heal", "request", "Complete the last word",
               "Let the first token complete the prompt's last word."),
     Parameter("request", "add_bos", "request", "Begin as the model expects",
@@ -381,6 +439,13 @@ PARAMETERS: tuple[Parameter, ...] = (
 BY_NAME: dict[str, Parameter] = {name: p for p in PARAMETERS for name in (p.name, *p.aliases)}
 """Every spelling that requests may use."""
 
+
+def spelled(engine: str) -> dict[str, str]:
+    """The fields of :class:`Sampling` that an engine elsewhere takes as they are, and its name of each."""
+    rows = [(p.field, has.partition("=")) for p in PARAMETERS for has in p.elsewhere.split()]
+    return {field: theirs or field for field, (name, _, theirs) in rows if name == engine}
+
+
 _OF_SAMPLING = {p.field: p for p in PARAMETERS if p.record == "sampling"}
 
 
@@ -390,6 +455,8 @@ def validate(sampling: Sampling) -> None:
         parameter.check(getattr(sampling, field))
     if any(not text or "\0" in text for text in sampling.dry_sequence_breakers):
         raise InvalidRequest("dry_sequence_breakers", "a breaker cannot be empty or hold a NUL character")
+    if any("\0" in text for text in sampling.banned_phrases):
+        raise InvalidRequest("banned_phrases", "a phrase cannot hold a NUL character")
     notation(sampling)
 
 

@@ -1,22 +1,40 @@
-"""From what a request calls its prompt to token ids. Knows the model's vocabulary only."""
+"""From what a request calls its prompt to token ids. Knows a vocabulary only, here or elsewhere."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, SupportsIndex, cast
+from typing import TYPE_CHECKING, NamedTuple, Protocol, SupportsIndex, cast
 
 import numpy as np
 
 from .limits import check_prompt
-from .model import Model
 from .parameters import notation
-from .sampling_loop import last_token_prefix
 from .types import InvalidRequest, Prompt, Request, TokenRun
 
+if TYPE_CHECKING:
+    from .model import Model
 
-def assemble(model: Model, request: Request) -> tuple[list[int], bytes]:
-    """Token ids of the prompt, and the bytes that token healing took off its end.
+
+class Vocabulary(Protocol):
+    """What tokenises prompts: a model of our own, or an engine elsewhere."""
+
+    @property
+    def fingerprint(self) -> str: ...
+    @property
+    def bos(self) -> int | None: ...
+    @property
+    def add_bos(self) -> bool: ...
+    def tokenize(self, text: str, add_bos: bool = False, parse_special: bool = False) -> list[int]: ...
+    def tokenize_continuation(self, text: str) -> list[int]: ...
+    def check_ids(self, ids: Iterable[int]) -> None: ...
+    def spelt(self, token: int) -> str | None:
+        """What one token writes; None where that is no whole characters."""
+        ...
+
+
+def assemble(model: Vocabulary, request: Request) -> tuple[list[int], str]:
+    """Token ids of the prompt, and the text that token healing took off its end.
 
     Raises InvalidRequest when there is nothing to evaluate, too much to look at, or an id is unknown.
     """
@@ -28,11 +46,23 @@ def assemble(model: Model, request: Request) -> tuple[list[int], bytes]:
         if model.bos is None:
             raise InvalidRequest("prompt", "it is empty, and this model cannot begin from nothing")
         ids = [model.bos]
-    prefix = last_token_prefix(model, ids, typed) if request.heal and not _constrained(request) else b""
-    return (ids[:-1], prefix) if prefix else (ids, b"")
+    healed = unfinished(model, ids, typed) if request.heal and not _constrained(request) else ""
+    return (ids[:-1], healed) if healed else (ids, "")
 
 
-def token_ids(model: Model, field: str, prompt: Prompt, parse_special: bool) -> list[int]:
+def unfinished(model: Vocabulary, ids: Sequence[int], text: str) -> str:
+    """What token healing takes off a text that ends in typed ``text``: what the last token writes.
+
+    Nothing after a line break (a finished line is not completed), nor where the token is not text of its
+    own.
+    """
+    if len(ids) < 2 or not text or text.endswith("\n"):
+        return ""
+    last = model.spelt(ids[-1])
+    return last if last and text.endswith(last) else ""
+
+
+def token_ids(model: Vocabulary, field: str, prompt: Prompt, parse_special: bool) -> list[int]:
     """Token ids of something that is written like a prompt. Raises InvalidRequest naming ``field``."""
     try:
         return _read(model, field, prompt, parse_special)[0]
@@ -40,7 +70,7 @@ def token_ids(model: Model, field: str, prompt: Prompt, parse_special: bool) -> 
         raise InvalidRequest(field, error.problem) from None
 
 
-def _read(model: Model, field: str, prompt: Prompt, parse_special: bool) -> tuple[list[int], str]:
+def _read(model: Vocabulary, field: str, prompt: Prompt, parse_special: bool) -> tuple[list[int], str]:
     """Token ids, and the typed text at the end if there is any."""
     if isinstance(prompt, str):
         check_prompt(field, len(prompt))
@@ -91,7 +121,7 @@ def _runs(field: str, prompt: object) -> Sequence[TokenRun]:
         raise InvalidRequest(field, "it may hold token ids or runs, nothing else") from None
 
 
-def _join(model: Model, runs: Sequence[TokenRun], parse_special: bool) -> tuple[list[int], str]:
+def _join(model: Vocabulary, runs: Sequence[TokenRun], parse_special: bool) -> tuple[list[int], str]:
     """Ids of all runs in order, and the typed text at the end, if it ends in typed text.
 
     Neighbouring runs without usable ids are tokenised as one text.

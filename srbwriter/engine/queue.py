@@ -8,7 +8,9 @@ their branches: nobody waits for long because another asked for much. Knows noth
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from itertools import chain
 from typing import TypeAlias
 
 from .active import ActiveBranch, ActiveRequest, Scoring, waiting
@@ -22,6 +24,9 @@ QUANTUM = 8
 RESERVE = 16  # cells a branch should find free before it is let in
 SHORT = 64
 """Tokens of a prompt that do not keep others waiting."""
+AHEAD_WAITS = 0.1
+"""Seconds without anything else to do before what may be wanted is written ahead: who asks for one thing
+after the other finds the engine free each time."""
 SECOND_THOUGHTS = 0.15
 """Seconds that a request waits while a more important one writes. Programs that complete while somebody types
 ask and cancel ten times in that; each time they would cost the writer a step."""
@@ -62,6 +67,10 @@ class Queue:
         self.steady = False  # whether the next step is like the last: all write on, and nobody waits
         self.step = 0  # of the engine
         self.second_thoughts = SECOND_THOUGHTS
+        self.ahead_waits = AHEAD_WAITS
+        self.worked_at = float("-inf")  # when anything else than writing ahead was last done
+        self.elsewhere: Callable[[], bool] = lambda: False  # whether the model works beside the batch
+        self.crowded = False  # no room was found for what runs ahead; it rests until there is something new
         self.prompt_tokens = 0
         self.reused_tokens = 0
 
@@ -71,18 +80,74 @@ class Queue:
 
     @property
     def all_write(self) -> bool:
-        """Whether everyone who has something to do writes, and has a row in every step."""
-        if self.reading or self.asking or not self.writing:
+        """Whether everyone writes and has a row in every step, and no request has just ended."""
+        if self.reading or self.asking or not self.writing or not all(r.live for r in self.requests):
             return False
-        return not any(
+        return not self.ahead_runs and not any(
             r.asked.strict or r.asked.priority is Priority.BACKGROUND or any(map(waiting, r.branches))
             for r in self.requests
+            if r.asked.priority is not Priority.AHEAD
         )
 
     @property
     def left_waiting(self) -> bool:
         """Whether the last one that ran made room for one that waits, which nobody has let in yet."""
-        return not self.busy and any(waiting(r) for request in self.requests for r in request.branches)
+        return not self.busy and any(waiting(r) for request in self._wanted for r in request.branches)
+
+    def wanted(self) -> bool:
+        """Whether there is a request whose text somebody wants now."""
+        return bool(self._wanted)
+
+    @property
+    def _wanted(self) -> list[ActiveRequest]:
+        """Requests whose text somebody wants now."""
+        return [r for r in self.requests if r.asked.priority is not Priority.AHEAD]
+
+    @property
+    def _ahead(self) -> list[Demand]:
+        """Demands under way that nobody waits for."""
+        return [d for d in (*self.writing, *self.reading, *self.asking) if d.urgency is Priority.AHEAD]
+
+    @property
+    def ahead_runs(self) -> bool:
+        """Whether what runs is written ahead; nothing else does then."""
+        first = next(chain(self.writing, self.reading, self.asking), None)
+        return first is not None and first.urgency is Priority.AHEAD
+
+    @property
+    def pressing(self) -> bool:
+        """Whether there is anything to do that somebody wants now."""
+        if self.elsewhere() or any(
+            d.urgency is not Priority.AHEAD for d in (*self.writing, *self.reading, *self.asking)
+        ):
+            return True
+        return any(waiting(r) for request in self._wanted for r in request.branches)
+
+    def rest(self, now: float) -> float | None:
+        """Seconds until what is written ahead may begin; None where that is not a question of time."""
+        if (
+            self.crowded
+            or self.busy
+            or not any(
+                waiting(r) for q in self.requests if q.asked.priority is Priority.AHEAD for r in q.branches
+            )
+        ):
+            return None
+        if self.elsewhere():
+            self.worked_at = now
+        left = self.worked_at + self.ahead_waits - now
+        return left if left > 0 else None
+
+    @property
+    def _may_run_ahead(self) -> bool:
+        return not self.pressing and not self.crowded and self.rest(self.loop.now) is None
+
+    def stand_aside(self) -> None:
+        """What is written ahead gives way as soon as anybody wants something else."""
+        ahead = self._ahead
+        if ahead and self.pressing:
+            for demand in ahead:
+                self.suspend(demand)
 
     @property
     def running(self) -> list[ActiveBranch]:
@@ -180,6 +245,8 @@ class Queue:
         queue = [r for r in self.requests if not r.asked.strict and any(map(waiting, r.branches))]
         if not queue:
             return
+        if any(r.asked.priority is Priority.AHEAD for r in queue) and not self._may_run_ahead:
+            queue = [r for r in queue if r.asked.priority is not Priority.AHEAD]
         if len(queue) > 1:
             shares = Shares(self.running)
             queue.sort(key=lambda r: (r.order[0], *shares.of(r), _waits_since(r), r.order[1]))
@@ -223,7 +290,7 @@ class Queue:
             full = len(self.running) >= self.max_branches and not self.preempt(request)
             if not full and self._begin(active, under_way):
                 continue
-            if full or self.busy:
+            if full or self.busy or request.asked.priority is Priority.AHEAD:
                 return False
             self.loop.finish(active, FinishReason.CONTEXT, None)
         return True
@@ -234,7 +301,11 @@ class Queue:
             self.loop.finish(active, FinishReason.CONTEXT, None)
             return True
         request, written = active.request, len(active.buffer.ids)
-        if active.limit > written or request.to_score:
+        if request.to_foretell and active.at_prompt:
+            logits = self.tree.logits_after(request.ids, request.space)
+            if logits is not None:
+                request.foretell(logits)
+        if active.limit > written or request.to_score or (request.to_foretell and active.at_prompt):
             return False
         if not written and self.cache.held(request.ids, None, request.space) < len(request.ids):
             return False
@@ -280,12 +351,12 @@ class Queue:
         if request.to_score:
             demand: Demand = Scoring(request)
             self.tree.want(demand, request.ids)
-            known, logits = len(request.generation.prompt_logprobs), None
+            known, logits = request.scored, None
         else:
             assert active.node is not None
             demand, logits = active, active.node.logits
             known = active.node.end - (logits is None)
-        if not self._room_for(self.cache.lacks(demand, known), request):
+        if not self._room_for(self.cache.lacks(demand, known), request, demand):
             if demand is not active:
                 self.tree.unwant(demand)
             return False
@@ -331,8 +402,10 @@ class Queue:
             self.prompt_tokens += len(request.ids)
             self.reused_tokens += cached
 
-    def _room_for(self, cells: int, request: ActiveRequest) -> bool:
+    def _room_for(self, cells: int, request: ActiveRequest, demand: Demand) -> bool:
         """Whether ``cells`` more and some to write in can be had, taking from lesser requests."""
+        if request.asked.priority is Priority.AHEAD:
+            return self._free_room_for(cells, demand)
         while True:
             promised = cells + sum(map(self.left, self.reading))
             wanted = promised + RESERVE * (1 + len(self.running)) if self.busy else cells + 1
@@ -341,13 +414,39 @@ class Queue:
             if not self.preempt(request):
                 return False
 
+    def _free_room_for(self, cells: int, demand: Demand) -> bool:
+        """Whether ``cells`` more and some to write in are free, or held by what was written ahead only."""
+        assert demand.node is not None
+        begin = self.cache.standing(demand.node)
+        wanted = cells + sum(map(self.left, self.reading)) + RESERVE * (1 + len(self.running))
+        return self.cache.make_room(wanted, frozenset(begin.seqs), unused=True)
+
     # ---- giving way
+
+    def promote(self, request: ActiveRequest, priority: Priority) -> None:
+        """``request`` is served sooner from now on, and what it has written is somebody's."""
+        asked = replace(request.asked, priority=priority)
+        ahead = request.asked.priority is Priority.AHEAD
+        request.asked = request.generation.request = asked
+        request.order = (int(priority), request.generation.number)
+        if request.scoring is not None:
+            request.scoring.urgency = priority
+        for active in request.branches:
+            active.urgency = priority
+            if ahead:
+                self.cache.use(active, active.path)
+            if priority is Priority.FOREGROUND and active.branch.state is BranchState.DONE:
+                self.loop.expect_more(active)
 
     def relieve(self) -> bool:
         """Cells ran out: park the least branch, or end it where it is the last one."""
         live = [d for d in (*self.writing, *self.reading, *self.asking) if d.seq >= 0]
         if len(live) > 1:
             self.suspend(max(live, key=_rank))
+            return True
+        if live and live[0].urgency is Priority.AHEAD:
+            self.crowded = True
+            self.suspend(live[0])
             return True
         if live and isinstance(live[0], ActiveBranch):
             self.loop.finish(live[0], FinishReason.CONTEXT, None)

@@ -53,6 +53,7 @@ class Chain:
         memories: those of ``members`` that look back at the text.
         length: how many tokens they look back.
         learns: whether the chain has to be told of tokens that were picked.
+        greedy: whether it takes the likeliest token.
         kind: chains of one kind are made of the same samplers, that llama.cpp's graph knows; None of others.
     """
 
@@ -64,6 +65,7 @@ class Chain:
         "_memories",
         "_n_vocab",
         "_states",
+        "greedy",
         "kind",
         "length",
         "pointer",
@@ -72,7 +74,7 @@ class Chain:
 
     def __init__(
         self, members: Sequence[Sampler], states: Sequence[State], memories: Sequence[Sampler], n_vocab: int,
-        *, length: int, learns: bool, kind: Hashable = None,
+        *, length: int, learns: bool, greedy: bool, kind: Hashable = None,
     ) -> None:  # fmt: skip
         self.kind = kind
         self.pointer: Sampler = native.join(members[:-1], members[-1])
@@ -80,7 +82,7 @@ class Chain:
         self._free.atexit = False
         self._members, self._states, self._memories = list(members), list(states), tuple(memories)
         self._n_vocab = n_vocab
-        self.length = length
+        self.length, self.greedy = length, greedy
         self.rests = 0  # number of its rest in :class:`Resting`; 0 while it is in use
         self._accept = library().llama_sampler_accept if learns else None
 
@@ -92,6 +94,17 @@ class Chain:
         """
         token = native.candidates(self._n_vocab).pick(self.pointer, logits)
         return token if token >= 0 else int(np.argmax(np.nan_to_num(logits, nan=NEGATIVE_INFINITY)))
+
+    def distribution(self, logits: NDArray[np.float32]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """What :meth:`pick` chooses from, and with which chances; a greedy chain takes the first of the best.
+
+        Not for mirostat and adaptive-p, which choose and learn in one.
+        """
+        tokens, left = native.candidates(self._n_vocab).left_by(self.pointer, logits)
+        if not len(tokens):
+            return np.array([np.argmax(np.nan_to_num(logits, nan=NEGATIVE_INFINITY))]), np.ones(1)
+        chances = np.exp(left - left.max())
+        return tokens, chances / chances.sum()
 
     def accept(self, token: int) -> None:
         """Remember a token that was picked; not one from ``llama_sampler_sample``."""
@@ -184,7 +197,7 @@ _SORTING = frozenset({"typ_p", "top_p", "xtc", "dynatemp", "mirostat"})
 _TRUNCATING = frozenset({"top_k", "min_p", "top_p", "typ_p", "infill"})
 
 _IN_GRAPH = frozenset({"logit_bias", "penalties", "top_k", "top_p", "min_p", "temperature", "dist"})
-"""Samplers that llama.cpp's graph knows and that choose there as they do on the processor. Dynamic temperature and
+"""Samplers that llama.cpp's graph knows and that choose there as on the processor. Dynamic temperature and
 ``min_keep`` do not; of greedy nobody could tell that logits are no numbers."""
 
 _INFILL_CANDIDATES = 64  # infill compares all candidates pairwise
@@ -301,7 +314,8 @@ class SamplerTemplate:
         return Chain(
             members, [stage.state for stage in stages],
             [member for member, stage in zip(members, stages, strict=True) if stage.prototype],
-            self._model.n_vocab, length=self.history_length, learns=self._remembers, kind=self._kind,
+            self._model.n_vocab, length=self.history_length, learns=self._remembers,
+            greedy=self._selector.name == "greedy", kind=self._kind,
         )  # fmt: skip
 
     def close(self) -> None:
@@ -411,10 +425,6 @@ def _top_p(s: Sampling, _: SamplerModel) -> list[_Stage]:
     return [_stage("top_p", "top_p", s.top_p, s.min_keep)] if s.top_p < 1.0 else []
 
 
-def _min_p(s: Sampling, _: SamplerModel) -> list[_Stage]:
-    return [_stage("min_p", "min_p", s.min_p, s.min_keep)] if s.min_p > 0 else []
-
-
 def _xtc(s: Sampling, _: SamplerModel) -> list[_Stage]:
     active = s.xtc_probability > 0 and s.xtc_threshold <= 0.5
     return [_seeded("xtc", "xtc", s.xtc_probability, s.xtc_threshold, s.min_keep)] if active else []
@@ -453,7 +463,7 @@ _BUILDERS: dict[str, Callable[[Sampling, SamplerModel], list[_Stage]]] = {
     "top_k": _top_k,
     "typ_p": _typical,
     "top_p": _top_p,
-    "min_p": _min_p,
+    "min_p": lambda s, _: [_stage("min_p", "min_p", s.min_p, s.min_keep)] if s.min_p > 0 else [],
     "xtc": _xtc,
     "temperature": _temperature,
     "infill": _infill,

@@ -7,6 +7,7 @@ nothing of who is let in.
 from __future__ import annotations
 
 import logging
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from .active import (
     score,
     tokens_within,
 )
+from .bans import Banned
 from .cache import Cache
 from .constraints import Constraint, PrefixConstraint, apply_bits, compile_constraint
 from .grammar_process import Answer, GrammarProcess, Question
@@ -45,6 +47,7 @@ from .types import (
     FinishReason,
     InvalidRequest,
     NotANumber,
+    PhraseBanned,
     Priority,
     StateChanged,
     Text,
@@ -120,7 +123,15 @@ class SamplingLoop:
             active.hidden = active.branch.overlap = len(request.heal_prefix.decode("utf-8", "replace"))
         if not active.constrained:
             self._constrain(active)
+        if active.banned != active.sampling.banned_phrases:
+            active.look_for(active.sampling.banned_phrases, self._before(active))
         self._refresh(active)
+
+    def _before(self, active: ActiveBranch) -> str:
+        """The end of what stands before the branch, in which a banned phrase may have begun."""
+        longest = max(map(len, active.sampling.banned_phrases), default=0)
+        text = self.model.detokenize(active.request.ids[-2 * longest - 1 :])
+        return text + active.request.heal_prefix.decode("utf-8", "replace")
 
     def heal(self, active: ActiveBranch, prefix: bytes) -> None:
         """Make the next tokens spell ``prefix``, the end of the text so far, again."""
@@ -132,18 +143,22 @@ class SamplingLoop:
     def _refresh(self, active: ActiveBranch) -> None:
         """Decide whether llama.cpp can sample this branch in a single call."""
         active.fast = (
-            active.heal is None
+            not active.together
+            and active.heal is None
             and active.constraint is None
             and active.request.asked.logits_callback is None
             and active.request.asked.logprobs is None
             and len(active.buffer.ids) >= active.min_tokens
+            and len(active.buffer.ids) > max(active.without, default=-1)
+            and (active.turnings is None or len(active.buffer.ids) not in active.turnings.barred)
         )
 
     def _template(self, request: ActiveRequest, active: ActiveBranch) -> SamplerTemplate:
         asked, ignore_eog, template = request.template  # of the branch before: mostly it is the same
         if active.sampling is asked and active.ignore_eog == ignore_eog and template is not None:
             return template
-        sampling = replace(active.sampling, seed=None)  # branches that differ in their seeds share it
+        # branches that differ in nothing else share it
+        sampling = replace(active.sampling, seed=None, banned_phrases=())
         key = sampling, active.ignore_eog
         template = request.templates.get(key)
         if template is None:
@@ -229,7 +244,7 @@ class SamplingLoop:
             self._fail(active, error)
             return
         if token is None:
-            if active.pending is None:
+            if active.pending is None and not self._no_way_on(active):
                 self._dead_end(active, row)
             return
         self._write(active, token, logits, row)
@@ -250,16 +265,19 @@ class SamplingLoop:
         elif not answer.allowed:
             token = -1
         if token < 0:
-            self._end_of_grammar(active, answer.trouble, pending.logits)
+            if not self._no_way_on(active):
+                self._end_of_grammar(active, answer.trouble, pending.logits)
             return
         chain.accept(token)
+        written = len(active.buffer.ids)
         self._write(active, token, pending.logits, pending.logits)
-        if active.branch.live and answer.finished:
+        if active.branch.live and answer.finished and len(active.buffer.ids) > written:
             self.finish(active, FinishReason.STOP, None)
 
     def _write(self, active: ActiveBranch, token: int, logits: Logits, row: Row) -> None:
         wanted = active.request.asked.logprobs
-        self.publish(active, token, row, None if wanted is None else score(logits, token, wanted))
+        logprob = None if wanted is None else score(logits, token, wanted)
+        self.publish(active, token, logits if row is None else row, logprob)
 
     def _is_number(self, active: ActiveBranch, token: int, row: int) -> bool:
         """Whether a token was chosen by a logit; now and then, too, whether the row has no NaN."""
@@ -287,7 +305,10 @@ class SamplingLoop:
         chain, constraint = active.chain, active.heal or active.constraint
         assert chain is not None
         edited = self._edited(active, logits)
-        token, active.drawn = (chain.pick(edited) if active.drawn is None else active.drawn), None
+        token, active.drawn = (
+            (self._draw(active, edited, constraint) if active.drawn is None else active.drawn),
+            None,
+        )
         if not logits[token] < np.inf or (_now_and_then(active) and np.isnan(logits).any()):
             raise NotANumber
         if constraint is not None and constraint.slow:
@@ -307,6 +328,21 @@ class SamplingLoop:
                 active.unconstrain()  # it has not seen what this token adds to the prompt's end
         return token
 
+    def _draw(self, active: ActiveBranch, logits: Logits, constraint: Constraint | None) -> int:
+        """A token by the branch's own chance, or together with its siblings'. Raises NotANumber."""
+        siblings, chain = active.request.siblings, active.chain
+        assert chain is not None
+        if siblings is None or not active.together:
+            return chain.pick(logits)
+        if siblings.parted(active):
+            active.together = False
+            self._refresh(active)
+        elif constraint is None or not constraint.slow:
+            token = siblings.draw(active, logits, constraint)
+            if token is not None:
+                return token
+        return chain.pick(logits)
+
     def _ask(
         self, active: ActiveBranch, constraint: Constraint, token: int, logits: Logits, edited: Logits
     ) -> None:
@@ -319,14 +355,22 @@ class SamplingLoop:
     def _edited(self, active: ActiveBranch, logits: Logits) -> Logits:
         """The row as the caller's rules want it; the row itself where they want nothing."""
         callback = active.request.asked.logits_callback
-        no_end = len(active.buffer.ids) < active.min_tokens
-        if callback is None and not no_end:
+        place = len(active.buffer.ids)
+        no_end = place < active.min_tokens
+        barred = {*active.without.get(place, ())}
+        if active.turnings is not None:
+            barred |= {*active.turnings.barred.get(place, ())}
+        if callback is None and not no_end and not barred and not active.together:
             return logits
         edited = logits.copy()
         if callback is not None:
             callback(edited, BranchView(active.branch.index, active.request.ids, active.buffer.ids))
         if no_end:
             edited[self._eog_ids] = -np.inf
+        if barred:
+            edited[list(barred)] = -np.inf
+        if active.together and active.request.siblings is not None:
+            active.request.siblings.repel(active, edited)
         return edited
 
     def publish(self, active: ActiveBranch, token: int, row: Row, logprob: TokenLogprob | None) -> None:
@@ -335,7 +379,7 @@ class SamplingLoop:
         branch = active.branch
         buffer = branch.buffer
         branch.changed_at = self.now
-        if not buffer.ids:
+        if not buffer.ids and not branch.bans:
             self._first_token(active)
         if token in self._eog and not active.ignore_eog:
             self.finish(active, FinishReason.EOG, row)
@@ -350,19 +394,110 @@ class SamplingLoop:
         buffer.ends.append(active.text.decoded - active.hidden)
         if logprob is not None:
             buffer.logprobs.append(logprob)
+        if active.turnings is not None:
+            if active.text.marks:
+                active.turnings.keep(self._row(row), active.text.marks)
+            if isinstance(hit, Banned):
+                if self._avoid(active, hit):
+                    return
+                text, hit = active.text.let_be()
+                if active.skip:
+                    text = self._hide(active, text)
         if hit is not None:
+            assert not isinstance(hit, Banned)
             self._stop_at(active, text, hit.keep - active.hidden, hit.reason, hit.stop_text, row, logprob)
             return
         if text:
             buffer.pieces.append(text)
         if active.seq >= 0:
             self.cache.tree.want_next(active, token)
-        ids = (token,)
-        active.request.events.append(Text(branch.index, text, ids, () if logprob is None else (logprob,)))
+        if active.turnings is None:
+            logprobs = () if logprob is None else (logprob,)
+            active.request.events.append(Text(branch.index, text, (token,), logprobs))
+        else:
+            self._say(active, text, active.text.marks)
         if len(buffer.ids) >= active.limit or (active.deadline is not None and self.now > active.deadline):
             self.finish(active, FinishReason.LENGTH, row)
-        elif not active.fast and len(buffer.ids) == active.min_tokens:
+        elif not active.fast and (
+            active.without or len(buffer.ids) == active.min_tokens or active.turnings is not None
+        ):
             self._refresh(active)
+
+    def _row(self, row: Row) -> Logits:
+        """A copy of the logits that a token was chosen from."""
+        return (self.context.logits(row) if isinstance(row, int) else np.asarray(row)).copy()
+
+    def _say(self, active: ActiveBranch, text: str, held: int = 0) -> None:
+        """Tell of ``text``, and of the tokens that were not told of but for the last ``held``."""
+        buffer, begin = active.buffer, active.said
+        active.said = max(len(buffer.ids) - held, begin)
+        ids, logprobs = buffer.ids[begin : active.said], buffer.logprobs[begin : active.said]
+        if text or ids:
+            active.request.events.append(Text(active.branch.index, text, tuple(ids), tuple(logprobs)))
+
+    # ---- banned phrases
+
+    def _avoid(self, active: ActiveBranch, banned: Banned) -> bool:
+        """Go back before a phrase that has just been written; False where it is let be."""
+        turnings, buffer = active.turnings, active.buffer
+        assert turnings is not None
+        start = banned.start - active.hidden
+        turnings.met(start)
+        place = turnings.place(buffer.ids, tokens_within(buffer, max(start, 0)), self._floor(active))
+        if place is None:
+            active.request.events.append(PhraseBanned(active.branch.index, banned.phrase, 0))
+            return False
+        tokens = self._turn_off(active, place)
+        active.request.events.append(PhraseBanned(active.branch.index, banned.phrase, tokens))
+        return True
+
+    def _no_way_on(self, active: ActiveBranch) -> bool:
+        """A constraint allows nothing but what led to a phrase: whether the branch takes another way."""
+        turnings, ids = active.turnings, active.buffer.ids
+        if turnings is None or len(ids) not in turnings.barred:
+            return False
+        turnings.met(len(active.branch.text))
+        place = turnings.place(ids, len(ids) - 1, self._floor(active))
+        if place is None:
+            turnings.give_up()
+            self._again(active, len(ids))
+        else:
+            self._turn_off(active, place)
+        return True
+
+    def _floor(self, active: ActiveBranch) -> int:
+        """The first token that can be chosen anew: what stands before it was typed, or has slid out."""
+        buffer = active.buffer
+        end = max((end for _, end in buffer.typed), default=0)
+        typed = bisect_left(buffer.ends, end) + 1 if buffer.typed else 0
+        begun = bisect_right(buffer.ends, -1)  # tokens that spell the prompt's end again, and not all of it
+        return max(active.first, typed, begun + 1 if begun else 0)
+
+    def _turn_off(self, active: ActiveBranch, place: int) -> int:
+        """Take another way from ``place`` on; how many tokens were taken back."""
+        turnings, ids = active.turnings, active.buffer.ids
+        assert turnings is not None
+        if len(ids) - place > active.text.marks:  # a character is not to be cut in two
+            while place > self._floor(active) and self.model.pieces.text[ids[place - 1]] is None:
+                place -= 1
+        tokens = len(ids) - place
+        row = turnings.turn_off(place, ids)
+        active.branch.bans += 1
+        self._again(active, place, row)
+        return tokens
+
+    def _again(self, active: ActiveBranch, place: int, row: Logits | None = None) -> None:
+        """The branch stands after ``place`` tokens and chooses anew, from ``row`` if that is kept."""
+        if active.take_back(place):
+            text = active.branch.text
+            active.request.events.append(Cut(active.branch.index, len(text), len(active.buffer.ids)))
+        seq = active.seq
+        self.cache.tree.unwant(active)
+        if seq >= 0 and row is not None and self.cache.partial:
+            self.cache.rewind(seq, active.length)
+            if self.cache.tree.tip[seq].end == active.length:
+                self.cache.tree.store_logits(seq, row)
+        self.detach(active)
 
     def _first_token(self, active: ActiveBranch) -> None:
         active.branch.started_at = self.now
@@ -387,6 +522,9 @@ class SamplingLoop:
         """A stop rule matched: keep ``keep`` characters and the tokens that lie wholly in them."""
         branch, buffer = active.branch, active.buffer
         keep = max(keep, 0)
+        if active.turnings is not None:
+            self._say(active, "", 1)
+            active.said = len(buffer.ids)
         if text:
             buffer.pieces.append(text)
         kept = tokens_within(buffer, keep)
@@ -398,6 +536,7 @@ class SamplingLoop:
                 Text(branch.index, text, last, (logprob,) if last and logprob else ())
             )
         del buffer.ids[kept:], buffer.ends[kept:], buffer.logprobs[kept:]
+        buffer.drawn = [drawn for drawn in buffer.drawn if drawn.position < kept]
         if dropped:
             active.text_changed()
         buffer.tail = branch.text[covered:]
@@ -421,14 +560,14 @@ class SamplingLoop:
             self.flush(active)
         kept = reason is not FinishReason.KILLED
         if kept and active.seq >= 0 and active.request.asked.priority is Priority.FOREGROUND:
-            self._expect_more(active)
+            self.expect_more(active)
         self.detach(active, row, kept)
         self._rest(active, kept)
         branch.finish_reason, branch.stop_text = reason, stop_text
         branch.state = BranchState.DONE
         active.request.events.append(Finished(branch.index, reason, len(branch.buffer.ids), stop_text))
 
-    def _expect_more(self, active: ActiveBranch) -> None:
+    def expect_more(self, active: ActiveBranch) -> None:
         """Somebody is reading an ended branch, and may go on from it.
 
         A token is sampled, published, and evaluated only when its branch goes on, so that would begin with a
@@ -465,7 +604,10 @@ class SamplingLoop:
             self.pending.remove(demand)
             self.cache.tree.unwant(demand)
         self.cache.tree.prune(node)
-        self.cache.forget(path, len(active.base), active.request.space)
+        kept = len(active.base)
+        if active.urgency is Priority.AHEAD:
+            kept = max(kept, self.cache.used(path, active.request.space))
+        self.cache.forget(path, kept, active.request.space)
         active.close_chain()
         branch.finish_reason, branch.stop_text = FinishReason.KILLED, None
         active.request.events.append(Finished(branch.index, FinishReason.KILLED, len(branch.buffer.ids)))
@@ -475,6 +617,8 @@ class SamplingLoop:
         held = active.text.finish()
         if active.skip:
             held = self._hide(active, held)
+        if active.turnings is not None:
+            self._say(active, "")
         if held:
             active.buffer.pieces.append(held)
             if active.buffer.ends:
@@ -545,15 +689,3 @@ class SamplingLoop:
 def _now_and_then(active: ActiveBranch) -> bool:
     """Whether this token is one of those at which a whole row is looked at."""
     return len(active.buffer.ids) % 16 == 0
-
-
-def last_token_prefix(model: Model, ids: Sequence[int], text: str) -> bytes:
-    """What token healing takes off a prompt that ends in typed ``text``: the last token's bytes.
-
-    Nothing after a line break (a finished line is not completed), nor where the token is not
-    text of its own.
-    """
-    if len(ids) < 2 or not text or text.endswith("\n"):
-        return b""
-    last = model.pieces.text[ids[-1]]
-    return last.encode() if last and text.endswith(last) else b""

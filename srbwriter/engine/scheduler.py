@@ -19,7 +19,7 @@ from .cache import Cache
 from .commands import Commands
 from .costs import CostTable
 from .decode import ChunkBudget, Decoder, Plan, Portion
-from .generation import ENDING, INTERRUPTING, Branch, Command, Generation
+from .generation import ENDING, INTERRUPTING, STARTING, Branch, Command, Generation
 from .grammar_process import GrammarProcess
 from .model import Model
 from .native.context import ABORTED, OK, Context, default_threads
@@ -83,6 +83,7 @@ class Scheduler:
         self.inbox: deque[Command] = deque()
         self.counters = Counters()
         self._in_flight: frozenset[int] = frozenset()
+        self._ahead_in_flight = False
         self.overlaps = False  # a decode comes back before it is computed, and another step follows at once
         self._stopped: Mapping[Branch, FinishReason] = {}  # by commands that came while a step was computed
         self.strict = Strict(
@@ -118,9 +119,12 @@ class Scheduler:
         if self.inbox or not self.queue.steady:
             self._change()
         plan = self._plan()
+        ahead = self.queue.ahead_runs
         if plan.rows or plan.portions:
-            self._decode(plan)
+            self._decode(plan, ahead)
         alone = not self.queue.steady and self.strict.step()
+        if (plan.rows or plan.portions or alone) and not ahead:
+            self.queue.worked_at = self.loop.now
         if not (self.overlaps and self.queue.steady):
             self.publish()  # else while the next step is computed
         if plan.rows or plan.portions or alone or self.inbox or self.queue.left_waiting:
@@ -131,15 +135,18 @@ class Scheduler:
         """Between two steps: who runs may be others afterwards."""
         queue, cache = self.queue, self.cache
         while self.inbox:
+            queue.crowded = False
             self.commands.handle(self.inbox.popleft())
         written = self.loop.generated
         self._hear()
-        if queue.requests and not queue.busy:
+        queue.stand_aside()
+        if not queue.busy and queue.pressing:
             cache.gather()
         queue.admit()
         if self.loop.generated > written:
             self.publish()  # first tokens, from stored logits, do not wait for the decode
-        queue.steady = (not queue.busy or cache.make_way()) and self.turns is None and queue.all_write
+        alone = not queue.busy or queue.ahead_runs  # for what is written ahead nothing is moved
+        queue.steady = (alone or cache.make_way()) and self.turns is None and queue.all_write
 
     def _hear(self) -> None:
         """Branches whose slow grammar has been asked write on."""
@@ -152,6 +159,15 @@ class Scheduler:
     def interrupt(self, generation: Generation) -> None:
         """From any thread: do not finish a decode first that nobody wants any more."""
         if self.abortable and generation.number in self._in_flight and self._unwanted():
+            self.context.abort()
+
+    def rest(self) -> float | None:
+        """Seconds until there may be something to do all the same; None: not before the next command."""
+        return self.queue.rest(time.monotonic())
+
+    def make_haste(self, command: Command) -> None:
+        """From any thread: do not finish a decode first that is only ahead of what anybody wants."""
+        if self._ahead_in_flight and _begins(command):
             self.context.abort()
 
     def fail_all(self, error: EngineError) -> None:
@@ -177,7 +193,7 @@ class Scheduler:
         while True:
             plan = self.decoder.plan(writing, reading, chunk)
             needed = len(plan.rows) + plan.prompt_rows
-            if self.cache.make_room(needed):
+            if self.cache.make_room(needed, (), queue.ahead_runs):
                 break
             free = self.context.cells - self.cache.used_cells - len(plan.rows)
             if plan.portions and free >= 1 and chunk > 1:
@@ -246,7 +262,12 @@ class Scheduler:
 
     # ---- decoding
 
-    def _decode(self, plan: Plan) -> None:
+    def _decode(self, plan: Plan, ahead: bool = False) -> None:
+        if self.abortable and ahead:
+            self._ahead_in_flight = True
+            if any(map(_begins, list(self.inbox))):
+                self._ahead_in_flight = False
+                return
         if self.abortable and plan.portions:
             self._in_flight = frozenset(
                 demand.request.generation.number
@@ -254,7 +275,7 @@ class Scheduler:
                 if isinstance(demand, ActiveBranch | Scoring)
             )
             if self._unwanted():  # the command came before the mark was up, when it could not interrupt
-                self._in_flight = frozenset()
+                self._in_flight, self._ahead_in_flight = frozenset(), False
                 return
         rows = len(plan.rows) + plan.prompt_rows
         padded = self.decoder.pad(plan)
@@ -264,7 +285,7 @@ class Scheduler:
         started = time.perf_counter()
         code = self.context.decode(self._meanwhile)
         seconds = time.perf_counter() - started
-        self._in_flight = frozenset()
+        self._in_flight, self._ahead_in_flight = frozenset(), False
         if code == OK:
             self.count(plan, seconds)
             if padded:
@@ -381,6 +402,8 @@ class Scheduler:
             return
         self.cache.store_logits(demand.seq, self.context.logits(row))
         self.cache.release(demand)
+        if isinstance(demand, ActiveBranch | Scoring):
+            demand.request.foretell(self.context.logits(row))
         if isinstance(demand, ActiveBranch):
             demand.prompting = False  # it waits, with the others, to be let in from there
         else:
@@ -483,6 +506,13 @@ class Scheduler:
             if request.events:
                 events, request.events = request.events, []
                 request.generation.publish(events)
+
+
+def _begins(command: Command) -> bool:
+    """Whether a command may give the engine something to do that somebody wants now."""
+    if command.verb not in STARTING:
+        return False
+    return command.generation.request.priority is not Priority.AHEAD
 
 
 def _urgency(demand: Demand) -> Priority:

@@ -86,11 +86,13 @@ class Strict:
         others = any(t.urgency is not Priority.BACKGROUND for t in (*self.queue.running, *self.queue.reading))
         requests = [r for r in self.queue.requests if r.asked.strict and not self.queue.too_new(r)]
         begun = self._runner
+        if begun is not None and begun.urgency is Priority.AHEAD and self.queue.pressing:
+            begun = None
         if begun is not None and begun.request in requests and waiting(begun) and begun.pending is None:
             requests = [begun.request]
             yield begun
         for request in sorted(requests, key=lambda r: r.order):
-            if not (others and request.asked.priority is Priority.BACKGROUND):
+            if not (others and request.asked.priority >= Priority.BACKGROUND):
                 yield from (r for r in request.branches if waiting(r) and r.pending is None)
 
     def _go_on(self, active: ActiveBranch) -> None:

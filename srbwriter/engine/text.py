@@ -7,15 +7,19 @@ one look-up. Must never know the model, sampling or who reads the text.
 from __future__ import annotations
 
 import codecs
+import copy
 import hashlib
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..prose import LineScanner, ParagraphScanner, Scanner, SentenceScanner
 from .types import Boundary, FinishReason, Stop
+
+if TYPE_CHECKING:
+    from .bans import Banned, PhraseReader
 
 
 class Found(NamedTuple):
@@ -129,6 +133,16 @@ class Pieces:
         self.text: list[str | None] = [_whole(piece) for piece in self.bytes]
 
 
+def whole_tokens(pieces: Iterable[bytes]) -> int:
+    """How many of the tokens that write ``pieces`` there are before a character that breaks off."""
+    decoder, whole = _new_decoder("replace"), 0
+    for count, piece in enumerate(pieces, 1):
+        decoder.decode(piece)
+        if not decoder.getstate()[0]:
+            whole = count
+    return whole
+
+
 class Hit(NamedTuple):
     """A rule ended the branch: ``keep`` characters of its decoded text stay."""
 
@@ -151,17 +165,37 @@ class _Rules:
         self.plain = not (strings or self.after_any or self.boundary)
 
 
+class _Mark(NamedTuple):
+    """Where a text stood before a token."""
+
+    decoder: tuple[bytes, int]
+    partial: bool
+    tokens: int
+    decoded: int
+    floor: int
+    ahead: int
+    held: str
+    unread: str
+    stops: Reader | None
+    scanner: Scanner | None
+    bans: PhraseReader
+
+    @property
+    def published(self) -> int:
+        return self.decoded - len(self.held)
+
+
 class BranchText:
     """The text of one branch, fed token by token.
 
-    Publishing never takes back: text that a stop string or boundary may still cut off is held
-    until that is decided. Matches lie wholly in text the model wrote after the last ``restart``
+    Publishing never takes back: text that a stop string, a boundary or a banned phrase may still cut
+    off is held until that is decided. Matches lie wholly in text the model wrote after the last ``restart``
     or ``typed``, and no boundary falls before the first character there that is not whitespace.
     """
 
     __slots__ = (
-        "_ahead", "_decoder", "_floor", "_held", "_partial", "_plain", "_rules", "_scanner", "_stops",
-        "_text", "_unread", "_vocabulary", "decoded", "tokens",
+        "_ahead", "_bans", "_before", "_decoder", "_floor", "_held", "_marks", "_pardoned", "_partial",
+        "_plain", "_rules", "_scanner", "_stops", "_text", "_unread", "_vocabulary", "decoded", "tokens",
     )  # fmt: skip
 
     def __init__(self, pieces: Pieces, stop: Stop) -> None:
@@ -169,8 +203,16 @@ class BranchText:
         self._text = pieces.text
         self._decoder = _new_decoder("replace")
         self._rules: _Rules = _Rules(stop)
-        self._held = ""
+        self._held = self._pardoned = ""  # the latter: text that completes a banned phrase
+        self._bans: PhraseReader | None = None
+        self._before = ""  # the end of what stands before the text, as far as phrases may begin there
+        self._marks: list[_Mark] = []  # of the last tokens, which may be part of a phrase
         self.restart("")
+
+    @property
+    def marks(self) -> int:
+        """How many of the last tokens may be part of a banned phrase; their text is held back."""
+        return len(self._marks)
 
     @property
     def published(self) -> int:
@@ -189,12 +231,26 @@ class BranchText:
         self.decoded = self._floor = len(text)  # characters, those held back included
         self._ahead = ahead
         self._let_go()
-        self._plain = self._rules.plain and not ahead
+        if self._bans is not None:
+            seen = self._before + text if text or not ahead else self._before[:-ahead]
+            self._bans = self._bans.again(seen, self.decoded)
+            self._marks.clear()
+        self._plain = self._rules.plain and not ahead and self._bans is None
         before = text[-_CONTEXT:]
         self._scanner = _scanner(self._rules.boundary, self.decoded - len(before))
         if self._scanner is not None:
             self._scanner.feed(before)
             self._scanner.mark()
+
+    @property
+    def broken(self) -> bytes:
+        """The beginning of a character of which the rest is still to come."""
+        return self._decoder.getstate()[0]
+
+    def break_in(self, broken: bytes) -> None:
+        """The next token goes on with a character that begins with ``broken``."""
+        self._decoder.decode(broken)
+        self._partial = bool(broken)
 
     def set_stop(self, stop: Stop) -> None:
         """Other rules from the next token on; the text so far counts as begun."""
@@ -205,8 +261,42 @@ class BranchText:
                 self._scanner.feed(self._held)
         self._rules = rules
         self._stops = _reader(rules)
+        self._marks.clear()  # they know the rules as they were
         self._unread = self._held
-        self._plain = rules.plain and not (self._held or self._ahead)
+        self._plain = rules.plain and not (self._held or self._ahead) and self._bans is None
+
+    def set_bans(self, bans: PhraseReader | None, before: str = "", text: str = "") -> None:
+        """Look for other phrases from the next token on. ``text`` is what was published, after ``before``."""
+        self._bans, self._before = bans, before
+        self._marks.clear()
+        if bans is not None:
+            seen = before + text + self._held
+            self._bans = bans.again(seen[: len(seen) - self._ahead], self.decoded)
+        self._plain = self._rules.plain and not (self._held or self._ahead) and bans is None
+
+    def go_back(self, place: int) -> bool:
+        """The text as it was ``place`` tokens from the beginning; False if that is not known any more."""
+        back = self.tokens - place
+        if not 0 <= back <= len(self._marks):
+            return False
+        if back:
+            published, mark = self.published, self._marks[-back]
+            self._decoder.setstate(mark.decoder)
+            self._partial, self.tokens, self.decoded = mark.partial, mark.tokens, mark.decoded
+            self._floor, self._ahead, self._unread = mark.floor, mark.ahead, mark.unread
+            self._stops, self._scanner, self._bans = mark.stops, mark.scanner, mark.bans
+            self._held = mark.held[max(published - mark.published, 0) :]
+            del self._marks[-back:]
+        return True
+
+    def let_be(self) -> tuple[str, Hit | None]:
+        """The phrase that :meth:`feed` has just found may stay; returns what that would have otherwise."""
+        text, self._pardoned = self._pardoned, ""
+        assert self._bans is not None
+        self._held = self._held[: len(self._held) - len(text)]
+        self._bans.forget()
+        self._marks.clear()
+        return self._spell(text) if self._ahead else self._check(text)
 
     def typed(self, text: str) -> str:
         """The writer goes on with ``text``: no rule looks at it. Returns what is to be published."""
@@ -214,15 +304,21 @@ class BranchText:
         self.decoded += len(text)
         self._ahead = 0
         self._pass(broken)
+        if self._bans is not None:
+            self._bans.read(broken)
+            self._marks.clear()
         return self._let_go() + broken
 
-    def feed(self, token: int) -> tuple[str, Hit | None]:
+    def feed(self, token: int) -> tuple[str, Hit | Banned | None]:
         """One token more: text that may be published now, and the rule that ended the branch.
 
+        Or a banned phrase that the token completes: only :meth:`go_back` or :meth:`let_be` may follow.
         Of several rules that end it with this token, the one that keeps least does. After a hit
         the text published in all is exactly the first ``keep`` characters decoded; only
         ``restart`` may follow it. Raises IndexError for a token outside the vocabulary.
         """
+        if self._bans is not None:
+            self._marks.append(self._mark(self._bans))
         self.tokens += 1
         text = self._text[token]
         if text is None or self._partial:
@@ -231,6 +327,10 @@ class BranchText:
         self.decoded += len(text)
         if self._plain:
             return text, None
+        if self._bans is not None and (banned := self._look(text, self._bans)) is not None:
+            self._pardoned = text
+            self._held += text
+            return "", banned
         return self._spell(text) if self._ahead else self._check(text)
 
     def finish(self) -> str:
@@ -240,6 +340,23 @@ class BranchText:
             self._scanner.feed(broken)
             self._scanner.mark()
         return self._let_go() + broken
+
+    def _mark(self, bans: PhraseReader) -> _Mark:
+        stops, scanner = copy.copy(self._stops), copy.copy(self._scanner)
+        return _Mark(
+            self._decoder.getstate(), self._partial, self.tokens, self.decoded, self._floor, self._ahead,
+            self._held, self._unread, stops, scanner, bans.copy(),
+        )  # fmt: skip
+
+    def _look(self, text: str, bans: PhraseReader) -> Banned | None:
+        """A phrase that ends in what is new of ``text``."""
+        banned = bans.read(text)
+        if banned is not None and banned.end > self.decoded - len(text) + self._ahead:
+            return banned
+        marks, opened = self._marks, bans.opened
+        closed = sum(1 for mark in marks[1:] if mark.decoded <= opened) + (self.decoded <= opened)
+        del marks[:closed]
+        return None
 
     def _let_go(self) -> str:
         """What was held back; no match can begin in it any more."""
@@ -287,9 +404,12 @@ class BranchText:
         if hit is not None:
             self._held = ""
             return window[: hit.keep - published], hit
-        cut = len(window) - hold
+        if self._marks:
+            first = self._marks[0]
+            hold = max(hold, self.decoded - (first.decoded if rules.plain else first.published))
+        cut = len(window) - min(hold, len(window))
         self._held = window[cut:]
-        self._plain = rules.plain and not self._ahead
+        self._plain = rules.plain and not self._ahead and self._bans is None
         return window[:cut], None
 
     def _find(self, window: str, text: str, stops: Reader) -> tuple[Hit | None, int]:

@@ -158,6 +158,9 @@ class TokenTree:
         self._rows: OrderedDict[Node, None] = OrderedDict()  # nodes with stored logits, oldest first
         self._rows_budget = logits_budget
         self._clock = 0
+        self.ahead: set[int] = set()
+        """Sequences that write what nobody has asked to see yet. A node that only they used counts as never
+        used (``last_used`` is 0): it is the first to go, and nothing that was used goes for it."""
 
     # ---- looking
 
@@ -348,7 +351,7 @@ class TokenTree:
             return
         node.logits = row
         self._rows[node] = None
-        self._rows.move_to_end(node)
+        self._rows.move_to_end(node, last=node.last_used > 0)
         while len(self._rows) > self._rows_budget:
             oldest, _ = self._rows.popitem(last=False)
             oldest.logits = None
@@ -375,6 +378,7 @@ class TokenTree:
 
     def release(self, seq: int) -> None:
         """Forget ``seq``; runs that nobody else holds are gone."""
+        self.ahead.discard(seq)
         node: Node | None = self.tip.pop(seq)
         node.tips.discard(seq)
         while node is not None:
@@ -449,6 +453,10 @@ class TokenTree:
                 node = node.parent
         return sum(len(node.tokens) for node in seen)
 
+    def unused(self, seq: int) -> bool:
+        """Whether nobody has used the end of ``seq`` yet: it was written ahead."""
+        return not self.tip[seq].last_used
+
     def oldest(self, parked: Iterable[int], spared: Iterable[Node] = ()) -> int | None:
         """The parked sequence whose tip was used longest ago; ``spared`` nodes come last."""
         keep = set(spared)
@@ -462,7 +470,7 @@ class TokenTree:
             return node
         self.cells += len(tokens)
         child = Node(node, list(tokens), node.end + len(tokens))
-        child.last_used = node.last_used
+        child.last_used = 0 if self.ahead and self.ahead.issuperset(seqs) else node.last_used
         node.children[child.tokens[0]] = child
         self._move_down(seqs, node, child)
         return child
@@ -481,7 +489,8 @@ class TokenTree:
         while above is not None:
             above.seqs.add(seq)
             above = above.parent
-        self.touch(node)
+        if seq not in self.ahead:
+            self.touch(node)
 
     def _leave(self, node: Node, seq: int) -> None:
         node.tips.discard(seq)
@@ -532,6 +541,8 @@ class TokenTree:
         """
         if node.logits is not None or node.piece is not None or node.demands or node.parent is None:
             return False
+        if node.last_used and not self.ahead.isdisjoint(node.seqs):
+            return False  # what comes now has not been used yet
         children = node.children
         if children:
             child = children.get(tokens[0])

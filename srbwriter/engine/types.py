@@ -23,11 +23,16 @@ DEFAULT_MAX_BRANCHES = 64
 
 
 class Priority(IntEnum):
-    """Who is served first. Background work runs only while nothing else is active."""
+    """Who is served first. Background work runs only while nothing else is active.
+
+    What is written ahead, in case somebody wants it, runs only while there is no background work either, and
+    in room that is free: it takes nothing from the cache that somebody has used.
+    """
 
     FOREGROUND = 0
     NORMAL = 1
     BACKGROUND = 2
+    AHEAD = 3
 
 
 class BranchState(StrEnum):
@@ -58,6 +63,7 @@ class FinishReason(StrEnum):
 
 Boundary = Literal["line", "sentence", "paragraph"]
 Overflow = Literal["error", "truncate", "shift"]
+Together = Literal["independent", "distinct", "stratified"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +101,7 @@ class Sampling:
     min_keep: int = 0
     infill: bool = False
     logit_bias: tuple[tuple[int, float], ...] = ()
+    banned_phrases: tuple[str, ...] = ()  # a branch goes back before one of these and takes another way
     grammar: str | None = None  # GBNF
     json_schema: str | None = None  # JSON text
     regex: str | None = None
@@ -172,6 +179,11 @@ class Request:
     priority: Priority = Priority.NORMAL
     logprobs: int | None = None  # None: off; 0: chosen token; k: and the k best
     prompt_logprobs: int | None = None
+    next_logprobs: int | None = None  # k: the k likeliest tokens that could follow the prompt
+    next_ids: tuple[int, ...] = ()  # tokens of which that is wanted, too, whether likely or not
+    score_from: int = 0  # prompt_logprobs of the tokens from this one on only; 0 and 1 are all there are
+    begin: tuple[int, ...] = ()  # tokens that each branch begins with, as if it had written them
+    without: tuple[int, ...] = ()  # tokens that may not come right after them
     heal: bool = False  # let the first token complete the prompt's last, typed one
     add_bos: bool = True
     parse_special: bool = False  # special tokens written out in text become one id
@@ -183,6 +195,8 @@ class Request:
     lora: tuple[tuple[int, float], ...] | None = None  # (adapter, scale); None is the engine's, () is none
     penalty_prompt: Prompt | None = None  # what penalties and DRY look back at instead of the prompt
     logits_callback: LogitsCallback | None = None
+    siblings: Together = "independent"  # how branches are drawn until their texts part; see engine.siblings
+    repulsion: float = 0.0  # taken off the logit of a token for each sibling that took it at the same text
     takes: tuple[Take, ...] = ()  # one a branch: nothing is written until a branch is steered
     label: str = ""
     client: str = ""  # who asks, by any name: rows of the batch are shared between clients first
@@ -195,6 +209,18 @@ class TokenLogprob:
     id: int
     logprob: float
     top: tuple[tuple[int, float], ...] = ()
+
+
+class Drawn(NamedTuple):
+    """A token that was drawn together with siblings, and natural-log probabilities after all filters.
+
+    ``logprob`` is that of the branch's own distribution; ``among`` that of what siblings had left of it.
+    """
+
+    position: int  # in the branch
+    token: int
+    logprob: float
+    among: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +247,18 @@ class Cut:
 
     branch: int
     chars: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PhraseBanned:
+    """A branch was about to write a phrase that is banned, and took back its last ``tokens``.
+
+    With ``tokens`` 0 there was no other way, and the phrase was let be.
+    """
+
+    branch: int
+    phrase: str
     tokens: int
 
 
@@ -265,7 +303,9 @@ class Failed:
     error: EngineError
 
 
-Event: TypeAlias = "PromptProgress | Text | Cut | Added | StateChanged | Finished | Done | Failed"
+Event: TypeAlias = (
+    "PromptProgress | Text | Cut | PhraseBanned | Added | StateChanged | Finished | Done | Failed"
+)
 
 
 @dataclass(frozen=True, slots=True)

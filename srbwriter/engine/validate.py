@@ -7,26 +7,27 @@ request anything. Knows the table of parameters and the vocabulary; starts nothi
 from __future__ import annotations
 
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 from . import limits
 from .generation import Command
 from .native.context import CACHE_TYPES
 from .parameters import PARAMETERS
 from .sampling import SamplerModel, check_for
+from .siblings import check_together
 from .types import MAX_SEQUENCES, EngineOptions, InvalidRequest, LimitExceeded, Request, Sampling, Stop
 
 _OF_STOP = {p.field: p for p in PARAMETERS if p.record == "stop"}
 _OF_REQUEST = {p.field: p for p in PARAMETERS if p.record == "request"}
 _SEED, _SAMPLING, _STOP = (int, NoneType), (Sampling, NoneType), (Stop, NoneType)
 _TAKES: dict[str, tuple[tuple[type, ...], ...]] = {
-    "reroll": (_SEED, _SAMPLING, _STOP),
+    "reroll": (_SEED, _SAMPLING, _STOP, (tuple,), (tuple,)),
     "extend": ((int, Stop, NoneType),),
     "rewind": ((int, NoneType),) * 4,
     "append": ((str,), (bool,)),
     "set_sampling": ((Sampling,),),
     "set_stop": ((Stop,),),
-    "add_branch": ((int,), _SAMPLING, _STOP),
+    "add_branch": ((int,), _SAMPLING, _STOP, (tuple,), (tuple,)),
 }
 _MOST = 2**31 - 1  # llama.cpp counts tokens, threads and layers in 32 bits
 _LEAST_OPTIONS = {
@@ -45,10 +46,14 @@ def check_request(request: Request, model: SamplerModel, max_branches: int) -> N
         raise LimitExceeded(request.n, max_branches)
     for sampling in limits.one_or_each("sampling", request.sampling, request.n):
         check_sampling(sampling, model)
+        check_together(request.siblings, sampling)
     for stop in limits.one_or_each("stop", request.stop, request.n):
         check_stop(stop, model.n_vocab)
-    if request.strict and request.prompt_logprobs is not None:
-        raise InvalidRequest("prompt_logprobs", "a strict request has none: ask for them in another")
+    for field in ("next_ids", "begin", "without"):
+        limits.check_ids(field, getattr(request, field), model.n_vocab)
+    for field in ("prompt_logprobs", "next_logprobs", "next_ids"):
+        if request.strict and getattr(request, field) not in (None, ()):
+            raise InvalidRequest(field, "a strict request has none: ask for them in another")
     if request.logits_callback is not None and not callable(request.logits_callback):
         raise InvalidRequest("logits_callback", "it cannot be called")
 
@@ -60,12 +65,15 @@ def check_command(command: Command, model: SamplerModel, max_branches: int) -> N
             raise InvalidRequest(command.verb, f"it cannot take {value!r}")
         if isinstance(value, Sampling):
             check_sampling(value, model)
+            check_together(command.generation.request.siblings, value)
         elif isinstance(value, Stop):
             check_stop(value, model.n_vocab)
         elif isinstance(value, int) and value < 0:
             raise InvalidRequest(command.verb, f"{value} is less than 0")
         elif isinstance(value, str):
             limits.check_prompt("text", len(value))
+        elif isinstance(value, tuple):
+            limits.check_ids(command.verb, cast("tuple[int, ...]", value), model.n_vocab)
     if command.verb == "add_branch" and not 1 <= command.args[0] <= max_branches:
         raise LimitExceeded(command.args[0], max_branches)
     if command.verb == "add_branch":

@@ -11,9 +11,9 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 from textual import events
@@ -24,6 +24,8 @@ from textual.theme import Theme
 
 from srbwriter import logs, paths
 from srbwriter.config import Settings
+from srbwriter.config.keys import LOOK_AHEAD, LOOK_AHEAD_BATTERY, LOOK_AHEAD_TOKENS
+from srbwriter.session.ahead import Budget
 from srbwriter.session.sampling import RememberedKnobs
 from srbwriter.story import StoryError, library
 from srbwriter.tui import colours, commands, options, spelling, themes
@@ -37,6 +39,7 @@ from srbwriter.tui.write_screen import WriteScreen
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
+    from srbwriter.tui.dialog import Page
 
 
 _TYPE = ("enter", "backspace", "delete")  # beside keys that have a character
@@ -69,6 +72,7 @@ class App(TextualApp[None]):
         self._typed_at = -math.inf
         self.address = ""  # where a server beside the app listens
         self.notes: list[str] = []  # what the writer is told once the screen is up
+        self._conflicts: list[str] = []  # of keys, as they were told
         self.preferences = Preferences(settings)
         self.knobs = RememberedKnobs(session, settings)
         self.knobs.recall()
@@ -97,22 +101,37 @@ class App(TextualApp[None]):
 
     def keys(self, command: str) -> list[str]:
         """The keys that run a command on a branch."""
-        return self._keys.get(command, [])
+        return self.known_keys.plain.get(command, [])
 
     def anywhere(self, command: str) -> list[str]:
         """The keys that run a command whatever has the focus."""
-        return self._anywhere.get(command, [])
+        return self.known_keys.anywhere.get(command, [])
+
+    def page_keys(self, page: type[Page[Any]]) -> Mapping[str, list[str]]:
+        """The keys of the commands of a page."""
+        return self.known_keys.of(page)
 
     def _apply_keys(self) -> None:
         own = {key.name.removeprefix("keys."): self.preferences[key] for key in options.own_keys()}
-        keymap = commands.keymap(self.preferences[options.KEYMAP], own)
-        self._keys = commands.keys_by_command(commands.plain_bindings(), keymap)
-        self._anywhere = commands.keys_by_command(commands.anywhere_bindings(), keymap)
-        self.branch_keys = commands.meanings(commands.plain_bindings(), keymap)
-        self.set_keymap(keymap)
+        self.known_keys = commands.Keys(self.preferences[options.KEYMAP], own)
+        self.set_keymap(self.known_keys.keymap)
+        told, self._conflicts = self._conflicts, self.known_keys.conflicts()
+        self.notes += [words for words in self._conflicts if words not in told]
+
+    def _tell_notes(self) -> None:
+        while self.notes:
+            self.notify(self.notes.pop(0))
+
+    def apply_look_ahead(self) -> None:
+        """Let so much be written ahead as the settings say."""
+        said = self.preferences
+        self.session.look_ahead.budget = Budget(
+            said[LOOK_AHEAD], said[LOOK_AHEAD_TOKENS], said[LOOK_AHEAD_BATTERY]
+        )
 
     def apply_preferences(self) -> None:
         """Make what was changed in the settings hold, where it can hold at once."""
+        self.apply_look_ahead()
         self.animation_level = "none" if self.preferences[options.REDUCED_MOTION] else "full"
         self._apply_keys()
         wanted = self.preferences[options.THEME]
@@ -124,6 +143,7 @@ class App(TextualApp[None]):
             self.write_screen.layout_name = self.preferences[options.LAYOUT]
             self.write_screen.apply_layout()
             self.write_screen.show_authors()
+            self._tell_notes()
 
     def _apply_spelling(self) -> None:
         """On a thread of its own: the word list takes a moment to read."""
@@ -231,8 +251,7 @@ class App(TextualApp[None]):
         self.set_interval(_LOOK_SECONDS, self.reload_changed_themes)
         for complaint in self.complaints:
             self.notify(complaint, severity="warning")
-        for note in self.notes:
-            self.notify(note)
+        self._tell_notes()
         self._obey_signals()
 
     def _obey_signals(self) -> None:

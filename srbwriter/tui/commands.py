@@ -1,21 +1,27 @@
 """Commands: declared where they are handled, and known here to everything that shows or runs them.
 
-Bindings, command palette, key line, help, the leader's menu and the page of keys in the documentation are all
-loops over :data:`COMMANDS`, which the modules of ``srbwriter.tui.actions`` fill.
+Those of the write screen are in :data:`COMMANDS`, which the modules of ``srbwriter.tui.actions`` fill with
+:func:`command`; those of another screen are methods of its own under :func:`action`. Bindings, command
+palette, key line, the feet of dialogs, help, the leader's menu and the page of keys in the documentation are
+loops over both.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import wraps
+from types import FunctionType
+from typing import Any, ClassVar, TypeVar, cast
 
 from textual.binding import Binding, BindingsMap, BindingType
 
 Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
 
+INSTRUMENTS = "Instruments"
+"""The group of what a writer has because all branches run in one batch."""
 LEADER = "ctrl+g"
 DIGITS = "1,2,3,4,5,6,7,8,9"
 ANYWHERE = ".anywhere"
@@ -68,6 +74,92 @@ def groups() -> list[str]:
     return list(dict.fromkeys(command.group for command in COMMANDS.values()))
 
 
+# ---- commands of other screens
+
+
+_DECLARED: dict[Handler, list[Binding]] = {}
+
+
+def action(
+    id: str, keys: str, words: str, *arguments: object, foot: bool = True, priority: bool = True
+) -> Callable[[H], H]:  # fmt: skip
+    """Declare the method ``action_…`` below as what ``keys`` do on its screen, which is :class:`Keyed`.
+
+    Args:
+        id: its name in the section ``[keys]``.
+        keys: comma-separated, as Textual spells them.
+        words: what it does, in one to three. The method's docstring is the help.
+        arguments: what the method is given; one with several may be declared more than once.
+        foot: whether the screen's foot shows it.
+        priority: whether the key goes to the screen before it goes to what has the focus there. Never for a
+            character where words are typed.
+    """
+
+    def declare(method: H) -> H:
+        action = f"{method.__name__.removeprefix('action_')}({', '.join(map(repr, arguments))})"
+        help = " ".join((method.__doc__ or "").split())
+        binding = Binding(keys, action, words, show=foot, priority=priority, tooltip=help, id=id)
+        if method in _DECLARED:
+            _DECLARED[method].insert(0, binding)  # the last decorator is the first line
+            return method
+
+        @wraps(method)
+        def guarded(screen: Any, *given: object) -> None:
+            screen.app.write_screen.guarded(lambda: method(screen, *given))
+
+        _DECLARED[guarded] = [binding]
+        return cast(H, guarded)
+
+    return declare
+
+
+class Keyed:
+    """A screen or widget whose keys are declared with :func:`action`; ``KEYS`` is their heading in help.
+
+    To stand before Textual's class among the bases, which reads the bindings when the class is made.
+    """
+
+    KEYS: ClassVar[str] = ""
+    BINDINGS: ClassVar[list[BindingType]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        methods = [method for method in vars(cls).values() if isinstance(method, FunctionType)]
+        declared = [binding for method in methods for binding in _DECLARED.get(method, ())]
+        if declared:
+            own = vars(cls).get("BINDINGS", ())
+            cls.BINDINGS = [*declared, *own]  # pyright: ignore[reportConstantRedefinition]
+        super().__init_subclass__(**options)
+
+
+def own_bindings(screen: type[Any], inherited: bool = True) -> list[Binding]:
+    """What a class declares and inherits that the writer may give other keys; its own first."""
+    return [
+        binding
+        for base in (screen.__mro__ if inherited else [screen])
+        if issubclass(base, Keyed)
+        for binding in cast("Sequence[BindingType]", vars(base).get("BINDINGS", ()))
+        if isinstance(binding, Binding) and binding.id is not None
+    ]
+
+
+def screens(above: type[Keyed] = Keyed) -> Iterator[type[Keyed]]:
+    """Every class that is :class:`Keyed`, as far as its module has been loaded."""
+    for below in above.__subclasses__():
+        yield below
+        yield from screens(below)
+
+
+def screen_commands() -> dict[str, list[Binding]]:
+    """The commands of all other screens by their heading, each once."""
+    found: dict[str, dict[str, Binding]] = defaultdict(dict)
+    for screen in screens():
+        for binding in own_bindings(screen, inherited=False):
+            if binding.id and not binding.id.endswith(ANYWHERE):  # else it is the write screen's
+                heading = binding.group.description if binding.group is not None else screen.KEYS
+                found[heading].setdefault(binding.id, binding)
+    return {heading: list(bindings.values()) for heading, bindings in sorted(found.items())}
+
+
 # ---- keys
 
 
@@ -117,19 +209,67 @@ def keymap(kind: str, own: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def meanings(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> dict[str, Binding]:
-    """What each key does that ``bindings`` really have under a keymap."""
+class Keys:
+    """What keys do under a keymap: the one of ``kind``, and above it the writer's ``own`` keys by command."""
+
+    def __init__(self, kind: str, own: Mapping[str, str]) -> None:
+        self.keymap = keymap(kind, own)
+        self._usual = keymap(kind, {})
+        self._own = own
+        self.on_branch = _meanings(plain_bindings(), self.keymap)
+        """What each key does while a branch has the focus."""
+        self.plain = _by_command(self.on_branch)
+        """The keys of each command that work on a branch."""
+        self.anywhere = _by_command(_meanings(anywhere_bindings(), self.keymap))
+        """The keys of each command that work with any focus."""
+
+    def of(self, screen: type[Any]) -> dict[str, list[str]]:
+        """The keys of each command of another screen."""
+        return _by_command(_meanings(own_bindings(screen), self.keymap))
+
+    def conflicts(self) -> list[str]:
+        """In words: keys that two commands of one screen have, and commands that lost all of theirs."""
+        maps = {"on a branch": plain_bindings(), "anywhere": anywhere_bindings()}
+        maps |= {screen.KEYS: own_bindings(screen) for screen in screens()}
+        shared: dict[str, None] = {}
+        before, after = set[str](), set[str]()
+        for where, bindings in maps.items():
+            for key, some in _bound(bindings, self.keymap).items():
+                names = list(dict.fromkeys(_command_of(binding) for binding in some))
+                if len(names) > 1:
+                    shared[f"{key} is given to {' and to '.join(names)} ({where}): it does the first."] = None
+            before |= _by_command(_meanings(bindings, self._usual)).keys()
+            after |= _by_command(_meanings(bindings, self.keymap)).keys()
+        lost = sorted(before - after)
+        without = [f"No key is left for {', '.join(lost)}: other commands have them."] if lost else []
+        return [f"{words} See [keys] in the settings." for words in [*shared, *without]]
+
+
+def keys_of(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> list[str]:
+    """The keys that ``bindings`` have under a keymap."""
+    return list(_bound(bindings, keymap))
+
+
+def _bound(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> dict[str, list[Binding]]:
     known = BindingsMap(bindings)
     known.apply_keymap(dict(keymap))
-    return {key: some[-1] for key, some in known.key_to_bindings.items() if not key.startswith(_NO_KEY)}
+    return {key: some for key, some in known.key_to_bindings.items() if not key.startswith(_NO_KEY)}
 
 
-def keys_by_command(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> dict[str, list[str]]:
-    """The keys of commands that ``bindings`` really have under a keymap."""
+def _meanings(bindings: Sequence[BindingType], keymap: Mapping[str, str]) -> dict[str, Binding]:
+    """What each key does that ``bindings`` really have under a keymap."""
+    return {key: some[0] for key, some in _bound(bindings, keymap).items()}
+
+
+def _by_command(meanings: Mapping[str, Binding]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
-    for key, binding in meanings(bindings, keymap).items():
-        found[(binding.id or "").partition(".")[0]].append(key)
-    return found
+    for key, binding in meanings.items():
+        found[_command_of(binding)].append(key)
+    return dict(found)
+
+
+def _command_of(binding: Binding) -> str:
+    return (binding.id or "").partition(".")[0]
 
 
 def is_control(key: str) -> bool:

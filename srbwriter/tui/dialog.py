@@ -1,19 +1,24 @@
 """What screens above the write screen have in common: how they look, are opened, closed and speak.
 
-A dialog says what it is in a heading and what its keys do in its foot; between them stands its content.
+A dialog says what it is in a heading and what its keys do in its foot; between them stands its content. Its
+keys are declared where they are handled (:func:`srbwriter.tui.commands.action`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
+
+from srbwriter.tui.commands import ANYWHERE, Keyed, action, own_bindings
+from srbwriter.tui.widgets.lines import FilterLine, key_name
 
 if TYPE_CHECKING:
     from srbwriter.tui.app import App
@@ -23,12 +28,22 @@ Result = TypeVar("Result")
 Other = TypeVar("Other")
 
 
-class Page(Screen[Result]):
-    """A screen above another that fills the window. ``close`` dismisses it."""
+QUIT = Binding(
+    "q", "close", "goes back", show=False, tooltip="Leave a page that is only read.", id="close_page",
+    group=Binding.Group("Dialogs"),
+)  # fmt: skip
+"""For pages on which nothing is typed."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "close", "Close", show=False, id="close_dialog")
-    ]
+
+class Page(Keyed, Screen[Result]):
+    """A screen above another that fills the window. ``close`` dismisses it.
+
+    ``OPENED_BY`` is the command whose keys close it as well.
+    """
+
+    KEYS = "Dialogs"
+    OPENED_BY: ClassVar[str] = ""
+    BINDINGS = [Binding("f1", "help", show=False, id=f"help{ANYWHERE}")]
 
     DEFAULT_CSS = """
     Page .message { height: auto; padding: 0 1; color: $text-accent; }
@@ -58,8 +73,45 @@ class Page(Screen[Result]):
         if self.on_top:
             self.dismiss(result)
 
+    @action("close_dialog", "escape", "goes back", priority=False)
     def action_close(self) -> None:
+        """Leave a dialog or a page."""
         self.close()
+
+    # ---- keys
+
+    def action_help(self) -> None:
+        from srbwriter.tui.screens.help import Help  # which is a page itself
+
+        self.open(Help(page=type(self)))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A line that narrows has all keys but those that leave the page."""
+        return action in ("close", "help") or not isinstance(self.focused, FilterLine)
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key in self._opened_by():
+            event.stop()
+            self.action_close()
+
+    def _opened_by(self) -> list[str]:
+        return [*self.app.keys(self.OPENED_BY), *self.app.anywhere(self.OPENED_BY)]
+
+    def keys_line(self, *without: str) -> str:
+        """What the keys of this page do, in a line; all but those of the commands ``without``."""
+        keys = self.app.page_keys(type(self))
+        return " · ".join(
+            f"{key_name(keys[binding.id][0])} {binding.description}"
+            for binding in own_bindings(type(self))
+            if binding.show and binding.id and binding.id in keys and binding.id not in without
+        )
+
+    def with_keys(self, words: str) -> str:
+        """``words`` with the first key of a command for its name in braces, and all keys for ``{keys}``."""
+        keys = self.app.page_keys(type(self))
+        known = {id: key_name(some[0]) for id, some in keys.items()}
+        known |= {"keys": self.keys_line(), "opened_by": " or ".join(map(key_name, self._opened_by()))}
+        return _PLACE.sub(lambda place: known.get(place[1], place[0]), words)
 
     # ---- messages
 
@@ -84,11 +136,14 @@ class Page(Screen[Result]):
         self.app.show_messages()
 
 
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
 class Dialog(Page[Result], ModalScreen[Result]):
     """A box above another screen.
 
     ``HEADING`` and ``FOOT`` are what it is and what its keys do, where they are always the same; else
-    ``heading`` and ``foot`` are set before it is shown.
+    ``heading`` and ``foot`` are set before it is shown. Keys stand there as :meth:`with_keys` says.
     """
 
     HEADING: ClassVar[str] = ""
@@ -113,10 +168,12 @@ class Dialog(Page[Result], ModalScreen[Result]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
             if self.heading:
-                yield Static(self.heading, classes="heading", markup=False)
+                fixed = self.heading == self.HEADING  # else it may hold words of the writer's
+                heading = self.with_keys(self.heading) if fixed else self.heading
+                yield Static(heading, classes="heading", markup=False)
             yield from self.content()
             if self.foot:
-                yield Static(self.foot, classes="foot", markup=False)
+                yield Static(self.with_keys(self.foot), classes="foot", markup=False)
 
     def _place(self, line: Static) -> None:
         box = self.query_one(".box")
@@ -136,12 +193,3 @@ class Bar(Dialog[Result]):
     Bar > .box > .heading { color: $text-muted; text-style: none; }
     Bar Input { background: $background; }
     """
-
-
-def own_bindings(above: type[Page[Any]] = Page) -> Iterator[Binding]:
-    """Bindings of dialogs that the writer may give other keys."""
-    for binding in above.BINDINGS if "BINDINGS" in vars(above) else ():
-        if isinstance(binding, Binding) and binding.id is not None:
-            yield binding
-    for below in above.__subclasses__():
-        yield from own_bindings(below)

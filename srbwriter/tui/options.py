@@ -6,6 +6,7 @@ A change is remembered in the overlay, never in the writer's own file. Importing
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 from typing import Any, TypeVar
 
 from srbwriter.config import Key, Settings, Source, Table, remember
@@ -66,6 +67,12 @@ PROVENANCE = Key(
     False,
     "tint words of the story that the model wrote, that were edited, and that were imported",
 )
+COLOUR_TOKENS = Key(
+    "instruments.colour_tokens",
+    one_of("none", "probability", "surprisal", "author"),
+    "none",
+    "what colours words: how likely their tokens were, how surprising, or who wrote them",
+)
 GOAL = Key("interface.goal", INTEGER, 0, "words to write in a day; 0 is no goal", minimum=0)
 
 
@@ -74,18 +81,18 @@ def own_keys() -> list[Key[str]]:
 
     Commands are declared where they are handled, so this loads the app.
     """
-    from srbwriter.tui import dialog
-    from srbwriter.tui.actions import COMMANDS
+    import_module("srbwriter.tui.write_screen")  # which loads all screens
+    from srbwriter.tui.commands import COMMANDS, screen_commands
 
-    titles = {command.id: command.title for command in COMMANDS.values()}
-    titles |= {str(binding.id): binding.description for binding in dialog.own_bindings()}
-    about = "your own keys for: "
-    return [Key(f"keys.{id}", TEXT, "", about + title.lower()) for id, title in titles.items()]
+    titles = {command.id: command.title.lower() for command in COMMANDS.values()}
+    for heading, bindings in screen_commands().items():
+        titles |= {f"{binding.id}": f"{binding.description} ({heading.lower()})" for binding in bindings}
+    return [Key(f"keys.{id}", TEXT, "", f"your own keys for: {title}") for id, title in titles.items()]
 
 
 OPTIONS: tuple[Key[Any], ...] = (
     THEME, COLOURS, LAYOUT, SPLIT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING,
-    PROVENANCE, GOAL,
+    PROVENANCE, COLOUR_TOKENS, GOAL,
 )  # fmt: skip
 """Every row above, in order."""
 

@@ -144,6 +144,7 @@ class Scripted(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self.hold = threading.Event()  # while it is not set, only one token comes
         self.hold.set()
+        self.steps: threading.Semaphore | None = None  # one is taken before each token but the first
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 
     @property
@@ -155,6 +156,8 @@ class Scripted(ThreadingHTTPServer):
 
     def pace(self) -> None:
         self.hold.wait(60)
+        if self.steps is not None:
+            self.steps.acquire(timeout=60)
 
     def working(self) -> _Counted:
         return _Counted(self)

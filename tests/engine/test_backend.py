@@ -276,11 +276,108 @@ def test_a_prompt_is_scored(backend: Backend, can: Callable[[str], None]) -> Non
     assert all(entry.logprob < 0 for entry in generation.prompt_logprobs)
 
 
+def test_what_could_follow_is_told(backend: Backend, can: Callable[[str], None]) -> None:
+    can("next_logprobs")
+    nothing = Stop(max_tokens=0)
+    [far] = backend.tokenize_continuation("zz")[:1]
+    generation = backend.submit(Request(PROMPT, next_logprobs=5, next_ids=(far,), stop=nothing)).wait(WAIT)
+    told = generation.next_logprobs
+    assert generation.branches[0].text == "" and generation.branches[0].finish_reason is FinishReason.LENGTH
+    assert len(told) >= 5 and len({token for token, _ in told}) == len(told)
+    assert [value for _, value in told[:5]] == sorted((value for _, value in told[:5]), reverse=True)
+    written = backend.submit(Request(PROMPT, sampling=Sampling(temperature=0), stop=Stop(max_tokens=1))).wait(
+        WAIT
+    )
+    assert written.branches[0].ids == (told[0][0],)
+
+
+def test_what_cannot_be_foretold_is_refused_in_words(backend: Backend) -> None:
+    if why := backend.lacks("next_logprobs"):
+        with pytest.raises(NotSupported) as refused:
+            backend.submit(Request(PROMPT, next_logprobs=1))
+        assert str(refused.value) == why == backend.lacks("next_ids")
+    else:
+        with pytest.raises(InvalidRequest, match="next_logprobs"):
+            backend.submit(Request(PROMPT, next_logprobs=101))
+
+
+def test_a_branch_begins_with_tokens_of_another(backend: Backend) -> None:
+    generation = written(backend)
+    source = generation.branches[0]
+    begin = source.ids[:4]
+    generation.add_branch(begin=begin)
+    generation.wait(WAIT)
+    fork = generation.branches[1]
+    assert fork.ids[:4] == begin and fork.text.startswith(backend.detokenize(begin))
+    assert source.ids[:4] == begin and len(fork.ids) > 4
+    fork.reroll(begin=begin[:2])
+    generation.wait(WAIT)
+    assert fork.ids[:2] == begin[:2]
+    spelt(backend, generation)
+
+
+def test_a_token_is_banned_in_its_place_or_that_is_refused(backend: Backend) -> None:
+    generation = written(backend)
+    branch = generation.branches[0]
+    before = branch.ids
+    if why := backend.lacks("without"):
+        with pytest.raises(NotSupported) as refused:
+            branch.reroll(begin=before[:2], without=before[2:3])
+        assert str(refused.value) == why and branch.ids == before
+        return
+    branch.reroll(begin=before[:2], without=before[2:3])
+    generation.wait(WAIT)
+    assert branch.ids[:2] == before[:2] and branch.ids[2:3] != before[2:3]
+
+
 def test_a_grammar_holds(backend: Backend, can: Callable[[str], None]) -> None:
     can("grammar")
     sampling = Sampling(grammar='root ::= "yes" | "no"', seed=1)
     generation = backend.submit(Request(PROMPT, n=2, sampling=sampling, stop=Stop(max_tokens=16))).wait(WAIT)
     assert {branch.text for branch in generation.branches} <= {"yes", "no"}
+
+
+CUT = "Once upon a time, there was a little fo"  # "fo" is a token; the model would write " fox" as one
+
+
+def test_a_word_that_breaks_off_is_completed(backend: Backend, can: Callable[[str], None]) -> None:
+    can("heal")
+    stop = rule(backend, Stop(max_tokens=6, ignore_eog=True))
+    greedy = Request(CUT, n=2, heal=True, sampling=Sampling(temperature=0.0), stop=stop)
+    generation = backend.submit(greedy).wait(WAIT)
+    assert generation.healed and CUT.endswith(generation.healed)
+    for branch in generation.branches:
+        assert branch.overlap == len(generation.healed)
+        assert branch.text.startswith("x")
+        whole = backend.detokenize([*generation.prompt_ids, *branch.ids])
+        assert whole.lstrip() == CUT + branch.text
+    with backend_of("local") as local:
+        there = local.submit(greedy).wait(WAIT)
+        if not backend.lacks("token_ids"):
+            assert generation.branches[0].ids[0] == there.branches[0].ids[0]
+            assert generation.healed == there.healed
+    branch = generation.branches[0]
+    branch.reroll(seed=3)
+    generation.wait(WAIT)
+    assert backend.detokenize([*generation.prompt_ids, *branch.ids]).lstrip() == CUT + branch.text
+    picked = (TokenRun(CUT), TokenRun(branch.text, branch.ids, backend.info.vocab, branch.overlap))
+    following = backend.submit(Request(picked, stop=stop)).wait(WAIT)
+    assert following.prompt_ids == (*generation.prompt_ids, *branch.ids)
+
+
+def test_a_typed_word_that_breaks_off_is_completed(backend: Backend, can: Callable[[str], None]) -> None:
+    can("heal")
+    generation = backend.submit(
+        Request(PROMPT, heal=True, sampling=Sampling(seed=2), stop=rule(backend, LONG))
+    )
+    [branch] = generation.branches
+    until(generation, lambda: len(branch.text) > 10)
+    branch.append(" Suddenly the dra")
+    until(generation, lambda: not branch.text.endswith("the dra") and "Suddenly the dra" in branch.text)
+    branch.stop()
+    generation.wait(WAIT)
+    whole = backend.detokenize([*generation.prompt_ids, *branch.ids]).lstrip()
+    assert whole == PROMPT + branch.text.removesuffix(branch.buffer.tail)
 
 
 def test_what_cannot_be_is_refused_in_words(backend: Backend) -> None:

@@ -31,8 +31,9 @@ KNOWN = (
     Sampling(seed=4, logit_bias=((300, 4.0), (301, -4.0))),
 )
 UNKNOWN = (
-    GREEDY, Sampling(seed=4, mirostat=2), Sampling(seed=4, xtc_probability=0.5), Sampling(seed=4, typical_p=0.7),
-    Sampling(seed=4, dry_multiplier=0.8), Sampling(seed=4, dynatemp_range=0.3),
+    GREEDY, Sampling(seed=4, mirostat=2), Sampling(seed=4, xtc_probability=0.5),
+    Sampling(seed=4, typical_p=0.7), Sampling(seed=4, dry_multiplier=0.8),
+    Sampling(seed=4, dynatemp_range=0.3),
     Sampling(seed=4, top_p=0.3, min_p=0.4, min_keep=3), Sampling(seed=4, grammar="root ::= [a-z ]*"),
 )  # fmt: skip
 
@@ -189,16 +190,14 @@ def test_verbs_do_what_they_do_on_the_processor(plain: Engine, graph: Engine, na
 def test_the_next_round_takes_the_seats_of_the_last(graph: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     graph.reset()
     graph.process()
+    backend(graph).clear()
     path: Any = PROMPT
     watched = Watched(graph, monkeypatch)
-    attached: list[int] = []
-    for _ in range(5):
+    for _ in range(8):
         generation = graph.submit(Request(path, n=4, sampling=KNOWN[0], stop=RULE))
         finish(graph, generation)
         path = [*generation.prompt_ids, *generation.branches[1].ids]
-        attached.append(watched.attached)
-    assert attached[-1] == attached[1]  # two rounds' branches have sequences at once
-    assert watched.attached <= 2 * 4 + 4
+    assert 4 <= watched.attached <= 2 * 4  # not one for each of the 32 branches: the sequences of two rounds
 
 
 def test_seats_that_nobody_uses_are_taken_away(graph: Engine) -> None:

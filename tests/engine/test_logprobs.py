@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import Request, Sampling, Stop, Text, TokenLogprob
+from srbwriter.engine.types import Priority, Request, Sampling, Stop, Text, TokenLogprob
 
 from .support import PROMPT, Reference, decoded_rows, drive, exact_engine, finish, seeded
 
@@ -167,6 +167,68 @@ def test_a_prompt_may_only_be_scored(engine: Engine, reference: Reference) -> No
     finish(engine, again)
     assert_prompt_scored(again, reference, 2)
     assert again.branches[0].ids == ()
+
+
+def test_what_could_follow_a_prompt(engine: Engine, reference: Reference) -> None:
+    asked = submit(engine, next_logprobs=4, next_ids=(7, 9, 7), stop=Stop(max_tokens=0))
+    finish(engine, asked)
+    row = log_softmax(reference.logits(list(asked.prompt_ids))[0])
+    order = np.argsort(-row)[:4].tolist()
+    assert [token for token, _ in asked.next_logprobs] == [*order, *(t for t in (7, 9) if t not in order)]
+    assert [p for _, p in asked.next_logprobs] == pytest.approx(
+        [row[t] for t, _ in asked.next_logprobs], abs=1e-2
+    )
+
+
+def test_what_could_follow_is_read_off_stored_logits(engine: Engine) -> None:
+    finish(engine, submit(engine, next_logprobs=1, stop=Stop(max_tokens=0)))
+    with decoded_rows(engine) as rows:
+        again = submit(engine, next_logprobs=3, stop=Stop(max_tokens=0), priority=Priority.BACKGROUND)
+        finish(engine, again)
+    assert rows == [] and len(again.next_logprobs) == 3
+
+
+def test_what_could_follow_a_place_in_the_cache_takes_one_row_with_a_reason(engine: Engine) -> None:
+    whole = submit(engine, stop=Stop(max_tokens=0))
+    finish(engine, whole)
+    before = engine.stats().evaluated_again.get("logits", 0)
+    with decoded_rows(engine) as rows:
+        asked = submit(engine, prompt=whole.prompt_ids[:9], next_logprobs=3, stop=Stop(max_tokens=0))
+        finish(engine, asked)
+    assert rows == [1] and len(asked.next_logprobs) == 3
+    assert engine.stats().evaluated_again["logits"] == before + 1
+
+
+def test_many_that_ask_what_could_follow_share_a_batch(engine: Engine) -> None:
+    whole = submit(engine, stop=Stop(max_tokens=0))
+    finish(engine, whole)
+    with decoded_rows(engine) as rows:
+        asked = [
+            submit(engine, prompt=[*whole.prompt_ids, token], next_logprobs=2, stop=Stop(max_tokens=0))
+            for token in (11, 12, 13, 14)
+        ]
+        finish(engine, *asked)
+    assert sum(rows) == 4 and len(rows) <= 2
+    assert all(len(one.next_logprobs) == 2 for one in asked)
+
+
+def test_a_request_that_writes_is_told_what_could_have_followed(engine: Engine) -> None:
+    asked = submit(engine, n=2, next_logprobs=3, next_ids=(5,), logprobs=3)
+    finish(engine, asked)
+    assert asked.next_logprobs[:3] == asked.branches[0].logprobs[0].top
+
+
+def test_one_that_scores_its_prompt_is_told_as_well(engine: Engine, reference: Reference) -> None:
+    asked = submit(engine, prompt_logprobs=1, next_logprobs=2, stop=Stop(max_tokens=0))
+    finish(engine, asked)
+    assert_prompt_scored(asked, reference, 1)
+    assert len(asked.next_logprobs) == 2
+
+
+def test_only_certain_tokens_may_be_asked_for(engine: Engine) -> None:
+    asked = submit(engine, next_ids=(3, 4), stop=Stop(max_tokens=0))
+    finish(engine, asked)
+    assert [token for token, _ in asked.next_logprobs] == [3, 4]
 
 
 def test_two_requests_for_one_prompt_are_both_scored(engine: Engine, reference: Reference) -> None:

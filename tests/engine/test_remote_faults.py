@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
+import httpx
 import pytest
 
 from srbwriter.engine.remote.engine import RemoteEngine
@@ -25,6 +26,7 @@ from srbwriter.engine.types import (
     Stop,
 )
 
+from .peers import VLLM
 from .relay import Relay
 from .scripted import PROMPT, STORY, Fault, Scripted, answers, drops_after, lies_after, stalls_after
 from .test_backend import WAIT, until
@@ -246,6 +248,74 @@ def test_equal_branches_are_one_request(vllm: Scripted, connect: Connect) -> Non
     assert generation.result(WAIT) == [STORY[:5]] * 12
     [body] = [body for path, _, body in vllm.heard if path == "/v1/completions"]
     assert body["n"] == 12
+
+
+def asked(server: Scripted) -> list[dict[str, Any]]:
+    """The bodies of all requests for text."""
+    return [body for path, _, body in server.heard if path == "/v1/completions"]
+
+
+def test_what_nobody_wants_is_not_written_on(vllm: Scripted, connect: Connect) -> None:
+    """The living ones of a shared request go on by themselves, and not a character is lost or doubled."""
+    engine = connect(vllm)
+    vllm.steps = steps = threading.Semaphore(5)
+    generation = engine.submit(Request(PROMPT, n=8, stop=NO_END))
+    branches = generation.branches
+    until(generation, lambda: all(len(branch.text) == 6 for branch in branches))
+    branches[3].kill()
+    until(generation, lambda: len(asked(vllm)) == 8)
+    assert [body.get("n", 1) for body in asked(vllm)] == [8] + [1] * 7
+    steps.release(1 << 20)
+    branches[0].pause()
+    branches[1].reroll()
+    until(generation, lambda: not any(branch.live for branch in branches[1:]))
+    branches[0].resume()
+    generation.wait(WAIT)
+    assert [branch.text for branch in branches] == [STORY] * 3 + [STORY[:6]] + [STORY] * 4
+    assert vllm.left.wait(WAIT)
+    assert all(branch.buffer.revision == 0 for branch in branches if branch.index != 1)
+
+
+def test_what_nobody_wants_is_not_written_on_by_vllm() -> None:
+    if VLLM is None:
+        pytest.skip("PEERS_VLLM names no vLLM")
+
+    def running() -> float:
+        lines = httpx.get(f"{VLLM}/metrics").text.splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith("vllm:num_requests_running"))
+
+    with RemoteEngine.connect(RemoteOptions((VLLM,))) as engine:
+        generation = engine.submit(Request(PROMPT, n=8, stop=Stop(max_tokens=1200, ignore_eog=True)))
+        branches = generation.branches
+        for dead in range(1, 8):
+            until(generation, lambda: all(len(b.text) > 20 for b in branches if b.live))
+            branches[dead - 1].kill()
+            until(generation, lambda left=8 - dead: running() == left)
+        assert branches[7].live
+        generation.cancel()
+        generation.wait(WAIT)
+
+
+def test_neighbours_stay_together_where_little_is_to_be_gained(vllm: Scripted, connect: Connect) -> None:
+    engine = connect(vllm)
+    vllm.steps = steps = threading.Semaphore(5)
+    generation = engine.submit(Request(PROMPT, n=8, stop=Stop(max_tokens=20)))
+    until(generation, lambda: all(len(branch.text) == 6 for branch in generation.branches))
+    generation.branches[3].kill()
+    until(generation, lambda: not generation.branches[3].live)
+    steps.release(1 << 20)
+    generation.wait(WAIT)
+    assert len(asked(vllm)) == 1
+
+
+def test_a_seeded_text_does_not_hang_on_when_its_neighbours_end(vllm: Scripted, connect: Connect) -> None:
+    engine = connect(vllm)
+    stops = (Stop(max_tokens=None, strings=("fox",)), *[NO_END] * 3)
+    generation = engine.submit(Request(PROMPT, n=4, sampling=Sampling(seed=1), stop=stops))
+    generation.wait(WAIT)
+    assert [body["n"] for body in asked(vllm)] == [4]
+    engine.submit(Request(PROMPT, n=4, stop=stops)).wait(WAIT)
+    assert [body["n"] for body in asked(vllm)][1:] == [4, 1, 1, 1]
 
 
 def test_samplers_that_they_lack_are_refused_in_words(server: Scripted, connect: Connect) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from itertools import pairwise
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -11,8 +13,12 @@ from hypothesis import strategies as st
 
 from srbwriter.engine.remote import letters
 from srbwriter.engine.remote.dialects.base import probe_fingerprint
+from srbwriter.engine.remote.dialects.llamacpp import LlamaCpp, Slots
+from srbwriter.engine.remote.dialects.openai import VLLM
+from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.remote.problems import from_answer, own_words
 from srbwriter.engine.remote.sse import EventReader
+from srbwriter.engine.remote.transport import Transport
 
 _LINES = st.text(st.characters(blacklist_characters="\r\n", blacklist_categories=("Cs",)))
 
@@ -101,3 +107,81 @@ def test_retry_after_is_heeded_within_reason(told: str, wait: float) -> None:
 
 def test_vocabularies_are_told_apart_by_a_sample() -> None:
     assert probe_fingerprint([1, 2, 3]) == probe_fingerprint([1, 2, 3]) != probe_fingerprint([1, 2, 4])
+
+
+class Answering:
+    """A transport on which everything is answered from a script."""
+
+    where = "there"
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.asked = list(answers), list[dict[str, Any]]()
+
+    async def ask(self, method: str, path: str, body: Any = None, seconds: float = 0) -> Any:
+        self.asked.append(body)
+        return self.answers.pop(0)
+
+
+def test_llama_server_tells_what_could_follow_and_certain_tokens_among_its_likeliest() -> None:
+    tops = [{"id": 5, "logprob": -0.5}, {"id": 6, "logprob": -1.5}, {"id": 7, "logprob": None}]
+    transport = Answering({"completion_probabilities": [{"id": 5, "logprob": -0.5, "top_logprobs": tops}]})
+    dialect = LlamaCpp(cast("Transport", transport), RemoteOptions(("http://there",)))
+    assert asyncio.run(dialect.next((1, 2), 1, (7, 99))) == [(5, -0.5), (7, -9999.0)]
+    assert transport.asked[0]["prompt"] == [1, 2] and transport.asked[0]["n_predict"] == 1
+    assert transport.asked[0]["n_probs"] > 99
+
+
+def test_vllm_scores_the_tokens_that_are_not_among_the_likeliest() -> None:
+    tops = {"token_id:6": -1.5, "token_id:5": -0.5}
+    first = {"choices": [{"logprobs": {"top_logprobs": [tops]}}]}
+    second = {"choices": [{"prompt_logprobs": [None, {"2": {"logprob": -3.0}}, {"9": {"logprob": -7.0}}]}]}
+    transport = Answering(first, second)
+    dialect = VLLM(cast("Transport", transport), RemoteOptions(("http://there",)))
+    assert asyncio.run(dialect.next((1, 2), 2, (5, 9))) == [(5, -0.5), (6, -1.5), (9, -7.0)]
+    assert transport.asked[1]["prompt"] == [1, 2, 9]
+
+
+def told(*lengths: int, busy: tuple[int, ...] = (), task: int = 1) -> list[dict[str, object]]:
+    """What a llama-server says of its slots."""
+    return [
+        {"id": k, "is_processing": k in busy, "n_prompt_tokens": length, "id_task": task}
+        for k, length in enumerate(lengths)
+    ]
+
+
+def written(slots: Slots, slot: int, ids: range, lengths: list[int]) -> None:
+    """A request of ours ran there."""
+    slots.begun(slot)
+    slots.over(slot, slot, ids)
+    assert slots.choose(told(*lengths), ids, 1) == slot
+
+
+STORY_A, STORY_B = range(1000), range(5000, 6000)
+
+
+def test_other_branches_do_not_take_the_slot_of_another_story() -> None:
+    slots = Slots()
+    written(slots, 3, STORY_A, [0, 0, 0, 1000])
+    assert slots.choose(told(0, 0, 0, 1000), STORY_B, 4) == 3  # there it is kept in memory first
+    assert slots.choose(told(0, 0, 0, 1000), STORY_B, 1) == -1  # an empty slot does
+
+
+def test_a_prefix_goes_where_most_of_it_stands() -> None:
+    slots = Slots()
+    written(slots, 3, STORY_A, [0, 0, 0, 1000])
+    written(slots, 2, STORY_B, [0, 0, 1000, 1000])
+    assert slots.choose(told(0, 0, 1000, 1000), STORY_A, 2) == 3
+    assert slots.choose(told(0, 0, 1000, 1000), STORY_B[:600], 2) == 2
+
+
+def test_slots_of_others_are_left_to_the_server() -> None:
+    slots = Slots()
+    assert slots.choose(told(0, 900, 0, 1000), STORY_A, 1) == -1
+    written(slots, 3, STORY_A, [0, 0, 0, 1000])
+    assert slots.choose(told(0, 0, 0, 1000, busy=(3,)), STORY_A, 1) == -1
+    assert slots.choose(told(0, 0, 800, 1000, task=9), STORY_A, 1) == -1  # somebody else was there
+    written(slots, 3, STORY_A, [0, 0, 0, 1000])
+    assert slots.choose(told(0, 0, 0, 0), STORY_A, 1) == -1  # emptied
+    written(slots, 3, STORY_A, [0, 0, 0, 1000])
+    slots.begun(3)
+    assert slots.choose(told(0, 0, 0, 1000), STORY_A, 1) == -1  # it is going to be busy

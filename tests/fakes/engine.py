@@ -289,13 +289,18 @@ class FakeEngine:
                 generation.prompt_logprobs = [
                     self._logprob(t, generation.request.prompt_logprobs) for t in generation.prompt_ids[1:]
                 ]
+            asked = generation.request
+            if asked.next_logprobs is not None or asked.next_ids:
+                best = [(97 + k, -1.0 - k) for k in range(asked.next_logprobs or 0)]
+                others = [(t, -50.0 - t) for t in asked.next_ids if t not in dict(best)]
+                generation.next_logprobs = (*best, *others)
             return events
         if command.verb == "cancel":
             self.cancelled.append(generation.number)
             self.cancel_seen.set()
             return [e for b in generation.branches if b.live for e in self._finish(b, FinishReason.STOPPED)]
         if command.verb == "add_branch":
-            n, sampling, stop = command.args
+            n, sampling, stop, *_ = command.args
             first = len(generation.branches)
             for index in range(first, first + n):
                 self._add_extra(generation, index, sampling, stop)
@@ -319,7 +324,7 @@ class FakeEngine:
             case "kill" if branch.live:
                 return self._finish(branch, FinishReason.KILLED)
             case "reroll":
-                seed, sampling, stop = command.args
+                seed, sampling, stop, *_ = command.args
                 branch.seed = seed if seed is not None else branch.seed + 1000
                 branch.sampling, branch.stop_rule = sampling or branch.sampling, stop or branch.stop_rule
                 branch.buffer = type(branch.buffer)(branch.buffer.revision + 1)

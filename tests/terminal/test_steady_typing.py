@@ -72,14 +72,14 @@ def kept_in_story(terminal: Terminal, file: Path) -> str:
 def into_sheet(terminal: Terminal) -> None:
     to_branches(terminal)
     terminal.press(b"M")
-    terminal.wait_for("ctrl+s keeps it")
+    terminal.wait_for("^s keeps it")
 
 
 def kept_on_sheet(terminal: Terminal, file: Path) -> str:
     start(terminal, file)
     into_sheet(terminal)
     terminal.press(CTRL_S)
-    terminal.wait_without("ctrl+s keeps it")
+    terminal.wait_without("^s keeps it")
     leave(terminal)
     with Story.open(file, readonly=True) as story:
         return story.settings(ROOT).memory or ""

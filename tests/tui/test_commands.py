@@ -6,12 +6,16 @@ it has to fail.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from srbwriter.tui import commands
 from srbwriter.tui.commands import COMMANDS
+from srbwriter.tui.dialog import Page
 from tests.tui import scenarios
 from tests.tui.conftest import OpenBench
 
@@ -43,11 +47,10 @@ async def test_without_its_handler_the_scenario_fails(
 
 @pytest.mark.parametrize("kind", ["default", "vim"])
 def test_no_key_means_two_things(kind: str) -> None:
-    keymap = commands.keymap(kind, {})
     keys = [
         key
-        for bindings in (commands.plain_bindings(), commands.anywhere_bindings())
-        for some in commands.keys_by_command(bindings, keymap).values()
+        for keys in (commands.Keys(kind, {}).plain, commands.Keys(kind, {}).anywhere)
+        for some in keys.values()
         for key in some
     ]
     declared = [
@@ -60,9 +63,40 @@ def test_no_key_means_two_things(kind: str) -> None:
     assert len(set(keys)) == len(keys)
 
 
+def test_every_key_of_every_screen_has_a_name_for_the_settings() -> None:
+    """Those of a dialog that waits for one key are what it asks, and an editor's are its characters."""
+    read_keys = re.compile(r"event\.key (?:!=|==|in|not in)|\.get\(event\.key\)")
+    files = [
+        file for file in Path(commands.__file__).parent.rglob("*.py") if read_keys.search(file.read_text())
+    ]
+    assert {file.stem for file in files} == {"app", "ask", "dialog", "help", "picker", "story_editor"}
+    for screen in commands.screens():
+        declared = vars(screen).get("BINDINGS", [])
+        assert declared == commands.own_bindings(screen, inherited=False), screen
+        assert not declared or screen.KEYS, screen
+
+
+def test_no_key_of_a_screen_means_two_things_and_no_name_two_actions() -> None:
+    actions: dict[str, str] = {}
+    for screen in commands.screens():
+        keys = Counter(key for b in commands.own_bindings(screen) for key in b.key.split(","))
+        assert not [key for key, count in keys.items() if count > 1], screen
+        for binding in commands.own_bindings(screen, inherited=False):
+            assert binding.id is not None and binding.id not in COMMANDS
+            assert actions.setdefault(binding.id, binding.action) == binding.action
+    declared = [b for some in commands.screen_commands().values() for b in some]
+    assert len(declared) == len({binding.id for binding in declared})
+    assert not [b.id for b in declared if b.tooltip and not b.tooltip.endswith(".")]
+
+
+def test_help_opens_on_every_page_with_the_key_that_opens_it_elsewhere() -> None:
+    (binding,) = [binding for binding in commands.own_bindings(Page) if binding.action == "help"]
+    assert binding.key == COMMANDS["help"].anywhere and binding.id == "help" + commands.ANYWHERE
+    assert {page.OPENED_BY for page in commands.screens() if issubclass(page, Page)} - {""} <= set(COMMANDS)
+
+
 def test_a_key_of_the_writers_own_takes_the_place_of_the_one_that_had_it() -> None:
-    keymap = commands.keymap("default", {"tree": "k, ctrl+k", "pick_number": "?, comma"})
-    plain = commands.keys_by_command(commands.plain_bindings(), keymap)
-    assert plain["tree"] == ["k", "ctrl+k"] and not plain["kill"]
-    assert commands.keys_by_command(commands.anywhere_bindings(), keymap)["tree"] == ["ctrl+k"]
-    assert {"question_mark", "comma", "3"} <= set(plain["pick_number"]) and not plain["help"]
+    keys = commands.Keys("default", {"tree": "k, ctrl+k", "pick_number": "?, comma"})
+    assert keys.plain["tree"] == ["k", "ctrl+k"] and "kill" not in keys.plain
+    assert keys.anywhere["tree"] == ["ctrl+k"]
+    assert {"question_mark", "comma", "3"} <= set(keys.plain["pick_number"]) and "help" not in keys.plain

@@ -65,7 +65,7 @@ async def test_an_edited_branch_is_picked_or_left_as_the_writer_says(
         await started(bench)
         await bench.press("o")
         await opened(bench, Sheet)
-        assert "ctrl+s picks it" in visible(bench)
+        assert "^s picks it" in visible(bench)
         await bench.press(*" Indeed.", "escape", answer)
         assert bench.app.screen is bench.screen
         assert bench.session.text().endswith(" Indeed.") is picked

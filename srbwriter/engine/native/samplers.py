@@ -122,30 +122,45 @@ class Candidates:
         self._native: Any = _c.llama_token_data_array()
 
     def pick(self, chain: Sampler, logits: NDArray[np.float32]) -> int:
-        """Sample from a row of logits without changing it; -1 when the chain selected nothing.
+        """Sample from a row of logits without changing it; -1 when the chain selected nothing."""
+        native = self._apply(chain, logits)
+        if not 0 <= native.selected < native.size:
+            return -1
+        return int(native.data[native.selected].id)  # read through the struct: XTC moves the pointer
+
+    def left_by(
+        self, chain: Sampler, logits: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The tokens that a chain leaves of a row, and the logits it made of theirs."""
+        native = self._apply(chain, logits)
+        moved = C.cast(native.data, C.c_void_p).value or 0
+        first = (moved - self._array.ctypes.data) // _CANDIDATE.itemsize
+        left = self._array[first : first + native.size]
+        return left["id"].astype(np.int64), left["logit"].astype(np.float64)
+
+    def _apply(self, chain: Sampler, logits: NDArray[np.float32]) -> Any:
+        """Let a chain work on a row.
 
         Tokens at minus infinity stay out of the array when few others are left: samplers spend time on
         them, and some go wrong (typical's entropy becomes NaN).
         """
+        native = self._native
+        native.data = self._data
         finite = np.not_equal(logits, NEGATIVE_INFINITY, out=self._finite)
         n = int(np.count_nonzero(finite))
+        native.size, native.selected, native.sorted = n, -1, False
         if n == 0:
-            return -1
+            return native
         if n <= logits.size // 8:
             allowed = np.flatnonzero(finite)
             self._ids[:n] = allowed
             self._array["logit"][:n] = logits[allowed]
         else:
-            n = logits.size
+            native.size = logits.size
             self._ids[:] = self._order
             self._array["logit"] = logits
-        native = self._native
-        native.data = self._data
-        native.size, native.selected, native.sorted = n, -1, False
         library().llama_sampler_apply(chain, C.byref(native))
-        if not 0 <= native.selected < native.size:
-            return -1
-        return int(native.data[native.selected].id)  # read through the struct: XTC moves the pointer
+        return native
 
 
 _local = threading.local()

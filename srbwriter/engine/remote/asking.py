@@ -20,6 +20,7 @@ class Ask:
     ignore_eog: bool
     request: Request  # for what concerns no single branch
     scored: bool  # log-probabilities of the prompt are wanted
+    slot: int = -1  # where it is to run, of the places that they tell apart; -1: wherever they like
 
     @property
     def n(self) -> int:
@@ -49,8 +50,14 @@ class Named(NamedTuple):
     id: str
 
 
+class Placed(NamedTuple):
+    """Where the first branch ran."""
+
+    slot: int
+
+
 class Over(NamedTuple):
     """The answer has come to its end."""
 
 
-News: TypeAlias = "Piece | PromptRead | Named | Over"
+News: TypeAlias = "Piece | PromptRead | Named | Placed | Over"

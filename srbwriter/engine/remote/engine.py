@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from dataclasses import replace
@@ -22,6 +22,7 @@ from ..ending import close_at_exit
 from ..generation import Branch, Buffer, Command, Generation
 from ..limits import check_ids, check_prompt, one_or_each
 from ..parameters import PARAMETERS
+from ..prompt import assemble, token_ids, unfinished
 from ..types import (
     BranchState,
     Cancelled,
@@ -32,11 +33,9 @@ from ..types import (
     LimitExceeded,
     ModelInfo,
     NotSupported,
-    Prompt,
     Request,
     Sampling,
     Stop,
-    TokenRun,
 )
 from ..window import fit
 from . import letters
@@ -180,6 +179,11 @@ class RemoteEngine:
         return self.profile.add_bos
 
     @property
+    def fingerprint(self) -> str:
+        """The name of the vocabulary."""
+        return self.profile.info.vocab
+
+    @property
     def eos(self) -> int | None:
         return self.profile.eos
 
@@ -209,14 +213,14 @@ class RemoteEngine:
         self._check_open()
         self._check(request)
         if request.penalty_prompt is not None:
-            request = replace(
-                request, penalty_prompt=self._ids(request.penalty_prompt, request.parse_special)
-            )
-        ids = self._assemble(request)
+            asked = token_ids(self, "penalty_prompt", request.penalty_prompt, request.parse_special)
+            request = replace(request, penalty_prompt=asked)
+        ids, healed = assemble(self, replace(request, heal=request.heal and not self.lacks("heal")))
         fitted = fit(ids, request, self.n_ctx)
         generation = Generation(next(self._numbers), request, self._post)
         generation.prompt_ids = tuple(fitted)
         generation.truncated = len(fitted) != len(ids)
+        generation.healed = healed
         generation.engine_state = self._lay_out(generation, tuple(fitted))
         self._generations.add(generation)
         self._post(Command("submit", generation))
@@ -225,6 +229,8 @@ class RemoteEngine:
     def _lay_out(self, generation: Generation, ids: tuple[int, ...]) -> Run:
         request = generation.request
         run = Run(generation, ids, counted=not self.profile.ids)
+        if generation.healed:
+            run.whole = (*ids, *self.tokenize_continuation(generation.healed))
         first = request.sampling[0] if isinstance(request.sampling, tuple) else request.sampling
         base = first.seed if first.seed is not None else mixed(self._seed, next(self._drawn)) % (SEEDS >> 1)
         for index in range(request.n):
@@ -237,18 +243,28 @@ class RemoteEngine:
             branch = Branch(generation, index, sampling, stop, run.seed(seed, base, index))
             generation.branches.append(branch)
             run.lanes.append(Lane(run, branch))
+            run.lanes[-1].begin(request.begin, self.pieces(request.begin))
         for lane, take in zip(run.lanes, request.takes, strict=False):
             branch = lane.branch
-            branch.buffer = Buffer(pieces=[take.text] if take.text else [])
-            known = bool(take.ids) and self.detokenize(take.ids) == take.text
+            spelt = self.detokenize(take.ids) if take.ids else ""
+            if take.text and spelt != lane.unspelt + take.text:
+                lane.stop_healing()
+            begun, known = len(lane.unspelt), bool(spelt) and spelt == lane.unspelt + take.text
             ids_of_take = list(take.ids) if known else self.tokenize_continuation(take.text)
-            ends = list(
-                itertools.accumulate(len(p.decode("utf-8", "ignore")) for p in self.pieces(ids_of_take))
-            )
+            ends = [
+                end - begun
+                for end in itertools.accumulate(
+                    len(p.decode("utf-8", "ignore")) for p in self.pieces(ids_of_take)
+                )
+            ]
             whole = bool(ends) and ends[-1] == len(take.text)
-            branch.buffer.ids.extend(ids_of_take)
-            branch.buffer.ends.extend(ends if whole else [len(take.text)] * len(ids_of_take))
+            branch.buffer = Buffer(
+                pieces=[take.text] if take.text else [],
+                ids=ids_of_take,
+                ends=ends if whole else [len(take.text)] * len(ids_of_take),
+            )
             lane.came = len(ids_of_take)
+            lane.unspelt = "" if take.text else lane.unspelt
             branch.finish_reason, branch.state = take.finish_reason, BranchState.DONE
             lane.words.restart(take.text, lane.written)
         return run
@@ -318,8 +334,16 @@ class RemoteEngine:
         ids = self._tokens(text, True)
         return ids[0] if len(ids) == 1 else None
 
+    def spelt(self, token: int) -> str | None:
+        """What one token writes; None where that is no whole characters."""
+        piece = self._bytes((token,), False)[0]
+        try:
+            return None if _BROKEN in piece else piece.decode()
+        except UnicodeDecodeError:
+            return None
+
     def _bytes(self, ids: Sequence[int], special: bool) -> list[bytes]:
-        self._check_ids(ids)
+        self.check_ids(ids)
         known = self._pieces[special]
         if missing := list(dict.fromkeys(token for token in ids if token not in known)):
             told = self._question(lambda dialect: dialect.pieces(missing, special))
@@ -346,16 +370,18 @@ class RemoteEngine:
         template: str | None = None,
         **kwargs: Any,
     ) -> str:
-        """Messages as one prompt: by the template given, the model's own where it is known, or theirs.
+        """Messages as one prompt: by the template given, by the server with its own, or here with that.
 
         Raises InvalidRequest for messages that do not fit together, and RemoteError.
         """
-        if template is None and not self.info.chat_template:
+        if template is None and messages and self.profile.template:
             found = self._question(
                 lambda dialect: dialect.template(
                     messages,
-                    add_generation_prompt=add_generation_prompt,
+                    add_generation_prompt=add_generation_prompt and not continue_final_message,
                     continue_final_message=continue_final_message,
+                    tools=tools,
+                    **kwargs,
                 )
             )
             if found is not None:
@@ -389,18 +415,22 @@ class RemoteEngine:
             "logits_callback": request.logits_callback is not None,
             "logprobs": request.logprobs is not None,
             "prompt_logprobs": request.prompt_logprobs is not None,
+            "next_logprobs": request.next_logprobs is not None or bool(request.next_ids),
+            "without": bool(request.without),
             "cache_prompt": not request.cache_prompt,
             "strict": request.strict,
             "penalty_prompt": request.penalty_prompt is not None,
             "lora": bool(request.lora),
+            "siblings": request.siblings != "independent",
+            "repulsion": bool(request.repulsion),
         }
         for name, value in wanted.items():
             self._refuse(name, value)
-        for best in (request.logprobs, request.prompt_logprobs):
-            if best is not None and best > self.profile.logprobs >= 0:
-                raise InvalidRequest(
-                    "logprobs", f"{self.profile.server} tells {self.profile.logprobs} at most"
-                )
+        for name in ("logprobs", "prompt_logprobs", "next_logprobs"):
+            if (getattr(request, name) or 0) > self.profile.logprobs >= 0:
+                raise InvalidRequest(name, f"{self.profile.server} tells {self.profile.logprobs} at most")
+        for name in ("next_ids", "begin", "without"):
+            check_ids(name, getattr(request, name), self.info.n_vocab)
 
     def _refuse(self, name: str, wanted: bool) -> None:
         if wanted and (why := self.lacks(name)):
@@ -422,53 +452,17 @@ class RemoteEngine:
         for parameter in (p for p in PARAMETERS if p.record == "stop"):
             parameter.check(getattr(stop, parameter.field))
         self._refuse("token_ids", bool(stop.token_ids))
-        self._check_ids(stop.token_ids)
+        self.check_ids(stop.token_ids)
 
-    def _check_ids(self, ids: Sequence[int]) -> None:
+    def check_ids(self, ids: Iterable[int]) -> None:
+        """Raises InvalidRequest for an id that is not in the vocabulary."""
+        ids = tuple(ids)
         check_ids("prompt", ids, self.info.n_vocab)
         if not self.profile.ids:
             try:
                 letters.decode(ids)
             except ValueError as error:
                 raise InvalidRequest("prompt", str(error)) from None
-
-    def _assemble(self, request: Request) -> list[int]:
-        ids = self._ids(request.prompt, request.parse_special)
-        if request.add_bos and self.add_bos and self.bos is not None and ids[:1] != [self.bos]:
-            ids = [self.bos, *ids]
-        if not ids:
-            if self.bos is None:
-                raise InvalidRequest("prompt", "it is empty, and this model cannot begin from nothing")
-            ids = [self.bos]
-        return ids
-
-    def _ids(self, prompt: Prompt, parse_special: bool) -> list[int]:
-        """Token ids of a prompt; runs of another vocabulary are tokenised with their neighbours."""
-        if isinstance(prompt, str):
-            return list(self._tokens(prompt, parse_special))
-        ids, typed = list[int](), ""
-
-        def settle() -> None:
-            nonlocal typed
-            if typed:
-                ids.extend(self.tokenize_continuation(typed) if ids else self._tokens(typed, parse_special))
-            typed = ""
-
-        for item in cast("Sequence[object]", prompt):
-            if not isinstance(item, TokenRun):
-                if not isinstance(item, int):
-                    raise InvalidRequest("prompt", "it may hold token ids or runs, nothing else")
-                ids.append(item)
-            elif item.ids is not None and item.vocab in (None, self.info.vocab):
-                if item.overlap:
-                    typed = typed[: -item.overlap]
-                settle()
-                ids.extend(item.ids)
-            else:
-                typed += item.text
-        settle()
-        self._check_ids(ids)
-        return ids
 
     # ---- from here to the loop
 
@@ -485,14 +479,22 @@ class RemoteEngine:
             generation.abandon(EngineClosed("the engine is closed"))
             return
         if command.verb == "append":
-            text = str(command.args[0])
-            ids = tuple(self.tokenize_continuation(text)) if text else ()
-            command = command._replace(args=(*command.args, ids))
+            command = command._replace(args=(*command.args, *self._typed(generation, str(command.args[0]))))
+        elif command.verb in ("reroll", "add_branch"):
+            *_, begin, without = command.args
+            self._refuse("without", bool(without))
+            command = command._replace(args=(*command.args, self.pieces(begin)))
         with self._posting:
             self._commands.append(command)
             alone = len(self._commands) == 1
         if alone:
             self._loop.call_soon_threadsafe(self._obey)
+
+    def _typed(self, generation: Generation, text: str) -> tuple[tuple[int, ...], str]:
+        """The tokens of what a person typed, and what the last of them writes if it is to be healed."""
+        ids = tuple(self.tokenize_continuation(text))
+        heals = generation.request.heal and not self.lacks("heal")
+        return ids, unfinished(self, ids, text) if heals else ""
 
     def _obey(self) -> None:
         """Carry out what was commanded; requests that came together are looked at together."""

@@ -6,6 +6,7 @@ place whatever the other side knows. To be used on the loop's thread only.
 
 from __future__ import annotations
 
+import codecs
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -73,11 +74,12 @@ class Run:
     def __init__(self, generation: Generation, ids: tuple[int, ...], counted: bool) -> None:
         self.generation = generation
         self.request = generation.request
-        self.ids = ids
+        self.ids = self.whole = ids  # without and with what token healing took off the prompt's end
         self.counted = counted  # ids are made up here: tokens are counted as they come
         self.lanes: list[Lane] = []
         self.events: list[Event] = []
         self.seeds: set[int] = set()
+        self.to_foretell = self.request.next_logprobs is not None or bool(self.request.next_ids)
         self.read = False  # their account of the prompt has come
         self.again = False  # a branch of it is to be asked for once more
         self.dead = False
@@ -125,6 +127,7 @@ class Lane:
         self.backlog: list[Piece] = []  # what came while it rested
         self.base: Sequence[int] = run.ids
         self.first = 0
+        self.unspelt = ""  # text that stands there already and that the next tokens have to spell
         self.came = 0  # tokens of this take, where they are counted as they come
         self.failures = 0  # attempts since the last token
         self.beyond = False  # it is to go on where the model saw an end
@@ -133,6 +136,7 @@ class Lane:
         self.min_tokens = 0
         self.deadline: float | None = None
         self.set_stop(branch.stop_rule)
+        self.heal(run.generation.healed)
 
     # ---- what there is
 
@@ -194,13 +198,17 @@ class Lane:
     ) -> None:  # fmt: skip
         if not text and not ids:
             return
+        healing, spelling = bool(self.unspelt), self._spelling(text)
+        if spelling is None:
+            return
+        text = spelling
         buffer, words, before = self.buffer, self.words, len(self.buffer.ids)
         begin: int = words.decoded
         self.came += 1
         out, hit = words.take(text, 1 if self.run.counted else max(len(ids), 1))
-        if len(ids) == 1:
-            buffer.ids.append(ids[0])
-            buffer.ends.append(words.decoded)
+        if len(ids) == 1 or healing:
+            buffer.ids.extend(ids)
+            buffer.ends.extend([words.decoded - len(self.unspelt)] * len(ids))
         else:
             buffer.ids.extend(ids)
             buffer.ends.extend(_ends(begin, text, spell(ids), len(ids)))
@@ -229,6 +237,42 @@ class Lane:
             self.run.events.append(Cut(branch.index, len(branch.text), kept))
         self.finish(hit.reason, hit.stop_text, flush=False)
 
+    # ---- token healing
+
+    def heal(self, text: str) -> None:
+        """The next tokens are to spell the prompt's end, which is ``text``, again."""
+        self.unspelt, self.branch.overlap = text, len(text)
+
+    def stop_healing(self) -> None:
+        """Let the text be spelt as it was typed."""
+        if self.unspelt and not self.buffer.tail:
+            self._drop_half_spelt()
+            self.base, self.first, self.branch.overlap = self.run.whole, 0, 0
+        self.unspelt = ""
+
+    def _spelling(self, text: str) -> str | None:
+        """What is new in ``text``; None where it does not spell what it should."""
+        if not self.unspelt:
+            return text
+        if not (text.startswith(self.unspelt) or self.unspelt.startswith(text)):
+            self.leave(keep=False)
+            self.stop_healing()
+            self.set_state(BranchState.WAITING)
+            self.run.again = True
+            return None
+        new, self.unspelt = text[len(self.unspelt) :], self.unspelt[len(text) :]
+        if self.buffer.tail:  # typed into the branch, not the prompt's end
+            self.buffer.tail = self.unspelt
+        return new
+
+    def _drop_half_spelt(self) -> None:
+        """Tokens that spell a part of the prompt's end are of no use to anybody."""
+        buffer = self.buffer
+        if self.unspelt and buffer.ids and not buffer.pieces:
+            del buffer.ids[:], buffer.ends[:], buffer.logprobs[:]
+            self.unspelt = self.run.generation.healed
+            self.run.events.append(Cut(self.branch.index, 0, 0))
+
     # ---- the end
 
     def finish(self, reason: FinishReason, stop_text: str | None = None, flush: bool = True) -> None:
@@ -236,7 +280,8 @@ class Lane:
         branch = self.branch
         if flush:
             self.flush()
-        self.leave(keep=reason is not FinishReason.KILLED)
+        told = reason in (FinishReason.KILLED, FinishReason.STOPPED)
+        self.leave(keep=reason is not FinishReason.KILLED, told=told)
         branch.finish_reason, branch.stop_text, branch.error = reason, stop_text, None
         branch.state = BranchState.DONE
         self.run.events.append(Finished(branch.index, reason, len(self.buffer.ids), stop_text))
@@ -252,18 +297,22 @@ class Lane:
 
     def flush(self) -> None:
         """Publish what was held back."""
+        self._drop_half_spelt()
         held = self.words.finish()
         if held:
             self.buffer.pieces.append(held)
             self.run.events.append(Text(self.branch.index, held))
 
-    def leave(self, keep: bool = True) -> None:
-        """Let go of the request that writes it; ``keep``: it may be gone on with."""
+    def leave(self, keep: bool = True, told: bool = True) -> None:
+        """Let go of the request that writes it; ``keep``: it may be gone on with.
+
+        ``told``: by somebody, and not by a stop rule.
+        """
         stretch, self.stretch = self.stretch, None
         self.resting = False
         self.backlog.clear()
         if stretch is not None:
-            stretch.leave(self, keep)
+            stretch.leave(self, keep, told)
 
     def set_state(self, state: BranchState) -> None:
         if self.branch.state is not state:
@@ -287,9 +336,33 @@ class Lane:
         """Forget the text; the reader sees a new revision."""
         self.branch.buffer = Buffer(self.buffer.revision + 1)
         self.base, self.first, self.came = self.run.ids, 0, 0
+        self.heal(self.run.generation.healed)
         self.words.restart("")
         self.branch.started_at = self.branch.changed_at = 0.0
         self.set_stop(self.branch.stop_rule)
+
+    def begin(self, ids: Sequence[int], spelt: Sequence[bytes]) -> None:
+        """Let a new take begin with ``ids``, which write ``spelt``, and write as much as its rule says."""
+        if not ids:
+            return
+        decoder, ends = codecs.getincrementaldecoder("utf-8")("replace"), list[int]()
+        text = ""
+        for piece in spelt:
+            text += decoder.decode(piece)
+            ends.append(len(text))
+        if self.unspelt and self.unspelt.startswith(text):
+            return  # nothing is left of what did not get beyond the prompt's end
+        if not text.startswith(self.unspelt):
+            self.stop_healing()
+        begun, self.unspelt = len(self.unspelt), ""
+        text, ends = text[begun:], [end - begun for end in ends]
+        self.buffer.pieces += [text] if text else []
+        self.buffer.ids += ids
+        self.buffer.ends += ends
+        self.came = len(ids)
+        self.words.restart(text, self.written)
+        self.set_stop(self.branch.stop_rule, self.branch.stop_rule.max_tokens)
+        self.run.events.append(Text(self.branch.index, text, tuple(ids)))
 
     def cut(self, chars: int) -> None:
         """Keep ``chars`` characters and the tokens within them; what no token covers is the tail."""
@@ -298,24 +371,35 @@ class Lane:
             return
         old = self.buffer
         keep = bisect_right(old.ends, chars)
+        if self.branch.overlap and (not keep or old.ends[keep - 1] < 0):  # cut amid the token that healed
+            keep, self.branch.overlap = 0, 0
+            self.base, self.first = self.run.whole, 0
+        self.unspelt = ""
         text = "".join(old.pieces)[:chars]
         new = Buffer(old.revision + 1, [text] if text else [], old.ids[:keep], old.ends[:keep])
         new.logprobs = old.logprobs[:keep]
         new.typed = [(begin, min(end, chars)) for begin, end in old.typed if begin < chars]
         new.tail = text[new.ends[-1] if new.ends else 0 :]
         if keep < self.first:
-            self.base, self.first = self.run.ids, 0
+            self.base, self.first = self.run.ids if self.branch.overlap else self.run.whole, 0
         self.came = round(self.came * chars / max(len("".join(old.pieces)), 1))
         self.branch.buffer = new
         self.words.restart(text, self.written)
 
-    def typed(self, text: str, ids: Sequence[int]) -> None:
-        """Add words that a person typed; where text without tokens stands before them, they join that."""
+    def typed(self, text: str, ids: Sequence[int], heals: str = "") -> None:
+        """Add words that a person typed; where text without tokens stands before them, they join that.
+
+        ``heals`` is what the last of their tokens writes, if the model is to spell that itself.
+        """
+        self.stop_healing()
         buffer, begin = self.buffer, len(self.branch.text)
         buffer.typed.append((begin, begin + len(text)))  # before the text, so that no reader misses it
         buffer.pieces.append(text)
         if buffer.tail:
             buffer.tail, ids = buffer.tail + text, ()
+        elif heals:
+            buffer.tail = self.unspelt = heals
+            ids = ids[:-1]
         buffer.ids.extend(ids)
         buffer.ends.extend([begin + len(text)] * len(ids))
         self.limit += 0 if self.run.counted else len(ids)

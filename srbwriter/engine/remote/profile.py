@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import re
+from dataclasses import dataclass, fields, replace
 
 from ..types import ModelInfo, Sampling
 
 ALL_SAMPLING = frozenset(field.name for field in fields(Sampling))
 CONSTRAINTS = ("grammar", "json_schema", "regex")
+_ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class Profile:
     request: frozenset[str] = frozenset()  # of cache_prompt, strict, penalty_prompt, lora
     requests: int = 0  # under way at once at most; 0: it does not say
     handles: bool = False  # one branch of a running request can be let go
+    anew: int = 0  # tokens to be read where a branch goes on in another request; -1: all; 0: it is not known
+    template: bool = False  # it puts chats into words itself
 
     def lines(self) -> list[str]:
         """What a person may want to know, one thing a line."""
@@ -41,12 +45,17 @@ class Profile:
             ("log-probabilities", self.logprobs >= 0),
             ("log-probabilities of the prompt", self.prompt_logprobs),
             ("constraints", bool(self.sampling.intersection(CONSTRAINTS))),
+            ("words completed", not self.lacks("heal")),
         ]
         families = ("adaptive", "dry", "dynatemp", "mirostat", "xtc")  # one word for all knobs of a sampler
         missing = ALL_SAMPLING - self.sampling
         lacking = sorted({next((f for f in families if name.startswith(f)), name) for name in missing})
+        whose = "its own template there" if self.template else "its template here"
+        if not self.template and not self.info.chat_template:
+            whose = "ChatML, for want of its own template"
         return [
             f"{self.server} ({self.dialect}), model {self.info.name}, {self.info.n_ctx} tokens",
+            f"chats are put into words by {whose}",
             "has: " + ", ".join(name for name, has in yes if has),
             "has not: " + ", ".join([name for name, has in yes if not has] + lacking),
         ]
@@ -56,6 +65,8 @@ class Profile:
         them = self.server
         if name == "logits_callback":
             return f"the logits stay with {them}; they cannot be changed from here"
+        if name in ("siblings", "repulsion"):
+            return f"the logits stay with {them}, so each branch is drawn by itself there"
         if name in ALL_SAMPLING:
             return "" if name in self.sampling else f"{them} does not know {name}"
         if name in ("min_tokens", "ignore_eog"):
@@ -64,10 +75,23 @@ class Profile:
             return "" if self.ids else f"{them} tells no token ids"
         if name == "logprobs":
             return "" if self.logprobs >= 0 else f"{them} tells no log-probabilities"
+        if name in ("next_logprobs", "next_ids"):
+            told = self.ids and self.logprobs > 0
+            return "" if told else f"{them} does not tell how likely tokens are that it did not choose"
+        if name == "without":
+            return f"{them} cannot be told what not to write in one place alone"
         if name == "prompt_logprobs":
             return "" if self.prompt_logprobs else f"{them} tells no log-probabilities of a prompt"
         if name in ("cache_prompt", "strict", "penalty_prompt", "lora"):
             return "" if name in self.request else f"{them} does not know {name}"
-        if name == "heal":
+        if name == "heal" and not self.sampling.intersection(("grammar", "regex")):
             return f"{them} cannot be held to the end of a word, so one that breaks off is left as it is"
         return ""
+
+    def spelling(self, sampling: Sampling, text: str) -> Sampling:
+        """``sampling`` that begins with ``text``, which may be followed by anything."""
+        if not text or any(getattr(sampling, name) for name in CONSTRAINTS):
+            return sampling
+        if "regex" in self.sampling:
+            return replace(sampling, regex=re.sub(r"[][\\^$.|?*+(){}]", r"\\\g<0>", text) + r"[\s\S]*")
+        return replace(sampling, grammar=f'root ::= "{text.translate(_ESCAPED)}" [^\\x00]*')

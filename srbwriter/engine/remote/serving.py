@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..types import BranchState, EngineError, FinishReason, PromptProgress, StateChanged
-from .asking import Ask, Named, News, Over, Piece, PromptRead
+from .asking import Ask, Named, News, Over, Piece, Placed, PromptRead
 from .dialects.base import Dialect
 from .lanes import Lane, Run, Spell, plain
 from .options import RemoteOptions
@@ -23,6 +24,9 @@ from .problems import RemoteError
 from .profile import Profile
 
 log = logging.getLogger(__name__)
+
+_FAR = 512  # tokens that a branch without a limit is taken to have before it
+_DEARER = 4  # times that a token costs which is written, not read
 
 
 class Stretch:
@@ -34,8 +38,11 @@ class Stretch:
         self.task: asyncio.Task[None] | None = None
         self.dialect: Dialect | None = None
         self.id = ""  # what they call it, where its branches can be steered
+        self.slot = -1  # where its first branch runs, if they tell
+        self.stands: Sequence[int] = ()  # what that branch had when it left or ended
         self.progressed = False
         self.cut = False  # somebody left before the other side had come to an end
+        self.wasted = 0  # branches that are written on over there and thrown away here
         self._steered: asyncio.Task[None] | None = None
         for lane in lanes:
             lane.stretch = self
@@ -45,20 +52,49 @@ class Stretch:
         """Those that it is still to write."""
         return [lane for lane in self.lanes if lane is not None]
 
-    def leave(self, lane: Lane, keep: bool) -> None:
-        """A branch is not to be written any further; with the last of them the connection goes."""
+    def leave(self, lane: Lane, keep: bool, told: bool) -> None:
+        """A branch is not to be written any further; with the last of them the connection goes.
+
+        ``told``: somebody said so, it is no stop rule that ended it.
+        """
         index = self.lanes.index(lane)
-        self.lanes[index], self.cut = None, True
+        if told or lane.branch.sampling.seed is None:  # else its neighbours' texts would hang on chance
+            self.wasted += 1
+        self._gone(index, lane)
+        self.cut = True
         if not self.live:
             if self.task is not None and self.task is not asyncio.current_task():
                 self.task.cancel()
         else:
             self._steer(index, "stop" if keep else "kill")
 
+    def part(self, pressed: bool) -> None:
+        """Let every branch go on by itself, if that costs less than what is thrown away.
+
+        ``pressed``: another branch waits for a place there.
+        """
+        living, anew = self.live, self.service.profile.anew
+        if not (self.wasted and self.progressed and living and anew) or self.run.constrained:
+            return
+        to_go = max(_FAR if lane.left is None else min(lane.left, _FAR) for lane in living)
+        read = anew * len(living) if anew > 0 else sum(len(lane.path) for lane in living)
+        if not pressed and to_go * self.wasted * _DEARER <= read:
+            return
+        for lane in living:
+            self.ended(lane)
+            lane.set_state(BranchState.WAITING)
+        if self.task is not None and self.task is not asyncio.current_task():
+            self.task.cancel()
+
     def ended(self, lane: Lane) -> None:
         """The other side has come to the branch's end."""
-        self.lanes[self.lanes.index(lane)] = None
+        self._gone(self.lanes.index(lane), lane)
         lane.stretch = None
+
+    def _gone(self, index: int, lane: Lane) -> None:
+        self.lanes[index] = None
+        if index == 0:
+            self.stands = lane.path
 
     def pause(self, lane: Lane) -> bool:
         """Let a branch rest over there; False where that is not possible."""
@@ -110,9 +146,9 @@ class Service:
 
     def begin(self, run: Run) -> None:
         """Ask for every branch that waits and that nobody writes."""
-        waiting = [
-            lane for lane in run.lanes if lane.branch.state is BranchState.WAITING and lane.stretch is None
-        ]
+        for stretch in {lane.stretch: None for lane in run.lanes if lane.stretch is not None}:
+            stretch.part(pressed=len(stretch.lanes) >= self.profile.requests > 0 and bool(_waiting(run)))
+        waiting = _waiting(run)
         if not waiting:
             if not run.live:
                 self.runs.discard(run)
@@ -129,7 +165,8 @@ class Service:
         alike: dict[Any, list[Lane]] = {}
         for lane in fresh:
             rule = lane.branch.stop_rule
-            key = (plain(lane.branch.sampling), lane.left, lane.min_tokens, lane.beyond, rule.ignore_eog)
+            asked = plain(lane.branch.sampling), lane.left, lane.min_tokens, lane.beyond, rule.ignore_eog
+            key = (*asked, lane.unspelt, lane.branch.overlap)
             alike.setdefault(key, []).append(lane)
         for lanes_alike in alike.values():
             group: list[Lane] = []
@@ -149,7 +186,7 @@ class Service:
         most = first.left if first.left is None else max(first.left, 1)
         return Ask(
             ids=first.path,
-            sampling=first.branch.sampling,
+            sampling=self.profile.spelling(first.branch.sampling, first.unspelt),
             seeds=tuple(lane.next_seed for lane in lanes),
             max_tokens=min(early, most or early) if early > 0 else most,
             min_tokens=max(first.min_tokens - first.written, 0) if native else 0,
@@ -210,7 +247,7 @@ class Service:
         """One attempt. Raises RemoteError."""
         run = stretch.run
         for lane in stretch.live:
-            if lane.buffer.tail:
+            if lane.buffer.tail and not lane.unspelt:
                 lane.settle(await self._words(lane, lane.buffer.tail))
             if len(lane.path) >= self.profile.info.n_ctx and not lane.forget_half(self.profile.info.n_ctx):
                 lane.finish(FinishReason.CONTEXT)
@@ -249,6 +286,21 @@ class Service:
         ask = self._ask(stretch)
         if ask.scored:
             await self._score(run, dialect, ask)
+        if run.to_foretell:
+            await self._foretell(run, dialect)
+            for lane in [lane for lane in stretch.live if lane.left == 0]:
+                lane.finish(FinishReason.LENGTH)
+            if not stretch.live:
+                return
+        stretch.slot, stretch.stands = -1, ask.ids
+        asked = await dialect.place(ask.ids, ask.n)
+        try:
+            await self._answer(stretch, peer, dialect, replace(ask, slot=asked))
+        finally:
+            dialect.left(asked, max(stretch.slot, asked), stretch.stands)
+
+    async def _answer(self, stretch: Stretch, peer: Peer, dialect: Dialect, ask: Ask) -> None:
+        run = stretch.run
         path, body = dialect.request(ask)
         self.prompt_tokens += len(ask.ids)
         async with peer.transport.events(path, body) as batches:
@@ -259,7 +311,7 @@ class Service:
                 for data in batch:
                     for news in dialect.read(data):
                         self._hear(stretch, news)
-                if run.again:
+                if run.again or stretch.wasted:
                     run.again = False
                     self.begin(run)
                 run.publish()
@@ -268,7 +320,14 @@ class Service:
 
     async def _score(self, run: Run, dialect: Dialect, ask: Ask) -> None:
         best = run.request.prompt_logprobs or 0
-        run.generation.prompt_logprobs = list(await dialect.score(ask.ids, best))
+        told = await dialect.score(ask.ids, best)
+        run.generation.prompt_logprobs = list(told)[max(run.request.score_from - 1, 0) :]
+
+    async def _foretell(self, run: Run, dialect: Dialect) -> None:
+        asked = run.request
+        told = await dialect.next(run.ids, asked.next_logprobs or 0, asked.next_ids)
+        run.generation.next_logprobs, run.to_foretell = tuple(told), False
+        self._read(run, 0)
 
     def _hear(self, stretch: Stretch, news: News) -> None:
         match news:
@@ -280,6 +339,8 @@ class Service:
                 self._read(stretch.run, news.cached)
             case Named():
                 stretch.id = news.id
+            case Placed():
+                stretch.slot = news.slot
             case Over():
                 pass
 
@@ -341,6 +402,11 @@ class Service:
         """It goes on, in another request."""
         lane.set_state(BranchState.WAITING)
         lane.run.again = True
+
+
+def _waiting(run: Run) -> list[Lane]:
+    """Branches that are to be written, and that nobody writes."""
+    return [lane for lane in run.lanes if lane.branch.state is BranchState.WAITING and lane.stretch is None]
 
 
 async def continuation(dialect: Dialect, text: str) -> list[int]:

@@ -63,7 +63,10 @@ class Verbs:
             lane.stretch.resume(lane)
             self._speak(lane)
 
-    def reroll(self, lane: Lane, seed: int | None, sampling: Sampling | None, stop: Stop | None) -> None:
+    def reroll(
+        self, lane: Lane, seed: int | None, sampling: Sampling | None, stop: Stop | None,
+        begin: Sequence[int], without: Sequence[int], spelt: Sequence[bytes],
+    ) -> None:  # fmt: skip
         lane.leave(keep=False)
         branch = lane.branch
         if sampling is not None:
@@ -74,6 +77,7 @@ class Verbs:
         lane.new_take()
         lane.beyond = False
         lane.run.events.append(Cut(branch.index, 0, 0))
+        lane.begin(begin, spelt)
         self._revive(lane)
 
     def extend(self, lane: Lane, stop: Stop | int | None) -> None:
@@ -112,7 +116,7 @@ class Verbs:
         lane.run.events.append(Cut(branch.index, kept, len(branch.buffer.ids)))
         self._revive(lane)
 
-    def append(self, lane: Lane, text: str, go_on: bool, ids: Sequence[int]) -> None:
+    def append(self, lane: Lane, text: str, go_on: bool, ids: Sequence[int], last: str) -> None:
         branch = lane.branch
         if not text:
             return
@@ -120,7 +124,7 @@ class Verbs:
         lane.leave()
         if live:
             lane.flush()
-        lane.typed(text, ids)
+        lane.typed(text, ids, last if (live or go_on) and not lane.run.constrained else "")
         if go_on and not live:
             lane.set_stop(branch.stop_rule, branch.stop_rule.max_tokens)
         if go_on or live and branch.state is not BranchState.PAUSED:
@@ -144,7 +148,10 @@ class Verbs:
         ):
             self._again(lane)
 
-    def add_branch(self, run: Run, n: int, sampling: Sampling | None, stop: Stop | None) -> None:
+    def add_branch(
+        self, run: Run, n: int, sampling: Sampling | None, stop: Stop | None,
+        begin: Sequence[int], without: Sequence[int], spelt: Sequence[bytes],
+    ) -> None:  # fmt: skip
         first = run.lanes[0].branch
         for _ in range(n):
             index = len(run.lanes)
@@ -153,8 +160,10 @@ class Verbs:
             rule = stop if stop is not None else first.stop_rule
             branch = Branch(run.generation, index, chosen, rule, run.seed(own, first.seed, index))
             run.generation.branches.append(branch)
-            run.lanes.append(Lane(run, branch))
+            lane = Lane(run, branch)
+            run.lanes.append(lane)
             run.events.append(Added(index))
+            lane.begin(begin, spelt)
 
     def _again(self, lane: Lane) -> None:
         """What writes on is asked for anew, by other rules."""

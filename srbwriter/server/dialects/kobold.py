@@ -40,18 +40,18 @@ VERSION = "1.102"
 UNITED = "1.2.5"
 """The same of KoboldAI's own interface: what has stop sequences."""
 
-USUAL: Mapping[str, Any] = {
-    "max_tokens": 180, "temperature": 0.7, "top_k": 100, "top_p": 0.92, "min_p": 0.0,
-    "repeat_penalty": 1.0, "repeat_last_n": 320, "dry_penalty_last_n": 320, "xtc_threshold": 0.2,
-    "overflow": "truncate",
+_LEFT_OUT: Mapping[str, tuple[Any, Any]] = {
+    "max_tokens": (180, 200), "temperature": (0.7, 0.5), "top_k": (100, 0), "top_p": (0.92, 1.0),
+    "min_p": (0.0, 0.0), "repeat_penalty": (1.0, 1.1), "repeat_last_n": (320, -1),
+    "dry_penalty_last_n": (320, None), "xtc_threshold": (0.2, None), "overflow": ("truncate", "truncate"),
 }  # fmt: skip
-"""What KoboldCpp's clients mean by leaving a field out, by the table's names."""
+"""What leaving a field out means, by the table's names; None is what it means everywhere."""
 
-LEGACY: Mapping[str, Any] = {
-    "max_tokens": 200, "temperature": 0.5, "top_k": 0, "top_p": 1.0, "min_p": 0.0,
-    "repeat_penalty": 1.1, "repeat_last_n": -1, "overflow": "truncate",
-}  # fmt: skip
-"""The same of text-generation-webui's older ones."""
+USUAL = {name: value for name, (value, _) in _LEFT_OUT.items()}
+"""What KoboldCpp's clients mean by it."""
+
+LEGACY = {name: value for name, (_, value) in _LEFT_OUT.items() if value is not None}
+"""What text-generation-webui's older ones mean."""
 
 _LEGACYS = ("max_new_tokens", "stopping_strings", "truncation_length", "do_sample", "repetition_penalty")
 _LIKELIEST = 10

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from functools import reduce
 
@@ -45,27 +46,16 @@ CHARACTERS_PER_TOKEN = 3.3
 """mikupad's own estimate, by which it turns its search ranges into characters."""
 
 _SAMPLING = {
-    "temperature": "temperature",
-    "dynaTempRange": "dynatemp_range",
-    "dynaTempExp": "dynatemp_exponent",
-    "repeatPenalty": "repeat_penalty",
-    "repeatLastN": "repeat_last_n",
-    "presencePenalty": "presence_penalty",
-    "frequencyPenalty": "frequency_penalty",
-    "topK": "top_k",
-    "topP": "top_p",
-    "typicalP": "typical_p",
-    "minP": "min_p",
-    "mirostat": "mirostat",
-    "mirostatTau": "mirostat_tau",
-    "mirostatEta": "mirostat_eta",
-    "xtcThreshold": "xtc_threshold",
-    "xtcProbability": "xtc_probability",
-    "dryMultiplier": "dry_multiplier",
-    "dryBase": "dry_base",
-    "dryAllowedLength": "dry_allowed_length",
+    theirs: re.sub(r"[A-Z]", lambda capital: f"_{capital[0].lower()}", theirs)
+    for theirs in (
+        "temperature", "repeatPenalty", "repeatLastN", "presencePenalty", "frequencyPenalty", "topK", "topP",
+        "typicalP", "minP", "mirostat", "mirostatTau", "mirostatEta", "xtcThreshold", "xtcProbability",
+        "dryMultiplier", "dryBase", "dryAllowedLength",
+    )
+} | {
+    "dynaTempRange": "dynatemp_range", "dynaTempExp": "dynatemp_exponent",
     "dryPenaltyRange": "dry_penalty_last_n",
-}
+}  # fmt: skip
 """Their name of a sampling number → ours."""
 
 

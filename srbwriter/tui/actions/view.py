@@ -154,8 +154,7 @@ def jump(screen: WriteScreen) -> None:
 @command(VIEW, "Read mode", "p", anywhere="ctrl+r")
 def read(screen: WriteScreen) -> None:
     """The story as a clean page; again to go back."""
-    keys = [*screen.app.keys("read"), *screen.app.anywhere("read")]
-    screen.app.push_screen(Reading(screen.editor.whole, screen.app.text_width, keys))
+    screen.app.push_screen(Reading(screen.editor.whole, screen.app.text_width))
 
 
 @command(VIEW, "Theme")

@@ -108,14 +108,14 @@ class Confirm(Bar[str]):
     def content(self) -> ComposeResult:
         parts: list[tuple[str, str]] = [(f"{self._question}\n", "bold")]
         for key, meaning in self._answers.items():
-            parts += [(key_name(key), "bold $text-accent"), (f" {meaning}   ", "")]
+            name = self.with_keys("{close_dialog}") if key == "escape" else key_name(key)
+            parts += [(name, "bold $text-accent"), (f" {meaning}   ", "")]
         yield Static(Content.assemble(*parts))
 
     def on_key(self, event: events.Key) -> None:
-        if event.key != "escape":
+        if event.key in self._answers and event.key != "escape":
             event.stop()
-            if event.key in self._answers:
-                self.close(event.key)
+            self.close(event.key)
 
 
 _FIELDS = {
@@ -125,9 +125,7 @@ _FIELDS = {
 }
 """The fields of :class:`Properties` in their order, and what they are called."""
 
-_FORM_HELP = (
-    "Books and pages say so. A language is en, de, pt-BR … · tab next · enter keeps it · esc goes back"
-)
+_FORM_HELP = "Books and pages say so. A language is en, de, pt-BR … · tab next · enter keeps it · {keys}"
 
 
 class PropertiesForm(Bar[None]):

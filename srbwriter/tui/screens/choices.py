@@ -115,7 +115,7 @@ def offer_openings(screen: WriteScreen) -> None:
         elif isinstance(value, Path):
             screen.app.open_story(value)
 
-    foot = "enter begins and writes branches at once · esc is an empty page · type to narrow"
+    foot = "enter begins and writes branches at once · {close_dialog} is an empty page · type to narrow"
     if recent:
         foot += " · your own stories are last in the list"
     screen.app.push_screen(
@@ -168,7 +168,7 @@ def choose_model(screen: WriteScreen) -> None:
         if file is not None:
             screen.guarded(lambda: screen.session.load_model(file))
 
-    foot = "enter loads one for now · `srbwriter models` gets others and keeps one · esc goes back"
+    foot = "enter loads one for now · `srbwriter models` gets others and keeps one · {keys}"
     screen.app.push_screen(Picker("Models", model_choices(screen.app.preferences), foot=foot), chosen)
 
 
@@ -187,5 +187,5 @@ def choose_theme(app: App) -> None:
         if name is not None:
             app.preferences.put(options.THEME, name)
 
-    foot = f"enter keeps it · esc goes back · your own belong in {themes.own_folder()}"
+    foot = f"enter keeps it · {{keys}} · your own belong in {themes.own_folder()}"
     app.push_screen(Picker("Themes", choices, at=before, looked=looked, foot=foot, aside=True), chosen)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Static
 
 from srbwriter.story.model import counted
+from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Bar
 from srbwriter.tui.screens.ask import LineInput
 from srbwriter.tui.widgets.story_editor import StoryEditor
@@ -95,8 +95,6 @@ def _lowered(text: str) -> str:
     return small.replace("ς", "σ").replace("ſ", "s")
 
 
-_KEYS = "enter next · shift+enter or ↑ previous · alt+c case · alt+w whole words · esc closes"
-_REPLACE_KEYS = "tab between the lines · ↓ ↑ next, previous · alt+c case · alt+w whole words · esc closes"
 _ROOM = 30  # characters around a place in the preview
 
 
@@ -112,13 +110,8 @@ class Looked:
 class FindBar(Bar[None]):
     """``looked`` is what was looked for last, and learns what is looked for now."""
 
-    HEADING = f"Find · {_KEYS}"
-    BINDINGS = [  # a line of input has its own enter, and ctrl+f would delete a word in it
-        Binding("ctrl+f,down", "go(1)", "Next place", priority=True, id="find_next"),
-        Binding("shift+enter,up", "go(-1)", "Previous place", priority=True, id="find_previous"),
-        Binding("alt+c", "case", "Case or any case", priority=True, id="find_case"),
-        Binding("alt+w", "whole", "Whole words or parts too", priority=True, id="find_whole"),
-    ]
+    KEYS = "In find and replace"
+    HEADING = "Find · enter next · {keys}"
     DEFAULT_CSS = """
     FindBar Horizontal { height: 1; }
     FindBar #found { width: auto; min-width: 10; padding: 0 0 0 2; color: $foreground; }
@@ -154,14 +147,21 @@ class FindBar(Bar[None]):
     def _submitted(self) -> None:
         self.action_go(1)
 
+    @action("find_case", "alt+c", "case")
     def action_case(self) -> None:
+        """Tell capitals and small letters apart, or not."""
         self._looked.case = not self._looked.case
         self._look()
 
+    @action("find_whole", "alt+w", "whole words")
     def action_whole(self) -> None:
+        """Find whole words only, or parts too."""
         self._looked.whole = not self._looked.whole
         self._look()
 
+    # A line of input has its own enter, and ctrl+f would delete a word in it.
+    @action("find_next", "down,ctrl+f", "next", 1)
+    @action("find_previous", "up,shift+enter", "previous", -1)
     def action_go(self, step: int) -> None:
         """Show the next place from where the cursor is, or the one before; round at either end."""
         self._look()
@@ -204,7 +204,7 @@ class FindBar(Bar[None]):
 class ReplaceBar(FindBar):
     """``take`` is given the text with every place replaced; False leaves the bar open."""
 
-    HEADING = f"Replace · {_REPLACE_KEYS}"
+    HEADING = "Replace · tab between the lines · {keys}"
     DEFAULT_CSS = """
     ReplaceBar #preview { color: $text-muted; height: 1; }
     """

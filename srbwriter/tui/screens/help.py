@@ -6,21 +6,24 @@ Made from what was declared; run nothing themselves but through the write screen
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple, dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 from textual import events, on
 from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from srbwriter.tui.commands import COMMANDS, LEADER, Command, groups
-from srbwriter.tui.dialog import Bar, Dialog
+from srbwriter.tui import commands
+from srbwriter.tui.commands import COMMANDS, Command, action, groups, screen_commands
+from srbwriter.tui.dialog import QUIT, Bar, Dialog, Page
 from srbwriter.tui.widgets.lines import FilterLine, key_name, matches
 
 if TYPE_CHECKING:
@@ -36,10 +39,12 @@ _INTRO = (
 
 
 class Help(Dialog[None]):
-    """Any of its own keys, or escape, closes it."""
+    """Every command with its keys; first come those of where it was asked for: of a branch, of a ``page``."""
 
+    KEYS = "In this help"
+    OPENED_BY = "help"
+    BINDINGS = [QUIT]
     HEADING = "Help"
-    FOOT = "/ narrows · esc goes back · ctrl+p finds a command by its name and runs it"
 
     DEFAULT_CSS = """
     Help > .box { width: 96; height: 92%; }
@@ -48,69 +53,94 @@ class Help(Dialog[None]):
     Help .group { color: $primary; text-style: bold; padding: 1 1 0 1; }
     """
 
-    def __init__(self, on_branch: bool) -> None:
+    def __init__(self, on_branch: bool = False, page: type[Page[Any]] | None = None) -> None:
         super().__init__()
-        self._on_branch = on_branch
+        self._on_branch, self._page = on_branch, page
+        self.foot = "{keys}"
+        if page is None:
+            self.foot += (
+                f" · {key_name(self.app.anywhere('palette')[0])} finds a command by its name and runs it"
+            )
 
     def content(self) -> ComposeResult:
         yield FilterLine(lambda: self.query_one(VerticalScroll))
         with VerticalScroll():
-            yield Static(self._intro(), id="intro", markup=False)
-            for group in self._groups():
+            if self._page is None:
+                yield Static(self._intro(), id="intro", markup=False)
+            for group, entries in self._groups().items():
                 with Vertical(classes="commands", name=group):
                     yield Static(group, classes="group")
-                    yield Static(self._table(group), classes="table")
+                    yield Static(_table(entries), classes="table")
 
     @on(FilterLine.Changed)
     def _narrow(self) -> None:
         """Show the commands that are looked for."""
         words = self.query_one(FilterLine).words
-        self.query_one("#intro").display = not words
+        self.query("#intro").set(display=not words)
+        groups = self._groups()
         for section in self.query(".commands"):
-            table = self._table(section.name or "", words)
-            section.query_one(".table", Static).update(table)
-            section.display = bool(table.row_count)
+            entries = groups[section.name or ""]
+            found = [entry for entry in entries if matches(words, section.name or "", *astuple(entry))]
+            section.query_one(".table", Static).update(_table(found))
+            section.display = bool(found)
 
     def _intro(self) -> str:
         return _INTRO.format(
-            write=" or ".join(self._keys(COMMANDS["generate"])),
-            switch=" or ".join(self._keys(COMMANDS["switch"])),
-            leader=key_name(LEADER),
+            write=self._entry(COMMANDS["generate"]).keys.replace("  ", " or "),
+            switch=self._entry(COMMANDS["switch"]).keys.replace("  ", " or "),
+            leader=" or ".join(map(key_name, self.app.anywhere("leader"))),
         )
 
-    def _groups(self) -> list[str]:
-        """What works where the focus is comes first."""
-        if self._on_branch:
-            return groups()
-        anywhere = {command.group for command in COMMANDS.values() if command.anywhere}
-        return sorted(groups(), key=lambda group: group not in anywhere)
+    def _groups(self) -> dict[str, list[_Entry]]:
+        """All commands by their headings; what works where the focus is comes first."""
+        found = {group: [self._entry(c) for c in COMMANDS.values() if c.group == group] for group in groups()}
+        if not self._on_branch:
+            anywhere = {command.group for command in COMMANDS.values() if command.anywhere}
+            found = dict(sorted(found.items(), key=lambda item: item[0] not in anywhere))
+        others = {
+            heading: [self._entry_of(binding) for binding in bindings]
+            for heading, bindings in screen_commands().items()
+        }
+        here = self._page.KEYS if self._page is not None else ""
+        first = {here: others.pop(here)} if here in others else {}
+        return first | found | others
 
-    def _table(self, group: str, words: Sequence[str] = ()) -> Table:
-        table = Table.grid(padding=(0, 2))
-        table.add_column(min_width=14, no_wrap=True)
-        table.add_column()
-        for command in COMMANDS.values():
-            keys = "  ".join(self._keys(command))
-            texts = command.title, command.help, command.id, keys, group
-            if command.group == group and matches(words, *texts):
-                what = Text.assemble((f"{command.title}. ", "bold"), command.help)
-                table.add_row(Text(keys, "bold"), what)
-        return table
-
-    def _keys(self, command: Command) -> list[str]:
+    def _entry(self, command: Command) -> _Entry:
         keys = ["1–9"] if command.numbered else [key_name(key) for key in self.app.keys(command.id)]
-        return [*keys, *(key_name(key) for key in self.app.anywhere(command.id))]
+        keys += [key_name(key) for key in self.app.anywhere(command.id)]
+        return _Entry(command.id, command.title, command.help, "  ".join(keys))
 
-    def on_key(self, event: events.Key) -> None:
-        if self.query_one(FilterLine).has_focus:
-            return
-        if event.key == "slash":
-            event.stop()
-            event.prevent_default()
-            self.query_one(FilterLine).begin()
-        if event.key in ("q", *self.app.keys("help"), *self.app.anywhere("help")):
-            event.stop()
-            self.close()
+    def _entry_of(self, binding: Binding) -> _Entry:
+        keys = commands.keys_of([binding], self.app.known_keys.keymap)
+        title = binding.description[:1].upper() + binding.description[1:]
+        return _Entry(binding.id or "", title, binding.tooltip, "  ".join(map(key_name, keys)))
+
+    @action("help_narrow", "slash", "narrows")
+    def action_narrow(self) -> None:
+        """Show only the commands that some words are about."""
+        self.query_one(FilterLine).begin()
+
+    def action_help(self) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A command as it is shown."""
+
+    id: str
+    title: str
+    help: str
+    keys: str
+
+
+def _table(entries: Sequence[_Entry]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(min_width=14, no_wrap=True)
+    table.add_column()
+    for entry in entries:
+        table.add_row(Text(entry.keys, "bold"), Text.assemble((f"{entry.title}. ", "bold"), entry.help))
+    return table
 
 
 _GAP = 3  # cells between two entries
@@ -135,7 +165,7 @@ class LeaderMenu(Bar[str]):
         return entries
 
     def on_key(self, event: events.Key) -> None:
-        if event.key != "escape":
+        if event.key not in self.app.page_keys(Page)["close_dialog"]:
             event.stop()
             self.close(event.key)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import groupby
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import OptionList, Static
@@ -18,15 +18,13 @@ from srbwriter.engine.parameters import Parameter, number_words
 from srbwriter.engine.types import InvalidRequest
 from srbwriter.session.sampling import Sweep
 from srbwriter.tui import knobs
+from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.knobs import KNOBS, Setup
 from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.picker import Choice, Picker
 from srbwriter.tui.widgets.lines import FilterLine, matches
 
-_KEYS = "← → turn · enter type a value · backspace default · p presets · s keep as preset · / narrow · "
-_LADDER_KEYS = "l ladder across branches · "
-_END_KEYS = "esc done\n* is not the default"
 _CHANGED = "* "
 
 
@@ -36,6 +34,9 @@ class Knobs(Dialog[None]):
     ``ladder`` is the one that holds now.
     """
 
+    KEYS = "In the knobs"
+    OPENED_BY = "knobs"
+    FOOT = "{keys}\n* is not the default"
     DEFAULT_CSS = """
     Knobs { align: right middle; background: $background 40%; }
     Knobs > .box {
@@ -59,9 +60,13 @@ class Knobs(Dialog[None]):
         super().__init__()
         self._lacks = lacks  # why the engine cannot do what a field asks for, in words
         self.heading, self.setup = title, setup
-        self.foot = _KEYS + (_LADDER_KEYS if spread is not None else "") + _END_KEYS
         self._changed, self._spread, self.ladder = changed, spread, ladder
+        whole = spread is not None  # a round, not one branch
+        self._knobs = [knob for knob in KNOBS if whole or knob.record != "request"]
         self._rows: list[Parameter | None] = []
+
+    def keys_line(self, *without: str) -> str:
+        return super().keys_line(*without, *(["knobs_ladder"] if self._spread is None else []))
 
     def content(self) -> ComposeResult:
         yield FilterLine(lambda: self._list)
@@ -83,7 +88,7 @@ class Knobs(Dialog[None]):
         words = self.query_one(FilterLine).words
         options: list[Option] = []
         self._rows = []
-        for group, some in groupby(KNOBS, lambda knob: knob.group):
+        for group, some in groupby(self._knobs, lambda knob: knob.group):
             found = [k for k in some if matches(words, k.name, k.title, k.help, group)]
             if found:
                 options.append(Option(Content.styled(group, "bold $text-muted"), disabled=True))
@@ -149,7 +154,23 @@ class Knobs(Dialog[None]):
         return bool(why)
 
     @on(OptionList.OptionSelected)
-    def _type(self) -> None:
+    def _clicked(self) -> None:
+        self.action_type()
+
+    # ---- keys
+
+    @action("knobs_less", "left", "less", -1)
+    @action("knobs_more", "right", "more", 1)
+    def action_turn(self, steps: int) -> None:
+        """Turn the knob a step."""
+        knob = self.knob
+        if knob is not None and not self._refused(knob):
+            self._level(knob)
+            self._take(self.setup.put(knob, knobs.stepped(knob, self.setup.get(knob), steps)))
+
+    @action("knobs_type", "enter", "type a value")
+    def action_type(self) -> None:
+        """Write the knob's value."""
         knob = self.knob
         if knob is None or self._refused(knob):
             return
@@ -161,6 +182,18 @@ class Knobs(Dialog[None]):
 
         question = f"{knob.name} — {knob.help}{_range(knob)}"
         self.open(Ask(question, knobs.shown(knob, self.setup.get(knob)), select=True), answered)
+
+    @action("knobs_default", "backspace,delete", "default")
+    def action_default(self) -> None:
+        """Give the knob its default."""
+        if (knob := self.knob) is not None:
+            self._level(knob)
+            self._take(self.setup.put(knob, knob.default))
+
+    @action("knobs_narrow", "slash", "narrow")
+    def action_narrow(self) -> None:
+        """Show only the knobs that some words are about."""
+        self.query_one(FilterLine).begin()
 
     def _put(self, knob: Parameter, text: str) -> None:
         try:
@@ -190,37 +223,11 @@ class Knobs(Dialog[None]):
             self._spread(ladder)
         self._relabel()
 
-    def on_key(self, event: events.Key) -> None:
-        if self.query_one(FilterLine).has_focus:
-            return
-        knob = self.knob
-        if event.key == "slash":
-            event.stop()
-            event.prevent_default()
-            self.query_one(FilterLine).begin()
-        elif knob is None:
-            return
-        elif event.key in ("left", "right"):
-            event.stop()
-            if self._refused(knob):
-                return
-            steps = 1 if event.key == "right" else -1
-            self._level(knob)
-            self._take(self.setup.put(knob, knobs.stepped(knob, self.setup.get(knob), steps)))
-        elif event.key in ("backspace", "delete"):
-            event.stop()
-            self._level(knob)
-            self._take(self.setup.put(knob, knob.default))
-        elif event.key == "p":
-            self._pick_preset()
-        elif event.key == "s":
-            self._keep_preset()
-        elif event.key == "l" and not self._refused(knob):
-            self._ladder(knob)
-
     # ---- presets and the ladder
 
-    def _pick_preset(self) -> None:
+    @action("knobs_presets", "p", "presets")
+    def action_presets(self) -> None:
+        """Choose from all knobs kept under a name."""
         before = self.setup
         choices = [
             Choice(file, name, preview=knobs.preset_words(file, before))
@@ -239,7 +246,10 @@ class Knobs(Dialog[None]):
 
         self.open(Picker("Presets", choices, looked=looked), picked)
 
-    def _keep_preset(self) -> None:
+    @action("knobs_keep", "s", "keep as preset")
+    def action_keep(self) -> None:
+        """Keep all knobs under a name."""
+
         def answered(name: str | None) -> None:
             if not name:
                 return
@@ -252,7 +262,12 @@ class Knobs(Dialog[None]):
 
         self.open(Ask("Keep these knobs as a preset of the name"), answered)
 
-    def _ladder(self, knob: Parameter) -> None:
+    @action("knobs_ladder", "l", "ladder across branches")
+    def action_ladder(self) -> None:
+        """Spread the knob from the first branch to the last."""
+        knob = self.knob
+        if knob is None or self._refused(knob):
+            return
         if self._spread is None:
             self.notify("A ladder is for all branches: F2 opens their knobs.")
             return

@@ -6,7 +6,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import OptionList, Static
@@ -14,6 +14,7 @@ from textual.widgets.option_list import Option
 
 from srbwriter.story import ROOT, StoryError
 from srbwriter.story.model import LoreEntry, SecondaryLogic
+from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.sheet import Sheet
@@ -22,16 +23,12 @@ if TYPE_CHECKING:
     from srbwriter.session import Session
     from srbwriter.session.typing import Draft
 
-_KEYS = (
-    "n new · enter text · k keys · s secondary keys · l how those count · t always told or by key · "
-    "d delete · space on or off · esc done"
-)
 _LOGIC: dict[SecondaryLogic, str] = {
     "any": "and any of", "all": "and all of", "not_any": "but none of", "not_all": "but not all of",
 }  # fmt: skip
 _EMPTY = (
     "\nNothing is here yet. An entry is told to the model when one of its keys comes up in the story: "
-    "a person, a place, a rule of this world. n makes one."
+    "a person, a place, a rule of this world. {lore_new} makes one."
 )
 
 
@@ -39,7 +36,9 @@ class Lorebook(Dialog[None]):
     """Every change is in the story at once."""
 
     HEADING = "Lorebook"
-    FOOT = _KEYS
+    KEYS = "In the lorebook"
+    OPENED_BY = "lore"
+    FOOT = "{keys}"
 
     DEFAULT_CSS = """
     Lorebook > .box { height: 70%; }
@@ -52,7 +51,7 @@ class Lorebook(Dialog[None]):
         self._session, self._story = session, session.story
 
     def content(self) -> ComposeResult:
-        yield Static(_EMPTY, classes="empty")
+        yield Static(self.with_keys(_EMPTY), classes="empty")
         yield OptionList(compact=True)
 
     def on_mount(self) -> None:
@@ -87,38 +86,18 @@ class Lorebook(Dialog[None]):
         entries[at : at + 1] = [] if entry is None else [entry]
         return self._put(entries, at)
 
-    def _delete(self, at: int) -> None:
-        draft = self._draft(self.entries[at])
-        if self._change(at, None):
-            draft.drop()
+    # ---- keys
 
-    def on_key(self, event: events.Key) -> None:
+    @property
+    def _at(self) -> int | None:
+        """The entry under the cursor."""
         at = self.query_one(OptionList).highlighted
-        if event.key == "n":
-            self._new()
-        elif at is None or at >= len(self.entries):
-            return
-        elif event.key == "k":
-            self._keys(at, "keys", "Keys, with commas between them")
-        elif event.key == "s":
-            self._keys(at, "secondary", "Keys that count beside those, with commas between them")
-        elif event.key == "l":
-            logics = list(_LOGIC)
-            after = logics[(logics.index(self.entries[at].logic) + 1) % len(logics)]
-            if self.entries[at].secondary:
-                self._change(at, replace(self.entries[at], logic=after))
-            else:
-                self.notify("It has no secondary keys yet: s asks for them.")
-        elif event.key == "t":
-            self._change(at, replace(self.entries[at], constant=not self.entries[at].constant))
-        elif event.key == "space":
-            event.stop()
-            event.prevent_default()
-            self._change(at, replace(self.entries[at], enabled=not self.entries[at].enabled))
-        elif event.key == "d":
-            self._delete(at)
+        return at if at is not None and at < len(self.entries) else None
 
-    def _new(self) -> None:
+    @action("lore_new", "n", "new")
+    def action_new(self) -> None:
+        """Make an entry."""
+
         def take(name: str) -> bool:
             if not name:
                 return True
@@ -132,7 +111,60 @@ class Lorebook(Dialog[None]):
         draft = self._session.draft("lorebook:new")
         self.open(AskWords("Name of the new entry; it is also its first key", take, draft), named)
 
-    def _keys(self, at: int, field: Literal["keys", "secondary"], question: str) -> None:
+    @action("lore_text", "enter", "text")
+    def action_text(self) -> None:
+        """Write what the model is told."""
+        if (at := self._at) is not None:
+            self._write(at)
+
+    @action("lore_keys", "k", "keys")
+    def action_keys(self) -> None:
+        """Write the words that the entry is told for."""
+        self._keys("keys", "Keys, with commas between them")
+
+    @action("lore_secondary", "s", "secondary keys")
+    def action_secondary(self) -> None:
+        """Write further words that count beside the keys."""
+        self._keys("secondary", "Keys that count beside those, with commas between them")
+
+    @action("lore_logic", "l", "how those count")
+    def action_logic(self) -> None:
+        """Any of the secondary keys, all of them, none of them, or not all."""
+        if (at := self._at) is None:
+            return
+        entry, logics = self.entries[at], list(_LOGIC)
+        if entry.secondary:
+            after = logics[(logics.index(entry.logic) + 1) % len(logics)]
+            self._change(at, replace(entry, logic=after))
+        else:
+            self.notify(self.with_keys("It has no secondary keys yet: {lore_secondary} asks for them."))
+
+    @action("lore_always", "t", "always told or by key")
+    def action_always(self) -> None:
+        """Tell the model the entry always, or when a key comes up."""
+        self._flip("constant")
+
+    @action("lore_delete", "d", "delete")
+    def action_delete(self) -> None:
+        """Delete the entry; undo brings it back."""
+        if (at := self._at) is not None:
+            draft = self._draft(self.entries[at])
+            if self._change(at, None):
+                draft.drop()
+
+    @action("lore_enabled", "space", "on or off")
+    def action_enabled(self) -> None:
+        """Leave the entry out, or take it in again."""
+        self._flip("enabled")
+
+    def _flip(self, field: Literal["constant", "enabled"]) -> None:
+        if (at := self._at) is not None:
+            entry = self.entries[at]
+            self._change(at, replace(entry, **{field: not getattr(entry, field)}))
+
+    def _keys(self, field: Literal["keys", "secondary"], question: str) -> None:
+        if (at := self._at) is None:
+            return
         entry = self.entries[at]
 
         def take(keys: str) -> bool:
@@ -143,7 +175,7 @@ class Lorebook(Dialog[None]):
         self.open(AskWords(question, take, draft, ", ".join(getattr(entry, field))))
 
     @on(OptionList.OptionSelected)
-    def _text(self, event: OptionList.OptionSelected) -> None:
+    def _clicked(self, event: OptionList.OptionSelected) -> None:
         self._write(event.option_index)
 
     def _write(self, at: int) -> None:

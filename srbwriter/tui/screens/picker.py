@@ -13,6 +13,7 @@ from textual.content import Content
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.screens.ask import LineInput
 from srbwriter.tui.widgets.branch_pane import BranchPane
@@ -35,6 +36,7 @@ class Choice:
 class Picker(Dialog[Any]):
     """Dismissed with the value of the choice, or None."""
 
+    KEYS = "Lists"
     CSS_PATH = "picker.tcss"
 
     def __init__(
@@ -54,7 +56,7 @@ class Picker(Dialog[Any]):
         self._listed = list(choices)
         self._at = at
         self._looked = looked
-        self.foot = foot or "enter takes it · esc goes back · type to narrow"
+        self.foot = foot or "enter takes it · {keys} · type to narrow"
         self._previews = any(choice.preview for choice in choices)
         self.set_class(self._previews, "-previews")
         self.set_class(aside, "-aside")
@@ -113,16 +115,13 @@ class Picker(Dialog[Any]):
         if at is not None and at < len(self._listed):
             self.close(self._listed[at].value)
 
-    def on_key(self, event: events.Key) -> None:
-        moves = {
-            "down": "cursor_down",
-            "up": "cursor_up",
-            "pagedown": "page_down",
-            "pageup": "page_up",
-        }
-        if event.key in moves and self.query_one(LineInput).has_focus:
-            event.stop()
-            getattr(self._list, f"action_{moves[event.key]}")()
+    @action("list_up", "up", "up", "cursor_up", foot=False, priority=False)
+    @action("list_down", "down", "down", "cursor_down", foot=False, priority=False)
+    @action("list_page_up", "pageup", "page up", "page_up", foot=False, priority=False)
+    @action("list_page_down", "pagedown", "page down", "page_down", foot=False, priority=False)
+    def action_move(self, how: str) -> None:
+        """Move in the list while the line that narrows it has the keys."""
+        getattr(self._list, f"action_{how}")()
 
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"

@@ -5,22 +5,20 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
 from srbwriter import paths
-from srbwriter.tui.dialog import Dialog, Page
-from srbwriter.tui.widgets.lines import bar, key_name
+from srbwriter.tui.commands import action
+from srbwriter.tui.dialog import QUIT, Dialog, Page
+from srbwriter.tui.widgets.lines import bar
 
 if TYPE_CHECKING:
     from srbwriter.session import Context
@@ -34,13 +32,11 @@ def typeset(text: str) -> str:
 
 
 class Reading(Page[None]):
-    """Escape closes it, and so do the keys that open it.
+    """``text`` as a page; ``width`` is the widest line, in cells."""
 
-    Args:
-        text: what is read.
-        width: the widest line, in cells.
-        keys: the keys that open it.
-    """
+    KEYS = "Reading"
+    OPENED_BY = "read"
+    BINDINGS = [QUIT]
 
     DEFAULT_CSS = """
     Reading { align: center top; background: $background; }
@@ -49,9 +45,9 @@ class Reading(Page[None]):
     Reading #reading-keys { width: 100%; padding: 0 1; text-align: center; color: $text-muted; }
     """
 
-    def __init__(self, text: str, width: int, keys: Sequence[str] = ()) -> None:
+    def __init__(self, text: str, width: int) -> None:
         super().__init__()
-        self._text, self._width, self._keys = text, width, keys
+        self._text, self._width = text, width
 
     def compose(self) -> ComposeResult:
         with VerticalScroll():
@@ -59,22 +55,18 @@ class Reading(Page[None]):
             page.styles.width = self._width + 4
             page.styles.max_width = "100%"
             yield page
-        closing = " or ".join(["esc", *(key_name(key) for key in self._keys)])
-        yield Static(f"{closing} goes back · space reads on", id="reading-keys", markup=False)
+        foot = "{close_dialog} or {opened_by} goes back · {read_page} reads on"
+        yield Static(self.with_keys(foot), id="reading-keys", markup=False)
 
     def on_mount(self) -> None:
         scroll = self.query_one(VerticalScroll)
         scroll.focus()
         self.call_after_refresh(scroll.scroll_end, animate=False)
 
-    def on_key(self, event: events.Key) -> None:
-        scroll = self.query_one(VerticalScroll)
-        if event.key in ("q", *self._keys):
-            event.stop()
-            self.close()
-        elif event.key == "space":
-            event.stop()
-            scroll.scroll_page_down(animate=False)
+    @action("read_page", "space", "reads on")
+    def action_read_on(self) -> None:
+        """Go on by a page."""
+        self.query_one(VerticalScroll).scroll_page_down(animate=False)
 
 
 _WORD = re.compile(r"\s*\S+|\s+$")
@@ -97,8 +89,8 @@ def differences(one: str, other: str) -> tuple[list[tuple[str, bool]], list[tupl
 class Compare(Dialog[None]):
     """Two texts, and how they differ."""
 
-    FOOT = "words only one of them has are underlined · esc goes back"
-    BINDINGS = [Binding("q", "close", "Close", show=False)]
+    FOOT = "words only one of them has are underlined · {close_dialog} goes back"
+    BINDINGS = [QUIT]
 
     DEFAULT_CSS = """
     Compare > .box { width: 96%; height: 90%; }
@@ -130,9 +122,10 @@ _NAMES = {
 class ContextView(Dialog[None]):
     """The parts of a context, how large they are, and their text."""
 
+    OPENED_BY = "context"
     HEADING = "What the model sees"
-    FOOT = "what is out of reach is in grey and between ⟨ ⟩ · esc goes back"
-    BINDINGS = [Binding("q", "close", "Close", show=False)]
+    FOOT = "what is out of reach is in grey and between ⟨ ⟩ · {close_dialog} goes back"
+    BINDINGS = [QUIT]
 
     DEFAULT_CSS = """
     ContextView > .box { width: 96; height: 90%; }
@@ -210,6 +203,7 @@ def tail(file: Path, size: int = _BYTES) -> str:
 class LogView(Page[None]):
     """The end of both logs, the newest lines in view."""
 
+    OPENED_BY = "log"
     DEFAULT_CSS = """
     LogView TextArea { border: none; height: 1fr; }
     LogView Static { background: $panel; color: $text-muted; height: auto; padding: 0 1; }
@@ -218,7 +212,7 @@ class LogView(Page[None]):
     def compose(self) -> ComposeResult:
         text = tail(paths.log_file()) + tail(paths.log_dir() / "native.log")
         yield TextArea(text or "Nothing has been logged yet.", read_only=True, soft_wrap=True)
-        yield Static(f"{paths.log_file()} · esc goes back", markup=False)
+        yield Static(self.with_keys(f"{paths.log_file()} · {{close_dialog}} goes back"), markup=False)
 
     def on_mount(self) -> None:
         area = self.query_one(TextArea)

@@ -13,6 +13,7 @@ from textual.widgets.option_list import Option
 from srbwriter import paths
 from srbwriter.config import Key
 from srbwriter.config.keys import SECTIONS
+from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.screens.ask import Ask
 
@@ -20,6 +21,8 @@ from srbwriter.tui.screens.ask import Ask
 class SettingsScreen(Dialog[None]):
     """A change holds at once where it can, else the next time."""
 
+    KEYS = "In the settings"
+    OPENED_BY = "settings"
     HEADING = "Settings"
     DEFAULT_CSS = """
     SettingsScreen > .box { width: 96; height: 90%; }
@@ -29,9 +32,7 @@ class SettingsScreen(Dialog[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.foot = (
-            f"enter changes one · your own file {paths.config_file()} is never written · esc goes back"
-        )
+        self.foot = f"{{keys}} · your own file {paths.config_file()} is never written"
         self._rows: list[Key[Any] | None] = []
 
     def content(self) -> ComposeResult:
@@ -80,17 +81,23 @@ class SettingsScreen(Dialog[None]):
             self.query_one(".about", Static).update(f"{key.help}. Expected {key.expected}. {key.env}")
 
     @on(OptionList.OptionSelected)
-    def _selected(self, event: OptionList.OptionSelected) -> None:
-        key = self._rows[event.option_index]
-        if key is None:
+    def _clicked(self) -> None:
+        self.action_change()
+
+    @action("settings_change", "enter", "changes one")
+    def action_change(self) -> None:
+        """Write another value for the setting."""
+        at = self._list.highlighted
+        row = None if at is None else self._rows[at]
+        if row is None:
             return
 
         def answered(text: str | None) -> None:
             if text is not None:
-                self._put(key, text)
+                self._put(row, text)
 
-        question = f"{key.name}: {key.help}; expected {key.expected}"
-        self.open(Ask(question, _words(self.app.preferences[key]), select=True), answered)
+        question = f"{row.name}: {row.help}; expected {row.expected}"
+        self.open(Ask(question, _words(self.app.preferences[row]), select=True), answered)
 
     def _put(self, key: Key[Any], text: str) -> None:
         try:

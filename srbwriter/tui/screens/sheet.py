@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.widgets import Input, Static
 
+from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog
 from srbwriter.tui.screens.ask import LEFT, Confirm
 from srbwriter.tui.widgets.prose_area import ProseArea
@@ -26,12 +26,12 @@ class Sheet(Dialog[bool]):
         title: what the text is.
         text: what it is now.
         about: what it is for, in a line.
-        take: does with the text what ctrl+s is for. Where it says False, the sheet stays open.
+        take: does with the text what keeping it is for. Where it says False, the sheet stays open.
         keeps: that, in words that follow the key.
         draft: where the words are safe while the sheet is open.
     """
 
-    BINDINGS = [Binding("ctrl+s", "keep", "Keep", show=False, id="keep_sheet")]
+    KEYS = "On a sheet"
     DEFAULT_CSS = """
     Sheet > .box { height: 70%; }
     Sheet > .box > .about { color: $text-muted; }
@@ -49,7 +49,9 @@ class Sheet(Dialog[bool]):
     ) -> None:
         super().__init__()
         self.heading, self._text, self._about, self._take, self._keeps = title, text, about, take, keeps
-        self.foot = f"ctrl+s {keeps} · esc goes back, and asks first if you changed something"
+        self.foot = (
+            f"{{keep_sheet}} {keeps} · {{close_dialog}} goes back, and asks first if you changed something"
+        )
         left = draft.words
         self._interrupted = left is not None
         self._first = text if left is None else left
@@ -81,7 +83,9 @@ class Sheet(Dialog[bool]):
         else:
             self._ask()
 
+    @action("keep_sheet", "ctrl+s", "keep")
     def action_keep(self) -> None:
+        """Take what is written on the sheet."""
         if not self.on_top:
             return
         if self._draft.give(self.query_one(ProseArea).text, self._take) and self.on_top:

@@ -9,14 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.document._document import Document
 from textual.widgets import Static, TextArea
 
-from srbwriter.story import ROOT, NodeId, StoryError
-from srbwriter.story.model import counted
+from srbwriter.story import ROOT, NodeId
+from srbwriter.story.model import Marks, counted
+from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog, Page
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.reading import Compare
@@ -27,11 +28,7 @@ if TYPE_CHECKING:
     from srbwriter.session import Session
 
 
-_KEYS = (
-    "enter go there · g go and write · space open or fold · b bookmark · > < rate · n note · t title · "
-    "# tags · u read or unread · h hoist · m then d compare · s split · M join with the node before · "
-    "[ ] move among its siblings · / search · x bin · esc back"
-)
+_ALL = 1_000_000  # lines; more than any tree has
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +42,8 @@ class Way:
 class TreeScreen(Page[Way]):
     """Dismissed with a way, or None."""
 
+    KEYS = "In the tree"
+    OPENED_BY = "tree"
     DEFAULT_CSS = """
     TreeScreen TreeView { width: 3fr; height: 1fr; }
     TreeScreen #side { width: 2fr; height: 1fr; border-left: solid $panel; }
@@ -68,7 +67,7 @@ class TreeScreen(Page[Way]):
                 yield Static(id="about", markup=False)
                 with VerticalScroll(can_focus=False):
                     yield Static(id="text", markup=False)
-        yield Static(_KEYS, id="foot", markup=False)
+        yield Static(self.keys_line(), id="foot", markup=False)
 
     def on_mount(self) -> None:
         self.view.build(self.story.current)
@@ -94,6 +93,18 @@ class TreeScreen(Page[Way]):
         self.query_one("#about", Static).update(about + (f"\n{node.marks.note}" if node.marks.note else ""))
         self.query_one("#text", Static).update(node.text.strip() or "(no words)")
 
+    # ---- going about
+
+    @action("tree_go", "enter", "go there")
+    def action_go(self) -> None:
+        """Stand on this node, and write on from there."""
+        self._go(write=False)
+
+    @action("tree_write", "g", "go and write")
+    def action_write(self) -> None:
+        """Go there and have branches written at once."""
+        self._go(write=True)
+
     @on(TreeView.Wanted)
     def _wanted(self) -> None:
         self._go(write=False)
@@ -104,55 +115,39 @@ class TreeScreen(Page[Way]):
         else:
             self.close(Way(self.view.row.node, write))
 
-    def on_key(self, event: events.Key) -> None:
-        actions: dict[str, Callable[[], None]] = {
-            "enter": lambda: self._go(write=False),
-            "g": lambda: self._go(write=True),
-            "space": self.view.fold,
-            "b": lambda: self._mark(bookmark=not self._marks().bookmark),
-            "greater_than_sign": lambda: self._mark(rating=0 if self._marks().rating == 1 else 1),
-            "less_than_sign": lambda: self._mark(rating=0 if self._marks().rating == -1 else -1),
-            "u": self._toggle_read,
-            "n": lambda: self._ask("Note", "note", self._marks().note),
-            "t": lambda: self._ask("Title; it makes the node a chapter", "title", self._marks().title),
-            "number_sign": lambda: self._ask(
-                "Tags, with commas between them", "tags", ", ".join(self._marks().tags)
-            ),
-            "h": self._hoist,
-            "m": self._remember,
-            "d": self._compare,
-            "slash": self._search,
-            "x": self._bin,
-            "s": self._split,
-            "M": self._merge,
-            "left_square_bracket": lambda: self._move(-1),
-            "right_square_bracket": lambda: self._move(1),
-            # The tree's own keys, for whoever presses one before the screen has given it the focus.
-            "left": self.view.action_out,
-            "right": self.view.action_into,
-            "up": lambda: self.view.action_move(-1),
-            "down": lambda: self.view.action_move(1),
-        }
-        act = actions.get(event.key)
-        if act is None:
-            return
-        event.stop()
-        event.prevent_default()
-        if self.on_top:  # else it was pressed before the screen that is above now was there
-            self._guarded(act)
+    @action("tree_up", "up,k", "up", -1, foot=False)
+    @action("tree_down", "down,j", "down", 1, foot=False)
+    @action("tree_top", "home", "to the top", -_ALL, foot=False)
+    @action("tree_bottom", "end", "to the bottom", _ALL, foot=False)
+    def action_move(self, rows: int) -> None:
+        """Move the cursor by a line, or to an end of the tree."""
+        self.view.move(rows)
 
-    def _guarded(self, act: Callable[[], None]) -> bool:
-        """Do something, and say in a line what the story refuses."""
-        try:
-            act()
-        except StoryError as error:
-            self.notify(str(error), severity="error")
-            return False
-        return True
+    @action("tree_page_up", "pageup", "page up", -1, foot=False)
+    @action("tree_page_down", "pagedown", "page down", 1, foot=False)
+    def action_page(self, pages: int) -> None:
+        """Move the cursor by a page."""
+        self.view.page(pages)
+
+    @action("tree_out", "left", "to the fork", foot=False)
+    def action_out(self) -> None:
+        """Go to the fork that this branch comes from."""
+        self.view.out()
+
+    @action("tree_into", "right", "further", foot=False)
+    def action_into(self) -> None:
+        """Go to what follows, or open what is folded."""
+        self.view.into()
+
+    @action("tree_fold", "space", "open or fold")
+    def action_fold(self) -> None:
+        """Show or hide the branches beside the way."""
+        self.view.fold()
 
     # ---- marks
 
-    def _marks(self):  # noqa: ANN202 - the story's own type
+    @property
+    def _marks(self) -> Marks:
         return self.story.marks(self.view.row.node)
 
     def _mark(self, **marks: object) -> None:
@@ -160,6 +155,32 @@ class TreeScreen(Page[Way]):
         if node != ROOT and not self.view.row.folded:
             self.story.mark(node, **marks)  # type: ignore[arg-type]
             self.view.build(node)
+
+    @action("tree_bookmark", "b", "bookmark")
+    def action_bookmark(self) -> None:
+        """Mark it to find it again; again to take that back."""
+        self._mark(bookmark=not self._marks.bookmark)
+
+    @action("tree_rate_up", "greater_than_sign", "good", 1)
+    @action("tree_rate_down", "less_than_sign", "bad", -1)
+    def action_rate(self, rating: int) -> None:
+        """Mark it as good or as bad; again to take that back."""
+        self._mark(rating=0 if self._marks.rating == rating else rating)
+
+    @action("tree_note", "n", "note")
+    def action_note(self) -> None:
+        """Write a note on the node."""
+        self._ask("Note", "note", self._marks.note)
+
+    @action("tree_title", "t", "title")
+    def action_title(self) -> None:
+        """Give the node a title, which makes it a chapter."""
+        self._ask("Title; it makes the node a chapter", "title", self._marks.title)
+
+    @action("tree_tags", "number_sign", "tags")
+    def action_tags(self) -> None:
+        """Give the node tags."""
+        self._ask("Tags, with commas between them", "tags", ", ".join(self._marks.tags))
 
     def _ask(self, question: str, field: str, now: str) -> None:
         node = self.view.row.node
@@ -178,32 +199,52 @@ class TreeScreen(Page[Way]):
         draft = self.session.draft(f"{field} of node {node}")
         self.open(AskWords(question, take, draft, now))
 
-    def _toggle_read(self) -> None:
+    def _guarded(self, act: Callable[[], object]) -> bool:
+        return self.app.write_screen.guarded(act)
+
+    @action("tree_read", "u", "read or unread")
+    def action_read(self) -> None:
+        """Mark the node as read, or as unread."""
         node = self.view.row.node
         self.story.mark_visited(node, node in set(self.story.unread()))
         self.view.build(node)
 
     # ---- looking
 
-    def _hoist(self) -> None:
+    @action("tree_hoist", "h", "hoist")
+    def action_hoist(self) -> None:
+        """Show only what goes on from this node; again for all."""
         row = self.view.row
         top = ROOT if self.story.hoisted != ROOT else row.node
         self.story.hoist(top)
         self.view.build(row.node)
 
-    def _remember(self) -> None:
+    @action("tree_compare_from", "m", "compare from")
+    def action_compare_from(self) -> None:
+        """Keep the node in mind, to compare another with it."""
         self._marked = self.view.row.node
-        self.notify("Press d on another node to compare.")
+        self.notify(self.with_keys("Press {tree_compare} on another node to compare."))
 
-    def _compare(self) -> None:
+    @action("tree_compare", "d", "compare with")
+    def action_compare(self) -> None:
+        """Show how this node differs from the one that was kept in mind."""
         other, here = self._marked, self.view.row.node
         if other is None or other == here:
-            self.notify("Press m on one node and d on another.")
+            self.notify(
+                self.with_keys("Press {tree_compare_from} on one node and {tree_compare} on another.")
+            )
             return
         texts = self.story.node(other).text, self.story.node(here).text
         self.open(Compare((f"Node {other}", f"Node {here}"), texts))
 
-    def _bin(self) -> None:
+    @action("tree_search", "slash", "search")
+    def action_search(self) -> None:
+        """Find words in all branches."""
+        self._search()
+
+    @action("tree_bin", "x", "bin")
+    def action_bin(self) -> None:
+        """Put the node and all that goes on from it into the bin."""
         row = self.view.row
         if row.folded or row.node == ROOT:
             return
@@ -222,7 +263,9 @@ class TreeScreen(Page[Way]):
         row = self.view.row
         return None if row.folded or row.node == ROOT else row.node
 
-    def _split(self) -> None:
+    @action("tree_split", "s", "split")
+    def action_split(self) -> None:
+        """Make two nodes of one."""
         node = self._own_node()
         if node is None:
             return
@@ -234,11 +277,15 @@ class TreeScreen(Page[Way]):
 
         self.open(SplitAt(self.story.node(node).text), chosen)
 
-    def _merge(self) -> None:
+    @action("tree_merge", "M", "join")
+    def action_merge(self) -> None:
+        """Make one node of this and the one before it."""
         if (node := self._own_node()) is not None:
             self._change(lambda: self.story.merge(node))
 
-    def _move(self, places: int) -> None:
+    @action("tree_earlier", "left_square_bracket", "move up", -1)
+    @action("tree_later", "right_square_bracket", "move down", 1)
+    def action_reorder(self, places: int) -> None:
         """Put the node before the sibling above it, or behind the one below."""
         if (node := self._own_node()) is not None:
             siblings = self.story.children(self.story.parent(node) or ROOT)
@@ -261,7 +308,10 @@ class SplitAt(Dialog[int]):
     """Dismissed with a character of ``text`` that is neither its beginning nor its end, or None."""
 
     HEADING = "Split"
-    FOOT = "enter cuts where the cursor stands; what follows it becomes a node of its own · esc goes back"
+    KEYS = "Splitting a node"
+    FOOT = (
+        "{split_here} cuts at the cursor; what follows becomes a node of its own · {close_dialog} goes back"
+    )
 
     DEFAULT_CSS = """
     SplitAt > .box { height: 70%; }
@@ -275,10 +325,9 @@ class SplitAt(Dialog[int]):
     def content(self) -> ComposeResult:
         yield TextArea(self._text, soft_wrap=True, show_line_numbers=False, read_only=True)
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key != "enter":
-            return
-        event.stop()
+    @action("split_here", "enter", "cuts")
+    def action_cut(self) -> None:
+        """Cut the node at the cursor."""
         area = self.query_one(TextArea)
         at = cast(Document, area.document).get_index_from_location(area.cursor_location)
         if 0 < at < len(self._text):

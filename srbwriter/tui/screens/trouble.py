@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from textual import events
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
@@ -16,6 +15,7 @@ from srbwriter import logs, paths
 from srbwriter.engine.types import Cancelled
 from srbwriter.story import Damage
 from srbwriter.story.model import counted
+from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog
 
 CHOOSE, AGAIN, WITHOUT = "choose", "again", "without"
@@ -23,6 +23,9 @@ CHOOSE, AGAIN, WITHOUT = "choose", "again", "without"
 
 class ModelTrouble(Dialog[str]):
     """Dismissed with CHOOSE another model, load it AGAIN, or go on WITHOUT one."""
+
+    KEYS = "When the model cannot be loaded"
+    FOOT = "{keys}"
 
     DEFAULT_CSS = """
     ModelTrouble > .box { width: 78; border: heavy $error; padding: 1 2; }
@@ -41,21 +44,15 @@ class ModelTrouble(Dialog[str]):
                 f"{self._error}\n\n",
                 f"Model files (GGUF) belong in {paths.models_dir()}, or name one with --model FILE. "
                 "Without --model the bundled storyteller is used. You can write and edit without a "
-                "model.\n\n",
-                ("enter", "bold $text-accent"),
-                " chooses another model   ",
-                ("r", "bold $text-accent"),
-                " tries again   ",
-                ("esc", "bold $text-accent"),
-                " goes on without one",
+                "model.\n",
             )
         )
 
-    def on_key(self, event: events.Key) -> None:
-        chosen = {"enter": CHOOSE, "m": CHOOSE, "r": AGAIN}.get(event.key)
-        if chosen is not None:
-            event.stop()
-            self.close(chosen)
+    @action("trouble_choose", "enter,m", "chooses another model", CHOOSE)
+    @action("trouble_again", "r", "tries again", AGAIN)
+    def action_answer(self, chosen: str) -> None:
+        """Choose another model, or load this one again."""
+        self.close(chosen)
 
 
 RECOVER = "recover"
@@ -64,6 +61,8 @@ _SHOWN = 40  # characters of a passage that is to be read over
 
 class DamagedNote(Dialog[str]):
     """Dismissed with RECOVER to go on in a copy of what is left, or None to read."""
+
+    KEYS = "When a story is damaged"
 
     DEFAULT_CSS = """
     DamagedNote > .box { border: heavy $error; padding: 1 2; }
@@ -84,7 +83,8 @@ class DamagedNote(Dialog[str]):
             yield Static(Content.assemble(*self._parts()))
 
     def _parts(self) -> list[tuple[str, str]]:
-        strong, key = "bold", "bold $text-accent"
+        strong, sign = "bold", "bold $text-accent"
+        copy, leave, read = map(self.with_keys, ("{damaged_copy}", "{close_dialog}", "{damaged_read}"))
         named = shlex.quote(str(self._file))
         parts = [
             ("This story's file is damaged\n\n", "bold $text-error"),
@@ -106,8 +106,8 @@ class DamagedNote(Dialog[str]):
             parts.append(("  srbwriter backup list   (those of all stories)\n", ""))
         parts += [(f"  srbwriter check {named}   (everything that was found)\n\n", "")]
         if self._words:
-            parts += [("r", key), (" goes on in a copy beside it, made of what is left\n", "")]
-        return [*parts, ("esc", key), (" or ", ""), ("enter", key), (" reads what is left", "")]
+            parts += [(copy, sign), (" goes on in a copy beside it, made of what is left\n", "")]
+        return [*parts, (leave, sign), (" or ", ""), (read, sign), (" reads what is left", "")]
 
     def _to_read_over(self, strong: str) -> list[tuple[str, str]]:
         if not self._damage.doubtful:
@@ -118,13 +118,16 @@ class DamagedNote(Dialog[str]):
         words = f"{passages} that may not be as written{': ' if shown else ''}{shown}\n"
         return [("To be read over: ", strong), (words, "")]
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "r" and self._words:
-            event.stop()
+    @action("damaged_copy", "r", "copies what is left")
+    def action_copy(self) -> None:
+        """Go on in a copy beside the file, made of what is left."""
+        if self._words:
             self.close(RECOVER)
-        elif event.key in ("enter", "q"):
-            event.stop()
-            self.close()
+
+    @action("damaged_read", "enter,q", "reads what is left")
+    def action_read(self) -> None:
+        """Read what is left."""
+        self.close()
 
 
 def left_words(words: int, damage: Damage) -> str:
@@ -170,4 +173,4 @@ class CrashNote(Dialog[None]):
         self._words = crash_words(error, logs.write_crash_report(error))
 
     def content(self) -> ComposeResult:
-        yield Static(f"{self._words}\n\nesc goes on.", markup=False)
+        yield Static(self._words + self.with_keys("\n\n{close_dialog} goes on."), markup=False)

@@ -17,6 +17,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input
 
+from srbwriter.tui.commands import Keyed, action
 from srbwriter.tui.wrap import Wrapper
 
 _BAR = 16
@@ -256,9 +257,10 @@ def matches(words: Sequence[str], *texts: str) -> bool:
     return all(any(word in text.casefold() for text in texts) for word in words)
 
 
-class FilterLine(Input):
+class FilterLine(Keyed, Input):
     """``enter`` and ``down`` lead back to what is narrowed, ``escape`` shows all of it again."""
 
+    KEYS = "While narrowing"
     DEFAULT_CSS = """
     FilterLine { display: none; background: $panel; padding: 0 1; margin: 0 0 1 0; }
     FilterLine.-open { display: block; }
@@ -279,12 +281,15 @@ class FilterLine(Input):
         self.can_focus = True
         self.focus()
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key in ("escape", "enter", "down"):
-            event.stop()
-            event.prevent_default()
-            self._back_to().focus()
-        if event.key == "escape":
-            self.value = ""
-            self.remove_class("-open")
-            self.can_focus = False
+    @action("narrow_done", "enter,down", "back to the list", priority=False)
+    def action_to_found(self) -> None:
+        """Go to what was found."""
+        self._back_to().focus()
+
+    @action("narrow_end", "escape", "all again", priority=False)
+    def action_show_all(self) -> None:
+        """Show everything again."""
+        self._back_to().focus()
+        self.value = ""
+        self.remove_class("-open")
+        self.can_focus = False

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual import events
-from textual.binding import Binding
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
@@ -78,8 +77,8 @@ def marks_words(story: Story, node: NodeId) -> str:
     return " ".join(sign for sign in signs if sign)
 
 
-class TreeView(ScrollView, can_focus=True):
-    """The cursor is a row; moving it says which node it is on."""
+class TreeView(ScrollView, can_focus=True, inherit_bindings=False):
+    """The cursor is a row; moving it says which node it is on. Its keys are its screen's."""
 
     COMPONENT_CLASSES = {"tree--way", "tree--side", "tree--cursor", "tree--map", "tree--mark"}
     DEFAULT_CSS = """
@@ -92,16 +91,6 @@ class TreeView(ScrollView, can_focus=True):
         .tree--map { color: $text-muted; background: $surface; }
     }
     """
-    BINDINGS = [
-        Binding("up,k", "move(-1)", "up", show=False),
-        Binding("down,j", "move(1)", "down", show=False),
-        Binding("left", "out", "to the fork", show=False),
-        Binding("right", "into", "further", show=False),
-        Binding("pageup", "page(-1)", "page up", show=False),
-        Binding("pagedown", "page(1)", "page down", show=False),
-        Binding("home", "move(-1000000)", "top", show=False),
-        Binding("end", "move(1000000)", "bottom", show=False),
-    ]
 
     class At(Message):
         """The cursor is on another row."""
@@ -145,19 +134,19 @@ class TreeView(ScrollView, can_focus=True):
         self.refresh()
         self.post_message(self.At(self.row))
 
-    def action_move(self, rows: int) -> None:
+    def move(self, rows: int) -> None:
         self.go(self.cursor + rows)
 
-    def action_page(self, pages: int) -> None:
-        self.go(self.cursor + pages * max(1, self.size.height - 1))
+    def page(self, pages: int) -> None:
+        self.move(pages * max(1, self.size.height - 1))
 
-    def action_out(self) -> None:
+    def out(self) -> None:
         """To the node from which the cursor's one goes on."""
         row = self.row
         above = row.node if row.folded else self.story.parent(row.node)
         self._go_to(above)
 
-    def action_into(self) -> None:
+    def into(self) -> None:
         """To what goes on from the cursor's node; folded branches are opened."""
         if self.row.folded:
             self.fold()

@@ -65,6 +65,20 @@ class Dialect(Protocol):
         """Log-probabilities of ``ids[1:]``, where the profile says that they can be had."""
         return ()
 
+    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
+        """The ``best`` likeliest tokens after ``ids``, best first, then the others of ``wanted``.
+
+        Those of ``wanted`` that the server tells nothing of are left out.
+        """
+        return ()
+
+    async def place(self, ids: Sequence[int], n: int) -> int:
+        """Where ``n`` branches should go on from ``ids``; -1: wherever they like."""
+        return -1
+
+    def left(self, asked: int, slot: int, ids: Sequence[int]) -> None:
+        """What was placed at ``asked`` is over; at ``slot``, if that is known, ``ids`` stand now."""
+
     async def steer(self, request: str, index: int, verb: str) -> None:
         """``stop``, ``kill``, ``pause`` or ``resume`` one branch of a request that has a name."""
 
@@ -74,6 +88,11 @@ def probe_fingerprint(ids: Sequence[int], size: int = 0) -> str:
     digest = hashlib.blake2b(digest_size=8)
     digest.update(b",".join(b"%d" % token for token in (size, *ids)))
     return f"probe-{digest.hexdigest()}"
+
+
+def is_control(text: str) -> bool:
+    """Whether a token that is written so looks like one that adds nothing to a text; they do not tell."""
+    return text.startswith("<|") and text.endswith("|>") or text in ("<s>", "</s>", "<unk>", "<pad>")
 
 
 def decoded(decoder: msgspec.json.Decoder[T], data: bytes, where: str) -> T:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ...parameters import spelled
 from ...types import FinishReason
 from .. import letters
 from ..asking import Ask, News, Piece
@@ -16,17 +17,10 @@ from ..transport import Transport
 from .base import Dialect, decoded, model_info
 
 _STREAM = "/api/extra/generate/stream"
-_FIELDS = {
-    "temperature": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p",
-    "typical_p": "typical", "repeat_penalty": "rep_pen", "presence_penalty": "presence_penalty",
-    "mirostat": "mirostat", "mirostat_tau": "mirostat_tau", "mirostat_eta": "mirostat_eta",
-    "dynatemp_range": "dynatemp_range", "dynatemp_exponent": "dynatemp_exponent",
-    "dry_multiplier": "dry_multiplier", "dry_base": "dry_base", "dry_allowed_length": "dry_allowed_length",
-    "xtc_threshold": "xtc_threshold", "xtc_probability": "xtc_probability",
+_FIELDS = spelled("koboldcpp")
+_OTHERS = {
+    "seed", "grammar", "repeat_last_n", "dry_penalty_last_n", "dry_sequence_breakers", "banned_phrases",
 }  # fmt: skip
-"""Its name of each field of Sampling that it understands."""
-
-_OTHERS = {"seed", "grammar", "repeat_last_n", "dry_penalty_last_n", "dry_sequence_breakers"}
 _UNLIMITED = 1 << 14
 
 
@@ -73,6 +67,8 @@ class KoboldCpp(Dialect):
             "dry_penalty_last_n": last if sampling.dry_penalty_last_n < 0 else sampling.dry_penalty_last_n,
             "dry_sequence_breakers": list(sampling.dry_sequence_breakers),
         }
+        if sampling.banned_phrases:
+            body["banned_strings"] = list(sampling.banned_phrases)
         if sampling.grammar:
             body["grammar"] = sampling.grammar
         return _STREAM, body

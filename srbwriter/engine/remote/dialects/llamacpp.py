@@ -3,31 +3,33 @@
 Facts of its sources (tools/server, October 2026): the ids are told with ``return_tokens``, that of a text's
 end among them; child k is seeded seed + k; ``n_cmpl`` may be as high as there are slots. ``/tokenize`` takes
 ids among its content and tells their pieces, so that one question brings the whole vocabulary.
+
+Of several branches the first runs in the slot that was asked for, or that has most of the prompt; the others
+take the lowest free slots, whatever these hold, and leave them empty. What a slot holds is kept in memory
+when a request that shares less than half of it takes that slot, but not when such a child does.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
 
+from ...parameters import spelled
 from ...text import fingerprint
 from ...types import FinishReason, TokenLogprob
-from ..asking import Ask, News, Piece, PromptRead
+from ..asking import Ask, News, Piece, Placed, PromptRead
 from ..options import RemoteOptions
+from ..problems import RemoteError
 from ..profile import ALL_SAMPLING, Profile
 from ..transport import Transport
-from .base import Dialect, decoded, model_info
+from .base import Dialect, decoded, is_control, model_info, not_found
 
 _COMPLETION = "/completion"
-_SCALARS = (
-    "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "typical_p",
-    "top_n_sigma", "xtc_probability", "xtc_threshold", "dry_multiplier", "dry_base", "dry_allowed_length",
-    "repeat_penalty", "frequency_penalty", "presence_penalty", "mirostat", "mirostat_tau", "mirostat_eta",
-    "adaptive_target", "adaptive_decay", "min_keep",
-)  # fmt: skip
+_LIKELIEST = 1000  # tokens of which is told how likely they are, where certain ones are looked for
+_SCALARS = tuple(spelled("llamacpp"))
 
 
 class Score(msgspec.Struct, gc=False):
@@ -41,10 +43,61 @@ class Event(msgspec.Struct, gc=False):
     content: str
     tokens: list[int]
     stop: bool
+    id_slot: int = -1
     stop_type: str = "none"
-    timings: dict[str, float] | None = None
     completion_probabilities: list[Score] | None = None
     prompt_progress: dict[str, float] | None = None
+
+
+class Slots:
+    """What stands in their slots, as far as it was put there from here, and which of them to ask for."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, Sequence[int]] = {}
+        self._under_way: list[int] = []  # where requests of ours were placed
+        self._tasks: dict[int, int] = {}  # of each slot, its last one when it was looked at
+
+    def choose(self, told: Sequence[Mapping[str, Any]], ids: Sequence[int], n: int) -> int:
+        """The slot where ``n`` branches from ``ids`` cost least: tokens to be read, and those lost for later.
+
+        -1 where they can choose better: nothing is known, or an empty slot would do (they look into their
+        memory only for others).
+        """
+        length = {int(slot["id"]): int(slot.get("n_prompt_tokens") or 0) for slot in told}
+        idle = [int(slot["id"]) for slot in told if not slot["is_processing"]]
+        for slot in told:
+            number, task = int(slot["id"]), int(slot.get("id_task", -1))
+            changed = self._tasks.get(number, task) != task and number not in self._under_way
+            if changed or length[number] < len(self._held.get(number, ())) - _UNREAD:
+                self._held.pop(number, None)  # somebody else was there, or it was emptied
+            self._tasks[number] = task
+        if -1 in self._under_way or len(idle) < n:
+            return -1
+        free = [number for number in idle if number not in self._under_way]
+        shared = {number: _common(self._held.get(number, ()), ids) for number in free}
+
+        def cost(number: int) -> tuple[int, int]:
+            children = [other for other in idle if other != number][: n - 1]
+            lost = length[number] - shared[number] if 2 * shared[number] >= length[number] else 0
+            read = len(ids) - shared[number]
+            return read + lost + sum(length[child] for child in children), length[number]
+
+        best = min(free, key=cost, default=-1)
+        if best < 0 or not length[best]:
+            return -1
+        strange = any(length[each] and each not in self._held for each in idle if each != best)
+        return -1 if strange and not shared[best] else best
+
+    def begun(self, slot: int) -> None:
+        """A request was sent there; -1: it is not known where it runs."""
+        self._under_way.append(slot)
+
+    def over(self, asked: int, slot: int, ids: Sequence[int]) -> None:
+        """The request that asked for one ran at ``slot``, where ``ids`` stand now."""
+        self._under_way.remove(asked)
+        if slot >= 0:
+            self._held[slot] = ids
+            self._tasks.pop(slot, None)
 
 
 class LlamaCpp(Dialect):
@@ -55,6 +108,7 @@ class LlamaCpp(Dialect):
         self._decoder = msgspec.json.Decoder(Event)
         self._pieces: list[bytes] = []
         self._control = self._eog = frozenset[int]()
+        self._slots: Slots | None = Slots()  # None: they do not tell of theirs
 
     async def probe(self) -> Profile:
         props: dict[str, Any] = await self.transport.ask("GET", "/props")
@@ -67,7 +121,8 @@ class LlamaCpp(Dialect):
         begun = await self._tokens("a", special=True)
         ends = frozenset(i for i, piece in enumerate(self._pieces) if piece in _ENDS)
         self._eog = ends if eos is None else ends | {eos}
-        self._control = self._eog if bos is None else self._eog | {bos}
+        marks = (i for i, piece in enumerate(self._pieces) if is_control(piece.decode("utf-8", "replace")))
+        self._control = self._eog.union(marks, () if bos is None else (bos,))
         info = model_info(
             str(card["id"]), self.transport.where, min(self.options.n_ctx or window, window),
             fingerprint(self._pieces), n_vocab=n_vocab, n_embd=int(meta.get("n_embd") or 0),
@@ -78,16 +133,19 @@ class LlamaCpp(Dialect):
         return Profile(
             "llamacpp", f"llama-server {props.get('build_info', '')}".strip(), info, bos=bos, eos=eos,
             eog=self._eog, add_bos=begun[:1] == [bos], ids=True, many=slots,
-            logprobs=100, sampling=ALL_SAMPLING - {"regex", "infill"}, stops=frozenset({"ignore_eog"}),
-            request=frozenset({"cache_prompt", "lora"}), requests=slots,
+            logprobs=100, sampling=ALL_SAMPLING - {"regex", "infill", "banned_phrases"},
+            stops=frozenset({"ignore_eog"}),
+            request=frozenset({"cache_prompt", "lora"}), requests=slots, template=True, anew=-1,
         )  # fmt: skip
 
     def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:
         sampling, request = ask.sampling, ask.request
         body: dict[str, Any] = {
             "prompt": ask.ids,
+            "id_slot": ask.slot,
             "stream": True,
             "return_tokens": True,
+            "return_progress": True,
             "cache_prompt": request.cache_prompt,
             "n_predict": -1 if ask.max_tokens is None else ask.max_tokens,
             "n_cmpl": ask.n,
@@ -119,17 +177,55 @@ class LlamaCpp(Dialect):
 
     def read(self, data: bytes) -> Sequence[News]:
         event = decoded(self._decoder, data, self.transport.where)
-        if event.prompt_progress is not None:
-            return ()
+        if (progress := event.prompt_progress) is not None:
+            begins = event.index == 0 and progress["processed"] == progress["cache"]
+            return (PromptRead(int(progress["cache"])),) if begins else ()
         finish = _FINISH.get(event.stop_type, FinishReason.EOG) if event.stop else None
         logprobs = tuple(map(_logprob, event.completion_probabilities or ()))
         ids = () if event.stop else tuple(event.tokens)
         if ids and not event.content and ids[-1] in self._eog:
             ids = ids[:-1]  # the end itself
-        news: list[News] = [Piece(event.index, event.content, ids, logprobs[: len(ids)], finish)]
-        if event.stop and event.timings is not None:
-            news.insert(0, PromptRead(int(event.timings.get("cache_n", 0))))
-        return news
+        piece = Piece(event.index, event.content, ids, logprobs[: len(ids)], finish)
+        return (Placed(event.id_slot), piece) if event.stop and event.index == 0 else (piece,)
+
+    async def place(self, ids: Sequence[int], n: int) -> int:
+        slot = -1
+        if self._slots is not None:
+            try:
+                slot = self._slots.choose(await self.transport.ask("GET", "/slots"), ids, n)
+            except RemoteError as error:
+                if not not_found(error):
+                    raise
+                self._slots = None
+            else:
+                self._slots.begun(slot)
+        return slot
+
+    def left(self, asked: int, slot: int, ids: Sequence[int]) -> None:
+        if self._slots is not None:
+            self._slots.over(asked, slot, ids)
+
+    async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
+        if messages[-1].get("role") == "assistant" and not options["continue_final_message"]:
+            return None  # which it would go on with
+        fields = {name: value for name, value in options.items() if name in _TEMPLATE and value is not None}
+        others = {name: value for name, value in options.items() if name not in _TEMPLATE}
+        body = {"messages": list(messages), **fields, "chat_template_kwargs": others}
+        try:
+            return str((await self.transport.ask("POST", "/apply-template", body))["prompt"])
+        except RemoteError as error:
+            if error.again:
+                raise
+            return None  # ours says what is wrong with the messages, if anything is
+
+    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
+        """Of ``wanted`` it tells those among its own likeliest."""
+        most = _LIKELIEST if wanted else max(best, 1)
+        body = {"prompt": list(ids), "n_predict": 1, "n_probs": most, "cache_prompt": True, "stream": False}
+        answer = await self.transport.ask("POST", _COMPLETION, body, self.options.silent_seconds)
+        known = msgspec.convert(answer["completion_probabilities"], list[Score])
+        told = list(_logprob(known[0]).top) if known else []
+        return told[:best] + [pair for pair in told[best:] if pair[0] in wanted]
 
     async def tokenize(self, text: str, parse_special: bool) -> list[int]:
         return await self._tokens(text, parse_special=parse_special)
@@ -149,6 +245,8 @@ class LlamaCpp(Dialect):
         return [b"" if token in hidden else self._pieces[token] for token in ids]
 
 
+_TEMPLATE = ("add_generation_prompt", "continue_final_message", "tools")
+_UNREAD = 2  # tokens at the end of what came that it need not have read
 _FINISH = {"limit": FinishReason.LENGTH, "eos": FinishReason.EOG, "word": FinishReason.STOP}
 _ENDS = frozenset({
     b"<|endoftext|>", b"<|im_end|>", b"<|eot_id|>", b"<|end_of_text|>", b"<end_of_turn>", b"<|end|>", b"</s>",
@@ -161,6 +259,12 @@ def _only(pieces: Sequence[bytes], name: str) -> int | None:
     """The one token that is written ``name``."""
     found = [token for token, piece in enumerate(pieces) if name and piece == name.encode()]
     return found[0] if found else None
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    pairs = zip(one, other, strict=False)
+    return next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 def _bytes(piece: str | list[int]) -> bytes:

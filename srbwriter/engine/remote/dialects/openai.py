@@ -1,8 +1,8 @@
 """``/v1/completions`` as OpenAI has it: text goes out, text comes back. And vLLM and SGLang, which add to it.
 
 Facts of vLLM 0.32: ``return_token_ids`` gives the ids of each chunk; the id that ends a text is among them,
-with no text. Children of ``n`` are seeded seed + index. ``prompt_logprobs`` is not streamed, so it is asked
-for apart.
+with no text. Children of ``n`` are seeded seed + index, and may not be greedy. ``prompt_logprobs`` is not
+streamed, so it is asked for apart.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import msgspec
 
+from ...parameters import spelled
 from ...types import FinishReason, TokenLogprob
 from .. import letters
 from ..asking import Ask, News, Over, Piece, PromptRead
@@ -19,12 +20,13 @@ from ..options import RemoteOptions
 from ..problems import RemoteError
 from ..profile import Profile
 from ..transport import Transport
-from .base import PROBE, Dialect, decoded, model_info, not_found, probe_fingerprint
+from .base import PROBE, Dialect, decoded, is_control, model_info, not_found, probe_fingerprint
 
 COMPLETIONS = "/v1/completions"
 USUAL_WINDOW = 8192  # tokens, where a server does not say
 _PLAIN = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty", "seed"})
 _ENDED = b"[DONE]"
+_BLOCK = 32  # tokens at most that its prefix cache misses
 _UNLIMITED = 1 << 20  # tokens asked for where no limit is meant; OpenAI's own default is 16
 
 
@@ -120,9 +122,7 @@ class VLLM(OpenAI):
     """Token ids in and out, its own samplers, its tokenizer."""
 
     name = "vllm"
-    sampling = _PLAIN | {
-        "top_k", "min_p", "repeat_penalty", "repeat_last_n", "logit_bias", "grammar", "json_schema", "regex"
-    }  # fmt: skip
+    sampling = _PLAIN | {*spelled("vllm"), "repeat_last_n", "logit_bias", "grammar", "json_schema", "regex"}
     server = "vLLM"
     stops = frozenset({"min_tokens", "ignore_eog"})
 
@@ -140,7 +140,7 @@ class VLLM(OpenAI):
         return Profile(
             self.name, info.description, info, bos=added[0] if added else None, add_bos=bool(added), ids=True,
             many=64, logprobs=20, prompt_logprobs=True, sampling=self.sampling,
-            stops=self.stops,
+            stops=self.stops, template=True, anew=_BLOCK,
         )  # fmt: skip
 
     async def _version(self) -> str:
@@ -159,13 +159,7 @@ class VLLM(OpenAI):
             "stream_options": {"include_usage": True},
             "return_token_ids": True,
             "add_special_tokens": False,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "min_p": sampling.min_p,
-            "repetition_penalty": sampling.repeat_penalty,
-            "frequency_penalty": sampling.frequency_penalty,
-            "presence_penalty": sampling.presence_penalty,
+            **{theirs: getattr(sampling, ours) for ours, theirs in spelled("vllm").items()},
             "seed": ask.seeds[0],
             "n": ask.n,
             "min_tokens": ask.min_tokens,
@@ -175,6 +169,8 @@ class VLLM(OpenAI):
         }
         if rule.logprobs is not None:
             body["return_tokens_as_token_ids"] = True
+        if ask.n > 1 and sampling.temperature <= 0:  # which it refuses as such
+            body |= {"temperature": 1.0, "top_k": 1}
         if sampling.logit_bias:
             body["logit_bias"] = {str(token): max(bias, -100.0) for token, bias in sampling.logit_bias}
         body.update(self._constraint(ask))
@@ -205,6 +201,21 @@ class VLLM(OpenAI):
         rows = cast("list[dict[str, Any] | None]", answer["choices"][0]["prompt_logprobs"])
         return tuple(_scored(token, row or {}, best) for token, row in zip(ids[1:], rows[1:], strict=True))
 
+    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
+        """Each of ``wanted`` that is not among the best is scored as the end of a prompt."""
+        body = {
+            "model": self.model, "prompt": list(ids), "max_tokens": 1, "logprobs": max(best, 1),
+            "add_special_tokens": False, "temperature": 0, "return_tokens_as_token_ids": True,
+        }  # fmt: skip
+        answer = await self.transport.ask("POST", COMPLETIONS, body, self.options.silent_seconds)
+        tops: list[dict[str, float]] = answer["choices"][0]["logprobs"]["top_logprobs"]
+        told = sorted(((_token_id(name), value) for name, value in tops[0].items()), key=lambda one: -one[1])
+        told = told[:best]
+        for token in dict.fromkeys(wanted):
+            if token not in dict(told):
+                told.append((token, (await self.score((*ids, token), 0))[-1].logprob))
+        return told
+
     async def tokenize(self, text: str, parse_special: bool) -> list[int]:
         return await self._ask_tokens({"prompt": text, "add_special_tokens": False})
 
@@ -229,13 +240,15 @@ class VLLM(OpenAI):
         found: list[bytes] = []
         for token in ids:
             text = (await self._text([*anchor, token])).removeprefix(before)
-            found.append(b"" if not special and _is_control(text) else text.encode("utf-8", "replace"))
+            found.append(b"" if not special and is_control(text) else text.encode("utf-8", "replace"))
         return found
 
     async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
-        fields = {key: options[key] for key in _TEMPLATE if key in options}
+        fields = {name: value for name, value in options.items() if name in _TEMPLATE and value is not None}
+        others = {name: value for name, value in options.items() if name not in _TEMPLATE}
+        body = {"messages": list(messages), "add_special_tokens": False, **fields}
         try:
-            ids = await self._ask_tokens({"messages": list(messages), "add_special_tokens": False, **fields})
+            ids = await self._ask_tokens({**body, **({"chat_template_kwargs": others} if others else {})})
         except RemoteError as error:
             if error.again:
                 raise
@@ -243,7 +256,7 @@ class VLLM(OpenAI):
         return await self._text(ids)
 
 
-_TEMPLATE = ("add_generation_prompt", "continue_final_message")
+_TEMPLATE = ("add_generation_prompt", "continue_final_message", "tools")
 
 
 class SGLang(OpenAI):
@@ -251,16 +264,15 @@ class SGLang(OpenAI):
 
     name = "vllm"
     server = "SGLang"
-    sampling = _PLAIN | {"top_k", "min_p", "repeat_penalty", "repeat_last_n", "json_schema", "regex"}
+    sampling = _PLAIN | {*spelled("sglang"), "top_k", "repeat_last_n", "json_schema", "regex"}
     stops = frozenset({"min_tokens", "ignore_eog"})
 
     def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:
         path, body = super().request(ask)
         sampling = ask.sampling
         body |= {
+            **{theirs: getattr(sampling, ours) for ours, theirs in spelled("sglang").items()},
             "top_k": sampling.top_k or -1,
-            "min_p": sampling.min_p,
-            "repetition_penalty": sampling.repeat_penalty,
             "min_tokens": ask.min_tokens,
             "ignore_eos": ask.ignore_eog,
             "stream_options": {"include_usage": True},
@@ -298,10 +310,6 @@ def window_of(card: Mapping[str, Any]) -> int:
     places = [card.get(name) for name in ("max_model_len", "context_length", "context_window", "n_ctx")]
     places += [meta.get("n_ctx"), meta.get("n_ctx_train")]
     return next((int(value) for value in places if isinstance(value, int | float) and value > 0), 0)
-
-
-def _is_control(text: str) -> bool:
-    return text.startswith("<|") and text.endswith("|>") or text in ("<s>", "</s>", "<unk>", "<pad>")
 
 
 def _token_id(name: str) -> int:

@@ -82,6 +82,8 @@ class Srb(Dialect):
         }
         if sampling.dry_multiplier:
             body["dry_sequence_breakers"] = list(sampling.dry_sequence_breakers)
+        if sampling.banned_phrases:
+            body["banned_phrases"] = [list(sampling.banned_phrases)] * ask.n
         if sampling.samplers is not None:
             body["samplers"] = list(sampling.samplers)
         if sampling.logit_bias:
@@ -119,7 +121,7 @@ class Srb(Dialect):
                 return (Over(),)
             case "error":
                 raise RemoteError(self.transport.where, own_words(data) or "it failed")
-            case "queue" | "state" | "cut" | "added":
+            case "queue" | "state" | "cut" | "banned" | "added":
                 return ()
             case _:
                 raise garbage(self.transport.where, data)
@@ -138,11 +140,25 @@ class Srb(Dialect):
         table = self._special if special else self._pieces
         return [table[token] for token in ids]
 
+    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
+        body = {"prompt": list(ids), "k": best, "ids": list(wanted)}
+        answer = await self.transport.ask("POST", "/srb/v1/next", body, self.options.silent_seconds)
+        return [(int(token["id"]), float(token["logprob"])) for token in answer["tokens"]]
+
     async def steer(self, request: str, index: int, verb: str) -> None:
         await self.transport.read("POST", f"/srb/v1/requests/{request}/branches/{index}/{verb}", {})
 
 
-_OWN = {"seed", "samplers", "logit_bias", "grammar", "json_schema", "regex", "dry_sequence_breakers"}
+_OWN = {
+    "seed",
+    "samplers",
+    "logit_bias",
+    "grammar",
+    "json_schema",
+    "regex",
+    "dry_sequence_breakers",
+    "banned_phrases",
+}
 """Fields of Sampling that are not sent as they are."""
 
 

@@ -1,0 +1,217 @@
+"""Branches of one request that are drawn together, so that they differ: until their texts part.
+
+Two branches are together while what one has written is the beginning of the other. Whoever is together with
+nobody any more draws as if it were alone, at no cost. Knows branches and distributions, nothing of batches.
+
+*distinct*: without replacement. In the order in which they come to a text, each branch draws from its own
+filtered distribution less what siblings took there. With equal settings that is the law of Gumbel top-k
+(Yellott, 1977; Kool, van Hoof and Welling, 2019); with a sweep each draw is still exact, given those before.
+Where the filters leave nothing that nobody took, the branch draws from all they leave, and parts later.
+
+*stratified*: arithmetic sampling (Vilnis et al., 2023). A branch has a code point, those of siblings lie
+evenly apart; the token is the one in whose interval it lies, and the place in the interval is the next code
+point. At each text the points of all who come there are turned round the unit interval by one fresh random
+angle. So every token is an exact sample, given everything that siblings did; a code point needs no more
+digits than a float has; and a branch that has parted can go on by chance of its own, which without the turn
+it could not (that it has parted says something about its point).
+
+*repulsion*: what siblings took at the same text is pushed down, for whoever comes later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .types import Drawn, FinishReason, InvalidRequest, NotANumber, Sampling
+
+if TYPE_CHECKING:
+    from .active import ActiveBranch, ActiveRequest, Logits
+    from .constraints import Constraint
+    from .sampling import Chain
+
+Distribution: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.float64]]"
+"""Tokens in ascending order, and their probabilities."""
+
+DEPTH = 24
+"""Tokens after which a branch is taken to have parted: from siblings that have not begun, nobody can tell."""
+
+
+class Siblings:
+    """The branches of a request, and how they are drawn. Belongs to the engine's thread."""
+
+    def __init__(self, request: ActiveRequest, seed: int) -> None:
+        self._request, self._seed = request, seed
+        self._kind = request.asked.siblings
+        self._repulsion = request.asked.repulsion
+        self._discarded: list[Sequence[int]] = []  # beginnings of takes that nobody wanted
+        self._points = 0  # code points given
+
+    def discard(self, ids: Sequence[int]) -> None:
+        """A take is rolled anew: what it began with is taken."""
+        if ids:
+            self._discarded.append(ids[:DEPTH])
+
+    def parted(self, active: ActiveBranch) -> bool:
+        """Whether the text of a branch is the beginning of nobody's, nor the other way round."""
+        mine = active.buffer.ids
+        count = len(mine)
+        if count >= DEPTH:
+            return True
+        for other in self._request.branches:
+            theirs = other.buffer.ids
+            if other is not active and (len(theirs) > count or other.branch.live):
+                common = min(count, len(theirs))
+                if mine[:common] == theirs[:common]:
+                    return False
+        return not any(ids[:count] == mine for ids in self._discarded if len(ids) > count)
+
+    def repel(self, active: ActiveBranch, logits: Logits) -> None:
+        """Push down what siblings took at the same text, in place."""
+        if self._repulsion:
+            for token, times in Counter(self._taken(active)).items():
+                logits[token] -= self._repulsion * times
+
+    def draw(self, active: ActiveBranch, logits: Logits, constraint: Constraint | None) -> int | None:
+        """A token for a branch that has not parted; None where it is to draw by its own chance.
+
+        Raises NotANumber.
+        """
+        chain = active.chain
+        assert chain is not None
+        if self._kind == "independent" or (chain.greedy and self._kind == "stratified"):
+            return None
+        tokens, chances = _distribution(chain, logits, constraint)
+        if not len(tokens):
+            return None
+        if self._kind == "stratified":
+            place, left = self._stratified(active, chances), chances
+        else:
+            left = self._not_taken(active, tokens, chances)
+            place = int(left.argmax()) if chain.greedy else _at(left, self._chance(active))
+        token = int(tokens[place])
+        among = float(left[place] / left.sum())
+        drawn, count = active.buffer.drawn, len(active.buffer.ids)
+        while drawn and drawn[-1].position >= count:  # the branch has gone back before a banned phrase
+            drawn.pop()
+        drawn.append(Drawn(count, token, math.log(chances[place]), math.log(among)))
+        return token
+
+    def _not_taken(
+        self, active: ActiveBranch, tokens: NDArray[np.int64], chances: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """``chances`` without those of tokens that siblings took; all of them, if nothing else is left."""
+        taken = list(self._taken(active))
+        left = np.where(np.isin(tokens, taken), 0.0, chances)
+        return left if left.any() else chances
+
+    def _taken(self, active: ActiveBranch) -> Iterator[int]:
+        """What siblings, and takes that were rolled anew, wrote at the text where a branch stands."""
+        mine = active.buffer.ids
+        count = len(mine)
+        for other in self._request.branches:
+            theirs = other.buffer.ids
+            if other is active or theirs[:count] != mine:
+                continue
+            if len(theirs) > count:
+                yield theirs[count]
+            elif other.branch.finish_reason is FinishReason.EOG:
+                yield from (drawn.token for drawn in other.buffer.drawn if drawn.position == count)
+        yield from (ids[count] for ids in self._discarded if len(ids) > count and ids[:count] == mine)
+
+    def _stratified(self, active: ActiveBranch, chances: NDArray[np.float64]) -> int:
+        ids = active.buffer.ids
+        if active.code is None:
+            begins = not ids and not active.branch.bans
+            active.code = self._point() if begins else self._chance(active)
+        point = (active.code + _chance(self._seed, *ids)) % 1.0
+        place = _at(chances, point)
+        active.code = (point * chances.sum() - chances[:place].sum()) / chances[place]
+        return place
+
+    def _point(self) -> float:
+        """The next code point: evenly apart for the first branches, then in the widest gaps between them."""
+        count, self._points = self._points, self._points + 1
+        row, place = divmod(count, self._request.asked.n)
+        return (place + _radical_inverse(row)) / self._request.asked.n
+
+    def _chance(self, active: ActiveBranch) -> float:
+        """A number that belongs to this take and this place in it, and how often it went back."""
+        place, bans = len(active.buffer.ids), active.branch.bans
+        return _chance(active.branch.seed, place, *((bans,) if bans else ()))
+
+
+def _chance(seed: int, *place: int) -> float:
+    """A number in 0 … 1, less than 1, that looks like chance and is the same for the same place."""
+    digest = blake2b(np.array(place, np.int64).tobytes(), digest_size=8, key=seed.to_bytes(8, "little"))
+    return (int.from_bytes(digest.digest(), "little") >> 11) / 2**53
+
+
+def check_together(siblings: str, sampling: Sampling) -> None:
+    """Raises InvalidRequest for settings whose sampler does not leave the choice to another."""
+    if siblings == "independent" or sampling.temperature <= 0:
+        return
+    for name, on in (("mirostat", sampling.mirostat > 0), ("adaptive_target", sampling.adaptive_target >= 0)):
+        if on:
+            raise InvalidRequest(
+                "siblings",
+                f"branches cannot be drawn together with {name}, which steers by its own choices: "
+                f"turn that off, or let siblings be independent",
+            )
+
+
+def _distribution(chain: Chain, logits: Logits, constraint: Constraint | None) -> Distribution:
+    """What a branch alone would draw from: nothing where no token is allowed.
+
+    A constraint is asked about the token that was drawn, and only if that is forbidden the others are drawn
+    from anew: so the law of a constrained branch is a mixture of both distributions.
+    """
+    if constraint is None:
+        return _ordered(*chain.distribution(logits))
+    masked = logits.copy()
+    if not constraint.mask(masked):
+        return np.empty(0, np.int64), np.empty(0)
+    tokens, chances = chain.distribution(logits)
+    allowed = masked[tokens] > -np.inf
+    mixed = np.zeros(len(logits))
+    if chain.greedy:
+        allowed[:] = False
+    else:
+        mixed[tokens[allowed]] = chances[allowed]
+    rest = float(chances[~allowed].sum())
+    if rest > 0.0:
+        tokens, chances = chain.distribution(masked)
+        mixed[tokens] += rest * chances
+    tokens = np.flatnonzero(mixed)
+    return tokens, mixed[tokens]
+
+
+def _ordered(tokens: NDArray[np.int64], chances: NDArray[np.float64]) -> Distribution:
+    """In one order for all, and without what has no chance."""
+    if not np.isfinite(chances).all():
+        raise NotANumber
+    order = np.argsort(tokens, kind="stable")
+    order = order[chances[order] > 0.0]
+    return tokens[order], chances[order]
+
+
+def _at(chances: NDArray[np.float64], point: float) -> int:
+    """The interval in which ``point`` of 0 … 1 lies; never one of no width."""
+    ends = np.cumsum(chances)
+    place = int(ends.searchsorted(point * float(ends[-1]), side="right"))
+    return min(place, int(chances.nonzero()[0][-1]))
+
+
+def _radical_inverse(number: int) -> float:
+    """The bits of ``number`` behind the point, the lowest first (van der Corput, 1935)."""
+    value, digit = 0.0, 0.5
+    while number:
+        value += digit * (number & 1)
+        number, digit = number >> 1, digit / 2
+    return value

@@ -1,0 +1,108 @@
+"""Token by token: what could follow a prompt, and how likely it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from starlette.responses import Response
+
+from srbwriter.engine.backend import Backend
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.types import Request, Stop
+from srbwriter.server.answers import finite, token_text
+from srbwriter.server.context import Context
+from srbwriter.server.dialects.srb.completions import branch_runs
+from srbwriter.server.dialects.srb.handles import branch_of
+from srbwriter.server.fields import Fields, read_ids, read_prompts, wants_bos
+from srbwriter.server.params import read_options
+
+USUAL = 10
+"""Tokens told where a request does not say how many."""
+
+_ONLY_READ = Stop(max_tokens=0)
+
+
+async def next_tokens(context: Context) -> Response:
+    """The ``k`` likeliest tokens after a prompt, or after each of several, and those of ``ids``."""
+    fields = Fields(await context.json())
+    parent = fields.mapping("parent")
+    before = None if parent is None else await branch_runs(parent, context)
+
+    def read() -> list[Request]:
+        engine = context.engine
+        given = fields.raw("ids")
+        ids = () if given is None else tuple(read_ids("ids", given, engine))
+        prompts = [before] if before is not None else read_prompts(fields.raw("prompt"), engine)
+        options = read_options(fields, False, engine)
+        k = Fields({"logprobs": fields.raw("k")}).size("logprobs", USUAL)
+        return [
+            Request(
+                prompt=prompt, stop=_ONLY_READ, next_logprobs=k, next_ids=ids,
+                add_bos=wants_bos(prompt) and before is None, **options,
+            )
+            for prompt in prompts
+        ]  # fmt: skip
+
+    record = await context.submit(await context.read(read))
+    several = before is None and _several(fields.raw("prompt"))
+
+    def make() -> Mapping[str, Any]:
+        told = [_told(context.engine, generation) for generation in record.generations]
+        return {"data": told} if several else told[0]
+
+    return await context.whole(record, make)
+
+
+async def branch_tokens(context: Context) -> Response:
+    """The tokens of a branch as it is now, each with what else could have stood there."""
+    record = context.record(context.path["id"])
+    branch = branch_of(context, record)
+    fields = Fields(await context.json())
+    written = len(branch.buffer.ids)
+    start = fields.integer("from", 0, 0, written)
+    end = fields.integer("to", written, start, written)
+    k = Fields({"logprobs": fields.raw("k")}).size("logprobs", USUAL)
+    before, ids = branch.generation.prompt_ids, tuple(branch.buffer.ids)
+    asked = Request(
+        prompt=(*before, *ids[:end]), prompt_logprobs=k, score_from=len(before) + start, stop=_ONLY_READ,
+        add_bos=False, lora=branch.generation.request.lora,
+    )  # fmt: skip
+    scored = await context.submit([asked])
+
+    def make() -> Mapping[str, Any]:
+        engine, known = context.engine, scored.generation.prompt_logprobs
+        known = known[len(known) - (end - start) :] if end > start else []
+        tokens = [
+            {"at": at, **listed(engine, [(one.id, one.logprob)])[0], "alternatives": listed(engine, one.top)}
+            for at, one in enumerate(known, start)
+        ]
+        return {"id": record.id, "index": record.index(branch), "tokens": tokens}
+
+    return await context.whole(scored, make)
+
+
+def _several(prompt: object) -> bool:
+    """Whether a body names a list of prompts, and not one of token ids."""
+    return isinstance(prompt, list) and not any(isinstance(one, int) for one in cast("list[object]", prompt))
+
+
+def _told(engine: Backend, generation: Generation) -> dict[str, Any]:
+    return {
+        "tokens": listed(engine, generation.next_logprobs),
+        "prompt_tokens": len(generation.prompt_ids),
+        "cached_tokens": generation.cached_tokens,
+    }
+
+
+def listed(engine: Backend, pairs: Sequence[tuple[int, float]]) -> list[dict[str, Any]]:
+    """Tokens with their log-probabilities. What part of a character writes is told by its bytes."""
+    return [
+        {
+            "id": token,
+            "text": token_text(engine, token),
+            "bytes": list(engine.token_bytes(token)),
+            "logprob": finite(logprob),
+        }
+        for token, logprob in pairs
+    ]

@@ -1,0 +1,324 @@
+"""What is written ahead: only while nothing else is to be done, in room that is free; whole once wanted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.native.context import ABORTED
+from srbwriter.engine.types import BranchState, InvalidRequest, Priority, Request, Stop
+
+from .support import WAIT, ask, decoded_rows, drive, finish, lengths, long_prompt, seeded, small_engine
+from .test_memories import HYBRID, SLIDING, load, path_of, write
+from .test_tiers import panes, small, whole, words
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with small() as engine:
+        engine._scheduler.queue.ahead_waits = 0.0
+        yield engine
+
+
+def ahead(engine: Engine, prompt: Any, n: int = 4, tokens: int = 12, **more: Any) -> Generation:
+    return ask(engine, prompt, n=n, tokens=tokens, priority=Priority.AHEAD, **more)
+
+
+def children(engine: Engine, generation: Generation, index: int, **more: Any) -> Generation:
+    return ahead(engine, path_of(generation.branches[index]), add_bos=False, **more)
+
+
+def rest(engine: Engine) -> None:
+    while engine.process():
+        pass
+
+
+def begun(generation: Generation, tokens: int = 3) -> bool:
+    return all(length >= tokens for length in lengths(generation))
+
+
+# ---- who goes first
+
+
+@pytest.mark.parametrize("priority", [p for p in Priority if p is not Priority.AHEAD])
+def test_any_other_request_goes_first_from_the_next_step_on(engine: Engine, priority: Priority) -> None:
+    early = ahead(engine, "The king said", tokens=200)
+    drive(engine, lambda: begun(early))
+    written = lengths(early)
+    other = ask(engine, "A fox in the", n=2, tokens=20, priority=priority)
+    drive(engine, lambda: other.done)
+    assert lengths(early) == written
+    finish(engine, early)
+    assert lengths(early) == [200] * 4
+
+
+def test_a_step_under_way_is_broken_off_for_a_request() -> None:
+    with small_engine() as engine:
+        engine._scheduler.queue.ahead_waits = 0.0
+        early = ahead(engine, "The king said", tokens=100)
+        drive(engine, lambda: begun(early))
+        context: Any = engine._context
+        codes: list[int] = []
+        native, asked = context.decode, list[Generation]()
+
+        def decode(*meanwhile: Any) -> int:
+            if not asked:
+                asked.append(ask(engine, "A fox", tokens=4))
+            codes.append(native(*meanwhile))
+            return codes[-1]
+
+        context.decode = decode
+        finish(engine, early, *asked)
+        assert codes[0] == ABORTED
+        assert ABORTED not in codes[1:]
+        assert lengths(early) == [100] * 4
+
+
+def test_it_waits_a_moment_for_who_asks_for_one_thing_after_the_other() -> None:
+    with small() as engine:
+        engine._scheduler.queue.ahead_waits = 3600.0
+        early = ahead(engine, "The king said")
+        for k in range(3):
+            other = ask(engine, f"Tale {k}", tokens=5)
+            finish(engine, other)
+            rest(engine)
+        assert lengths(early) == [0] * 4
+        assert 3000 < (engine._scheduler.rest() or 0) <= 3600
+        engine._scheduler.queue.worked_at -= 3600
+        finish(engine, early)
+
+
+def test_it_begins_by_itself_when_the_moment_has_passed() -> None:
+    with small_engine(thread=True) as engine:
+        other = ask(engine, "A fox", tokens=30)
+        early = ahead(engine, "The king said")
+        early.wait(WAIT)
+        assert other.done
+
+
+def test_a_text_to_embed_goes_first(engine: Engine) -> None:
+    early = ahead(engine, "The king said", tokens=60)
+    drive(engine, lambda: begun(early))
+    working = True
+    engine._scheduler.queue.elsewhere = lambda: working
+    written = lengths(early)
+    rest(engine)
+    assert lengths(early) == written
+    working = False
+    finish(engine, early)
+
+
+# ---- promoted
+
+
+def test_promoted_midway_it_goes_on_where_it_is() -> None:
+    def written(promoted: bool) -> tuple[list[tuple[int, ...]], int]:
+        with small() as engine:
+            engine._scheduler.queue.ahead_waits = 0.0
+            first = panes(engine, words(engine, 60), 2, 8)
+            rest(engine)
+            priority = Priority.AHEAD if promoted else Priority.FOREGROUND
+            with decoded_rows(engine) as rows:
+                path = path_of(first.branches[0])
+                early = ask(engine, path, n=4, tokens=12, add_bos=False, priority=priority)
+                drive(engine, lambda: begun(early, 5))
+                if promoted:
+                    early.promote()
+                finish(engine, early)
+            assert early.request.priority is Priority.FOREGROUND
+            return [branch.ids for branch in early.branches], sum(rows)
+
+    assert written(True) == written(False)
+
+
+def test_promoted_when_it_is_written_nothing_is_evaluated(engine: Engine) -> None:
+    first = panes(engine, words(engine, 60), 2, 8)
+    rest(engine)
+    early = children(engine, first, 1)
+    finish(engine, early)
+    rest(engine)
+    with decoded_rows(engine) as rows:
+        early.promote()
+        rest(engine)
+    assert early.done
+    assert rows == [4], "the last tokens of branches that are read are evaluated while nothing else runs"
+    assert all_whole(engine, early)
+
+
+def test_promoted_it_is_steered_as_any_other(engine: Engine) -> None:
+    early = ahead(engine, words(engine, 40), n=3, add_bos=False)
+    finish(engine, early)
+    early.promote()
+    a, b, c = early.branches
+    before = a.ids, b.ids
+    a.extend(5)
+    b.reroll()
+    c.kill()
+    engine.process()
+    finish(engine, early)
+    assert a.ids[:12] == before[0]
+    assert len(a.ids) == 17
+    assert b.ids != before[1]
+    assert c.state is BranchState.DONE
+
+
+def test_promoting_is_never_putting_off(engine: Engine) -> None:
+    generation = ask(engine, "A fox")
+    with pytest.raises(InvalidRequest, match="no promotion"):
+        generation.promote(Priority.BACKGROUND)
+
+
+# ---- only room that is free
+
+
+def all_whole(engine: Engine, *rounds: Generation) -> bool:
+    return all(whole(engine, branch) for generation in rounds for branch in generation.branches)
+
+
+@pytest.mark.parametrize("kind", ["attention", SLIDING])
+def test_nothing_that_was_used_leaves_full_cells(kind: str) -> None:
+    """Without host memory, what leaves the cells is lost."""
+    made = load(kind, host_bytes=0, max_sequences=64) if kind == SLIDING else small(host_bytes=0, n_ctx=512)
+    with made as engine:
+        engine._scheduler.queue.ahead_waits = 0.0
+        older = panes(engine, words(engine, 60), 4, 20)
+        rest(engine)
+        first = panes(engine, words(engine, 100, 1), 6, 20)
+        rest(engine)
+        assert all_whole(engine, older, first)
+        early = [children(engine, first, k, tokens=40) for k in range(6)]
+        rest(engine)
+        assert all_whole(engine, older, first)
+        assert any(lengths(generation) == [40] * 4 for generation in early)
+        stats = engine.stats()
+        assert stats.used_cells > 0.8 * stats.total_cells, "the cells should be full"
+        last = panes(engine, words(engine, 40, 2), 4, 10)
+        rest(engine)
+        assert all_whole(engine, older, first, last), "what was written ahead gives way first"
+
+
+def test_a_memory_that_cannot_be_cut_loses_nothing_either() -> None:
+    with load(HYBRID, host_bytes=0) as engine:
+        engine._scheduler.queue.ahead_waits = 0.0
+        first = write(engine, n=4, priority=Priority.FOREGROUND, stop=Stop(max_tokens=8, ignore_eog=True))
+        held = [engine.resident(path_of(branch)) for branch in first.branches]
+        early = [ahead(engine, first.prompt_ids, tokens=20, add_bos=False, label=str(k)) for k in range(40)]
+        rest(engine)
+        assert begun(early[0], 20)
+        assert [engine.resident(path_of(branch)) for branch in first.branches] == held
+
+
+def test_nothing_that_was_used_leaves_full_memory() -> None:
+    def filled(**options: Any) -> tuple[Engine, Generation]:
+        engine = small(**options)
+        engine._scheduler.queue.ahead_waits = 0.0
+        first = panes(engine, words(engine, 100), 4, 20)
+        rest(engine)
+        while engine.call(engine._cache.evict):
+            pass
+        return engine, first
+
+    with filled()[0] as probe:
+        needed = probe.stats().host_bytes
+    engine, first = filled(host_bytes=needed, n_ctx=512)
+    with engine:
+        assert all_whole(engine, first)
+        early = [children(engine, first, k, tokens=60) for k in range(4)]
+        rest(engine)
+        assert any(begun(generation, 60) for generation in early)
+        while engine.call(engine._cache.evict):
+            pass
+        assert engine.stats().host_bytes <= needed
+        assert all_whole(engine, first)
+
+
+def test_logits_that_are_kept_stay(engine: Engine) -> None:
+    tree = engine._cache.tree
+    tree._rows_budget = 8
+    first = panes(engine, words(engine, 60), 7, 8)
+    rest(engine)
+    paths = [path_of(branch) for branch in first.branches]
+    assert all(tree.logits_after(path) is not None for path in paths)
+    stop = Stop(max_tokens=20, token_ids=tuple(range(0, engine.info.n_vocab, 3)))
+    sampling = seeded(9)
+    early = [
+        engine.submit(
+            Request(path, n=4, stop=stop, sampling=sampling, add_bos=False, priority=Priority.AHEAD)
+        )
+        for path in paths[:3]
+    ]
+    finish(engine, *early)
+    assert all(tree.logits_after(path) is not None for path in paths)
+
+
+def test_without_room_it_rests_and_takes_it_when_it_comes(engine: Engine) -> None:
+    with small(n_ctx=256, host_bytes=0) as engine:
+        engine._scheduler.queue.ahead_waits = 0.0
+        first = panes(engine, words(engine, 240), 1, 8)
+        rest(engine)
+        early = children(engine, first, 0, tokens=30, n=2)
+        rest(engine)  # comes back: nothing spins
+        assert not early.done
+        assert whole(engine, first.branches[0])
+        early.promote()
+        finish(engine, early)  # whoever wants it gets room as anybody does
+        assert engine.process() is False
+
+
+def test_what_is_thrown_away_leaves_nothing_but_what_was_there(engine: Engine) -> None:
+    first = panes(engine, words(engine, 60), 3, 8)
+    rest(engine)
+    cells = engine.stats().used_cells
+    early, other = children(engine, first, 0), children(engine, first, 1, tokens=200)
+    finish(engine, early)
+    drive(engine, lambda: begun(other))
+    for generation in (early, other):
+        for branch in generation.branches:
+            branch.kill()
+    rest(engine)
+    assert other.done
+    assert all_whole(engine, first)
+    assert engine.stats().used_cells == cells
+
+
+def test_what_is_thrown_away_spares_the_same_words_that_were_used(engine: Engine) -> None:
+    prompt = words(engine, 40)
+    used = engine.submit(
+        Request(prompt, n=2, stop=Stop(max_tokens=8, ignore_eog=True), sampling=seeded(5), add_bos=False,
+                priority=Priority.FOREGROUND)
+    )  # fmt: skip
+    finish(engine, used)
+    rest(engine)
+    again = ahead(engine, prompt, n=2, tokens=8, add_bos=False)
+    finish(engine, again)
+    assert again.branches[0].ids == used.branches[0].ids
+    for branch in again.branches:
+        branch.kill()
+    rest(engine)
+    assert all_whole(engine, used)
+
+
+def test_many_wait_while_somebody_writes_and_cost_no_step_its_speed(engine: Engine) -> None:
+    """The usual step stays the usual one, whatever waits to be written ahead."""
+    for k in range(5):
+        ahead(engine, long_prompt(engine, 30, f"{k} "))
+    other = ask(engine, "A fox", n=3, tokens=40)
+    drive(engine, lambda: begun(other, 5))
+    assert engine._scheduler.queue.steady
+    finish(engine, other)
+
+
+def test_closing_ends_what_is_written_ahead() -> None:
+    with small_engine(thread=True) as engine:
+        early = ahead(engine, "The king said", tokens=400)
+        until = time.monotonic() + WAIT
+        for _ in early.events(timeout=WAIT):
+            assert time.monotonic() < until
+            if begun(early, 1):
+                break
+    assert early.done

@@ -1,0 +1,376 @@
+"""Branches that are drawn together: they differ, and each draw follows the law that it is said to follow."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from srbwriter.engine import siblings
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.types import BranchView, InvalidRequest, Request, Sampling, Stop
+
+from .support import PROMPT, decoded_rows, finish, small_engine
+
+TOP = 10
+SAMPLING = Sampling(temperature=1.3, top_k=TOP, top_p=1.0, min_p=0.0, seed=1)
+SEEDS = 1000
+N = 4
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with small_engine() as loaded:
+        loaded._scheduler.queue.second_thoughts = 0.0
+        yield loaded
+
+
+def write(engine: Engine, kind: str, seed: int = 1, tokens: int = 1, n: int = N, **more: Any) -> Generation:
+    fields: dict[str, Any] = {
+        "sampling": replace(SAMPLING, seed=seed), "stop": Stop(max_tokens=tokens, ignore_eog=True),
+        "siblings": kind, **more,
+    }  # fmt: skip
+    generation = engine.submit(Request(PROMPT, n=n, **fields))
+    finish(engine, generation)
+    return generation
+
+
+def texts(generation: Generation) -> list[tuple[int, ...]]:
+    return [branch.ids for branch in generation.branches]
+
+
+def law(engine: Engine, ids: list[int], sampling: Sampling = SAMPLING) -> dict[int, float]:
+    """What a branch alone draws from after ``ids``: worked out from the model's own probabilities."""
+    banned = tuple((token, -math.inf) for token in engine.eog)
+    probe = Request(
+        ids, sampling=Sampling(temperature=0), stop=Stop(max_tokens=1), logprobs=TOP + len(banned)
+    )
+    generation = engine.submit(probe)
+    finish(engine, generation)
+    best = [(t, p) for t, p in generation.branches[0].logprobs[0].top if t not in engine.eog][:TOP]
+    weights = np.exp(np.array([p for _, p in best]) / sampling.temperature)
+    return {token: float(w) for (token, _), w in zip(best, weights / weights.sum(), strict=True)}
+
+
+def unlikely(counts: Mapping[Any, int], expected: Mapping[Any, float]) -> float:
+    """Pearson's chi-square in standard deviations above its mean; infinite for what cannot happen."""
+    if any(expected.get(what, 0.0) <= 0.0 for what in counts):
+        return math.inf
+    total = sum(counts.values())
+    usual = {what: p * total for what, p in expected.items() if p * total >= 5}
+    rare = total - sum(usual.values())
+    pairs = [(counts.get(what, 0), e) for what, e in usual.items()]
+    if rare >= 5:
+        pairs.append((total - sum(counts.get(what, 0) for what in usual), rare))
+    freedom = len(pairs) - 1
+    chi = sum((n - e) ** 2 / e for n, e in pairs)
+    return (chi - freedom) / math.sqrt(2 * freedom)
+
+
+def prompt_ids(engine: Engine) -> list[int]:
+    return engine.tokenize(PROMPT, add_bos=True)
+
+
+# ---- the law of each branch
+
+
+@pytest.mark.parametrize("kind", ["independent", "stratified"])
+def test_every_branch_is_a_plain_sample(engine: Engine, kind: str) -> None:
+    first = [texts(write(engine, kind, seed)) for seed in range(SEEDS)]
+    expected = law(engine, prompt_ids(engine))
+    for place in range(N):
+        counts = Counter(taken[place][0] for taken in first)
+        assert unlikely(counts, expected) < 5
+
+
+def test_second_tokens_of_a_stratified_branch_are_plain_samples_given_what_siblings_did(
+    engine: Engine,
+) -> None:
+    expected = law(engine, prompt_ids(engine))
+    likeliest = max(expected, key=expected.__getitem__)
+    alone, shared = Counter[int](), Counter[int]()
+    for seed in range(SEEDS):
+        first, *others = texts(write(engine, "stratified", seed, tokens=2))
+        if first[0] == likeliest:
+            (shared if any(other[0] == likeliest for other in others) else alone)[first[1]] += 1
+    then = law(engine, [*prompt_ids(engine), likeliest])
+    assert min(alone.total(), shared.total()) > SEEDS // 50
+    assert unlikely(alone, then) < 5
+    assert unlikely(shared, then) < 5
+
+
+def test_distinct_openings_are_drawn_without_replacement(engine: Engine) -> None:
+    p = law(engine, prompt_ids(engine))
+    pairs = Counter[tuple[int, int]]()
+    for seed in range(SEEDS):
+        opened = [ids[0] for ids in texts(write(engine, "distinct", seed))]
+        assert len(set(opened)) == N
+        pairs[opened[0], opened[1]] += 1
+    joint = {(a, b): p[a] * p[b] / (1 - p[a]) for a in p for b in p if a != b}
+    assert unlikely(pairs, joint) < 5
+
+
+def test_the_probability_of_each_draw_is_noted(engine: Engine) -> None:
+    p = law(engine, prompt_ids(engine))
+    left = 1.0
+    for branch in write(engine, "distinct").branches:
+        (drawn,) = branch.buffer.drawn
+        assert (drawn.position, drawn.token) == (0, branch.ids[0])
+        assert math.exp(drawn.logprob) == pytest.approx(p[drawn.token], rel=1e-3)
+        assert math.exp(drawn.among) == pytest.approx(p[drawn.token] / left, rel=1e-3)
+        left -= p[drawn.token]
+
+
+def test_stratified_branches_share_each_token_as_its_probability_says(engine: Engine) -> None:
+    p = law(engine, prompt_ids(engine))
+    for seed in range(50):
+        counts = Counter(ids[0] for ids in texts(write(engine, "stratified", seed, n=8)))
+        for token, probability in p.items():
+            assert math.floor(8 * probability - 1e-3) <= counts[token] <= math.ceil(8 * probability + 1e-3)
+
+
+def test_a_sweep_of_temperatures_draws_each_branch_by_its_own(engine: Engine) -> None:
+    heat = [0.4, 0.8, 1.3, 3.0]
+    laws = [law(engine, prompt_ids(engine), replace(SAMPLING, temperature=t)) for t in heat]
+    for kind in ("distinct", "stratified"):
+        counts = [Counter[int]() for _ in heat]
+        for seed in range(600):
+            sweep = tuple(replace(SAMPLING, temperature=t, seed=seed) for t in heat)
+            for place, branch in enumerate(write(engine, kind, sampling=sweep).branches):
+                counts[place][branch.ids[0]] += 1
+                noted = branch.buffer.drawn[0]
+                assert math.exp(noted.logprob) == pytest.approx(laws[place][noted.token], rel=1e-3)
+        for counted, expected in zip(counts if kind == "stratified" else counts[:1], laws, strict=False):
+            assert unlikely(counted, expected) < 5
+
+
+# ---- until they part
+
+
+def test_where_filters_leave_one_token_texts_part_at_the_next(engine: Engine) -> None:
+    narrow = replace(SAMPLING, top_k=2)
+    generation = write(engine, "distinct", tokens=4, n=4, sampling=narrow)
+    found = texts(generation)
+    assert len({ids[0] for ids in found}) == 2
+    assert len({ids[:2] for ids in found}) >= 3
+    assert len(set(found)) == 4
+
+
+def test_who_has_parted_draws_by_its_own_chance_again(engine: Engine) -> None:
+    generation = write(engine, "distinct", tokens=6)
+    assert [len(branch.buffer.drawn) for branch in generation.branches] == [1] * N
+    assert not any(r.together for r in generation.engine_state.branches)
+    assert all(r.fast for r in generation.engine_state.branches)
+
+
+def test_the_same_request_gives_the_same_texts(engine: Engine) -> None:
+    for kind in ("distinct", "stratified"):
+        assert texts(write(engine, kind, 3, tokens=6)) == texts(write(engine, kind, 3, tokens=6))
+        assert texts(write(engine, kind, 3)) != texts(write(engine, kind, 4))
+
+
+def test_nothing_is_evaluated_for_it(engine: Engine) -> None:
+    write(engine, "independent")
+    with decoded_rows(engine) as rows:
+        write(engine, "distinct")
+        write(engine, "stratified", repulsion=2.0)
+    assert not rows
+
+
+def test_without_chance_distinct_takes_the_likeliest_in_order(engine: Engine) -> None:
+    greedy = replace(SAMPLING, temperature=0.0)
+    opened = [ids[0] for ids in texts(write(engine, "distinct", sampling=greedy))]
+    assert opened == list(law(engine, prompt_ids(engine)))[:N]
+    assert len(set(texts(write(engine, "stratified", sampling=greedy, tokens=3)))) == 1
+
+
+# ---- repulsion
+
+
+def test_repulsion_pushes_down_what_a_sibling_took(engine: Engine) -> None:
+    p = law(engine, prompt_ids(engine))
+    second = Counter[bool]()
+    for seed in range(SEEDS):
+        one, two = texts(write(engine, "independent", seed, n=2, repulsion=1.0))
+        second[one == two] += 1
+    push = math.exp(-1.0 / SAMPLING.temperature)  # all of the top 10 stay among the 10 likeliest, nearly
+    same = sum(q * q * push / (1 - q + q * push) for q in p.values())
+    assert unlikely(second, {True: same, False: 1 - same}) < 5
+
+
+def test_strong_repulsion_makes_openings_distinct(engine: Engine) -> None:
+    for seed in range(20):
+        assert len(set(texts(write(engine, "independent", seed, n=8, repulsion=50.0)))) == 8
+
+
+def test_repulsion_works_with_mirostat(engine: Engine) -> None:
+    steered = replace(SAMPLING, mirostat=2, mirostat_tau=3.0)
+    found = texts(write(engine, "independent", sampling=steered, repulsion=50.0))
+    assert len(set(found)) == N
+
+
+# ---- verbs
+
+
+def test_a_reroll_avoids_what_siblings_and_its_own_takes_began_with(engine: Engine) -> None:
+    generation = write(engine, "distinct", tokens=3)
+    taken = {ids[0] for ids in texts(generation)}
+    for _ in range(TOP - N):
+        generation.branches[1].reroll()
+        finish(engine, generation)
+        opened = generation.branches[1].ids[0]
+        assert opened not in taken
+        taken.add(opened)
+    generation.branches[1].reroll()  # nothing new is left: any of what the filters leave
+    finish(engine, generation)
+    assert generation.branches[1].ids[0] in taken
+
+
+def test_a_branch_that_is_added_avoids_what_is_there(engine: Engine) -> None:
+    generation = write(engine, "distinct", tokens=3)
+    generation.add_branch(2)
+    finish(engine, generation)
+    assert len({ids[0] for ids in texts(generation)}) == N + 2
+
+
+def test_added_and_rerolled_branches_are_drawn_between_the_stratified_ones(engine: Engine) -> None:
+    p = law(engine, prompt_ids(engine))
+    counts = Counter[int]()
+    for seed in range(300):
+        generation = write(engine, "stratified", seed)
+        generation.add_branch(2)
+        generation.branches[0].reroll()
+        generation.branches[3].reroll()
+        finish(engine, generation)
+        counts[generation.branches[0].ids[0]] += 1
+    assert unlikely(counts, p) < 5
+
+
+def test_a_rewound_branch_goes_on_otherwise_than_siblings_with_the_same_beginning(engine: Engine) -> None:
+    narrow = replace(SAMPLING, top_k=1)
+    generation = write(engine, "distinct", tokens=3, n=2, sampling=narrow)
+    one, two = generation.branches
+    assert one.ids == two.ids  # the filters leave one token at each place
+    for branch in (one, two):
+        branch.set_sampling(SAMPLING)
+    two.rewind(tokens=1)
+    finish(engine, generation)
+    assert two.ids[:2] == one.ids[:2]
+    assert two.ids[2] != one.ids[2]
+    assert two.buffer.drawn[-1].position == 2
+
+
+def test_an_extended_branch_that_has_not_parted_is_still_drawn_together(engine: Engine) -> None:
+    narrow = replace(SAMPLING, top_k=1)
+    generation = write(engine, "distinct", tokens=2, n=2, sampling=narrow)
+    for branch in generation.branches:
+        branch.set_sampling(SAMPLING)
+        branch.extend(2)
+    finish(engine, generation)
+    one, two = texts(generation)
+    assert one[:2] == two[:2]
+    assert one[2] != two[2]
+
+
+# ---- beside other rules
+
+
+def test_strict_branches_differ_and_depend_on_nothing_else(engine: Engine) -> None:
+    for kind in ("distinct", "stratified"):
+        once = texts(write(engine, kind, tokens=4, strict=True))
+        write(engine, "independent", 9, tokens=4)
+        assert texts(write(engine, kind, tokens=4, strict=True)) == once
+    assert len({ids[0] for ids in texts(write(engine, "distinct", strict=True))}) == N
+
+
+def test_a_callback_has_its_say_first(engine: Engine) -> None:
+    allowed = list(law(engine, prompt_ids(engine)))[:5]
+
+    def only(logits: Any, view: BranchView) -> None:
+        kept = logits[allowed]
+        logits.fill(-np.inf)
+        logits[allowed] = kept
+
+    opened = {ids[0] for ids in texts(write(engine, "distinct", logits_callback=only))}
+    assert len(opened) == N
+    assert opened <= set(allowed)
+
+
+def test_branches_under_a_grammar_differ_within_it(engine: Engine) -> None:
+    sampling = replace(SAMPLING, regex=r" ?(He|She|It|They|One|The) [a-z ]+\.")
+    for kind in ("distinct", "stratified"):
+        generation = write(engine, kind, tokens=6, sampling=sampling)
+        assert len({branch.ids for branch in generation.branches}) == N
+        assert all(branch.error is None for branch in generation.branches)
+    opened = {ids[0] for ids in texts(write(engine, "distinct", sampling=sampling))}
+    assert len(opened) == N
+
+
+def test_a_constrained_branch_is_drawn_as_it_is_alone(engine: Engine) -> None:
+    sampling = replace(SAMPLING, regex=r" ?(He|She|It|They|One|The) [a-z ]+\.")
+    alone, together = Counter[int](), Counter[int]()
+    for seed in range(600):
+        alone[texts(write(engine, "independent", sampling=replace(sampling, seed=seed), n=1))[0][0]] += 1
+        found = texts(write(engine, "stratified", sampling=replace(sampling, seed=seed), n=2))
+        together[found[1][0]] += 1
+    share = {token: (alone[token] + together[token]) / 1200 for token in alone | together}
+    assert unlikely(alone, share) < 5
+    assert unlikely(together, share) < 5
+
+
+def test_a_healed_word_is_completed_in_different_ways(engine: Engine) -> None:
+    request = Request(
+        "Once upon a time there was a li", n=N, sampling=SAMPLING, heal=True, siblings="distinct",
+        stop=Stop(max_tokens=3, ignore_eog=True),
+    )  # fmt: skip
+    generation = engine.submit(request)
+    finish(engine, generation)
+    assert generation.healed
+    assert len({ids[:2] for ids in texts(generation)}) == N
+
+
+@pytest.mark.parametrize("more", [{"mirostat": 2}, {"adaptive_target": 0.5}])
+def test_samplers_that_steer_by_their_own_choices_are_refused_in_words(
+    engine: Engine, more: dict[str, Any]
+) -> None:
+    (name,) = more
+    steered = replace(SAMPLING, **more)
+    with pytest.raises(InvalidRequest, match=f"drawn together with {name}"):
+        write(engine, "distinct", sampling=steered)
+    generation = write(engine, "stratified")
+    with pytest.raises(InvalidRequest, match=f"drawn together with {name}"):
+        generation.branches[0].reroll(sampling=steered)
+
+
+@pytest.mark.parametrize(("field", "value"), [("siblings", "unlike"), ("repulsion", -1.0)])
+def test_other_values_are_refused(engine: Engine, field: str, value: object) -> None:
+    with pytest.raises(InvalidRequest, match=field):
+        engine.submit(Request(PROMPT, **{field: value}))  # type: ignore[arg-type]
+
+
+# ---- the arithmetic
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=50), st.floats(0, 1, exclude_max=True))
+@settings(max_examples=300, deadline=None)
+def test_a_point_lies_in_an_interval_of_some_width(weights: list[float], point: float) -> None:
+    chances = np.array([*weights, 0.5])
+    chances /= chances.sum()
+    place = siblings._at(chances, point)
+    assert chances[place] > 0
+    assert chances[:place].sum() <= point + 1e-12
+    assert point <= chances[: place + 1].sum() + 1e-12
+
+
+@given(st.integers(0, 6))
+def test_points_fill_the_widest_gaps(rows: int) -> None:
+    points = sorted(siblings._radical_inverse(k) for k in range(2**rows))
+    assert points == [k / 2**rows for k in range(2**rows)]

@@ -1,0 +1,82 @@
+"""Branches that are drawn together, asked for over HTTP, on the bundled model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine import Engine
+from srbwriter.engine.types import EngineOptions
+
+from .conftest import serving as serving_engine
+from .test_handles import follow, start
+
+PROMPT = "Once upon a time, there was a fox."
+WIDE = {
+    "prompt": PROMPT, "n": 6, "max_tokens": 3, "ignore_eos": True, "seed": 3, "min_p": 0, "top_p": 1,
+    "temperature": 1.5,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def serving() -> Iterator[httpx.Client]:
+    yield from serving_engine(Engine.load(bundled_model(), EngineOptions(n_ctx=1024)))
+
+
+def opened(client: httpx.Client, path: str) -> list[int]:
+    """The first tokens of a request's branches, once all have ended."""
+    follow(client, path)
+    count = client.get(path).json()["count"]
+    return [client.get(f"{path}/branches/{index}").json()["ids"][0] for index in range(count)]
+
+
+def test_distinct_branches_begin_differently_and_say_how_likely_that_was(serving: httpx.Client) -> None:
+    path = start(serving, **WIDE, siblings="distinct")
+    assert len(set(opened(serving, path))) == 6
+    left = 1.0
+    for index in range(6):
+        (drawn,) = serving.get(f"{path}/branches/{index}").json()["drawn"]
+        assert drawn["position"] == 0
+        assert math.exp(drawn["among"]) == pytest.approx(math.exp(drawn["logprob"]) / left, rel=1e-3)
+        left -= math.exp(drawn["logprob"])
+
+
+def test_a_branch_that_is_rerolled_or_added_begins_as_no_other(serving: httpx.Client) -> None:
+    path = start(serving, **WIDE, siblings="distinct")
+    before = opened(serving, path)
+    assert serving.post(f"{path}/branches/2/reroll", json={}).status_code == 202
+    assert serving.post(f"{path}/branches", json={"n": 1}).status_code == 202
+    after = opened(serving, path)
+    assert len(set(after)) == 7
+    assert after[2] not in before
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/srb/v1/completions", "/completion"])
+def test_every_dialect_takes_it(serving: httpx.Client, path: str) -> None:
+    plain = {"prompt": PROMPT, "n": 4, "max_tokens": 1, "seed": 3, "top_k": 1}
+    texts = set()
+    for more in ({}, {"siblings": "distinct", "top_k": 40}, {"repulsion": 90}):
+        answer = serving.post(path, json={**plain, **more})
+        assert answer.status_code == 200
+        texts.add(answer.text)
+    assert len(texts) == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ({"siblings": "unlike"}, "expected independent, distinct or stratified"),
+        ({"siblings": "distinct", "mirostat": 2}, "cannot be drawn together with mirostat"),
+        ({"siblings": "stratified", "adaptive_target": 0.4}, "drawn together with adaptive_target"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(
+    serving: httpx.Client, body: dict[str, object], words: str
+) -> None:
+    answer = serving.post("/srb/v1/requests", json={**WIDE, **body})
+    assert answer.status_code == 400
+    assert words in answer.text
