@@ -281,17 +281,8 @@ class Session:
         assert engine is not None and prompter is not None
         self._failure = None
         try:
-<<<<<<< HEAD
             request, assembly = self._question(prompter, parent, n, samplings, takes, turn=turn)
             generation = self.look_ahead.take(request) if turn is None and not takes else None
-=======
-            request, assembly = self._question(prompter, parent, n, samplings, takes)
-            if turn is not None:
-                request = replace(
-                    request, prompt=turn.prompt, begin=turn.begin, without=turn.without, heal=False
-                )
-            generation = None if takes or turn is not None else self.look_ahead.take(request)
->>>>>>> surgery
             generation = generation or engine.submit(request)
         except (EngineError, ContextError, StoryError) as error:
             self._failure = error
