@@ -70,7 +70,8 @@ def _configurable() -> list[Parameter]:
 
 def key_name(parameter: Parameter) -> str:
     """Name of the setting that says what ``parameter`` is, whether or not there is such a row."""
-    return f"{_SECTIONS.get(parameter.record, '')}.{parameter.name}"
+    section = "instruments" if parameter.group == "variety" else _SECTIONS.get(parameter.record, "")
+    return f"{section}.{parameter.name}"
 
 
 def _kind(parameter: Parameter) -> Kind[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from srbwriter.engine.bans import TRIES
 from srbwriter.engine.compat import GONE
 from srbwriter.engine.parameters import DEFAULT_ORDER, GROUPS, PARAMETERS, SAMPLERS, Parameter, number_words
 from srbwriter.engine.sampling import PREFILTER
@@ -55,6 +56,18 @@ the prompt ends: `heal` is off with one.
   Control tokens are no text: only `<[id]>` or `<name>` lets one through.
 - `json_schema` writes a space, or up to two line ends and an indent of 20, in one place.
 - `regex` has the syntax of Rust's `regex` crate; `\\d` is an ASCII digit. The whole text matches.
+
+## Banned phrases
+
+`banned_phrases` are looked for in the text, however it is made of tokens. Small and large letters are alike,
+so are straight and curly quotation marks, and any whitespace is one space. A phrase that begins with a letter
+or digit begins where a word does; where it ends does not matter (`shiver` is found in *shivers*). It may
+begin in the prompt's last words, but what somebody typed is never touched.
+
+Text that may become a phrase is held back. Once it is one, the branch goes back to its last token that could
+well have been another (at least one time in ten), and that token is not chosen at this place again. All else
+stays as it was: the token elsewhere, chance, penalties, limits. After {TRIES} attempts it goes back behind
+the beginning of the phrase, which can cut published text; after {2 * TRIES} it lets the phrase be.
 """
 
 _GONE = """\

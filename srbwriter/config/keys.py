@@ -13,6 +13,7 @@ from typing import Any, Final, Generic, Literal, TypeVar, cast, get_args
 from srbwriter.config.kinds import (
     INTEGER,
     LAYERS,
+    NUMBER,
     NUMBERS,
     PATH,
     RANGE,
@@ -27,6 +28,8 @@ Numa = Literal["distribute", "isolate", "numactl"]
 FlashAttention = Literal["auto", "on", "off"]
 Dialect = Literal["auto", "vllm", "openai", "llamacpp", "srb", "koboldcpp"]
 Pooling = Literal["none", "mean", "cls", "last", "rank"]
+Siblings = Literal["independent", "distinct", "stratified"]
+LookAhead = Literal["off", "focused", "all"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -104,6 +107,7 @@ SECTIONS = {
     "model": "The model and how it is run",
     "generation": "What is asked of the model",
     "sampling": "How each branch chooses its words",
+    "instruments": "What branches can do beside writing",
     "interface": "The terminal app",
     "keys": "Keys of your own in the terminal app",
     "server": "The HTTP server",
@@ -349,6 +353,49 @@ STRICT = Key(
     False,
     "write the same text whatever else runs or ran; one branch at a time, each prompt read anew",
     ("--strict",),
+)
+
+SIBLINGS = Key[Siblings](
+    "instruments.siblings",
+    one_of(*get_args(Siblings)),
+    "distinct",
+    "how branches are drawn until their texts part",
+    ("--siblings",),
+)
+REPULSION = Key(
+    "instruments.repulsion",
+    NUMBER,
+    0.0,
+    "how much what one branch took is pushed down for others at the same text",
+    ("--repulsion",),
+    minimum=0,
+    maximum=100,
+)
+RENEW_DUPLICATES = Key(
+    "instruments.renew_duplicates",
+    SWITCH,
+    True,
+    "write a branch anew that comes out nearly the same as another, before anybody has read it",
+)
+LOOK_AHEAD = Key[LookAhead](
+    "instruments.look_ahead",
+    one_of(*get_args(LookAhead)),
+    "focused",
+    "what is written while you read, so that a pick need not wait: what follows the branch that the focus is "
+    "on, or what follows each of all",
+)
+LOOK_AHEAD_TOKENS = Key(
+    "instruments.look_ahead_tokens",
+    INTEGER,
+    2048,
+    "most tokens written ahead for one round of branches",
+    minimum=16,
+)
+LOOK_AHEAD_BATTERY = Key[LookAhead](
+    "instruments.look_ahead_battery",
+    one_of(*get_args(LookAhead)),
+    "off",
+    "the most that is written ahead while the machine runs from its battery",
 )
 
 LOG_LEVEL = Key(

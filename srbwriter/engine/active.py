@@ -7,6 +7,7 @@ llama.cpp calls the cells it is evaluated on.) Plain state and its arithmetic; t
 
 from __future__ import annotations
 
+import math
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from .sampling import Chain, SamplerTemplate, derive_seed
 from .siblings import Siblings
 from .text import BranchText, Pieces
 from .tree import SHARED, Demand
-from .types import BranchState, Done, Event, PromptProgress, Request, Sampling, Stop, TokenLogprob
+from .types import BranchState, Done, Event, PromptProgress, Request, Sampling, Stop, Text, TokenLogprob
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,9 +53,10 @@ class Scoring(Demand):
         self.request = request
 
     def hear(self, position: int, logits: Logits) -> None:
-        found, ids = self.request.generation.prompt_logprobs, self.request.ids
-        if len(found) < position < len(ids):
-            found.append(score(logits, ids[position], self.request.asked.prompt_logprobs or 0))
+        request = self.request
+        if request.scored < position < len(request.ids):
+            known = score(logits, request.ids[position], request.asked.prompt_logprobs or 0)
+            request.generation.prompt_logprobs.append(known)
 
 
 class ActiveBranch(Demand):
@@ -89,6 +91,7 @@ class ActiveBranch(Demand):
         "text",
         "together",
         "turnings",
+        "without",
     )
 
     def __init__(self, request: ActiveRequest, branch: Branch, pieces: Pieces) -> None:
@@ -113,6 +116,7 @@ class ActiveBranch(Demand):
         self.turnings: Turnings | None = None  # None while no phrase is banned
         self.banned: tuple[str, ...] = ()  # the phrases that are looked for
         self.said = 0  # tokens of the buffer that events have told of
+        self.without: dict[int, frozenset[int]] = {}  # tokens that may not come at a place of the take
         self.fast = False
         self.together = request.siblings is not None  # until it is known to have parted from its siblings
         self.code: float | None = None  # the point at which it is drawn, where they lie evenly
@@ -159,12 +163,44 @@ class ActiveBranch(Demand):
         self.base, self.first = self.request.ids, 0
         self.hidden = self.skip = 0
         self.heal = None
+        self.without = {}
         self.text.restart("")
         self.close_chain()
         self.branch.started_at = self.branch.changed_at = 0.0
         self.branch.bans = 0
         self.text_is_another()
         self.set_stop(self.branch.stop_rule)
+
+    def begin(self, ids: Sequence[int], without: Sequence[int], pieces: Pieces) -> None:
+        """Let a new take begin with ``ids``, and not go on with one of ``without``.
+
+        They are kept as they are, also where the last one ends inside a character. The take writes as much as
+        its rule says after them. Tokens that do not spell all of what token healing took off are left out.
+        """
+        healed = len(self.request.heal_prefix.decode("utf-8", "replace"))
+        speller = BranchText(pieces, Stop())
+        spelt, ends = "", list[int]()
+        for token in ids:
+            spelt += speller.feed(token)[0]
+            ends.append(speller.decoded - healed)
+        if ends and ends[-1] >= 0:
+            text, buffer = spelt[healed:], self.buffer
+            buffer.pieces += [text] if text else []
+            buffer.ids += ids
+            buffer.ends += ends
+            if self.request.asked.logprobs is not None:
+                buffer.logprobs += [
+                    TokenLogprob(token, -math.inf) for token in ids
+                ]  # which nobody has looked up
+            self.branch.overlap = healed
+            self.text.restart(text, len(ids))
+            self.text.break_in(speller.broken)
+            self.text_is_another()
+            self.together = False
+            self.set_stop(self.branch.stop_rule, self.branch.stop_rule.max_tokens)
+            self.request.events.append(Text(self.branch.index, text, tuple(ids)))
+        if without:
+            self.without = {len(self.buffer.ids): frozenset(without)}
 
     def cut(self, chars: int, tail_ids: Sequence[int] = ()) -> None:
         """Keep ``chars`` characters: whole tokens up to there, then ``tail_ids`` for the rest."""
@@ -236,11 +272,13 @@ class ActiveBranch(Demand):
         else:
             text = self.branch.text[: max(buffer.ends[place - 1], 0) if place else 0]
             new = Buffer(buffer.revision + 1, [text] if text else [], buffer.ids[:place], buffer.ends[:place])
-            new.logprobs, new.typed = buffer.logprobs[:place], buffer.typed
+            new.logprobs, new.typed, new.drawn = buffer.logprobs[:place], buffer.typed, list(buffer.drawn)
             self.branch.buffer = new
             self.text.restart(text, place)
             self.hidden = self.skip = 0
         self.text_changed()
+        self.code = None  # what led to the phrase says something about it
+        self.buffer.drawn[:] = [drawn for drawn in self.buffer.drawn if drawn.position < place]
         seen = self.said > place or self.buffer is not buffer
         self.said = min(self.said, place)
         return seen
@@ -286,6 +324,7 @@ class ActiveRequest:
         self.siblings: Siblings | None = None  # where branches are drawn together
         self.branches: list[ActiveBranch] = []
         self.events: list[Event] = []
+        self.ending: Constraint | None = None  # what could follow has to spell the end of the prompt again
         self.to_foretell = self.asked.next_logprobs is not None or bool(self.asked.next_ids)
         self.accounted = False  # its prompt stands in the statistics
         self.failed = False  # as a whole
@@ -306,16 +345,21 @@ class ActiveRequest:
         return begun or self.scoring is not None or any(r.seq >= 0 for r in self.branches)
 
     @property
+    def scored(self) -> int:
+        """Tokens after which the prompt is scored already, or need not be."""
+        return max(self.asked.score_from - 1, 0) + len(self.generation.prompt_logprobs)
+
+    @property
     def to_score(self) -> bool:
         """Whether log-probabilities of the prompt were asked for and are still to come."""
-        wanted = self.asked.prompt_logprobs is not None
-        return wanted and len(self.generation.prompt_logprobs) < len(self.ids) - 1
+        return self.asked.prompt_logprobs is not None and self.scored < len(self.ids) - 1
 
     def foretell(self, logits: Logits) -> None:
         """``logits`` follow the prompt; who asked what could is told."""
         if self.to_foretell:
             asked, self.to_foretell = self.asked, False
-            self.generation.next_logprobs = likeliest(logits, asked.next_logprobs or 0, asked.next_ids)
+            told = likeliest(logits, asked.next_logprobs or 0, asked.next_ids, self.ending)
+            self.generation.next_logprobs = told
 
     def seed(self, asked: int | None, base: int, k: int) -> int:
         """The seed ``asked`` for, or the k-th from ``base`` on, past those that takes of the request had."""
@@ -385,8 +429,13 @@ def score(row: object, token: int, best: int) -> TokenLogprob:
     return TokenLogprob(token, dict(top)[token], top[:best])
 
 
-def likeliest(row: object, best: int, ids: Sequence[int]) -> tuple[tuple[int, float], ...]:
-    """The ``best`` likeliest tokens with their log-probabilities, best first; then the others of ``ids``."""
+def likeliest(
+    row: object, best: int, ids: Sequence[int], among: Constraint | None = None
+) -> tuple[tuple[int, float], ...]:
+    """The ``best`` likeliest tokens with their log-probabilities, best first; then the others of ``ids``.
+
+    Only what ``among`` allows is among the best.
+    """
     import numpy as np
 
     logits = np.asarray(row, np.float32)
@@ -394,8 +443,13 @@ def likeliest(row: object, best: int, ids: Sequence[int]) -> tuple[tuple[int, fl
     total = peak + float(np.log(np.exp(logits - peak).sum()))
     chosen: list[int] = []
     if best > 0:
-        likely = _likely(logits, min(best, len(logits)))
-        chosen = likely[np.argsort(-logits[likely], kind="stable")][:best].tolist()
+        open_to = logits
+        if among is not None:
+            open_to = logits.copy()
+            among.mask(open_to)
+        likely = _likely(open_to, min(best, len(logits)))
+        chosen = likely[np.argsort(-open_to[likely], kind="stable")][:best].tolist()
+        chosen = [token for token in chosen if open_to[token] > -np.inf] if among is not None else chosen
     chosen = list(dict.fromkeys([*chosen, *ids]))
     return tuple((token, float(logits[token]) - total) for token in chosen)
 

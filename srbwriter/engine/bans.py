@@ -9,7 +9,8 @@ the model; it may begin in the prompt, or in what a person typed.
 On a hit a branch goes back to the last token that could well have been another, and this token is not chosen
 there again: the same token is allowed at every other place, and at this one as soon as something before it
 changes. Where too little is left to choose from it goes further back. After ``TRIES`` attempts at one place
-it goes back behind the phrase's beginning, and after as many more lets it be: so it ends.
+it goes back behind the phrase's beginning, and after as many more lets it be; half as many are made at the
+next place then. So it ends, whatever is banned.
 """
 
 from __future__ import annotations
@@ -143,20 +144,22 @@ class Turnings:
         self.barred: dict[int, set[int]] = {}  # tokens not to be chosen at a place, on the way as it is
         self._trouble = -1  # the farthest beginning of a phrase
         self._tries = 0  # since that was reached
+        self._most = 2 * TRIES  # of them; fewer where phrases had to be let be just before
 
     @property
     def exhausted(self) -> bool:
         """Whether the phrase is let be."""
-        return self._tries >= 2 * TRIES
+        return self._tries >= self._most
 
     def keep(self, row: NDArray[np.float32], held: int) -> None:
         """``row`` led to the last token; ``held`` tokens may be part of a phrase."""
         self.rows.append(row)
-        del self.rows[: len(self.rows) - held]
+        del self.rows[: max(len(self.rows) - held, 0)]
 
     def met(self, start: int) -> None:
         """A phrase has come that begins at the character ``start``, or there is no way on from there."""
         if start > self._trouble:
+            self._most = max(self._most // 2, 2) if self.exhausted else min(self._most * 2, 2 * TRIES)
             self._trouble, self._tries = start, 0
         self._tries += 1
 
@@ -167,7 +170,7 @@ class Turnings:
         """
         if self.exhausted:
             return None
-        beyond = self._tries - TRIES
+        beyond = self._tries - self._most // 2
         if beyond > 0:
             return max(first - beyond, floor) if first > floor else None
         begin = len(ids) - len(self.rows)
@@ -189,14 +192,14 @@ class Turnings:
 
     def give_up(self) -> None:
         """There is no other way: the next phrase is let be."""
-        self._tries = 2 * TRIES
+        self._tries = self._most
         self.barred.clear()
 
     def forget(self) -> None:
         """The text is another one."""
         self.rows.clear()
         self.barred.clear()
-        self._trouble, self._tries = -1, 0
+        self._trouble, self._tries, self._most = -1, 0, 2 * TRIES
 
     def _left(self, place: int, token: int, row: NDArray[np.float32]) -> float:
         """Probability of what is neither ``token`` nor barred at ``place``."""

@@ -7,13 +7,14 @@ admission put it back where the cache already holds most of it.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
 from ..prose import last_sentence_start
 from .active import ActiveBranch, ActiveRequest, constraint_key, tokens_within
-from .constraints import compile_constraint
+from .constraints import PrefixConstraint, compile_constraint
 from .generation import BEYOND_THE_END, BRANCH_VERBS, Branch, Buffer, Command, Generation
 from .model import Model
 from .prompt import Typed, token_ids, typed, unfinished
@@ -30,6 +31,7 @@ from .types import (
     Stop,
     Take,
     Text,
+    TokenLogprob,
 )
 
 log = logging.getLogger(__name__)
@@ -109,8 +111,9 @@ class Commands:
     # ---- going on differently
 
     def reroll(
-        self, active: ActiveBranch, seed: int | None, sampling: Sampling | None, stop: Stop | None
-    ) -> None:
+        self, active: ActiveBranch, seed: int | None, sampling: Sampling | None, stop: Stop | None,
+        begin: tuple[int, ...], without: tuple[int, ...],
+    ) -> None:  # fmt: skip
         self._take_off(active)
         branch = active.branch
         if sampling is not None:
@@ -121,6 +124,7 @@ class Commands:
         active.new_take()
         branch.overlap = 0
         active.request.events.append(Cut(branch.index, 0, 0))
+        active.begin(begin, without, self.model.pieces)
         self._revive(active)
 
     def extend(self, active: ActiveBranch, stop: Stop | int | None) -> None:
@@ -212,6 +216,8 @@ class Commands:
         begin = len(branch.text)
         buffer.typed.append((begin, begin + len(text)))  # before the text, so that no reader misses it
         buffer.pieces.append(text)
+        if active.request.asked.logprobs is not None:
+            buffer.logprobs += [TokenLogprob(token, -math.inf) for token in new.ids]
         buffer.ids.extend(new.ids)
         buffer.ends.extend(begin + max(end - unspelt, 0) for end in new.ends)
         active.limit += len(new.ids)
@@ -238,8 +244,9 @@ class Commands:
             self._prepare(active)
 
     def add_branch(
-        self, request: ActiveRequest, n: int, sampling: Sampling | None, stop: Stop | None
-    ) -> None:
+        self, request: ActiveRequest, n: int, sampling: Sampling | None, stop: Stop | None,
+        begin: tuple[int, ...], without: tuple[int, ...],
+    ) -> None:  # fmt: skip
         first = request.branches[0].branch
         for _ in range(n):
             index = len(request.branches)
@@ -249,8 +256,10 @@ class Commands:
             rule = stop if stop is not None else first.stop_rule
             branch = Branch(request.generation, index, chosen, rule, seed)
             request.generation.branches.append(branch)
-            request.branches.append(ActiveBranch(request, branch, self.model.pieces))
+            active = ActiveBranch(request, branch, self.model.pieces)
+            request.branches.append(active)
             request.events.append(Added(index))
+            active.begin(begin, without, self.model.pieces)
 
     # ---- inside
 
@@ -316,6 +325,8 @@ def make_request(
         request.siblings = Siblings(request, seed)
     if asked.penalty_prompt is not None:
         request.looked_back_at = token_ids(model, "penalty_prompt", asked.penalty_prompt, asked.parse_special)
+    if request.to_foretell and heal_prefix:
+        request.ending = PrefixConstraint(model.piece_index, heal_prefix)
     for index in range(asked.n):
         sampling = asked.sampling[index] if isinstance(asked.sampling, tuple) else asked.sampling
         stop = asked.stop[index] if isinstance(asked.stop, tuple) else asked.stop
@@ -325,6 +336,8 @@ def make_request(
         request.branches.append(ActiveBranch(request, branch, model.pieces))
     for active in request.branches:
         compile_for(request, active.sampling, model)
+        if not asked.takes:
+            active.begin(asked.begin, asked.without, model.pieces)
     for active, take in zip(request.branches, asked.takes, strict=False):
         _take_up(active, take, model)
     generation.engine_state = request

@@ -145,10 +145,14 @@ class Branch:
         self._post("kill")
 
     def reroll(
-        self, seed: int | None = None, sampling: Sampling | None = None, stop: Stop | None = None
-    ) -> None:
-        """Start over from the prompt in the same slot; None draws a new seed."""
-        self._post("reroll", seed, sampling, stop)
+        self, seed: int | None = None, sampling: Sampling | None = None, stop: Stop | None = None,
+        begin: tuple[int, ...] = (), without: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
+        """Start over from the prompt in the same slot; None draws a new seed.
+
+        With ``begin`` from the end of these tokens, and not with one of ``without``.
+        """
+        self._post("reroll", seed, sampling, stop, begin, without)
 
     def extend(self, stop: Stop | int | None = None) -> None:
         """Go on from where it ended. A number is that many tokens more."""
@@ -305,9 +309,15 @@ class Generation:
         """Stop every branch, keep the text."""
         self.send(Command("cancel", self))
 
-    def add_branch(self, n: int = 1, sampling: Sampling | None = None, stop: Stop | None = None) -> None:
-        """Fork ``n`` more branches from the prompt; they follow as ``Added`` events."""
-        self.send(Command("add_branch", self, -1, (n, sampling, stop)))
+    def add_branch(
+        self, n: int = 1, sampling: Sampling | None = None, stop: Stop | None = None,
+        begin: tuple[int, ...] = (), without: tuple[int, ...] = (),
+    ) -> None:  # fmt: skip
+        """Fork ``n`` more branches from the prompt; they follow as ``Added`` events.
+
+        With ``begin`` they begin with these tokens, and go on with none of ``without``.
+        """
+        self.send(Command("add_branch", self, -1, (n, sampling, stop, begin, without)))
 
     def promote(self, priority: Priority = Priority.FOREGROUND) -> None:
         """Serve it sooner from now on: what was written ahead is wanted. What it has written stays.

@@ -40,7 +40,17 @@ _KINDS: dict[str, Kind] = {
 }
 _INT32 = 2**31 - 1
 _SEED_MAX = 2**64 - 1
-GROUPS = ("length", "basic", "truncation", "repetition", "DRY", "other samplers", "constraint", "request")
+GROUPS = (
+    "length",
+    "basic",
+    "truncation",
+    "repetition",
+    "DRY",
+    "other samplers",
+    "constraint",
+    "variety",
+    "request",
+)
 
 
 @dataclass(frozen=True)
@@ -371,16 +381,16 @@ PARAMETERS: tuple[Parameter, ...] = (
               longest=limits.CONSTRAINT_CHARS, aliases=("guided_json",), flags=("--json-schema", "-j")),
     _sampling("regex", "constraint", "Regular expression", "Regular expression that the whole text matches.",
               longest=limits.CONSTRAINT_CHARS, aliases=("guided_regex",), flags=("--regex",)),
-    Parameter("request", "n", "request", "Branches",
-              "Branches of the prompt.", 1, MAX_SEQUENCES, 1, size=True,
-              aliases=("n_cmpl",), flags=("--n", "-n")),
-    Parameter("request", "siblings", "request", "Branches differ",
+    Parameter("request", "siblings", "variety", "Branches differ",
               "How branches are drawn until their texts part: each by itself (independent), no two "
               "with the same token (distinct), or spread evenly over what is likely (stratified).",
               choices=get_args(Together)),
-    Parameter("request", "repulsion", "request", "Branches repel",
+    Parameter("request", "repulsion", "variety", "Branches repel",
               "Taken off a token's logit for each branch that took it at the same place of the same text.",
               0, 100, 0.5),
+    Parameter("request", "n", "request", "Branches",
+              "Branches of the prompt.", 1, MAX_SEQUENCES, 1, size=True,
+              aliases=("n_cmpl",), flags=("--n", "-n")),
     Parameter("request", "priority", "request", "Who goes first", "Who is served first.",
               choices=tuple(p.name.lower() for p in Priority)),
     Parameter("request", "logprobs", "request", "Log-probabilities",
@@ -394,6 +404,13 @@ PARAMETERS: tuple[Parameter, ...] = (
               0, limits.LOGPROBS, 1, size=True),
     Parameter("request", "next_ids", "request", "Whether these could follow",
               "Tokens of which it is told how likely they follow the prompt.", most=limits.IDS),
+    Parameter("request", "score_from", "request", "Where scoring begins",
+              "The first token of the prompt whose log-probability is told.",
+              0, limits.PROMPT_IDS, 1, size=True),
+    Parameter("request", "begin", "request", "How branches begin",
+              "Tokens that each branch begins with, as if it had written them.", most=limits.PROMPT_IDS),
+    Parameter("request", "without", "request", "How they do not go on",
+              "Tokens that may not come right after those.", most=limits.IDS),
     Parameter("request", "heal", "request", "Complete the last word",
               "Let the first token complete the prompt's last word."),
     Parameter("request", "add_bos", "request", "Begin as the model expects",

@@ -146,6 +146,7 @@ class SamplingLoop:
             and active.request.asked.logits_callback is None
             and active.request.asked.logprobs is None
             and len(active.buffer.ids) >= active.min_tokens
+            and len(active.buffer.ids) > max(active.without, default=-1)
             and (active.turnings is None or len(active.buffer.ids) not in active.turnings.barred)
         )
 
@@ -351,7 +352,9 @@ class SamplingLoop:
         callback = active.request.asked.logits_callback
         place = len(active.buffer.ids)
         no_end = place < active.min_tokens
-        barred = () if active.turnings is None else active.turnings.barred.get(place, ())
+        barred = {*active.without.get(place, ())}
+        if active.turnings is not None:
+            barred |= {*active.turnings.barred.get(place, ())}
         if callback is None and not no_end and not barred and not active.together:
             return logits
         edited = logits.copy()
@@ -410,7 +413,9 @@ class SamplingLoop:
             self._say(active, text, active.text.marks)
         if len(buffer.ids) >= active.limit or (active.deadline is not None and self.now > active.deadline):
             self.finish(active, FinishReason.LENGTH, row)
-        elif not active.fast and (len(buffer.ids) == active.min_tokens or active.turnings is not None):
+        elif not active.fast and (
+            active.without or len(buffer.ids) == active.min_tokens or active.turnings is not None
+        ):
             self._refresh(active)
 
     def _row(self, row: Row) -> Logits:

@@ -11,7 +11,7 @@ import copy
 import hashlib
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -133,6 +133,16 @@ class Pieces:
         self.text: list[str | None] = [_whole(piece) for piece in self.bytes]
 
 
+def whole_tokens(pieces: Iterable[bytes]) -> int:
+    """How many of the tokens that write ``pieces`` there are before a character that breaks off."""
+    decoder, whole = _new_decoder("replace"), 0
+    for count, piece in enumerate(pieces, 1):
+        decoder.decode(piece)
+        if not decoder.getstate()[0]:
+            whole = count
+    return whole
+
+
 class Hit(NamedTuple):
     """A rule ended the branch: ``keep`` characters of its decoded text stay."""
 
@@ -231,6 +241,16 @@ class BranchText:
         if self._scanner is not None:
             self._scanner.feed(before)
             self._scanner.mark()
+
+    @property
+    def broken(self) -> bytes:
+        """The beginning of a character of which the rest is still to come."""
+        return self._decoder.getstate()[0]
+
+    def break_in(self, broken: bytes) -> None:
+        """The next token goes on with a character that begins with ``broken``."""
+        self._decoder.decode(broken)
+        self._partial = bool(broken)
 
     def set_stop(self, stop: Stop) -> None:
         """Other rules from the next token on; the text so far counts as begun."""

@@ -181,6 +181,9 @@ class Request:
     prompt_logprobs: int | None = None
     next_logprobs: int | None = None  # k: the k likeliest tokens that could follow the prompt
     next_ids: tuple[int, ...] = ()  # tokens of which that is wanted, too, whether likely or not
+    score_from: int = 0  # prompt_logprobs of the tokens from this one on only; 0 and 1 are all there are
+    begin: tuple[int, ...] = ()  # tokens that each branch begins with, as if it had written them
+    without: tuple[int, ...] = ()  # tokens that may not come right after them
     heal: bool = False  # let the first token complete the prompt's last, typed one
     add_bos: bool = True
     parse_special: bool = False  # special tokens written out in text become one id

@@ -7,7 +7,7 @@ request anything. Knows the table of parameters and the vocabulary; starts nothi
 from __future__ import annotations
 
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 from . import limits
 from .generation import Command
@@ -21,13 +21,13 @@ _OF_STOP = {p.field: p for p in PARAMETERS if p.record == "stop"}
 _OF_REQUEST = {p.field: p for p in PARAMETERS if p.record == "request"}
 _SEED, _SAMPLING, _STOP = (int, NoneType), (Sampling, NoneType), (Stop, NoneType)
 _TAKES: dict[str, tuple[tuple[type, ...], ...]] = {
-    "reroll": (_SEED, _SAMPLING, _STOP),
+    "reroll": (_SEED, _SAMPLING, _STOP, (tuple,), (tuple,)),
     "extend": ((int, Stop, NoneType),),
     "rewind": ((int, NoneType),) * 4,
     "append": ((str,), (bool,)),
     "set_sampling": ((Sampling,),),
     "set_stop": ((Stop,),),
-    "add_branch": ((int,), _SAMPLING, _STOP),
+    "add_branch": ((int,), _SAMPLING, _STOP, (tuple,), (tuple,)),
 }
 _MOST = 2**31 - 1  # llama.cpp counts tokens, threads and layers in 32 bits
 _LEAST_OPTIONS = {
@@ -49,7 +49,8 @@ def check_request(request: Request, model: SamplerModel, max_branches: int) -> N
         check_together(request.siblings, sampling)
     for stop in limits.one_or_each("stop", request.stop, request.n):
         check_stop(stop, model.n_vocab)
-    limits.check_ids("next_ids", request.next_ids, model.n_vocab)
+    for field in ("next_ids", "begin", "without"):
+        limits.check_ids(field, getattr(request, field), model.n_vocab)
     for field in ("prompt_logprobs", "next_logprobs", "next_ids"):
         if request.strict and getattr(request, field) not in (None, ()):
             raise InvalidRequest(field, "a strict request has none: ask for them in another")
@@ -71,6 +72,8 @@ def check_command(command: Command, model: SamplerModel, max_branches: int) -> N
             raise InvalidRequest(command.verb, f"{value} is less than 0")
         elif isinstance(value, str):
             limits.check_prompt("text", len(value))
+        elif isinstance(value, tuple):
+            limits.check_ids(command.verb, cast("tuple[int, ...]", value), model.n_vocab)
     if command.verb == "add_branch" and not 1 <= command.args[0] <= max_branches:
         raise LimitExceeded(command.args[0], max_branches)
     if command.verb == "add_branch":

@@ -118,6 +118,7 @@ def settings_object(
         **{name: getattr(sampling, name) for name in _NUMBERS},
         "seed": seed if seed is not None else (sampling.seed if sampling.seed is not None else 2**32 - 1),
         "dry_sequence_breakers": list(sampling.dry_sequence_breakers),
+        "banned_phrases": list(sampling.banned_phrases),
         "samplers": list(order),
         "logit_bias": [{"bias": bias, "token": token} for token, bias in biases.items()],
         "grammar": sampling.grammar or "",

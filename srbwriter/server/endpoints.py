@@ -152,7 +152,19 @@ def _field(parameter: Parameter) -> dict[str, Any]:
     return schema
 
 
-_HIDDEN = frozenset({"logprobs", "prompt_logprobs", "next_logprobs", "next_ids", "priority", "parse_special"})
+_HIDDEN = frozenset(
+    {
+        "logprobs",
+        "prompt_logprobs",
+        "next_logprobs",
+        "next_ids",
+        "score_from",
+        "begin",
+        "without",
+        "priority",
+        "parse_special",
+    }
+)
 
 
 LORA: dict[str, Any] = {

@@ -34,6 +34,8 @@ from srbwriter.server.fields import SEED_LIMIT, Fields, is_integer, read_penalty
 log = logging.getLogger(__name__)
 
 _MOST_BANS = 8 * limits.BIASES  # characters
+_BANS = ("custom_token_bans", "banned_tokens")
+"""Token ids that are never chosen. Under the second name KoboldCpp takes texts, and tabbyAPI token ids."""
 
 
 # ---- one loop over the table
@@ -110,6 +112,33 @@ def _breakers(fields: Fields, row: Parameter, default: tuple[str, ...]) -> tuple
     return Fields({row.name: texts}).texts(row.name) or default
 
 
+def _phrases(fields: Fields, row: Parameter, default: tuple[str, ...]) -> tuple[str, ...]:
+    """The texts of all spellings: one, a list, or a list written as JSON text. Token ids are no phrases."""
+    texts: list[str] = []
+    for spelling in (row.name, *row.aliases):
+        value = _listed(fields.values.get(spelling))
+        if value and not (spelling in _BANS and _are_ids(value)):
+            texts += Fields({spelling: value}).texts(row.name)
+    return Fields({row.name: list(dict.fromkeys(texts))}).texts(row.name)
+
+
+def _listed(value: Any) -> Any:
+    """What is written as JSON text is read; texts that are none stay, and so does everything else."""
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def _are_ids(value: Any) -> bool:
+    """Whether a list, or a text with commas, names tokens and not texts."""
+    if isinstance(value, str):
+        return all(part.strip().isdecimal() for part in value.split(","))
+    return isinstance(value, list) and all(map(is_integer, cast("list[Any]", value)))
+
+
 def _samplers(fields: Fields, row: Parameter, default: Any) -> tuple[str, ...] | None:
     """An order by name or by letter; unknown names are skipped."""
     value = fields.raw(row.name)
@@ -135,13 +164,26 @@ _READERS: Mapping[str, Callable[[Fields, Parameter, Any], Any]] = {
     ),
     "dry_base": _base,
     "dry_sequence_breakers": _breakers,
+    "banned_phrases": _phrases,
     "samplers": _samplers,
     "json_schema": _schema,
 }
 """Rows that the wire writes otherwise than their kind says."""
 
 _BY_DIALECTS = frozenset(
-    {"n", "priority", "logprobs", "prompt_logprobs", "next_logprobs", "next_ids", "add_bos", "parse_special"}
+    {
+        "n",
+        "priority",
+        "logprobs",
+        "prompt_logprobs",
+        "next_logprobs",
+        "next_ids",
+        "score_from",
+        "begin",
+        "without",
+        "add_bos",
+        "parse_special",
+    }
 )
 """Rows of a request that each dialect reads itself, or that clients cannot have."""
 
@@ -401,11 +443,16 @@ def read_biases(fields: Fields, engine: Backend) -> tuple[tuple[int, float], ...
 
 def _bans(fields: Fields) -> Iterable[int]:
     """Token ids that are never to be chosen: a list of them, or a text with commas."""
-    name = "custom_token_bans"
-    value = fields.raw(name)
+    for name in _BANS:
+        value = _listed(fields.raw(name))
+        if name == "custom_token_bans" or _are_ids(value):
+            yield from _banned_ids(name, value)
+
+
+def _banned_ids(name: str, value: Any) -> Iterable[int]:
     items: list[Any] = cast("list[Any]", value) if isinstance(value, list) else []
     if not isinstance(value, list):
-        text = fields.text(name)
+        text = Fields({name: value}).text(name)
         if len(text) > _MOST_BANS:
             raise bad(name, f"Field '{name}': {len(text)} characters, {_MOST_BANS} are possible")
         parts = text.replace(" ", "").split(",")

@@ -6,8 +6,9 @@ screen and no HTTP.
 
 from __future__ import annotations
 
+from .ahead import Budget
 from .prompting import Context, Part
 from .rounds import Round
 from .session import Session
 
-__all__ = ["Context", "Part", "Round", "Session"]
+__all__ = ["Budget", "Context", "Part", "Round", "Session"]

@@ -73,15 +73,18 @@ class Prompter:
         if saved:
             self._layouts[saved["node"]] = Layout.from_json(saved["layout"])
 
-    def assemble(self, node: NodeId, stop: Stop) -> Assembly:
-        """What the model is to read at ``node``. Raises ContextError when the window is too small."""
+    def assemble(self, node: NodeId, stop: Stop, at: int | None = None) -> Assembly:
+        """What the model is to read at ``node``, or after its first ``at`` characters.
+
+        Raises ContextError when the window is too small.
+        """
         path = self.story.path(node)
         settings = self.story.settings(node)
         if settings.template is None and self.template is not None:
             settings = replace(settings, template=self.template)
         window = Window(self.engine.n_ctx, self._reserve(stop), self._bos)
         layout = next((self._layouts[n] for n in reversed(path) if n in self._layouts), None)
-        return assemble(self._end(path), settings, self._tokenizer, window, layout, self._previous)
+        return assemble(self._end(path, at), settings, self._tokenizer, window, layout, self._previous)
 
     def remember(self, node: NodeId, assembly: Assembly) -> None:
         """The prompt was used: the next ones should stand where it stands."""
@@ -117,14 +120,20 @@ class Prompter:
         wanted = stop.max_tokens if stop.max_tokens is not None else MOST_RESERVE
         return max(LEAST_RESERVE, min(wanted, MOST_RESERVE, self.engine.n_ctx // 4))
 
-    def _end(self, path: list[NodeId]) -> list[tuple[str, tuple[Span, ...]]]:
-        """The last nodes of the path, enough of them to fill the window, each with its spans."""
+    def _end(self, path: list[NodeId], at: int | None) -> list[tuple[str, tuple[Span, ...]]]:
+        """The last nodes of the path, enough of them to fill the window, each with its spans.
+
+        Of the last one only those up to character ``at``, if that is given.
+        """
         wanted = self.engine.n_ctx * CHARS_PER_TOKEN
         count = 8
         while True:
             nodes = self.story.nodes(path[-count:])
             if count >= len(path) or sum(len(n.text) for n in nodes) >= wanted:
-                return [(str(node.id), node.spans) for node in nodes]
+                spans = [node.spans for node in nodes]
+                if at is not None and at < len(nodes[-1].text):
+                    spans[-1] = self.story.head(path[-1], at)
+                return [(str(node.id), own) for node, own in zip(nodes, spans, strict=True)]
             count *= 2
 
 

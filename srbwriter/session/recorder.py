@@ -75,6 +75,7 @@ class Recorder:
                 self._rounds.remove(current)
             self._rounds.append(current)  # the last one is the one that is shown: see _let_go
         if not known:
+            current.hear()  # what was written ahead is cut by the first verb, maybe before any news
             current.generation.add_listener(lambda: self._heard(current))
         self._note(0)
 
@@ -366,8 +367,12 @@ class Recorder:
         return node
 
 
+_NOT_KEPT = frozenset({"seed", "banned_phrases"})
+"""The seed has a place of its own; a long list would stand in the story once for each branch."""
+
+
 def _sampling_json(branch: Branch) -> JsonObject:
-    """What the branch is sampled with, as far as it differs from the defaults; the seed has its own place."""
+    """What the branch is sampled with, as far as it differs from the defaults."""
     plain, own = asdict(Sampling()), asdict(branch.sampling)
-    changed = {name: value for name, value in own.items() if value != plain[name] and name != "seed"}
+    changed = {name: value for name, value in own.items() if value != plain[name] and name not in _NOT_KEPT}
     return json.loads(json.dumps(changed))

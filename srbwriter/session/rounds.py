@@ -20,6 +20,9 @@ from srbwriter.engine.types import (
 )
 from srbwriter.story import Node, NodeId, Story
 
+from .judging import Judgement
+from .variety import Duplicates
+
 _KEPT_ROUNDS = 24
 _KEPT_BRANCHES = 32
 _SCALARS = {field.name for field in fields(Sampling)} - {"seed"}
@@ -76,10 +79,12 @@ class Round:
         self.story, self.parent, self.n = story, parent, n
         self.generation: Generation | None = None
         self.locked: set[int] = set()
+        self.duplicates = Duplicates()
         self.lead = ""  # end of the parent's text that the first token of a branch spells again
         self.model = self.vocab = ""
         self.tracks: list[Track] = []
         self._takes: dict[int, list[Buffer]] = {}
+        self.judgement: Judgement | None = None  # what was found of its branches
         self.taken_up = True  # False of an earlier sitting's round that no engine knows
 
     @property

@@ -11,10 +11,12 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from srbwriter import launch
-from srbwriter.config import Settings
-from srbwriter.engine.parameters import PARAMETERS
+from srbwriter.config import Settings, keys
+from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
 from srbwriter.story.model import JsonObject, as_object
+
+from .variety import Variety
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
@@ -24,8 +26,14 @@ log = logging.getLogger(__name__)
 TURNED = "knobs"
 """The story value that holds them: of each record the fields that differ from the settings; the sweep."""
 
-_NOTHING: dict[str, Any] = {"sampling": {}, "stop": {}, "ladder": None}
-_Record = TypeVar("_Record", Sampling, Stop)
+_NOTHING: dict[str, Any] = {"sampling": {}, "stop": {}, "variety": {}, "ladder": None}
+_Record = TypeVar("_Record", Sampling, Stop, Variety)
+VARIETY = tuple(p for p in PARAMETERS if p.group == "variety")
+"""Rows of the table that a story has knobs for, and that are about a whole round."""
+_ROWS: dict[str, tuple[Parameter, ...]] = {
+    **{record: tuple(p for p in PARAMETERS if p.record == record) for record in ("sampling", "stop")},
+    "variety": VARIETY,
+}
 
 
 Sweep = tuple[str, float, float]
@@ -53,12 +61,18 @@ def as_field(value: Any) -> Any:
     return tuple(as_field(each) for each in cast("list[Any]", value)) if isinstance(value, list) else value
 
 
+def variety_of(settings: Settings) -> Variety:
+    """How branches are to differ, as the settings say."""
+    return Variety(settings[keys.SIBLINGS], settings[keys.REPULSION], settings[keys.RENEW_DUPLICATES])
+
+
 class RememberedKnobs:
     """The knobs of ``session``, as far as they are not what ``settings`` say anyway."""
 
     def __init__(self, session: Session, settings: Settings) -> None:
         self._session = session
         self._sampling, self._stop = launch.sampling(settings), launch.stop(settings)
+        self._variety = variety_of(settings)
         self._said = {key.name for key in settings.table if settings.source(key) in ("flag", "environment")}
 
     def keep(self) -> None:
@@ -69,6 +83,7 @@ class RememberedKnobs:
         turned = {
             "sampling": self._difference("sampling", session.sampling, self._sampling),
             "stop": self._difference("stop", session.stop, self._stop),
+            "variety": self._difference("variety", session.variety, self._variety),
             "ladder": session.sweep,
         }
         if turned != _NOTHING or self._kept():
@@ -79,6 +94,7 @@ class RememberedKnobs:
         session, kept = self._session, self._kept()
         session.sampling = self._turned(session.sampling, "sampling", kept)
         session.stop = self._turned(session.stop, "stop", kept)
+        session.variety = self._turned(session.variety, "variety", kept)
         match kept.get("ladder"):
             case [str(field), int() | float() as low, int() | float() as high] if field != "seed":
                 if self._may_turn("sampling", field, low) and self._may_turn("sampling", field, high):
@@ -97,7 +113,7 @@ class RememberedKnobs:
 
     def _may_turn(self, record: str, field: str, value: Any) -> bool:
         """Whether there is such a knob, it takes ``value``, and this start was not told where it stands."""
-        knob = next((p for p in PARAMETERS if p.record == record and p.field == field), None)
+        knob = next((p for p in _ROWS[record] if p.field == field), None)
         if knob is None or launch.key_name(knob) in self._said:
             return False
         try:
@@ -107,10 +123,10 @@ class RememberedKnobs:
             return False
         return True
 
-    def _difference(self, name: str, record: Sampling | Stop, usual: Sampling | Stop) -> dict[str, Any]:
+    def _difference(self, name: str, record: _Record, usual: _Record) -> dict[str, Any]:
         """The fields that were turned; what only this start was told leaves what was kept before."""
         before, turned = as_object(self._kept().get(name)), dict[str, Any]()
-        for knob in (p for p in PARAMETERS if p.record == name):
+        for knob in _ROWS[name]:
             value = getattr(record, knob.field)
             if value != getattr(usual, knob.field):
                 turned[knob.field] = value

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,6 +23,7 @@ from srbwriter.engine.types import (
     FinishReason,
     ModelInfo,
     NoModel,
+    NotSupported,
     Priority,
     Request,
     Sampling,
@@ -28,14 +31,17 @@ from srbwriter.engine.types import (
     Take,
 )
 from srbwriter.story import ROOT, NodeId, NotSaved, ReadOnlyStory, Refused, Story, StoryError
-from srbwriter.story.context import ContextError
+from srbwriter.story.context import Assembly, ContextError
 
-from . import typing
+from . import judging, typing
+from .ahead import LookAhead
 from .open import open_story, rescue_folder, token_sizes
 from .prompting import Context, Prompter, with_words
 from .recorder import Recorder
 from .rounds import Round, RoundHistory, adopted
-from .sampling import Sweep, swept
+from .sampling import Sweep, swept, variety_of
+from .tokens import Tokens, TokenText, Turn
+from .variety import Variety
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -60,12 +66,14 @@ class Session:
         sampling: Sampling | None = None,
         stop: Stop | None = None,
         options: EngineOptions | None = None,
+        variety: Variety | None = None,
     ) -> None:
         self.story = story
         self.n = n
         self.sampling = sampling or Sampling()
         self.stop = stop or Stop(max_tokens=64)
         self.sweep: Sweep | None = None
+        self.variety = variety or Variety()
         self.round: Round | None = None
         self._history = RoundHistory()
         self._options = options
@@ -73,6 +81,9 @@ class Session:
         folder = rescue_folder(story)
         self.typing = typing.Typing(story, story.set_text, folder)
         self._recorder = Recorder(story, self.typing, self._lock)
+        self.look_ahead = LookAhead(self, self._lock, self._would_ask)
+        """The rounds that picks would begin, written while the writer reads; none until it has a budget."""
+        self._note, self.typing.on_key = self.typing.on_key, self._typed
         self._prompter: Prompter | None = None
         self._failure: Exception | None = None
         self._cancelled: Cancelled | None = None
@@ -82,6 +93,7 @@ class Session:
         """How many times words of an earlier run, which died, became nodes of the story."""
         self.rescued = typing.rescued(folder)
         """Words of an earlier run that the disk did not take; None if there are none."""
+        self.tokens = Tokens(lambda: self.engine)
         self._recall()
         self._await(loader)
 
@@ -102,7 +114,13 @@ class Session:
             sampling=launch.sampling(settings),
             stop=launch.stop(settings),
             options=loader.options or launch.engine_options(settings),
+            variety=variety_of(settings),
         )
+
+    def _typed(self) -> None:
+        """A key that is not on the disk yet."""
+        self._note()
+        self.look_ahead.typed()
 
     # ---- the engine
 
@@ -152,9 +170,11 @@ class Session:
     def _load(self, new: EngineLoader) -> None:
         with self._lock:
             self.stop_all()
+            self.look_ahead.drop()
             old, self._loader = self._loader, new
             self._prompter = None
             self._failure = self._cancelled = None
+            self.tokens.forget()
         threading.Thread(target=self._swap, args=(old, new), name="srbwriter-swap", daemon=True).start()
 
     def load_again(self) -> None:
@@ -220,26 +240,32 @@ class Session:
         round waits for it. Raises ReadOnlyStory where no branch could be kept, and NoModel where there is
         none to wait for; what is shown stays then.
         """
+        self._may_write()
+        with self._lock:
+            return self._generate(n or self.n)
+
+    def _may_write(self) -> None:
         if self.story.read_only is not None:
             raise ReadOnlyStory(self.story.read_only)
         if self.engine_state == "FAILED":
             raise NoModel(f"{self._why_no_model()}; the branches stay as they are")
-        with self._lock:
-            self.stop_all()
-            self.keep()
-            self.story.end_typing()
-            current = self.round = Round(self.story, self.story.current, n or self.n)
-            if self._prompter is not None:
-                self._submit(current)
-            return current
 
-    def _submit(self, current: Round) -> None:
+    def _generate(self, n: int, turn: Turn | None = None) -> Round:
+        self.stop_all()
+        self.keep()
+        self.story.end_typing()
+        current = self.round = Round(self.story, self.story.current, n)
+        if self._prompter is not None:
+            self._submit(current, turn)
+        return current
+
+    def _submit(self, current: Round, turn: Turn | None = None) -> None:
         if self.engine is None or self._prompter is None:
             return
         try:
             own = self.story.settings(self.story.current).sampling
             samplings = swept(self.sampling, own, self.sweep, current.n)
-            current.generation = self._request(current.parent, current.n, samplings)
+            current.generation = self._request(current.parent, current.n, samplings, turn=turn)
         except (EngineError, ContextError, StoryError):
             self.round = None
             raise
@@ -247,32 +273,64 @@ class Session:
         self._begun(current)
 
     def _request(
-        self, parent: NodeId, n: int, samplings: Sampling | tuple[Sampling, ...], takes: tuple[Take, ...] = ()
-    ) -> Generation:
+        self, parent: NodeId, n: int, samplings: Sampling | tuple[Sampling, ...],
+        takes: tuple[Take, ...] = (), turn: Turn | None = None,
+    ) -> Generation:  # fmt: skip
         """Ask the engine for branches that go on from ``parent``, or stand at the end of ``takes``."""
         engine, prompter = self.engine, self._prompter
         assert engine is not None and prompter is not None
         self._failure = None
         try:
-            stop = with_words(self.stop)
-            assembly = prompter.assemble(parent, stop)
-            generation = engine.submit(
-                Request(
-                    prompter.prompt(assembly),
-                    n=n,
-                    sampling=samplings,
-                    stop=stop,
-                    takes=takes,
-                    priority=Priority.FOREGROUND,
-                    heal=True,
-                    add_bos=False,
-                )
-            )
+            request, assembly = self._question(prompter, parent, n, samplings, takes, turn=turn)
+            generation = self.look_ahead.take(request) if turn is None and not takes else None
+            generation = generation or engine.submit(request)
         except (EngineError, ContextError, StoryError) as error:
             self._failure = error
             raise
         prompter.remember(parent, assembly)
         return generation
+
+    def _question(
+        self, prompter: Prompter, parent: NodeId, n: int, samplings: Sampling | tuple[Sampling, ...],
+        takes: tuple[Take, ...] = (), at: int | None = None, turn: Turn | None = None,
+    ) -> tuple[Request, Assembly]:  # fmt: skip
+        """What the engine is asked for branches that go on from ``parent``, or ``at`` characters into it."""
+        engine = self.engine
+        assert engine is not None
+        stop = with_words(self.stop)
+        assembly = prompter.assemble(parent, stop, at)
+        request = Request(
+            prompter.prompt(assembly),
+            n=n,
+            sampling=samplings,
+            stop=stop,
+            takes=takes,
+            priority=Priority.FOREGROUND,
+            logprobs=0 if self.tokens.gather else None,
+            heal=True,
+            add_bos=False,
+        )
+        if turn is not None:
+            turned = replace(request, prompt=turn.prompt, begin=turn.begin, without=turn.without, heal=False)
+            return turned, assembly
+        each = samplings if isinstance(samplings, tuple) else (samplings,)
+        return replace(request, **self.variety.asked(each, engine.lacks)), assembly
+
+    def _would_ask(self, index: int | None, upto: int | None) -> Request | None:
+        """What :meth:`generate` would ask for at the current node, or after a pick; None if nothing."""
+        if self._prompter is None:
+            return None
+        node, at = self.story.current, None
+        if index is not None:
+            current = self.round
+            if current is None or index >= len(current.tracks) or not self._stands_at(current.parent):
+                return None
+            found = current.find(index, len(current.tracks[index].text) if upto is None else upto)
+            if found is None:
+                return None
+            node, at = found
+        samplings = swept(self.sampling, self.story.settings(node).sampling, self.sweep, self.n)
+        return self._question(self._prompter, node, self.n, samplings, at=at)[0]
 
     def _begun(self, current: Round) -> None:
         """The engine has the round: it is written down and remembered from now on."""
@@ -281,9 +339,11 @@ class Session:
         current.model, current.vocab = engine.info.name, engine.info.vocab
         self._recorder.follow(current)
         self._history.remember(current)
+        self.look_ahead.look()
 
     def _recall(self) -> None:
         """Show the branches that were written where the writer stands now, if there are any."""
+        self.look_ahead.look()
         here = self.story.current
         if self.round is not None and (self.round.parent == here or self.round.generation is None):
             return
@@ -338,6 +398,31 @@ class Session:
     def set_sampling(self, index: int, sampling: Sampling) -> None:
         self._steered(index).set_sampling(sampling)
 
+    # ---- judging
+
+    @property
+    def rubric(self) -> str:
+        """The questions of the story as its sheet shows them, one a line."""
+        kept = self.story.value(judging.KEPT)
+        return kept if isinstance(kept, str) and kept.strip() else judging.RUBRIC
+
+    def put_rubric(self, text: str) -> None:
+        """Ask other questions from now on; none are the ones that the program comes with."""
+        judging.questions(text)
+        self.together(lambda: self.story.put_value(judging.KEPT, text))
+
+    def judge(self) -> judging.Judgement:
+        """Judge all branches that have ended by the rubric. Returns at once; the answers come in.
+
+        Raises EngineError where there is no model or it cannot, ValueError where there is nothing to judge.
+        """
+        with self._lock:
+            self._take_up()
+            if self.round is None or self.engine is None:
+                raise ValueError("there are no branches yet")
+            note = self.story.settings(self.round.parent).author_note or ""
+            return judging.judge(self.engine, self.round, judging.questions(self.rubric, note))
+
     def lock(self, index: int) -> None:
         """Spare this branch when all are rolled again; a second time lets it go."""
         if self.round is not None:
@@ -363,6 +448,68 @@ class Session:
         if self.round is not None and self.round.generation is not None:
             self.round.generation.add_branch(count)
 
+    # ---- token by token
+
+    def branch_tokens(self, index: int) -> Future[TokenText]:
+        """Branch ``index`` as it is now, as tokens. Raises EngineError where no engine knows them."""
+        branch = self._steered(index)
+        return self.tokens.later(lambda: self.tokens.of_branch(branch))
+
+    def story_tokens(self) -> Future[TokenText]:
+        """The story up to here, as far as the model reads it, as tokens. Raises NoModel, StoryError."""
+        with self._lock:
+            if self._prompter is None:
+                raise NoModel(self._why_no_model())
+            self.keep()
+            prompter, here, length = self._prompter, self.story.current, len(self.text())
+        return self.tokens.later(lambda: self.tokens.of_story(prompter.assemble(here, self.stop), length))
+
+    def fork(self, text: TokenText, place: int, token: int) -> int:
+        """Let a new branch begin like ``text`` up to ``place``, go on with ``token`` and write on; its index.
+
+        In the story, a new round goes on from there, and what followed is another branch; then it is -1.
+        """
+        if text.of_story:
+            self._turn_story(text, place, (token,), ())
+            return -1
+        with self._lock:
+            branch = self._steered(text.index)
+            generation = branch.generation
+            begin = (*text.path(place)[len(text.prompt) :], token)
+            sampling = replace(branch.sampling, seed=None)
+            generation.add_branch(1, sampling, branch.stop_rule, begin=begin)
+            return len(generation.branches)
+
+    def ban(self, text: TokenText, place: int) -> None:
+        """Let a branch write on from before ``place`` without the token there, nor those banned there before.
+
+        In the story, a new round goes on from there without it. Raises NotSupported where the engine cannot.
+        """
+        token = text.tokens[place].id
+        if why := self.lacks("without"):
+            raise NotSupported(why)
+        if text.of_story:
+            self._turn_story(text, place, (), (token,))
+            return
+        branch = self._steered(text.index)
+        begin = text.path(place)[len(text.prompt) :]
+        branch.reroll(begin=begin, without=self.tokens.without(text, place, token))
+
+    def _turn_story(
+        self, text: TokenText, place: int, chosen: tuple[int, ...], without: tuple[int, ...]
+    ) -> None:
+        self._may_write()
+        start = place
+        while text.tokens[start].inside:  # a character belongs to one node
+            start -= 1
+        prompt = text.path(start)
+        begin = (*text.path(place)[len(prompt) :], *chosen)
+        with self._lock:
+            self.stop_all()
+            char = text.tokens[start].start
+            self.together(lambda: self.story.visit(self._cut(char)[0]))
+            self._generate(self.n, Turn(prompt, begin, without))
+
     def _branch(self, index: int) -> Branch:
         if self.round is None or not 0 <= index < len(self.round.branches):
             raise IndexError(f"there is no branch {index + 1}")
@@ -372,7 +519,35 @@ class Session:
         """Branch ``index``, for a verb that needs an engine which knows it."""
         self._branch(index)
         self._take_up()
+        if self.round is not None:
+            self.round.duplicates.steered.add(index)
         return self._branch(index)
+
+    def renew_alike(self, read: Collection[int] = ()) -> list[int]:
+        """Look which branches are nearly the same, and write one of each two anew if that is wanted.
+
+        Never one that is in ``read``, locked, bookmarked, rated or steered, or that ended a while ago; each
+        twice at most. To be called now and then while a round is shown. Returns the indices.
+        """
+        current = self.round
+        if current is None or not current.taken_up or current.generation is None:
+            return []
+        found = current.duplicates
+        found.look(current.branches)
+        if not self.variety.renew:
+            return []
+        renewed = [i for i in found.to_renew(current, read) if not self._is_marked(current, i)]
+        for index in renewed:
+            found.renew(current.branches[index])
+        return renewed
+
+    def _is_marked(self, current: Round, index: int) -> bool:
+        """Whether the writer has bookmarked or rated a branch."""
+        if index >= len(current.tracks) or not current.tracks[index].nodes:
+            return False
+        node = current.node_of(index)
+        marks = self.story.marks(node) if self.story.is_living(node) else None
+        return marks is not None and (marks.bookmark or bool(marks.rating))
 
     def _take_up(self) -> None:
         """Give the branches of an earlier sitting to the engine, each standing where its node ends.
@@ -437,7 +612,10 @@ class Session:
 
     def together(self, act: Callable[[], Result]) -> Result:
         """Do ``act``, a verb of the story, in one transaction with everything typed before it."""
-        return self._recorder.together(act)
+        try:
+            return self._recorder.together(act)
+        finally:
+            self.look_ahead.look()
 
     def draft(self, sheet: str) -> typing.Draft:
         """Where the words of an open sheet are safe; ``sheet`` names it in a word or two."""
@@ -562,6 +740,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
+        self.look_ahead.close()
         self.stop_all()
         if keep_model:
             self._let_end()

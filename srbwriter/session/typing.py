@@ -147,6 +147,12 @@ class Typing:
         with self._lock:
             return bool(self._dropped) or any(field.since is not None for field in self._fields.values())
 
+    @property
+    def text_waits(self) -> bool:
+        """Whether words of the story itself are to be written."""
+        with self._lock:
+            return _TEXT in self._fields and self._fields[_TEXT].since is not None
+
     def write(self) -> None:
         """Put everything into the story, within the transaction that is open. Raises StoryError."""
         with self._lock:

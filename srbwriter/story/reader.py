@@ -23,6 +23,7 @@ from srbwriter.story.model import (
     ReadOnly,
     Settings,
     Sitting,
+    Span,
     State,
     as_object,
     default_language,
@@ -30,6 +31,7 @@ from srbwriter.story.model import (
 )
 from srbwriter.story.progress import by_author, day_of, days, sittings
 from srbwriter.story.search import search as find
+from srbwriter.story.spans import cut
 from srbwriter.story.store import Body
 from srbwriter.story.tree import BOOKMARK, CHAPTER, SETTINGS, VISITED
 
@@ -125,6 +127,11 @@ class Reader:
             streaming=self._document.written_at(node) is not None,
             meta=json.loads(body.meta) if body.meta else {},
         )
+
+    def head(self, node: NodeId, at: int) -> tuple[Span, ...]:
+        """The spans of the first ``at`` characters of ``node``, as a split there would leave them."""
+        with self._lock:
+            return cut(self._document.spans(node), at, self._document.token_sizes)[0]
 
     def marks(self, node: NodeId) -> Marks:
         """The marks alone, without reading text."""

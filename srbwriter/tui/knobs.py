@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,8 +17,13 @@ from srbwriter import paths
 from srbwriter.config.kinds import SWITCH
 from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import InvalidRequest, Sampling, Stop
+from srbwriter.session.sampling import VARIETY
+from srbwriter.session.variety import Variety
 
-KNOBS: tuple[Parameter, ...] = tuple(p for p in PARAMETERS if p.record in ("sampling", "stop"))
+KNOBS: tuple[Parameter, ...] = (
+    *(p for p in PARAMETERS if p.record in ("sampling", "stop")),
+    *VARIETY,
+)
 LADDERS: tuple[Parameter, ...] = tuple(
     p for p in KNOBS if p.record == "sampling" and p.kind in ("int", "float") and p.field != "seed"
 )
@@ -31,22 +36,25 @@ _BETWEEN = re.compile(rf"({_NUMBER})(?:\s*(?:\.{{2,3}}|…|[-–—,;]|to)\s*|\s
 _BELOW_ZERO = re.compile(rf"({_NUMBER})\s+(-{_NUMBER})")  # a minus that stands at the number is its sign
 
 
+_RECORDS = {"sampling": "sampling", "stop": "stop", "request": "variety"}
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """How branches are written: the records a panel edits together."""
 
     sampling: Sampling
     stop: Stop
+    variety: Variety = field(default_factory=Variety)
 
     def get(self, knob: Parameter) -> Any:
-        return getattr(self.sampling if knob.record == "sampling" else self.stop, knob.field)
+        return getattr(getattr(self, _RECORDS[knob.record]), knob.field)
 
     def put(self, knob: Parameter, value: Any) -> Setup:
         """This setup with one knob turned. Raises InvalidRequest."""
         knob.check(value)
-        if knob.record == "sampling":
-            return Setup(replace(self.sampling, **{knob.field: value}), self.stop)
-        return Setup(self.sampling, replace(self.stop, **{knob.field: value}))
+        name = _RECORDS[knob.record]
+        return replace(self, **{name: replace(getattr(self, name), **{knob.field: value})})
 
 
 def shown(knob: Parameter, value: Any) -> str:
@@ -160,7 +168,7 @@ def read_preset(file: Path, onto: Setup) -> Setup:
         values = tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InvalidRequest(str(file), str(error)) from error
-    setup = Setup(Sampling(seed=onto.sampling.seed), onto.stop)
+    setup = replace(onto, sampling=Sampling(seed=onto.sampling.seed))
     by_name = {knob.name: knob for knob in KNOBS}
     for name, value in values.items():
         if name == "about":

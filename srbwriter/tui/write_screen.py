@@ -19,6 +19,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
+from srbwriter.session.variety import AS_DRAWN, ORDERS
 from srbwriter.story import Author, NodeId, StoryError
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui import layouts, options, status
@@ -80,6 +81,8 @@ class WriteScreen(Screen[None]):
         self.transfers = Transfers(self)
         self._load_watch = status.Watch()
         self.looked = Looked()
+        self.order = AS_DRAWN  # of the panes
+        self._ordered: tuple[object, int] = (None, 0)  # the round that stands so, and how many branches
         self._round: Round | None = None
         self._shown = -1
         self._usual = session.sampling
@@ -382,13 +385,22 @@ class WriteScreen(Screen[None]):
 
     def flush_slowly(self) -> None:
         self.transfers.watch()
+        self._tell_focus()
         self.status_line.left = status.left(self.session, self._load_watch, self.transfers.line())
         self._show_saved()
+        self._renew_alike()
+        self._put_in_order()
         self._show_marks()
         self._show_keys()
         self._watch_model()
         self._watch_disk()
         self.app.show_title(self.session.title, self.writing)
+
+    def _tell_focus(self) -> None:
+        """What may be picked next; a pick without the model's thoughts is no pick of what it wrote."""
+        pane = self.grid.pane
+        if pane is not None and not pane.thoughts.end:
+            self.session.look_ahead.focus(pane.index, pane.take)
 
     def _show_saved(self) -> None:
         """Whether all words are saved, and how many there are. Shown at once when a key is not saved yet."""
@@ -425,13 +437,34 @@ class WriteScreen(Screen[None]):
         elif chosen == AGAIN:
             self.guarded(self.session.load_again)
 
+    def _renew_alike(self) -> None:
+        """Have branches that are nearly the same as another written anew; not those that are being read."""
+        read = {pane.index for pane in self.grid.shown if pane.has_focus or pane.is_read}
+        try:
+            self.session.renew_alike(read)
+        except EngineError as error:
+            log.warning("no branch is written anew: %s", error)
+
+    def put_in_order(self, name: str) -> None:
+        """Let the panes stand in this order, now and whenever all branches of a round have ended."""
+        self.order, self._ordered = name, (None, 0)
+        self._put_in_order()
+
+    def _put_in_order(self) -> None:
+        current = self.session.round
+        if current is None or not current.branches or self._ordered == (current, len(current.branches)):
+            return
+        if self.order == AS_DRAWN or not any(branch.live for branch in current.branches):
+            self._ordered = current, len(current.branches)
+            self.grid.order(ORDERS[self.order][1](current))
+
     def _show_marks(self) -> None:
         current = self.session.round
         branches = current.branches if current is not None else []
         if current is not None:
             for pane in self.grid.shown:
                 if pane.index < len(branches):
-                    pane.marks = status.marks(self.session, pane.index)
+                    pane.marks = status.marks(self.session, pane.index, pane.take)
                     pane.note = sampling_words(branches[pane.index], self._usual)
         self.strip.show([f"{branch.index + 1}{state_sign(branch)}" for branch in branches], self.grid.current)
         self.strip.set_class(self.grid.pages > 1 and bool(branches), "-needed")

@@ -301,6 +301,35 @@ def test_what_cannot_be_foretold_is_refused_in_words(backend: Backend) -> None:
             backend.submit(Request(PROMPT, next_logprobs=101))
 
 
+def test_a_branch_begins_with_tokens_of_another(backend: Backend) -> None:
+    generation = written(backend)
+    source = generation.branches[0]
+    begin = source.ids[:4]
+    generation.add_branch(begin=begin)
+    generation.wait(WAIT)
+    fork = generation.branches[1]
+    assert fork.ids[:4] == begin and fork.text.startswith(backend.detokenize(begin))
+    assert source.ids[:4] == begin and len(fork.ids) > 4
+    fork.reroll(begin=begin[:2])
+    generation.wait(WAIT)
+    assert fork.ids[:2] == begin[:2]
+    spelt(backend, generation)
+
+
+def test_a_token_is_banned_in_its_place_or_that_is_refused(backend: Backend) -> None:
+    generation = written(backend)
+    branch = generation.branches[0]
+    before = branch.ids
+    if why := backend.lacks("without"):
+        with pytest.raises(NotSupported) as refused:
+            branch.reroll(begin=before[:2], without=before[2:3])
+        assert str(refused.value) == why and branch.ids == before
+        return
+    branch.reroll(begin=before[:2], without=before[2:3])
+    generation.wait(WAIT)
+    assert branch.ids[:2] == before[:2] and branch.ids[2:3] != before[2:3]
+
+
 def test_a_grammar_holds(backend: Backend, can: Callable[[str], None]) -> None:
     can("grammar")
     sampling = Sampling(grammar='root ::= "yes" | "no"', seed=1)

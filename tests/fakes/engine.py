@@ -300,7 +300,7 @@ class FakeEngine:
             self.cancel_seen.set()
             return [e for b in generation.branches if b.live for e in self._finish(b, FinishReason.STOPPED)]
         if command.verb == "add_branch":
-            n, sampling, stop = command.args
+            n, sampling, stop, *_ = command.args
             first = len(generation.branches)
             for index in range(first, first + n):
                 self._add_extra(generation, index, sampling, stop)
@@ -324,7 +324,7 @@ class FakeEngine:
             case "kill" if branch.live:
                 return self._finish(branch, FinishReason.KILLED)
             case "reroll":
-                seed, sampling, stop = command.args
+                seed, sampling, stop, *_ = command.args
                 branch.seed = seed if seed is not None else branch.seed + 1000
                 branch.sampling, branch.stop_rule = sampling or branch.sampling, stop or branch.stop_rule
                 branch.buffer = type(branch.buffer)(branch.buffer.revision + 1)

@@ -145,12 +145,41 @@ def test_lists_that_fit_no_branches_are_named(client: httpx.Client, fields: Any,
 # ---- what is not done is said
 
 
-@pytest.mark.parametrize("name", ["banned_strings", "banned_tokens"])
-def test_texts_cannot_be_banned(client: httpx.Client, name: str) -> None:
-    assert client.post("/completion", json={**SHORT, name: []}).status_code == 200
-    answer = client.post("/completion", json={**SHORT, name: ["suddenly"]})
-    assert answer.status_code == 400
-    assert name in answer.json()["error"]["message"] and "logit_bias" in answer.json()["error"]["message"]
+@pytest.mark.parametrize(
+    "path", ["/completion", "/v1/completions", "/api/v1/generate", "/srb/v1/completions"]
+)
+@pytest.mark.parametrize(
+    ("sent", "phrases"),
+    [
+        ({"banned_strings": ["all at once", ""]}, ("all at once",)),
+        ({"banned_tokens": ["all at once"], "banned_strings": ["suddenly"]}, ("suddenly", "all at once")),
+        ({"banned_strings": '["a", "b c"]'}, ("a", "b c")),
+        ({"banned_strings": "all at once"}, ("all at once",)),
+        ({"banned_phrases": ["all at once"]}, ("all at once",)),
+        *(({name: empty}, ()) for name in ("banned_strings", "banned_tokens") for empty in ([], "", 0, None)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_phrases_are_banned_in_every_spelling(
+    client: httpx.Client, engine: FakeEngine, path: str, sent: Any, phrases: tuple[str, ...]
+) -> None:
+    limits = {"max_length": 3} if path.startswith("/api") else {"max_tokens": 3}
+    answer = client.post(path, json={"model": "m", "prompt": "Once", **limits, **sent})
+    assert answer.status_code == 200, answer.text
+    assert engine.submitted[-1].sampling[0].banned_phrases == phrases
+
+
+@pytest.mark.parametrize("ids", [[5, 6], "5, 6"])
+def test_banned_tokens_may_be_ids(client: httpx.Client, engine: FakeEngine, ids: Any) -> None:
+    assert client.post("/completion", json={**SHORT, "banned_tokens": ids}).status_code == 200
+    sampling = engine.submitted[-1].sampling[0]
+    assert not sampling.banned_phrases and [token for token, _ in sampling.logit_bias] == [5, 6]
+
+
+@pytest.mark.parametrize("wrong", [["a"] * 2049, ["a" * 201], [["a"], 5], {"a": 1}])
+def test_phrases_that_mean_nothing_are_refused(client: httpx.Client, wrong: Any) -> None:
+    answer = client.post("/completion", json={**SHORT, "banned_strings": wrong})
+    assert answer.status_code == 400 and "banned_" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("name", ["truncation_length", "num_ctx", "max_context_length", "context"])

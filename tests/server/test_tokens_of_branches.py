@@ -1,9 +1,17 @@
-"""Token by token over HTTP: what could follow, on the fake engine."""
+"""Token by token over HTTP: what could follow, on the fake engine, and forks of branches on a real one."""
 
 from __future__ import annotations
 
-import httpx
+from collections.abc import Iterator
+from typing import Any
 
+import httpx
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.types import EngineOptions
+from srbwriter.server import Loaded, ServerSettings, start_in_thread
 from tests.fakes.engine import FakeEngine
 
 
@@ -36,3 +44,57 @@ def test_what_means_nothing_is_refused(client: httpx.Client) -> None:
         answer = client.post("/srb/v1/next", json=body)
         assert answer.status_code == 400, answer.text
         assert answer.json()["error"]
+
+
+@pytest.fixture(scope="module")
+def real() -> Iterator[httpx.Client]:
+    """A client of a server with the bundled model."""
+    with Engine.load(bundled_model(), EngineOptions(n_ctx=1024, gpu_layers=0, seed=1)) as model:
+        handle = start_in_thread(Loaded(model), ServerSettings(port=0, access_log=False))
+        with httpx.Client(base_url=handle.url, timeout=60) as http:
+            yield http
+        handle.stop(20)
+
+
+def written(http: httpx.Client, **body: Any) -> str:
+    """The path of a branch that has ended."""
+    given = {"prompt": "Once upon a time,", "n": 1, "max_tokens": 8, "ignore_eos": True, "stop": [], **body}
+    path = f"/srb/v1/requests/{http.post('/srb/v1/requests', json=given).json()['id']}"
+    http.get(path + "/events")
+    return path + "/branches/0"
+
+
+def test_a_branch_is_told_token_by_token_and_forked_at_one(real: httpx.Client) -> None:
+    path = written(real)
+    branch = real.get(path).json()
+    told = real.post(path + "/tokens", json={"k": 3}).json()["tokens"]
+    assert [one["id"] for one in told] == branch["ids"] and [one["at"] for one in told] == list(range(8))
+    assert all(len(one["alternatives"]) == 3 and one["logprob"] < 0 for one in told)
+    part = real.post(path + "/tokens", json={"k": 1, "from": 2, "to": 4}).json()["tokens"]
+    assert [one["id"] for one in part] == branch["ids"][2:4]
+    assert [one["at"] for one in part] == [2, 3]
+
+    other = next(one for one in told[4]["alternatives"] if one["id"] != branch["ids"][4])
+    forked = real.post(path + "/fork", json={"at": 4, "token": other["id"], "max_tokens": 4}).json()
+    fork = f"/srb/v1/requests/{forked['id']}"
+    real.get(fork + "/events")
+    assert real.get(fork).json()["prompt_tokens"] == told[4]["at"] + len(real_ids(real, "Once upon a time,"))
+    fork_ids = real.get(fork + "/branches/0").json()
+    assert fork_ids["ids"][0] == other["id"] and fork_ids["text"].startswith(other["text"])
+
+    banned = real.post(path + "/fork", json={"at": 4, "without": [branch["ids"][4]], "temperature": 0}).json()
+    fork = f"/srb/v1/requests/{banned['id']}"
+    real.get(fork + "/events")
+    assert real.get(fork + "/branches/0").json()["ids"][0] == other["id"]
+    assert real.get(path).json()["ids"] == branch["ids"]
+
+
+def real_ids(http: httpx.Client, text: str) -> list[int]:
+    return http.post("/tokenize", json={"content": text, "add_special": True}).json()["tokens"]
+
+
+def test_forks_at_no_place_or_with_no_token_are_refused(real: httpx.Client) -> None:
+    path = written(real)
+    for body in ({"at": 99, "token": 5}, {"at": -1}, {"at": 0, "token": -5}, {"at": 0, "without": "a"}):
+        answer = real.post(path + "/fork", json=body)
+        assert answer.status_code == 400 and answer.json()["error"], answer.text

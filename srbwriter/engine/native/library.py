@@ -115,15 +115,20 @@ def _to_logging(level: int, text: bytes | None, _: Any) -> None:
         _partial = ""
 
 
+def hush(on: bool) -> None:
+    """What llama.cpp calls trouble from now on is none, or may be some again."""
+    global _hushed
+    _hushed = on
+
+
 @contextmanager
 def hushed() -> Generator[None]:
     """What llama.cpp calls trouble meanwhile is none: something is broken off on purpose."""
-    global _hushed
-    _hushed = True
+    hush(True)
     try:
         yield
     finally:
-        _hushed = False
+        hush(False)
 
 
 @C.CFUNCTYPE(None, C.c_char_p)
@@ -175,7 +180,7 @@ _library: Library | None = None
 def library() -> Library:
     """The process's one library, bound and initialised at the first call."""
     global _library
-    with _lock:
-        if _library is None:
-            _library = Library()
-        return _library
+    if _library is None:
+        with _lock:
+            _library = _library or Library()
+    return _library

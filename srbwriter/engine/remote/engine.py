@@ -243,6 +243,7 @@ class RemoteEngine:
             branch = Branch(generation, index, sampling, stop, run.seed(seed, base, index))
             generation.branches.append(branch)
             run.lanes.append(Lane(run, branch))
+            run.lanes[-1].begin(request.begin, self.pieces(request.begin))
         for lane, take in zip(run.lanes, request.takes, strict=False):
             branch = lane.branch
             spelt = self.detokenize(take.ids) if take.ids else ""
@@ -415,6 +416,7 @@ class RemoteEngine:
             "logprobs": request.logprobs is not None,
             "prompt_logprobs": request.prompt_logprobs is not None,
             "next_logprobs": request.next_logprobs is not None or bool(request.next_ids),
+            "without": bool(request.without),
             "cache_prompt": not request.cache_prompt,
             "strict": request.strict,
             "penalty_prompt": request.penalty_prompt is not None,
@@ -427,7 +429,8 @@ class RemoteEngine:
         for name in ("logprobs", "prompt_logprobs", "next_logprobs"):
             if (getattr(request, name) or 0) > self.profile.logprobs >= 0:
                 raise InvalidRequest(name, f"{self.profile.server} tells {self.profile.logprobs} at most")
-        check_ids("next_ids", request.next_ids, self.info.n_vocab)
+        for name in ("next_ids", "begin", "without"):
+            check_ids(name, getattr(request, name), self.info.n_vocab)
 
     def _refuse(self, name: str, wanted: bool) -> None:
         if wanted and (why := self.lacks(name)):
@@ -477,6 +480,10 @@ class RemoteEngine:
             return
         if command.verb == "append":
             command = command._replace(args=(*command.args, *self._typed(generation, str(command.args[0]))))
+        elif command.verb in ("reroll", "add_branch"):
+            *_, begin, without = command.args
+            self._refuse("without", bool(without))
+            command = command._replace(args=(*command.args, self.pieces(begin)))
         with self._posting:
             self._commands.append(command)
             alone = len(self._commands) == 1

@@ -6,6 +6,7 @@ place whatever the other side knows. To be used on the loop's thread only.
 
 from __future__ import annotations
 
+import codecs
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -339,6 +340,29 @@ class Lane:
         self.words.restart("")
         self.branch.started_at = self.branch.changed_at = 0.0
         self.set_stop(self.branch.stop_rule)
+
+    def begin(self, ids: Sequence[int], spelt: Sequence[bytes]) -> None:
+        """Let a new take begin with ``ids``, which write ``spelt``, and write as much as its rule says."""
+        if not ids:
+            return
+        decoder, ends = codecs.getincrementaldecoder("utf-8")("replace"), list[int]()
+        text = ""
+        for piece in spelt:
+            text += decoder.decode(piece)
+            ends.append(len(text))
+        if self.unspelt and self.unspelt.startswith(text):
+            return  # nothing is left of what did not get beyond the prompt's end
+        if not text.startswith(self.unspelt):
+            self.stop_healing()
+        begun, self.unspelt = len(self.unspelt), ""
+        text, ends = text[begun:], [end - begun for end in ends]
+        self.buffer.pieces += [text] if text else []
+        self.buffer.ids += ids
+        self.buffer.ends += ends
+        self.came = len(ids)
+        self.words.restart(text, self.written)
+        self.set_stop(self.branch.stop_rule, self.branch.stop_rule.max_tokens)
+        self.run.events.append(Text(self.branch.index, text, tuple(ids)))
 
     def cut(self, chars: int) -> None:
         """Keep ``chars`` characters and the tokens within them; what no token covers is the tail."""

@@ -78,6 +78,8 @@ class Profile:
         if name in ("next_logprobs", "next_ids"):
             told = self.ids and self.logprobs > 0
             return "" if told else f"{them} does not tell how likely tokens are that it did not choose"
+        if name == "without":
+            return f"{them} cannot be told what not to write in one place alone"
         if name == "prompt_logprobs":
             return "" if self.prompt_logprobs else f"{them} tells no log-probabilities of a prompt"
         if name in ("cache_prompt", "strict", "penalty_prompt", "lora"):

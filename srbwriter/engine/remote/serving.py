@@ -319,7 +319,8 @@ class Service:
 
     async def _score(self, run: Run, dialect: Dialect, ask: Ask) -> None:
         best = run.request.prompt_logprobs or 0
-        run.generation.prompt_logprobs = list(await dialect.score(ask.ids, best))
+        told = await dialect.score(ask.ids, best)
+        run.generation.prompt_logprobs = list(told)[max(run.request.score_from - 1, 0) :]
 
     async def _foretell(self, run: Run, dialect: Dialect) -> None:
         asked = run.request

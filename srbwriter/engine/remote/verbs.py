@@ -63,7 +63,10 @@ class Verbs:
             lane.stretch.resume(lane)
             self._speak(lane)
 
-    def reroll(self, lane: Lane, seed: int | None, sampling: Sampling | None, stop: Stop | None) -> None:
+    def reroll(
+        self, lane: Lane, seed: int | None, sampling: Sampling | None, stop: Stop | None,
+        begin: Sequence[int], without: Sequence[int], spelt: Sequence[bytes],
+    ) -> None:  # fmt: skip
         lane.leave(keep=False)
         branch = lane.branch
         if sampling is not None:
@@ -74,6 +77,7 @@ class Verbs:
         lane.new_take()
         lane.beyond = False
         lane.run.events.append(Cut(branch.index, 0, 0))
+        lane.begin(begin, spelt)
         self._revive(lane)
 
     def extend(self, lane: Lane, stop: Stop | int | None) -> None:
@@ -144,7 +148,10 @@ class Verbs:
         ):
             self._again(lane)
 
-    def add_branch(self, run: Run, n: int, sampling: Sampling | None, stop: Stop | None) -> None:
+    def add_branch(
+        self, run: Run, n: int, sampling: Sampling | None, stop: Stop | None,
+        begin: Sequence[int], without: Sequence[int], spelt: Sequence[bytes],
+    ) -> None:  # fmt: skip
         first = run.lanes[0].branch
         for _ in range(n):
             index = len(run.lanes)
@@ -153,8 +160,10 @@ class Verbs:
             rule = stop if stop is not None else first.stop_rule
             branch = Branch(run.generation, index, chosen, rule, run.seed(own, first.seed, index))
             run.generation.branches.append(branch)
-            run.lanes.append(Lane(run, branch))
+            lane = Lane(run, branch)
+            run.lanes.append(lane)
             run.events.append(Added(index))
+            lane.begin(begin, spelt)
 
     def _again(self, lane: Lane) -> None:
         """What writes on is asked for anew, by other rules."""

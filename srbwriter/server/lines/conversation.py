@@ -22,7 +22,9 @@ from srbwriter.server.work import parse
 
 # ---- parameters
 
-_NOT_HERE = frozenset({"priority", "logprobs", "prompt_logprobs", "next_logprobs", "next_ids"})
+_NOT_HERE = frozenset(
+    {"priority", "logprobs", "prompt_logprobs", "next_logprobs", "next_ids", "score_from", "begin", "without"}
+)
 """Rows that clients cannot have, or that lines have no words for."""
 
 ROWS: tuple[Parameter, ...] = tuple(row for row in PARAMETERS if row.name not in _NOT_HERE)

@@ -29,7 +29,7 @@ def knobs(screen: WriteScreen) -> None:
     session = screen.session
 
     def changed(setup: Setup) -> None:
-        session.sampling, session.stop = setup.sampling, setup.stop
+        session.sampling, session.stop, session.variety = setup.sampling, setup.stop, setup.variety
 
     def spread(ladder: Sweep | None) -> None:
         session.sweep = ladder
@@ -37,7 +37,7 @@ def knobs(screen: WriteScreen) -> None:
     def closed(_: None) -> None:
         screen.guarded(screen.app.knobs.keep)
 
-    now = Setup(session.sampling, session.stop)
+    now = Setup(session.sampling, session.stop, session.variety)
     sheet = Knobs("Knobs for new branches", now, changed, spread, session.sweep, session.lacks)
     screen.app.push_screen(sheet, closed)
 

@@ -61,6 +61,8 @@ class Knobs(Dialog[None]):
         self._lacks = lacks  # why the engine cannot do what a field asks for, in words
         self.heading, self.setup = title, setup
         self._changed, self._spread, self.ladder = changed, spread, ladder
+        whole = spread is not None  # a round, not one branch
+        self._knobs = [knob for knob in KNOBS if whole or knob.record != "request"]
         self._rows: list[Parameter | None] = []
 
     def keys_line(self, *without: str) -> str:
@@ -86,7 +88,7 @@ class Knobs(Dialog[None]):
         words = self.query_one(FilterLine).words
         options: list[Option] = []
         self._rows = []
-        for group, some in groupby(KNOBS, lambda knob: knob.group):
+        for group, some in groupby(self._knobs, lambda knob: knob.group):
             found = [k for k in some if matches(words, k.name, k.title, k.help, group)]
             if found:
                 options.append(Option(Content.styled(group, "bold $text-muted"), disabled=True))

@@ -59,6 +59,7 @@ class BranchGrid(Container):
         self.start_at: int | None = 0  # see BranchPane
         self.hint = ""  # see BranchPane
         self.current = 0  # index of the branch that commands are about
+        self._order: list[int] = []  # indices of branches, in the order in which they stand
         self._room = Size(0, 0)  # what the panes are arranged for
         self._per_page = 1
         self._count = 0
@@ -67,7 +68,7 @@ class BranchGrid(Container):
     def shown(self) -> list[BranchPane]:
         """The panes of this page, in order."""
         first = self.page * self._per_page
-        return self.panes[first : min(first + self._per_page, self._count)]
+        return [self.panes[index] for index in self._order[first : first + self._per_page]]
 
     @property
     def pane(self) -> BranchPane | None:
@@ -76,13 +77,29 @@ class BranchGrid(Container):
 
     def show(self, branches: Sequence[Branch | None]) -> None:
         """Show the branches of a round, one pane each."""
+        fresh = not branches or not self.panes or self.panes[0].branch is not branches[0]
         self.grow(len(branches))
         self._count = len(branches)
         for pane, branch in zip(self.panes, branches, strict=False):
             if pane.branch is not branch or branch is None:
                 pane.show(branch)
         self.current = min(self.current, max(0, self._count - 1))
+        known = self._order if len(self._order) <= self._count and not fresh else []
+        self._stand([*known, *range(len(known), self._count)])
         self._arrange()
+
+    def order(self, indices: Sequence[int]) -> None:
+        """Let the branches stand in this order; each keeps its number. It has to name each of them once."""
+        if sorted(indices) == list(range(self._count)):
+            self._stand(list(indices))
+            self._arrange()
+
+    def _stand(self, order: list[int]) -> None:
+        self._order = order
+        standing = [pane.index for pane in self.query_children(BranchPane)]
+        if standing[: len(order)] != order:
+            for place, index in enumerate(order):
+                self.move_child(self.panes[index], before=place)
 
     def grow(self, count: int) -> None:
         """Have at least ``count`` panes."""
@@ -103,7 +120,7 @@ class BranchGrid(Container):
         if not 0 <= index < self._count:
             return
         self.current = index
-        if self.single or index // self._per_page != self.page:
+        if self.single or self._order.index(index) // self._per_page != self.page:
             self._arrange()
         self.panes[index].focus()
 
@@ -111,12 +128,14 @@ class BranchGrid(Container):
         """Show another page; the last one is followed by the first."""
         if self.pages > 1:
             page = (self.page + pages) % self.pages
-            self.go(page * self._per_page)
+            self.go(self._order[page * self._per_page])
 
     def step(self, columns: int, rows: int) -> None:
         """Go to the neighbour in the grid, onto the next page at its edge."""
         wide = max(1, self._columns)
-        self.go(self.current + columns + rows * wide)
+        place = self._order.index(self.current) + columns + rows * wide
+        if 0 <= place < self._count:
+            self.go(self._order[place])
 
     _columns = 1
 
@@ -131,10 +150,10 @@ class BranchGrid(Container):
         self._columns = columns
         self._per_page = columns * rows
         self.pages = -(-self._count // self._per_page)
-        page = self.current // self._per_page
-        first = page * self._per_page
+        page = self._order.index(self.current) // self._per_page
+        shown = set(self._order[page * self._per_page : (page + 1) * self._per_page])
         for pane in self.panes:
-            pane.display = first <= pane.index < min(first + self._per_page, self._count)
+            pane.display = pane.index in shown
             pane.number = pane.index + 1
         self.styles.grid_size_columns = columns
         self.styles.grid_size_rows = rows

@@ -17,7 +17,9 @@ from .base import Ask, Dialect, News, Piece, decoded, model_info
 
 _STREAM = "/api/extra/generate/stream"
 _FIELDS = spelled("koboldcpp")
-_OTHERS = {"seed", "grammar", "repeat_last_n", "dry_penalty_last_n", "dry_sequence_breakers"}
+_OTHERS = {
+    "seed", "grammar", "repeat_last_n", "dry_penalty_last_n", "dry_sequence_breakers", "banned_phrases",
+}  # fmt: skip
 _UNLIMITED = 1 << 14
 
 
@@ -64,6 +66,8 @@ class KoboldCpp(Dialect):
             "dry_penalty_last_n": last if sampling.dry_penalty_last_n < 0 else sampling.dry_penalty_last_n,
             "dry_sequence_breakers": list(sampling.dry_sequence_breakers),
         }
+        if sampling.banned_phrases:
+            body["banned_strings"] = list(sampling.banned_phrases)
         if sampling.grammar:
             body["grammar"] = sampling.grammar
         return _STREAM, body

@@ -81,6 +81,8 @@ class Srb(Dialect):
         }
         if sampling.dry_multiplier:
             body["dry_sequence_breakers"] = list(sampling.dry_sequence_breakers)
+        if sampling.banned_phrases:
+            body["banned_phrases"] = [list(sampling.banned_phrases)] * ask.n
         if sampling.samplers is not None:
             body["samplers"] = list(sampling.samplers)
         if sampling.logit_bias:
@@ -118,7 +120,7 @@ class Srb(Dialect):
                 return (Over(),)
             case "error":
                 raise RemoteError(self.transport.where, own_words(data) or "it failed")
-            case "queue" | "state" | "cut" | "added":
+            case "queue" | "state" | "cut" | "banned" | "added":
                 return ()
             case _:
                 raise garbage(self.transport.where, data)
@@ -146,7 +148,16 @@ class Srb(Dialect):
         await self.transport.read("POST", f"/srb/v1/requests/{request}/branches/{index}/{verb}", {})
 
 
-_OWN = {"seed", "samplers", "logit_bias", "grammar", "json_schema", "regex", "dry_sequence_breakers"}
+_OWN = {
+    "seed",
+    "samplers",
+    "logit_bias",
+    "grammar",
+    "json_schema",
+    "regex",
+    "dry_sequence_breakers",
+    "banned_phrases",
+}
 """Fields of Sampling that are not sent as they are."""
 
 

@@ -164,7 +164,7 @@ def _slots(context: Context, busy: int) -> list[dict[str, Any]]:
     return [_slot(context, slot, params, slot.id in lent) for slot in slots]
 
 
-_OF_A_REQUEST = ("stop", "grammar", "json_schema", "logit_bias", "dry_sequence_breakers")
+_OF_A_REQUEST = ("stop", "grammar", "json_schema", "logit_bias", "banned_phrases", "dry_sequence_breakers")
 
 
 def _slot(context: Context, slot: Slot, params: dict[str, Any], lent: bool) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from srbwriter.engine.types import (
     Cut,
     Finished,
     FinishReason,
+    PhraseBanned,
     Prompt,
     PromptProgress,
     Request,
@@ -113,7 +114,7 @@ async def branch_runs(parent: Mapping[str, Any], context: Context) -> tuple[Toke
     engine = context.engine
     generation, buffer, whole = branch.generation, branch.buffer, branch.text
     chars = fields.integer("chars", len(whole), 0, len(whole), hard=True)
-    if chars == len(whole):
+    if chars == len(whole) and (not buffer.ends or buffer.ends[-1] <= chars):  # nothing is held back
         kept, tail = len(buffer.ids), buffer.tail if buffer.ids else generation.healed + whole
     else:
         kept, begun = _spelled(buffer.ends, chars)
@@ -243,6 +244,8 @@ class EventLines:
                 return {"event": "prompt", "done": done, "total": total, "cached": cached}
             case Cut(branch, chars, tokens):
                 return {"event": "cut", "index": branch + offset, "chars": chars, "tokens": tokens}
+            case PhraseBanned(branch, phrase, tokens):
+                return {"event": "banned", "index": branch + offset, "phrase": phrase, "tokens": tokens}
             case Added(branch):
                 return {"event": "added", "index": branch + offset}
             case StateChanged(branch, state):

@@ -9,11 +9,12 @@ from typing import Any
 from starlette.responses import Response
 
 from srbwriter.engine.generation import Branch
-from srbwriter.engine.types import Request
+from srbwriter.engine.text import whole_tokens
+from srbwriter.engine.types import Prompt, Request
 from srbwriter.server.context import Context, cancel, frames, json_response
 from srbwriter.server.dialects.srb.completions import EventLines, branch_runs, read_request
 from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.fields import Fields
+from srbwriter.server.fields import Fields, read_ids
 from srbwriter.server.notifier import Follower
 from srbwriter.server.params import (
     for_each_branch,
@@ -25,7 +26,7 @@ from srbwriter.server.params import (
     split_branches,
 )
 from srbwriter.server.registry import Record, new_id
-from srbwriter.server.work import PER_ENTRY
+from srbwriter.server.work import PER_ENTRY, off_loop
 
 
 def branch_object(branch: Branch, ids: bool = False) -> dict[str, Any]:
@@ -39,6 +40,7 @@ def branch_object(branch: Branch, ids: bool = False) -> dict[str, Any]:
         "text": branch.text,
         "tokens": len(branch.buffer.ids),
         "seed": branch.seed,
+        "bans": branch.bans,
         "tokens_per_second": round(branch.tokens_per_second, 2),
     }
     if ids:
@@ -119,7 +121,7 @@ async def events(context: Context) -> Response:
 
 async def branch_events(context: Context) -> Response:
     record = _record(context)
-    return await _follow(context, record.index(_branch(context, record)))
+    return await _follow(context, record.index(branch_of(context, record)))
 
 
 async def _follow(context: Context, only: int | None) -> Response:
@@ -151,7 +153,7 @@ async def add_branches(context: Context) -> Response:
 
 async def read_branch(context: Context) -> Response:
     record = _record(context)
-    branch = _branch(context, record)
+    branch = branch_of(context, record)
     index = record.index(branch)
     return await context.answer(
         len(branch.buffer.ids) * PER_ENTRY, lambda: {**branch_object(branch, ids=True), "index": index}
@@ -161,7 +163,7 @@ async def read_branch(context: Context) -> Response:
 async def patch_branch(context: Context) -> Response:
     """Change how a branch goes on: any sampler, any stop rule; what is not named stays."""
     record = _record(context)
-    branch = _branch(context, record)
+    branch = branch_of(context, record)
     fields = Fields(await context.json())
     sampling = await context.read(lambda: read_sampling(fields, branch.sampling, context.engine))
     branch.set_sampling(sampling)
@@ -172,7 +174,7 @@ async def patch_branch(context: Context) -> Response:
 async def steer(context: Context) -> Response:
     """One verb on one branch. It acts within a step and disturbs no other branch."""
     record = _record(context)
-    branch = _branch(context, record)
+    branch = branch_of(context, record)
     name = context.path["verb"]
     fields = Fields(await context.json())
     if name == "fork":
@@ -227,21 +229,44 @@ VERBS: dict[str, Callable[[Branch, Fields, Context], None]] = {
 
 
 async def _fork(context: Context, record: Record, branch: Branch, fields: Fields) -> Response:
-    """A new request that goes on from where this branch is now; the branch itself is not touched."""
+    """A new request that goes on from where this branch is now; the branch itself is not touched.
+
+    Or from before its token number ``at``: with ``token`` in its place, or with none of ``without``.
+    """
     n = read_n(split_branches(fields)[0], 1, context.services.max_n)
     base = replace(branch.sampling, seed=None)
     _, sampling, stop = await context.read(lambda: read_branches(fields, context, n, base, branch.stop_rule))
+    prompt, begin, without = await _turn(context, record, branch, fields)
     request = Request(
-        prompt=await branch_runs({"request": record.id, "branch": record.index(branch)}, context),
+        prompt=prompt,
         n=n,
         sampling=sampling,
         stop=stop,
         add_bos=False,
+        begin=begin,
+        without=without,
         **read_options(fields, context.settings.context_shift, context.engine),
     )
     if request.lora is None:
         request = replace(request, lora=branch.generation.request.lora)
     return await _start(context, request)
+
+
+async def _turn(
+    context: Context, record: Record, branch: Branch, fields: Fields
+) -> tuple[Prompt, tuple[int, ...], tuple[int, ...]]:
+    """The prompt of a fork, what its branches begin with and what may not follow. Raises ApiError (400)."""
+    if not any(fields.has(name) for name in ("at", "token", "without")):
+        return await branch_runs({"request": record.id, "branch": record.index(branch)}, context), (), ()
+    written = len(branch.buffer.ids)
+    at = fields.integer("at", written, 0, written, hard=True)
+    token, banned = fields.raw("token"), fields.raw("without")
+    chosen = () if token is None else tuple(read_ids("token", [token], context.engine))
+    without = () if banned is None else tuple(read_ids("without", banned, context.engine))
+    ids = tuple(branch.buffer.ids[:at])
+    whole = await off_loop(at * PER_ENTRY, lambda: whole_tokens(context.engine.pieces(ids)))
+    prompt = (*branch.generation.prompt_ids, *ids[:whole])
+    return prompt, (*ids[whole:], *chosen), without
 
 
 async def _pick(context: Context, record: Record, branch: Branch, fields: Fields) -> Response:
@@ -286,7 +311,8 @@ def _record(context: Context) -> Record:
     return context.record(context.path["id"])
 
 
-def _branch(context: Context, record: Record) -> Branch:
+def branch_of(context: Context, record: Record) -> Branch:
+    """The branch that the path names. Raises ApiError (404)."""
     text = context.path["branch"]
     if not text.isdecimal() or len(text) > 6:
         raise ApiError(404, f"request {record.id} has no branch {text}")

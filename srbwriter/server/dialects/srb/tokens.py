@@ -13,6 +13,7 @@ from srbwriter.engine.types import Request, Stop
 from srbwriter.server.answers import finite, token_text
 from srbwriter.server.context import Context
 from srbwriter.server.dialects.srb.completions import branch_runs
+from srbwriter.server.dialects.srb.handles import branch_of
 from srbwriter.server.fields import Fields, read_ids, read_prompts, wants_bos
 from srbwriter.server.params import read_options
 
@@ -51,6 +52,34 @@ async def next_tokens(context: Context) -> Response:
         return {"data": told} if several else told[0]
 
     return await context.whole(record, make)
+
+
+async def branch_tokens(context: Context) -> Response:
+    """The tokens of a branch as it is now, each with what else could have stood there."""
+    record = context.record(context.path["id"])
+    branch = branch_of(context, record)
+    fields = Fields(await context.json())
+    written = len(branch.buffer.ids)
+    start = fields.integer("from", 0, 0, written)
+    end = fields.integer("to", written, start, written)
+    k = Fields({"logprobs": fields.raw("k")}).size("logprobs", USUAL)
+    before, ids = branch.generation.prompt_ids, tuple(branch.buffer.ids)
+    asked = Request(
+        prompt=(*before, *ids[:end]), prompt_logprobs=k, score_from=len(before) + start, stop=_ONLY_READ,
+        add_bos=False, lora=branch.generation.request.lora,
+    )  # fmt: skip
+    scored = await context.submit([asked])
+
+    def make() -> Mapping[str, Any]:
+        engine, known = context.engine, scored.generation.prompt_logprobs
+        known = known[len(known) - (end - start) :] if end > start else []
+        tokens = [
+            {"at": at, **listed(engine, [(one.id, one.logprob)])[0], "alternatives": listed(engine, one.top)}
+            for at, one in enumerate(known, start)
+        ]
+        return {"id": record.id, "index": record.index(branch), "tokens": tokens}
+
+    return await context.whole(scored, make)
 
 
 def _several(prompt: object) -> bool:

@@ -1,0 +1,343 @@
+"""Writing ahead: the rounds that picks would begin, written while the writer reads.
+
+When a round is over, what :meth:`Session.generate` would ask for after each likely pick is asked for with the
+priority AHEAD, within a budget. A pick whose request is exactly one of these takes it over, as if it had been
+asked for then; all others are thrown away. Nothing of them is written into the story. A change of anything
+that would be asked makes them worthless, so they are thrown away then, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, get_args
+
+from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.types import BranchState, EngineError, FinishReason, Priority, Request, Stop
+from srbwriter.story import StoryError
+from srbwriter.story.context import ContextError
+
+from .picks import Learner
+
+if TYPE_CHECKING:
+    from . import Session
+    from .rounds import Round
+
+log = logging.getLogger(__name__)
+
+Mode = Literal["off", "focused", "all"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+BATTERY = "the machine runs from its battery"
+_POWER_SECONDS = 20.0  # that what is known of the battery holds
+_USUAL_TOKENS = 256  # of a branch that has no limit, for a guess how far it is
+_AT_ONCE = 2  # rounds: the one that the focus is on need not wait for another
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much is written ahead: for which panes, tokens for a round, and what is the most on a battery."""
+
+    mode: Mode = "off"
+    tokens: int = 2048
+    battery: Mode = "off"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ahead:
+    """A round that begins after branch ``index`` is picked, or its first ``upto`` characters."""
+
+    index: int
+    upto: int | None
+    asked: Request
+    generation: Generation
+
+    @property
+    def tokens(self) -> int:
+        """Written so far."""
+        return sum(len(branch.buffer.ids) for branch in self.generation.branches)
+
+    @property
+    def share(self) -> float:
+        """How much of it is written; 1.0 is all."""
+        if self.generation.done:
+            return 1.0
+        stop = self.asked.stop
+        limit = stop.max_tokens if isinstance(stop, Stop) else None
+        return min(0.99, self.tokens / (self.asked.n * (limit or _USUAL_TOKENS)))
+
+    def drop(self) -> None:
+        """Nobody will want it."""
+        try:
+            for branch in self.generation.branches:
+                branch.kill()
+        except EngineError as error:  # it is gone with its engine
+            log.debug("what was written ahead cannot be dropped: %s", error)
+
+
+class LookAhead:
+    """What is written ahead of the picks of ``session``.
+
+    Args:
+        lock: the session's.
+        would_ask: the request that a round would make after a pick of a branch, or of its first characters;
+            at the current node for None. None where there is nothing to ask.
+    """
+
+    def __init__(
+        self, session: Session, lock: threading.RLock,
+        would_ask: Callable[[int | None, int | None], Request | None],
+    ) -> None:  # fmt: skip
+        self._session, self._lock, self._would_ask = session, lock, would_ask
+        self._budget = Budget()
+        self._learner = Learner(session.story)
+        self._rounds: tuple[Ahead, ...] = ()
+        self._focus: tuple[int, int | None] = (0, None)
+        self._seen: object = None  # what was asked for when the focus was told last
+        self._followed: Generation | None = None  # the round whose picks are written ahead
+        self._spent = 0  # tokens of this round that were thrown away
+        self.written = self.taken = 0
+        """Tokens that were written ahead since the session began, and those of them that a pick took over."""
+        self._power = (float("-inf"), False)  # when it was looked, and whether a battery is used
+        self._wake = threading.Condition()
+        self._due = self._closing = False
+        self._thread: threading.Thread | None = None
+
+    # ---- what a face asks
+
+    @property
+    def budget(self) -> Budget:
+        return self._budget
+
+    @budget.setter
+    def budget(self, budget: Budget) -> None:
+        before, self._budget = self._budget, budget
+        if budget == before:
+            return
+        if budget.mode != "off" or self._thread is not None:
+            self.look(always=True)
+
+    @property
+    def mode(self) -> Mode:
+        """The budget's, or less while the machine runs from its battery."""
+        mode, battery = self._budget.mode, self._budget.battery
+        if mode == "off" or MODES.index(battery) >= MODES.index(mode) or not self._on_battery():
+            return mode
+        return battery
+
+    @property
+    def why_not(self) -> str:
+        """Why nothing is written ahead though the budget is there; empty if that is not so."""
+        if self._budget.mode == "off":
+            return ""
+        return self._session.lacks("look_ahead") or (BATTERY if self.mode == "off" else "")
+
+    @property
+    def spent(self) -> int:
+        """Tokens of the budget that this round has taken."""
+        return self._spent + sum(ahead.tokens for ahead in self._rounds)
+
+    @property
+    def working(self) -> bool:
+        """Whether something is being written ahead."""
+        return any(not ahead.generation.done and not _paused(ahead) for ahead in self._rounds)
+
+    def share(self, index: int, upto: int | None = None) -> float | None:
+        """How much is written of what follows a pick; 1.0 is all, None nothing."""
+        found = (
+            a.share for a in self._rounds if (a.index, a.upto) == (index, upto) and not a.generation.error
+        )
+        return next(found, None)
+
+    def focus(self, index: int, upto: int | None = None) -> None:
+        """The writer looks at branch ``index``, and may take so many characters of it. To be told often."""
+        session = self._session
+        seen = index, upto, session.n, session.sampling, session.stop, session.sweep
+        if seen != self._seen:
+            self._seen, self._focus = seen, (index, upto)
+            self.look()
+
+    # ---- what the session tells
+
+    def look(self, always: bool = False) -> None:
+        """Something is not as it was: what is to be written ahead now? Returns at once."""
+        if self._budget.mode == "off" and not always:
+            return
+        with self._wake:
+            self._due = True
+            if self._thread is None and not self._closing:
+                self._thread = threading.Thread(target=self._run, name="srbwriter-ahead", daemon=True)
+                self._thread.start()
+            self._wake.notify()
+
+    def typed(self) -> None:
+        """A key that is not in the story yet: what was written ahead does not follow on it."""
+        if self._rounds:
+            self.look()
+
+    def take(self, request: Request) -> Generation | None:
+        """The round that was written ahead for exactly ``request``; None if there is none. The others go.
+
+        To be called under the session's lock.
+        """
+        found = next((a for a in self._rounds if a.asked == request and a.generation.error is None), None)
+        self._keep(lambda ahead: ahead is found)
+        self._rounds, self._spent = (), 0
+        if found is None:
+            return None
+        self.taken += found.tokens
+        self.written += found.tokens
+        found.generation.promote()
+        for branch in found.generation.branches:
+            if branch.state is BranchState.PAUSED:
+                branch.resume()
+        return found.generation
+
+    def drop(self) -> None:
+        """Throw all of it away. To be called under the session's lock."""
+        self._keep(lambda ahead: False)
+
+    def close(self) -> None:
+        """End for good."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        with self._lock:
+            self.drop()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=10)
+
+    # ---- on a thread of its own
+
+    def _run(self) -> None:
+        while self._wait():
+            try:
+                with self._lock:
+                    self._write()
+            except (EngineError, StoryError, ContextError) as error:
+                log.info("nothing is written ahead: %s", error)
+            except Exception:
+                log.exception("nothing is written ahead")
+
+    def _wait(self) -> bool:
+        with self._wake:
+            while not self._due and not self._closing:
+                self._wake.wait()
+            self._due = False
+            return not self._closing
+
+    def _write(self) -> None:
+        """Throw away what is worthless, and begin what is wanted next."""
+        session, current, mode = self._session, self._session.round, self.mode
+        generation = current.generation if current is not None else None
+        if mode == "off" or session.typing.text_waits or session.lacks("look_ahead") or self._closing:
+            self.drop()
+            return
+        over = generation is not None and generation.done
+        if over:
+            session.keep()  # a pick would do that, too
+        self._keep(self._holds)
+        if current is None or generation is None or session.engine is None:
+            return
+        if generation is not self._followed:
+            self._followed, self._spent = generation, 0
+            generation.add_listener(lambda: self.look() if generation.done else None)
+        if not over:
+            return
+        for index, upto in self._likely(current, mode):
+            under_way = sum(not ahead.generation.done for ahead in self._rounds)
+            most = _AT_ONCE if (index, upto) == self._focus else 1
+            if under_way >= most or self.spent >= self._budget.tokens:
+                return
+            if self.share(index, upto) is None:
+                self._begin(index, upto)
+
+    def _likely(self, current: Round, mode: Mode) -> list[tuple[int, int | None]]:
+        """Picks, the likeliest first."""
+        texts = [branch.text for branch in current.branches]
+        whole = [
+            i for i, branch in enumerate(current.branches) if texts[i].strip() and _may_be_picked(branch)
+        ]
+        focused, upto = self._focus
+        habits = self._learner.habits(current.parent)
+        likely: list[tuple[int, int | None]] = []
+        if focused in whole:
+            if upto is not None and 0 < upto < len(texts[focused]):
+                likely.append((focused, upto))
+            likely.append((focused, None))
+        if mode == "all":
+            order = habits.order([len(text) for text in texts])
+            likely += [(index, None) for index in order if index in whole and index != focused]
+        if focused in whole:
+            part = habits.part(texts[focused])
+            if part is not None and (focused, part) not in likely:
+                likely.append((focused, part))
+        return likely
+
+    def _begin(self, index: int, upto: int | None) -> None:
+        engine, asked = self._session.engine, self._would_ask(index, upto)
+        if asked is None or engine is None:
+            return
+        generation = engine.submit(replace(asked, priority=Priority.AHEAD))
+        ahead = Ahead(index, upto, asked, generation)
+        self._rounds += (ahead,)
+        generation.add_listener(lambda: self._heard(ahead))
+        if generation.done:
+            self.look()
+
+    def _heard(self, ahead: Ahead) -> None:
+        """The engine's thread comes by with news."""
+        if ahead not in self._rounds:
+            return  # somebody has taken it over
+        if ahead.generation.done:
+            self.look()
+        elif self.spent >= self._budget.tokens:
+            for branch in ahead.generation.branches:
+                if branch.live and branch.state is not BranchState.PAUSED:
+                    branch.pause()
+
+    # ---- inside
+
+    def _holds(self, ahead: Ahead) -> bool:
+        """Whether it is still what would be asked for."""
+        if ahead.generation.error is not None:
+            return False
+        return ahead.asked in (self._would_ask(ahead.index, ahead.upto), self._would_ask(None, None))
+
+    def _keep(self, holds: Callable[[Ahead], bool]) -> None:
+        kept = tuple(ahead for ahead in self._rounds if holds(ahead))
+        gone = [ahead for ahead in self._rounds if ahead not in kept]
+        self._rounds = kept
+        for ahead in gone:
+            self._spent += ahead.tokens
+            self.written += ahead.tokens
+            ahead.drop()
+
+    def _on_battery(self) -> bool:
+        at, battery = self._power
+        now = time.monotonic()
+        if now - at > _POWER_SECONDS:
+            battery = on_battery()
+            self._power = now, battery
+        return battery
+
+
+def _may_be_picked(branch: Branch) -> bool:
+    return branch.state is BranchState.DONE and branch.finish_reason is not FinishReason.KILLED
+
+
+def _paused(ahead: Ahead) -> bool:
+    return all(not b.live or b.state is BranchState.PAUSED for b in ahead.generation.branches)
+
+
+def on_battery() -> bool:
+    """Whether this machine runs from its battery; False where nobody can say."""
+    import psutil
+
+    try:
+        found = psutil.sensors_battery()
+    except (AttributeError, OSError, RuntimeError, NotImplementedError):  # none on this system
+        return False
+    return found is not None and found.power_plugged is False

@@ -1,0 +1,102 @@
+"""What a writer picks, learnt from the picks that the story holds: which panes, and how much of them.
+
+Counts with one added to each, so that a new story has no opinion; nothing that a reader could not check by
+counting. Knows the story; knows no engine.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from srbwriter.prose import sentence_ends
+from srbwriter.story import Node, NodeId, Story
+
+_MOST = 48
+"""Picks that are counted, the latest: tastes change."""
+_PARTS = 0.2
+"""Share of picks that took a part, from which on parts are worth writing ahead of."""
+_PLACES = 9
+_LENGTHS = ("short", "middling", "long")
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """One branch that was picked among others."""
+
+    place: int  # 0 is the first pane
+    length: str  # beside the others
+    sentences: int = 0  # that were taken, where it was a part; 0 is all of it
+
+
+@dataclass(slots=True)
+class Habits:
+    """What the picks on the way to where the writer stands have in common."""
+
+    picks: list[Pick] = field(default_factory=list[Pick])
+
+    def order(self, lengths: Sequence[int]) -> list[int]:
+        """Panes whose texts have these lengths, the one first that is picked most often of its kind."""
+        places = Counter(min(pick.place, _PLACES) for pick in self.picks)
+        kinds = Counter(pick.length for pick in self.picks)
+
+        def worth(index: int) -> float:
+            return (places[min(index, _PLACES)] + 1) * (kinds[_length(index, lengths)] + 1)
+
+        return sorted(range(len(lengths)), key=lambda index: (-worth(index), index))
+
+    def part(self, text: str) -> int | None:
+        """Characters that this writer would take of ``text``, up to a sentence's end; None is all of it."""
+        parts = sorted(pick.sentences for pick in self.picks if pick.sentences)
+        ends = [end for end in sentence_ends(text) if end < len(text.rstrip())]
+        if not ends or len(parts) < _PARTS * len(self.picks) or not parts:
+            return None
+        return ends[min(parts[len(parts) // 2], len(ends)) - 1]
+
+
+def _length(index: int, lengths: Sequence[int]) -> str:
+    """Whether a text is one of the short, middling or long ones."""
+    shorter = sum(length < lengths[index] for length in lengths)
+    return _LENGTHS[min(3 * shorter // max(len(lengths), 1), 2)]
+
+
+class Learner:
+    """Reads picks off the story, each once."""
+
+    def __init__(self, story: Story) -> None:
+        self._story = story
+        self._known: dict[NodeId, Pick | None] = {}
+
+    def habits(self, node: NodeId) -> Habits:
+        """Those of the picks on the way to ``node``."""
+        path = self._story.path(node)
+        found: list[Pick] = []
+        for above, taken in zip(reversed(path[:-1]), reversed(path[1:]), strict=True):
+            if taken not in self._known:
+                self._known[taken] = self._pick(above, taken)
+            pick = self._known[taken]
+            if pick is not None:
+                found.append(pick)
+                if len(found) == _MOST:
+                    break
+        return Habits(found)
+
+    def _pick(self, above: NodeId, taken: NodeId) -> Pick | None:
+        """How ``taken`` was picked; None if it was not, or had no company."""
+        story = self._story
+        panes = [n for n in story.nodes(story.children(above)) if n.author == "model" and n.text.strip()]
+        place = next((index for index, node in enumerate(panes) if node.id == taken), None)
+        if place is None or len(panes) < 2:
+            return None
+        rest = self._rest(panes[place])
+        lengths = [len(node.text) + (len(rest) if node.id == taken else 0) for node in panes]
+        text = panes[place].text
+        sentences = max(1, len(sentence_ends(text))) if rest else 0
+        return Pick(place, _length(place, lengths), sentences)
+
+    def _rest(self, node: Node) -> str:
+        """What was left of a branch of which only the beginning was taken: a child with its seed."""
+        below = self._story.nodes(self._story.children(node.id))
+        cut = (child for child in below if child.author == "model" and child.seed == node.seed is not None)
+        return next((child.text for child in cut), "")

@@ -1,0 +1,385 @@
+"""Phrases that never come: what is found in a text, and how a branch goes on without it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srbwriter.engine.bans import TRIES, Banned, PhraseReader, Phrases, Turnings
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.text import BranchText, Hit, Pieces
+from srbwriter.engine.types import (
+    Cut,
+    EngineOptions,
+    FinishReason,
+    PhraseBanned,
+    Priority,
+    Request,
+    Sampling,
+    Stop,
+    Text,
+)
+
+from .support import GREEDY, PROMPT, decoded_rows, drive, finish, stepped, toy_model
+from .toy_models import make_mamba
+
+# ---- what a phrase is
+
+WORDS = st.text("abAB '’.é", max_size=4)
+PHRASES = st.lists(st.text("ab '’.", min_size=1, max_size=5).filter(str.strip), min_size=1, max_size=4)
+
+
+def pattern(phrases: Sequence[str]) -> re.Pattern[str]:
+    """The rule of :mod:`srbwriter.engine.bans` once more, as a regular expression."""
+    alternatives: list[str] = []
+    for phrase in phrases:
+        words = [re.escape(word.replace("’", "'")) for word in phrase.split()]
+        begin = r"(?<![^\W_])" if words[0].lstrip("\\")[0].isalnum() else ""
+        alternatives.append(begin + r"\s+".join(words))
+    return re.compile("|".join(alternatives), re.IGNORECASE)
+
+
+def ends_of(phrases: Sequence[str], text: str) -> set[int]:
+    """Where the phrases end in a text, those within each other included."""
+    plain = text.replace("’", "'")
+    found: set[int] = set()
+    for phrase in phrases:
+        one = pattern([phrase])
+        begin = 0
+        while match := one.search(plain, begin):
+            found.add(match.end())
+            begin = match.start() + 1
+    return found
+
+
+@given(st.lists(WORDS), PHRASES, WORDS)
+def test_the_first_that_is_complete_is_found(pieces: list[str], phrases: list[str], before: str) -> None:
+    reader = PhraseReader(Phrases(phrases), before, 0)
+    ends, read = ends_of(phrases, before + "".join(pieces)), 0
+    for piece in pieces:
+        found = reader.read(piece)
+        new = [end - len(before) for end in ends if read < end - len(before) <= read + len(piece)]
+        read += len(piece)
+        assert (found and found.end) == (min(new) if new else None)
+        if found is not None:
+            assert pattern([found.phrase]).fullmatch(
+                (before + "".join(pieces)).replace("’", "'"),
+                found.start + len(before),
+                found.end + len(before),
+            )
+
+
+@given(st.lists(WORDS), PHRASES)
+def test_a_phrase_lies_wholly_in_what_was_open(pieces: list[str], phrases: list[str]) -> None:
+    reader = PhraseReader(Phrases(phrases), "", 0)
+    for piece in pieces:
+        opened = reader.opened
+        found = reader.read(piece)
+        if found is not None:
+            assert found.start >= opened or found.start >= reader.position - len(piece)
+
+
+@pytest.mark.parametrize(
+    ("phrase", "text", "found"),
+    [
+        ("a testament to", "It was A  Testament\n to love.", True),
+        ("he said", "she said", False), ("he said", '"he said', True),
+        ("shiver", "shivers", True), ("couldn't help but", "couldn’t help but", True),
+        ("— and", "no — and", True), ("orb", "absorb", False), (" orb ", "orbs", True),
+    ],
+)  # fmt: skip
+def test_examples(phrase: str, text: str, found: bool) -> None:
+    assert (PhraseReader(Phrases([phrase]), "", 0).read(text) is not None) == found
+
+
+# ---- going back in a text
+
+FRAGMENTS = ["a", "b", " ", "the ", "tap", "estry", "The end", ". ", "A b", "\n\n", "é"]
+
+
+@given(
+    st.lists(st.sampled_from(FRAGMENTS).map(str.encode), min_size=1, max_size=30),
+    st.lists(st.integers(0, 60), max_size=10),
+    st.lists(st.sampled_from(["tapestry", "the tap", "a b", "b the end", ". a"]), min_size=1, max_size=3),
+    st.sampled_from([Stop(), Stop(strings=("end",)), Stop(boundary="sentence"), Stop(boundary="paragraph")]),
+    st.data(),
+)
+def test_a_text_that_went_back_is_one_that_was_never_elsewhere(
+    tokens: list[bytes], cuts: list[int], phrases: list[str], stop: Stop, data: st.DataObject
+) -> None:
+    joined = b"".join(tokens)
+    bounds = [0, *sorted(c % (len(joined) + 1) for c in cuts), len(joined)]
+    pieces = Pieces([joined[a:b] for a, b in pairwise(bounds)])  # cut anywhere, also inside characters
+    branch, kept, out = BranchText(pieces, stop), list[int](), ""
+    reader = PhraseReader(Phrases(phrases), "", 0)
+    branch.set_bans(reader)
+    for token in range(len(pieces.bytes)):
+        before, (text, hit) = branch.marks, branch.feed(token)
+        kept.append(token)
+        if isinstance(hit, Banned):
+            assert branch.marks == before + 1
+            back = data.draw(st.integers(1, branch.marks))
+            assert branch.go_back(len(kept) - back)
+            del kept[len(kept) - back :]
+            assert branch.published == len(out)
+            continue
+        out += text
+        assert not ends_of(phrases, out)
+        if hit is not None:
+            break
+        assert branch.published == len(out)
+    fresh, other, ended = BranchText(pieces, stop), "", None
+    for token in kept:
+        text, ended = fresh.feed(token)
+        other += text
+    if isinstance(ended, Hit):
+        assert out == other
+    else:
+        assert out + branch.finish() == other + fresh.finish()
+        assert not ends_of(phrases, other)
+
+
+def test_further_back_than_is_known_is_said() -> None:
+    branch = BranchText(Pieces([b"a ", b"b ", b"c"]), Stop())
+    branch.set_bans(PhraseReader(Phrases(["b c"]), "", 0))
+    branch.feed(0), branch.feed(1)
+    assert isinstance(branch.feed(2)[1], Banned)
+    assert not branch.go_back(0) and branch.go_back(1)
+
+
+def test_what_is_let_be_is_read_as_if_nothing_were_banned() -> None:
+    branch = BranchText(Pieces([b"a ", b"b ", b"c"]), Stop(strings=("c",)))
+    branch.set_bans(PhraseReader(Phrases(["b c"]), "", 0))
+    assert branch.feed(0) == ("a ", None) and branch.feed(1) == ("", None)
+    assert isinstance(branch.feed(2)[1], Banned)
+    assert branch.let_be() == ("b ", Hit(FinishReason.STOP, 4, "c"))
+
+
+# ---- where to turn off
+
+
+def rows(*shares: float) -> list[np.ndarray]:
+    """Logits of places where token 0 has this probability, and 1 to 4 the rest."""
+    return [np.log(np.array([p] + [(1 - p) / 4] * 4, np.float32)) for p in shares]
+
+
+def test_a_branch_turns_off_where_it_last_well_could() -> None:
+    turnings = Turnings()
+    for row in rows(0.2, 0.95, 0.99):
+        turnings.keep(row, 3)
+    assert turnings.place([7, 0, 0, 0], 1, 0) == 1  # at the others something else would hardly come
+    turnings.turn_off(1, [7, 0, 0, 0])
+    assert turnings.barred == {1: {0}} and turnings.rows == []
+    turnings.keep(rows(0.5)[0], 1)
+    assert turnings.place([7, 1, 0], 2, 0) == 2
+
+
+def test_where_all_is_likely_the_least_likely_is_given_up() -> None:
+    turnings = Turnings()
+    for row in rows(0.99, 0.95, 0.999):
+        turnings.keep(row, 3)
+    assert turnings.place([0, 0, 0], 0, 0) == 1
+    assert turnings.place([0, 0, 0], 0, 2) == 2, "words of a person are no place"
+    assert turnings.place([0, 0, 0], 0, 3) is None
+
+
+# ---- branches
+
+
+COMMON = (
+    "the fox was", "he saw a", "one day", "loved to play", "found a big", "his friends", "he was very",
+    "in the woods", "wanted to", "the little fox", "a big tree", "decided to go", "was so happy",
+)  # fmt: skip
+LONG = Stop(max_tokens=60, ignore_eog=True)
+
+
+def written(engine: Engine, request: Request) -> Generation:
+    return engine.submit(request).wait(60)
+
+
+def told(generation: Generation) -> list[tuple[str, list[int]]]:
+    """Text and ids of each branch as its events tell them."""
+    texts, ids = [""] * len(generation.branches), [list[int]() for _ in generation.branches]
+    for event in generation.log:
+        if isinstance(event, Text):
+            texts[event.branch] += event.text
+            ids[event.branch] += event.ids
+        elif isinstance(event, Cut):
+            texts[event.branch] = texts[event.branch][: event.chars]
+            del ids[event.branch][event.tokens :]
+    return list(zip(texts, ids, strict=True))
+
+
+def hits(generation: Generation) -> list[PhraseBanned]:
+    return [event for event in generation.log if isinstance(event, PhraseBanned)]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_no_branch_writes_a_phrase(engine: Engine, strict: bool) -> None:
+    sampling = Sampling(seed=5, banned_phrases=COMMON)
+    generation = written(
+        engine, Request(PROMPT, n=6, sampling=sampling, stop=LONG, strict=strict, logprobs=0)
+    )
+    assert len(hits(generation)) >= 6 and all(hit.tokens for hit in hits(generation))
+    assert not any(isinstance(event, Cut) for event in generation.log), "nobody saw the beginning of one"
+    for branch, (text, ids) in zip(generation.branches, told(generation), strict=True):
+        assert not ends_of(COMMON, PROMPT + branch.text)
+        assert text == branch.text == engine.detokenize(branch.ids) and ids == list(branch.ids)
+        assert len(branch.ids) == len(branch.logprobs) == len(branch.buffer.ends) == 60
+        assert [known.id for known in branch.logprobs] == ids and branch.buffer.ends[-1] == len(text)
+        assert branch.bans == sum(hit.branch == branch.index for hit in hits(generation))
+
+
+def test_up_to_the_first_phrase_it_is_the_same_text(engine: Engine) -> None:
+    free = written(engine, Request(PROMPT, n=3, sampling=Sampling(seed=5), stop=LONG, strict=True))
+    banned = Sampling(seed=5, banned_phrases=COMMON)
+    without = written(engine, Request(PROMPT, n=3, sampling=banned, stop=LONG, strict=True))
+    plain = [branch.text for branch in free.branches]
+    for text, branch in zip(plain, without.branches, strict=True):
+        first = min(ends_of(COMMON, text), default=len(text))
+        same = len(text) if first == len(text) else max(first - max(map(len, COMMON)) - 1, 0)
+        assert branch.text[:same] == text[:same]
+    none = Sampling(seed=5, banned_phrases=("xylophone quartet", "zzz"))
+    again = written(engine, Request(PROMPT, n=3, sampling=none, stop=LONG, strict=True))
+    assert [branch.text for branch in again.branches] == plain, "where none can come nothing changes"
+
+
+def test_going_back_evaluates_nothing() -> None:
+    with stepped(n_ctx=512) as engine, decoded_rows(engine) as decoded:
+        banned = Sampling(seed=5, banned_phrases=COMMON)
+        generation = engine.submit(Request(PROMPT, sampling=banned, stop=LONG))
+        finish(engine, generation)
+        taken_back = sum(hit.tokens for hit in hits(generation))
+        assert taken_back
+        # the last token is never evaluated, nor is one that completes a phrase
+        later = sum(hit.tokens - 1 for hit in hits(generation))
+        assert sum(decoded) == len(generation.prompt_ids) + 59 + later
+        assert engine.stats().evaluated_again == {}
+
+
+def test_a_memory_that_cannot_be_cut_says_what_it_evaluates_again() -> None:
+    options = EngineOptions(n_ctx=512, gpu_layers=0, seed=1, threads=1, max_branches=8)
+    with Engine.load(toy_model(make_mamba), options, thread=False) as engine:
+        free = engine.submit(Request(PROMPT, n=3, sampling=Sampling(seed=3), stop=Stop(max_tokens=24)))
+        finish(engine, free)
+        words = [word for word in free.branches[0].text.split() if len(word) > 2 and word.isalnum()]
+        banned = tuple(words[:6])
+        assert banned
+        generation = engine.submit(
+            Request(PROMPT, n=3, sampling=Sampling(seed=3, banned_phrases=banned), stop=Stop(max_tokens=24))
+        )
+        finish(engine, generation)
+        assert hits(generation) and not any(ends_of(banned, b.text) for b in generation.branches)
+        assert set(engine.stats().evaluated_again) <= {"rollback", "logits"}
+
+
+def test_chance_elsewhere_is_as_it_was(engine: Engine) -> None:
+    """First tokens, one of which is banned: the others come in the model's proportion (chi-square)."""
+    open_ended = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+    one = Stop(max_tokens=1, ignore_eog=True)
+    [likely] = written(
+        engine, Request(PROMPT, sampling=Sampling(temperature=0), stop=one, logprobs=12)
+    ).branches
+    best = dict(likely.logprobs[0].top)
+    phrase = engine.detokenize([next(iter(best))]).strip()
+    banned = {token for token in range(engine.info.n_vocab) if ends_of([phrase], engine.detokenize([token]))}
+    drawn: Counter[int] = Counter()
+    for _ in range(10):
+        sampling = Sampling(**open_ended, banned_phrases=(phrase,))
+        drawn.update(
+            b.ids[0] for b in written(engine, Request(PROMPT, n=64, sampling=sampling, stop=one)).branches
+        )
+    assert not banned & drawn.keys()
+    rest = 1 - np.exp(written(engine, Request(PROMPT, sampling=GREEDY, stop=one, logprobs=100)).branches[0]
+                      .logprobs[0].top[0][1])  # fmt: skip
+    expected = {t: 640 * np.exp(lp) / rest for t, lp in best.items() if t not in banned}
+    likely_ones = {t: n for t, n in expected.items() if n >= 8}
+    other = 640 - sum(likely_ones.values())
+    chi = sum((drawn[t] - n) ** 2 / n for t, n in likely_ones.items())
+    chi += (640 - sum(drawn[t] for t in likely_ones) - other) ** 2 / other
+    k = len(likely_ones)
+    assert k >= 3 and chi < k * (1 - 2 / (9 * k) + 4.5 * np.sqrt(2 / (9 * k))) ** 3  # Wilson and Hilferty
+
+
+def test_a_phrase_may_begin_in_the_prompt(engine: Engine) -> None:
+    free = written(engine, Request(PROMPT, sampling=GREEDY, stop=LONG)).branches[0].text
+    first, second = free.split()[:2]
+    banned = Sampling(temperature=0, banned_phrases=(f"wood. {first}", f"{first} {second}"))
+    for prompt in (PROMPT, f"{PROMPT} {first}"):
+        text = written(engine, Request(prompt, sampling=banned, stop=LONG)).branches[0].text
+        assert not [end for end in ends_of(banned.banned_phrases, prompt + text) if end > len(prompt)]
+
+
+def test_words_that_somebody_typed_are_not_touched() -> None:
+    with stepped(n_ctx=512) as engine:
+        sampling = Sampling(seed=5, banned_phrases=("purple dragon", "dragon was"))
+        generation = engine.submit(Request(PROMPT, sampling=sampling, stop=LONG))
+        branch = generation.branches[0]
+        drive(engine, lambda: len(branch.ids) >= 10)
+        branch.append(" Then the purple dragon")
+        finish(engine, generation)
+        assert branch.text.count("purple dragon") == 1
+        after = branch.text.partition("purple dragon")[2]
+        assert after and not ends_of(sampling.banned_phrases, "dragon" + after)
+
+
+def test_phrases_can_be_changed_midway_and_differ_from_branch_to_branch() -> None:
+    with stepped(n_ctx=512) as engine:
+        each = (Sampling(seed=5), Sampling(seed=5, banned_phrases=COMMON))
+        generation = engine.submit(Request(PROMPT, n=2, sampling=each, stop=LONG))
+        one, two = generation.branches
+        drive(engine, lambda: len(one.ids) >= 30)
+        begun = len(one.text)
+        one.set_sampling(Sampling(banned_phrases=("the", "a", "was")))
+        two.set_sampling(Sampling())
+        finish(engine, generation)
+        assert not ends_of(["the", "a", "was"], one.text[begun:])
+        assert one.bans and len(one.ids) == 60
+
+
+def test_one_that_goes_on_completes_no_phrase_that_it_had_begun(engine: Engine) -> None:
+    free = written(engine, Request(PROMPT, sampling=GREEDY, stop=LONG)).branches[0]
+    words = free.text.split()
+    banned = Sampling(temperature=0, banned_phrases=(" ".join(words[3:6]),))
+    short = engine.submit(Request(PROMPT, sampling=banned, stop=Stop(max_tokens=1, ignore_eog=True)))
+    short.wait(60)
+    for _ in range(30):
+        short.branches[0].extend(1)
+        short.wait(60)
+    assert not ends_of(banned.banned_phrases, short.branches[0].text)
+    assert short.branches[0].bans and len(short.branches[0].ids) == 31
+
+
+# ---- dead ends
+
+
+def test_a_grammar_is_followed_on_another_way(engine: Engine) -> None:
+    grammar = 'root ::= " The little fox slept." | " The little bear slept." | " A bird sang."'
+    sampling = Sampling(seed=1, grammar=grammar, banned_phrases=("little fox", "little bear"))
+    generation = written(engine, Request(PROMPT, n=4, sampling=sampling, stop=LONG))
+    assert [branch.text for branch in generation.branches] == [" A bird sang."] * 4
+    assert all(branch.finish_reason is FinishReason.STOP for branch in generation.branches)
+
+
+def test_where_there_is_no_other_way_a_phrase_is_let_be(engine: Engine) -> None:
+    sampling = Sampling(seed=1, grammar='root ::= " The little fox slept."', banned_phrases=("little fox",))
+    generation = written(
+        engine, Request(PROMPT, n=2, sampling=sampling, stop=LONG, priority=Priority.FOREGROUND)
+    )
+    assert [branch.text for branch in generation.branches] == [" The little fox slept."] * 2
+    assert any(hit.tokens == 0 for hit in hits(generation))
+
+
+def test_everything_banned_ends_all_the_same(engine: Engine) -> None:
+    every = Sampling(seed=1, banned_phrases=tuple("abcdefghijklmnopqrstuvwxyz0123456789"))
+    stop = Stop(max_tokens=12, ignore_eog=True)
+    [branch] = written(engine, Request(PROMPT, sampling=every, stop=stop)).branches
+    assert len(branch.ids) == 12 and branch.bans <= 2 * TRIES * len(branch.text)

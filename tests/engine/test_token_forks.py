@@ -1,0 +1,174 @@
+"""Takes that begin with tokens: forked anywhere, inside a character too, and kept from what is banned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.types import FinishReason, InvalidRequest, Request, Sampling, Stop, Text
+
+from .support import PROMPT, decoded_rows, exact_engine, finish, seeded
+
+RULE = Stop(max_tokens=10, ignore_eog=True)
+GREEDY = Sampling(temperature=0)
+TEXT = " a cat 🐈, naïve “so” 東京\n\nand on"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with exact_engine(n_ctx=1024) as loaded:
+        yield loaded
+
+
+def submit(engine: Engine, **fields: Any) -> Generation:
+    given: dict[str, Any] = {"prompt": PROMPT, "stop": RULE, "sampling": seeded(3), **fields}
+    return engine.submit(Request(**given))
+
+
+def whole(engine: Engine, ids: tuple[int, ...]) -> str:
+    """What is whole of the characters that ``ids`` spell."""
+    return b"".join(engine.pieces(ids)).decode("utf-8", "ignore")
+
+
+def test_a_fork_evaluates_its_own_token_and_no_other(engine: Engine) -> None:
+    generation = submit(engine, n=3)
+    finish(engine, generation)
+    ids = generation.branches[1].ids
+    for place in (0, 4, 9):
+        told = engine.submit(
+            Request((*generation.prompt_ids, *ids[:place]), next_logprobs=9, next_ids=ids[place : place + 1],
+                    stop=Stop(max_tokens=0), add_bos=False)
+        )  # fmt: skip
+        finish(engine, told)
+        other = next(token for token, _ in told.next_logprobs if token != ids[place])
+        with decoded_rows(engine) as rows:
+            generation.add_branch(1, stop=Stop(max_tokens=1, ignore_eog=True), begin=(*ids[:place], other))
+            finish(engine, generation)
+        fork = generation.branches[-1]
+        assert rows == [1]
+        assert fork.ids[: place + 1] == (*ids[:place], other) and len(fork.ids) == place + 2
+        assert fork.text == engine.detokenize(fork.ids) and fork.finish_reason is FinishReason.LENGTH
+    assert generation.branches[1].ids == ids
+
+
+def test_readers_hear_how_a_fork_begins(engine: Engine) -> None:
+    generation = submit(engine)
+    finish(engine, generation)
+    generation.add_branch(2, begin=generation.branches[0].ids[:5])
+    finish(engine, generation)
+    for fork in generation.branches[1:]:
+        heard = [event for event in generation.log if isinstance(event, Text) and event.branch == fork.index]
+        assert "".join(event.text for event in heard) == fork.text
+        assert tuple(token for event in heard for token in event.ids) == fork.ids
+        assert len(fork.buffer.ends) == len(fork.ids) == 15
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_a_take_may_begin_inside_a_character(engine: Engine, data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from([TEXT, "🐈🐈", "é", "東京で猫が眠る。"]))
+    ids = tuple(engine.tokenize_continuation(text))
+    place = data.draw(st.integers(1, len(ids)))
+    begun = submit(engine, begin=ids[:place], stop=Stop(max_tokens=0))
+    finish(engine, begun)
+    branch = begun.branches[0]
+    assert branch.ids == ids[:place] and branch.text.rstrip("\ufffd") == whole(engine, ids[:place])
+    if place < len(ids):
+        sampling = Sampling(temperature=0, logit_bias=((ids[place], 1000.0),))
+        begun = submit(engine, begin=ids[:place], stop=Stop(max_tokens=1, ignore_eog=True), sampling=sampling)
+        finish(engine, begun)
+        branch = begun.branches[0]
+        assert branch.ids == ids[: place + 1]
+        assert branch.text.rstrip("\ufffd") == whole(engine, ids[: place + 1])
+        assert branch.buffer.ends == sorted(branch.buffer.ends)
+
+
+def test_a_banned_token_does_not_come_at_its_place_and_may_come_at_others(engine: Engine) -> None:
+    generation = submit(engine, sampling=GREEDY, n=2)
+    finish(engine, generation)
+    branch = generation.branches[0]
+    before = branch.ids
+    branch.reroll(begin=before[:4], without=(before[4],))
+    finish(engine, generation)
+    assert branch.ids[:4] == before[:4] and branch.ids[4] != before[4] and len(branch.ids) == 14
+    assert generation.branches[1].ids == before
+    second = branch.ids[4]
+    branch.reroll(begin=before[:4], without=(before[4], second))
+    finish(engine, generation)
+    assert branch.ids[:4] == before[:4] and branch.ids[4] not in (before[4], second)
+    branch.reroll()
+    finish(engine, generation)
+    assert branch.ids == before  # what was banned is forgotten with the take
+
+
+def test_a_request_may_begin_with_tokens_and_not_go_on_with_others(engine: Engine) -> None:
+    plain = submit(engine, sampling=GREEDY)
+    finish(engine, plain)
+    ids = plain.branches[0].ids
+    begun = submit(engine, sampling=GREEDY, n=2, begin=ids[:3])
+    finish(engine, begun)
+    assert [branch.ids for branch in begun.branches] == [
+        (*ids, *branch.ids[10:]) for branch in begun.branches
+    ]
+    other = submit(engine, sampling=GREEDY, without=(ids[0],))
+    finish(engine, other)
+    assert other.branches[0].ids[0] != ids[0]
+
+
+def test_a_fork_of_a_branch_that_completed_a_word_completes_it_too(engine: Engine) -> None:
+    generation = submit(engine, prompt="Once upon a ti", heal=True, sampling=GREEDY)
+    finish(engine, generation)
+    branch = generation.branches[0]
+    assert branch.overlap
+    generation.add_branch(begin=branch.ids[:4])
+    finish(engine, generation)
+    fork = generation.branches[1]
+    assert fork.overlap == branch.overlap and fork.ids[:4] == branch.ids[:4]
+    assert fork.text.startswith(branch.text[: branch.buffer.ends[3]])
+    assert fork.buffer.ends[:4] == branch.buffer.ends[:4]
+
+
+def test_only_what_completes_the_word_could_follow(engine: Engine) -> None:
+    asked = submit(engine, prompt="Once upon a ti", heal=True, next_logprobs=5, stop=Stop(max_tokens=0))
+    finish(engine, asked)
+    assert asked.healed and asked.next_logprobs
+    for token, logprob in asked.next_logprobs:
+        text = engine.token_bytes(token).decode()
+        assert text.startswith(asked.healed) or asked.healed.startswith(text)
+        assert logprob < 0
+
+
+def test_scoring_may_begin_where_the_cache_ends(engine: Engine) -> None:
+    generation = submit(engine)
+    finish(engine, generation)
+    ids, first = (*generation.prompt_ids, *generation.branches[0].ids), len(generation.prompt_ids)
+    whole_prompt = submit(engine, prompt=ids, prompt_logprobs=1, stop=Stop(max_tokens=0), add_bos=False)
+    finish(engine, whole_prompt)
+    with decoded_rows(engine) as rows:
+        part = submit(
+            engine, prompt=ids, prompt_logprobs=1, score_from=first, stop=Stop(max_tokens=0), add_bos=False
+        )
+        finish(engine, part)
+    assert sum(rows) <= len(ids) - first + 1
+    assert [known.id for known in part.prompt_logprobs] == list(generation.branches[0].ids)
+    expected = [known.logprob for known in whole_prompt.prompt_logprobs[first - 1 :]]
+    assert [known.logprob for known in part.prompt_logprobs] == pytest.approx(expected, abs=1e-2)
+
+
+@pytest.mark.parametrize("fields", [{"begin": (-1,)}, {"without": (10**9,)}, {"score_from": -1}])
+def test_tokens_that_are_none_are_refused(engine: Engine, fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        submit(engine, **fields)
+    assert refused.value.field in fields
+    generation = submit(engine)
+    with pytest.raises(InvalidRequest):
+        generation.add_branch(begin=(-1,))
+    with pytest.raises(InvalidRequest):
+        generation.branches[0].reroll(without=(10**9,))
+    finish(engine, generation)

@@ -1,0 +1,340 @@
+"""Picks without waiting: what follows is written while the writer reads, and is in no story till then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from srbwriter.engine.types import BranchState, Priority
+from srbwriter.prose import sentence_ends
+from srbwriter.session import Budget, Round, Session
+from srbwriter.session import ahead as looking
+from srbwriter.story import ROOT, Story
+
+from .conftest import WAIT
+from .test_session import OPENING, begun, until, written
+
+FOCUSED, ALL = Budget("focused", 4096), Budget("all", 4096)
+
+
+@pytest.fixture(autouse=True)
+def on_mains(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(looking, "on_battery", lambda: False)
+
+
+@pytest.fixture
+def reading(session: Session) -> Iterator[Session]:
+    """A writer who reads the panes of a round that is over."""
+    begun(session)
+    yield session
+
+
+def ready(session: Session, *panes: int) -> None:
+    until(session, lambda: all(session.look_ahead.share(pane) == 1.0 for pane in panes))
+
+
+def generated(session: Session) -> int:
+    assert session.engine is not None
+    return session.engine.stats().generated_tokens
+
+
+def nodes(session: Session) -> int:
+    session.keep()
+    return len(session.story)
+
+
+def test_a_pick_shows_the_next_panes_filled_at_once(reading: Session) -> None:
+    session = reading
+    session.look_ahead.focus(2)
+    session.look_ahead.budget = FOCUSED
+    ready(session, 2)
+    before, shown = generated(session), session.round.branches[2].text if session.round else ""
+    session.pick(2)
+    current = session.generate()
+    assert current.generation is not None
+    assert current.generation.done
+    assert all(len(branch.ids) == 24 for branch in current.branches), (
+        "text stands there when generate returns"
+    )
+    assert generated(session) == before
+    assert session.text() == OPENING + shown
+    written(session, current)
+    assert current.generation.request.priority is Priority.FOREGROUND
+    texts = [session.story.node(node).text for node in session.story.children(session.node)]
+    assert texts == [branch.text for branch in current.branches]
+
+
+def test_nothing_that_was_not_picked_is_in_the_story(reading: Session, file: Path) -> None:
+    session = reading
+    before = nodes(session)
+    session.look_ahead.budget = ALL
+    ready(session, *range(4))
+    unpicked = [b.text for a in session.look_ahead._rounds for b in a.generation.branches]
+    assert len(unpicked) == 16
+    assert nodes(session) == before
+    session.pick(1)
+    written(session, session.generate())
+    assert nodes(session) == before + 4
+    session.close()
+    with closing(Story.open(file)) as story:
+        assert len(story) == before + 4
+    raw = file.read_bytes()
+    picked = {branch.text for branch in session.round.branches} if session.round else set()
+    assert not [text for text in unpicked if text not in picked and text.encode() in raw]
+
+
+def test_a_pick_midway_goes_on_where_it_is(reading: Session) -> None:
+    session = reading
+    session.stop = replace(session.stop, max_tokens=300)
+    session.look_ahead.budget = FOCUSED
+    until(session, lambda: (session.look_ahead.share(0) or 0) > 0.02)
+    before = [a.generation for a in session.look_ahead._rounds]
+    session.pick(0)
+    current = session.generate()
+    assert current.generation in before
+    assert written(session, current).done
+    assert all(len(branch.ids) == 300 for branch in current.branches)
+
+
+def worthless(session: Session, index: int = 0) -> Round:
+    """Pick: what was written ahead must not be shown."""
+    early = [a.generation for a in session.look_ahead._rounds]
+    session.pick(index)
+    current = session.generate()
+    assert current.generation not in early
+    return current
+
+
+def test_another_knob_makes_it_worthless(reading: Session) -> None:
+    session = reading
+    session.look_ahead.budget = FOCUSED
+    ready(session, 0)
+    session.sampling = replace(session.sampling, temperature=1.3)
+    current = worthless(session)
+    assert current.branches[0].sampling.temperature == 1.3
+
+
+def test_another_knob_is_written_ahead_for_anew(reading: Session) -> None:
+    session = reading
+    session.look_ahead.focus(0)
+    session.look_ahead.budget = FOCUSED
+    ready(session, 0)
+    [first] = session.look_ahead._rounds
+    session.sampling = replace(session.sampling, temperature=1.3)
+    session.look_ahead.focus(0)
+    until(session, lambda: first not in session.look_ahead._rounds)
+    ready(session, 0)
+    session.pick(0)
+    current = session.generate()
+    assert current.generation is not None
+    assert current.generation.done
+    assert current.branches[0].sampling.temperature == 1.3
+
+
+def test_a_ladder_is_part_of_what_is_asked(reading: Session) -> None:
+    session = reading
+    session.sweep = ("temperature", 0.2, 1.4)
+    session.look_ahead.budget = FOCUSED
+    ready(session, 0)
+    session.pick(0)
+    current = session.generate()
+    assert [round(branch.sampling.temperature, 1) for branch in current.branches] == [0.2, 0.6, 1.0, 1.4]
+    assert current.generation is not None
+    assert current.generation.done
+
+
+@pytest.mark.parametrize("what", ["n", "stop", "note", "lore"])
+def test_anything_else_that_is_asked_makes_it_worthless(reading: Session, what: str) -> None:
+    session = reading
+    session.look_ahead.budget = FOCUSED
+    ready(session, 0)
+    story = session.story
+    if what == "n":
+        session.n = 3
+    elif what == "stop":
+        session.stop = replace(session.stop, max_tokens=7)
+    else:
+        settings = story.own_settings(ROOT)
+        changed = (
+            replace(settings, author_note="Rain.") if what == "note" else replace(settings, memory="A hen.")
+        )
+        session.together(lambda: story.put_settings(ROOT, changed))
+    worthless(session)
+
+
+def test_typed_words_make_it_worthless(reading: Session) -> None:
+    session = reading
+    session.look_ahead.budget = ALL
+    ready(session, *range(4))
+    early = session.look_ahead._rounds
+    session.typing.text(session.text() + " And so")
+    until(session, lambda: not session.look_ahead._rounds)
+    assert all(not branch.live for a in early for branch in a.generation.branches)
+    session.keep()
+    worthless(session)
+
+
+def test_a_pane_that_is_written_again_is_written_ahead_for_again(reading: Session) -> None:
+    session = reading
+    session.look_ahead.budget = FOCUSED
+    ready(session, 0)
+    [first] = session.look_ahead._rounds
+    session.reroll(0)
+    assert session.round is not None
+    written(session, session.round)
+    until(session, lambda: first not in session.look_ahead._rounds)
+    ready(session, 0)
+    text = session.round.branches[0].text
+    session.pick(0)
+    current = session.generate()
+    assert session.text() == OPENING + text
+    assert current.generation is not None
+    assert current.generation.done
+
+
+def test_the_focus_goes_first_and_all_follow(reading: Session) -> None:
+    session = reading
+    session.look_ahead.focus(3)
+    session.look_ahead.budget = ALL
+    ready(session, *range(4))
+    assert [a.index for a in session.look_ahead._rounds][0] == 3
+
+
+def test_only_the_focused_one_unless_all_are_wanted(reading: Session) -> None:
+    session = reading
+    session.look_ahead.focus(1)
+    session.look_ahead.budget = FOCUSED
+    ready(session, 1)
+    session.look_ahead.focus(2)
+    ready(session, 2)
+    assert {a.index for a in session.look_ahead._rounds} == {1, 2}
+
+
+def test_part_of_a_branch_that_the_cursor_marks(reading: Session) -> None:
+    session = reading
+    assert session.round is not None
+    text = session.round.branches[0].text
+    upto = next(end for end in range(5, len(text)) if text[end] == " ")
+    session.look_ahead.focus(0, upto)
+    session.look_ahead.budget = FOCUSED
+    until(session, lambda: session.look_ahead.share(0, upto) == 1.0)
+    session.pick(0, upto)
+    current = session.generate()
+    assert session.text() == OPENING + text[:upto]
+    assert current.generation is not None
+    assert current.generation.done
+
+
+def test_the_part_that_this_writer_takes(session: Session) -> None:
+    session.stop = replace(session.stop, max_tokens=80)
+    current = begun(session)
+    for _ in range(3):
+        index, end = next(
+            (b.index, ends[0]) for b in current.branches if len(ends := sentence_ends(b.text)) > 1
+        )
+        session.pick(index, end)
+        current = session.generate()
+        written(session, current)
+    index, end = next((b.index, ends[0]) for b in current.branches if len(ends := sentence_ends(b.text)) > 1)
+    session.look_ahead.focus(index)
+    session.look_ahead.budget = FOCUSED
+    until(session, lambda: session.look_ahead.share(index, end) == 1.0)
+    session.pick(index, end)
+    again = session.generate()
+    assert again.generation is not None
+    assert again.generation.done
+
+
+def test_the_budget_is_kept_and_a_pick_goes_on_beyond_it(reading: Session) -> None:
+    session = reading
+    session.look_ahead.budget = Budget("all", 40)
+    until(session, lambda: session.look_ahead.spent >= 40 and not session.look_ahead.working)
+    assert session.look_ahead.spent <= 40 + 2 * session.n, "a step or so more"
+    session.pick(0)
+    current = session.generate()
+    assert written(session, current).done
+    assert all(len(branch.ids) == 24 for branch in current.branches)
+    assert all(branch.state is BranchState.DONE for branch in current.branches)
+
+
+def test_undo_and_pick_again(reading: Session) -> None:
+    session = reading
+    session.look_ahead.budget = FOCUSED
+    ready(session, 0)
+    session.pick(0)
+    first = session.generate()
+    written(session, first)
+    assert session.undo()
+    assert session.text() == OPENING
+    ready(session, 0)
+    session.pick(0)
+    again = session.generate()
+    assert again.generation is not None
+    assert again.generation.done
+    assert again.generation is not first.generation
+    written(session, again)
+
+
+def test_a_round_written_ahead_is_steered_as_any_other(reading: Session) -> None:
+    session = reading
+    session.look_ahead.budget = FOCUSED
+    ready(session, 0)
+    session.pick(0)
+    current = session.generate()
+    old = [branch.text for branch in current.branches]
+    session.reroll(1)
+    session.extend(2, 6)
+    session.append(3, " Then it rained.")
+    session.add_branches(1)
+    written(session, current)
+    texts = [branch.text for branch in current.branches]
+    assert texts[0] == old[0]
+    assert texts[1] != old[1]
+    assert texts[2].startswith(old[2])
+    assert " Then it rained." in texts[3]
+    kept = [session.story.node(node).text for node in session.story.children(current.parent)]
+    assert old[1] in kept
+
+
+def test_on_a_battery_less_or_nothing(reading: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = reading
+    monkeypatch.setattr(looking, "on_battery", lambda: True)
+    session.look_ahead.budget = Budget("all", 4096, "focused")
+    assert session.look_ahead.mode == "focused"
+    session.look_ahead.budget = Budget("focused", 4096, "off")
+    assert session.look_ahead.mode == "off"
+    assert "battery" in session.look_ahead.why_not
+    until(session, lambda: not session.look_ahead._rounds)
+
+
+def test_off_there_is_no_thread(reading: Session) -> None:
+    session = reading
+    session.look_ahead.focus(1)
+    session.pick(0)
+    session.generate()
+    assert session.look_ahead._thread is None
+
+
+def test_turned_off_it_is_thrown_away(reading: Session) -> None:
+    session = reading
+    session.look_ahead.budget = ALL
+    ready(session, 0)
+    session.look_ahead.budget = Budget()
+    until(session, lambda: not session.look_ahead._rounds)
+    assert session.look_ahead.written > 0
+    assert session.look_ahead.taken == 0
+
+
+def test_closing_meanwhile(reading: Session) -> None:
+    session = reading
+    session.stop = replace(session.stop, max_tokens=900)
+    session.look_ahead.budget = ALL
+    until(session, lambda: session.look_ahead.working)
+    [early, *_] = session.look_ahead._rounds
+    session.close()
+    early.generation.wait(WAIT) if early.generation.error is None else None
+    assert early.generation.done
