@@ -128,7 +128,8 @@ class Siblings:
     def _stratified(self, active: ActiveBranch, chances: NDArray[np.float64]) -> int:
         ids = active.buffer.ids
         if active.code is None:
-            active.code = self._chance(active) if ids else self._point()
+            begins = not ids and not active.branch.bans
+            active.code = self._point() if begins else self._chance(active)
         point = (active.code + _chance(self._seed, *ids)) % 1.0
         place = _at(chances, point)
         active.code = (point * chances.sum() - chances[:place].sum()) / chances[place]
@@ -141,8 +142,9 @@ class Siblings:
         return (place + _radical_inverse(row)) / self._request.asked.n
 
     def _chance(self, active: ActiveBranch) -> float:
-        """A number that belongs to this take and this place in it."""
-        return _chance(active.branch.seed, len(active.buffer.ids))
+        """A number that belongs to this take and this place in it, and how often it went back."""
+        place, bans = len(active.buffer.ids), active.branch.bans
+        return _chance(active.branch.seed, place, *((bans,) if bans else ()))
 
 
 def _chance(seed: int, *place: int) -> float:

@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import Cancelled, ModelInfo, Request, Sampling, Stop
+from srbwriter.session.ahead import LookAhead
 from srbwriter.session.recorder import Recorder
 from srbwriter.session.typing import Draft, Typing
 from srbwriter.session.variety import Duplicates, Variety
@@ -95,6 +96,7 @@ class FakeSession:
         self.closed = False
         self.typing = Typing(self.story, self.story.set_text, folder / "rescued")
         self.recorder = Recorder(self.story, self.typing, threading.RLock())
+        self.look_ahead = LookAhead(cast(Any, self), threading.RLock(), lambda index, upto: None)
 
     # ---- the story
 

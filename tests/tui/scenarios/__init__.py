@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from tests.tui.scenarios import bin, branches, convert, exploring, knobs, nodes, stories, story, taking, view
+from tests.tui.scenarios import (
+    ahead,
+    bin,
+    branches,
+    convert,
+    exploring,
+    knobs,
+    nodes,
+    stories,
+    story,
+    taking,
+    view,
+)  # fmt: skip
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
-    "SCENARIOS",
-    "bin",
-    "branches",
-    "convert",
-    "exploring",
-    "knobs",
-    "nodes",
-    "stories",
-    "story",
-    "taking",
+    "SCENARIOS", "ahead", "bin", "branches", "convert", "exploring", "knobs", "nodes", "stories", "story", "taking",
     "view",
-]
+]  # fmt: skip
