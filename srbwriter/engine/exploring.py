@@ -23,63 +23,89 @@ Ends = Literal["sentence", "punctuation", "never"]
 TOP = 40
 """Likeliest first tokens that are told of a fork."""
 MOST_WAYS, MOST_TOKENS = 64, 128
+SURE = 0.95
+"""A token that is at least so probable is no choice."""
+_FORCED = 4  # tokens that are gone past, to find one
 _ONLY_READ = Stop(max_tokens=0)
 _PUNCTUATION = ".,;:!?…—–。，、；：！？"
 _CLOSING = "\"'”’»)"
 
 
 class Opening(NamedTuple):
-    """A first token, the model's probability of it before any sampler, and which branches begin with it."""
+    """A token, the model's probability of it before any sampler, and which branches go on with it."""
 
     token: int
-    text: str
+    raw: bytes  # what it writes
     probability: float
     branches: tuple[int, ...]
 
 
 class Fork(NamedTuple):
-    """What could follow a prompt. ``covered`` is the probability of all that its branches begin with."""
+    """What could follow where branches of a request part: after its prompt and the tokens ``after``."""
 
-    covered: float
+    after: tuple[int, ...]
     openings: tuple[Opening, ...]  # the likeliest first
 
     @property
+    def covered(self) -> float:
+        """The probability of all that branches go on with."""
+        return sum(opening.probability for opening in self.openings if opening.branches)
+
+    @property
     def unexplored(self) -> tuple[Opening, ...]:
-        """Those that no branch begins with."""
+        """Those that no branch goes on with."""
         return tuple(opening for opening in self.openings if not opening.branches)
 
+    @property
+    def further(self) -> tuple[int, ...] | None:
+        """The tokens after which the next fork is, where this is none: one token is as good as certain.
 
-def question(generation: Generation) -> Request:
+        So it is as a rule where the end of a word, or a full stop, has to be spelt again.
+        """
+        first = self.openings[0] if self.openings else None
+        if first is None or first.probability < SURE or len(self.after) >= _FORCED:
+            return None
+        return (*self.after, first.token)
+
+
+def question(generation: Generation, after: tuple[int, ...] = ()) -> Request:
     """Asks what could follow the prompt of a request: nothing is evaluated where its logits are known."""
     asked = generation.request
-    return Request(
-        generation.prompt_ids, stop=_ONLY_READ, next_logprobs=TOP, priority=asked.priority, add_bos=False,
-        lora=asked.lora, label=asked.label, client=asked.client,
+    sampling = asked.sampling[0] if isinstance(asked.sampling, tuple) else asked.sampling
+    told = replace(
+        asked, n=1, sampling=sampling, stop=_ONLY_READ, next_logprobs=TOP, takes=(), begin=(), without=(),
+        logprobs=None, siblings="independent", repulsion=0.0, strict=False,
     )  # fmt: skip
+    if not after:
+        return told
+    return replace(told, prompt=(*generation.prompt_ids, *after), heal=False, add_bos=False)
 
 
-def fork_of(generation: Generation, told: Sequence[tuple[int, float]], engine: Backend) -> Fork:
-    """How the branches of ``generation`` lie among what could follow its prompt, which was ``told``.
+def fork_of(
+    generation: Generation, after: tuple[int, ...], told: Sequence[tuple[int, float]], engine: Backend
+) -> Fork:
+    """How the branches of ``generation`` lie among what could follow, which was ``told``.
 
     Where the first token has to spell the end of a word again, only tokens that do are told, and their
     probabilities are shares of what all of them have.
     """
-    begun: dict[int, list[int]] = {}
+    count, begun = len(after), dict[int, list[int]]()
     for branch in generation.branches:
-        if branch.buffer.ids:
-            begun.setdefault(branch.buffer.ids[0], []).append(branch.index)
-    pieces = dict(zip((t for t, _ in told), engine.pieces([t for t, _ in told]), strict=True))
-    healed = generation.healed.encode()
-    known = {t: math.exp(p) for t, p in told if pieces[t].startswith(healed)}
+        ids = tuple(branch.buffer.ids[: count + 1])
+        if len(ids) > count and ids[:count] == after:
+            begun.setdefault(ids[count], []).append(branch.index)
+    tokens = [token for token, _ in told]
+    pieces = dict(zip(tokens, engine.pieces(tokens), strict=True))
+    healed = b"" if after else generation.healed.encode()
+    known = {token: math.exp(logprob) for token, logprob in told if pieces[token].startswith(healed)}
     whole = sum(known.values()) if healed else 1.0
-    openings = tuple(
-        Opening(
-            token, pieces[token][len(healed) :].decode("utf-8", "replace"), p / whole,
-            tuple(begun.get(token, ())),
-        )
-        for token, p in known.items()
-    )  # fmt: skip
-    return Fork(sum(opening.probability for opening in openings if opening.branches), openings)
+    return Fork(
+        after,
+        tuple(
+            Opening(token, pieces[token][len(healed) :], share / whole, tuple(begun.get(token, ())))
+            for token, share in known.items()
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +145,7 @@ class Way:
 
 
 class Exploration:
-    """Follows ways from a prompt. Have its :meth:`requests` done and let it :meth:`hear`, until there are none.
+    """Follows ways from a prompt. Have :meth:`requests` done and let it :meth:`hear`, until there are none.
 
     Args:
         first: the prompt and who asks; its stop rule and what it wants to be told are replaced.

@@ -18,6 +18,6 @@ from tests.tui.scenarios import (
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
-    "SCENARIOS", "ahead", "bin", "branches", "convert", "exploring", "knobs", "nodes", "stories", "story", "taking",
-    "view",
+    "SCENARIOS", "ahead", "bin", "branches", "convert", "exploring", "knobs", "nodes", "stories", "story",
+    "taking", "view",
 ]  # fmt: skip
