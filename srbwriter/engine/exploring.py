@@ -70,15 +70,22 @@ class Fork(NamedTuple):
 
 def question(generation: Generation, after: tuple[int, ...] = ()) -> Request:
     """Asks what could follow the prompt of a request: nothing is evaluated where its logits are known."""
-    asked = generation.request
-    sampling = asked.sampling[0] if isinstance(asked.sampling, tuple) else asked.sampling
-    told = replace(
-        asked, n=1, sampling=sampling, stop=_ONLY_READ, next_logprobs=TOP, takes=(), begin=(), without=(),
-        logprobs=None, siblings="independent", repulsion=0.0, strict=False,
+    told = _told(generation.request, TOP)
+    return _after(told, generation.prompt_ids, after) if after else told
+
+
+def _told(asked: Request, best: int) -> Request:
+    """``asked`` with nothing to write: only what could follow its prompt is told."""
+    return Request(
+        asked.prompt, stop=_ONLY_READ, next_logprobs=best, priority=asked.priority, heal=asked.heal,
+        add_bos=asked.add_bos, parse_special=asked.parse_special, overflow=asked.overflow,
+        n_keep=asked.n_keep, context=asked.context, lora=asked.lora, label=asked.label, client=asked.client,
     )  # fmt: skip
-    if not after:
-        return told
-    return replace(told, prompt=(*generation.prompt_ids, *after), heal=False, add_bos=False)
+
+
+def _after(told: Request, prompt: tuple[int, ...], ids: tuple[int, ...]) -> Request:
+    """The same question about the prompt as it was evaluated, with more tokens behind it."""
+    return replace(told, prompt=(*prompt, *ids), heal=False, add_bos=False)
 
 
 def fork_of(
@@ -148,13 +155,12 @@ class Exploration:
     """Follows ways from a prompt. Have :meth:`requests` done and let it :meth:`hear`, until there are none.
 
     Args:
-        first: the prompt and who asks; its stop rule and what it wants to be told are replaced.
+        first: the prompt, and who asks.
     """
 
     def __init__(self, first: Request, wanted: Exploring, eog: Collection[int]) -> None:
         wanted.check()
-        told = max(TOP, wanted.beams)
-        self._first = replace(first, n=1, stop=_ONLY_READ, next_logprobs=told, takes=(), logprobs=None)
+        self._first = _told(first, max(TOP, wanted.beams))
         self._wanted, self._eog = wanted, eog
         self._prompt: tuple[int, ...] = ()
         self._open, self._done = [Way()], list[Way]()
@@ -177,8 +183,7 @@ class Exploration:
             return [self._first]
         if self._level >= self._wanted.depth:
             return []
-        plain = replace(self._first, heal=False, add_bos=False)
-        return [replace(plain, prompt=(*self._prompt, *way.ids)) for way in self._open]
+        return [_after(self._first, self._prompt, way.ids) for way in self._open]
 
     def hear(self, generations: Sequence[Generation], engine: Backend) -> None:
         """The requests are done, in their order."""
