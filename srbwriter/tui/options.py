@@ -92,7 +92,7 @@ def own_keys() -> list[Key[str]]:
 
 OPTIONS: tuple[Key[Any], ...] = (
     THEME, COLOURS, LAYOUT, SPLIT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING,
-    PROVENANCE, GOAL,
+    PROVENANCE, COLOUR_TOKENS, GOAL,
 )  # fmt: skip
 """Every row above, in order."""
 
