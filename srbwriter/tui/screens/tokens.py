@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
@@ -41,6 +42,10 @@ def percent(logprob: float) -> str:
     """How likely a token was, in four to six characters."""
     share = 100 * math.exp(logprob)
     return f"{share:.0f} %" if share >= 10 else f"{share:.1f} %" if share >= 0.1 else "<0.1 %"
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 class TokenView(Dialog[None]):
@@ -122,6 +127,7 @@ class TokenView(Dialog[None]):
             self._coming = (
                 session.story_tokens() if self._index is None else session.branch_tokens(self._index)
             )
+            self._why = ""
         except EngineError as error:
             self._why = str(error)
         branch = self._branch
@@ -135,7 +141,8 @@ class TokenView(Dialog[None]):
         try:
             fresh = coming.result()
         except Exception as error:  # of the engine, or of a story that does not fit its window
-            self._why = str(error)
+            self._below.guarded(partial(_raise, error))
+            self.close()
             return
         before, self._text = self._text, fresh
         if before is not None and before.take == fresh.take and before.prompt == fresh.prompt:
@@ -146,6 +153,13 @@ class TokenView(Dialog[None]):
 
     def _look(self) -> None:
         """See what has come since the last look, and show it."""
+        if (
+            self._text is None
+            and self._coming is None
+            and self._below.session.engine is not None
+            and self._why
+        ):
+            self._read()  # the model was still loading
         self._arrived()
         branch = self._branch
         text, idle = self._text, self._coming is None and not self._why
@@ -175,7 +189,7 @@ class TokenView(Dialog[None]):
     def _show(self) -> None:
         text, place = self._text, self._at
         if text is None or place is None:
-            self._put(self._why or "The model is still loading." if self._why else "…", [])
+            self._put(self._why or "…", [])
             return
         if not text.tokens:
             self._put("There is no token here yet." if self._index is not None else "The story is empty.", [])
