@@ -10,5 +10,6 @@ from srbwriter.tui.actions import (  # isort: skip - in order
 from srbwriter.tui.commands import COMMANDS
 
 __all__ = [
-    "COMMANDS", "ahead", "branches", "exploring", "judging", "knobs", "stories", "story", "tokens", "tree", "view",
+    "COMMANDS", "ahead", "branches", "exploring", "judging", "knobs", "stories", "story", "tokens", "tree",
+    "view",
 ]  # fmt: skip
