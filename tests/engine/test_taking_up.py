@@ -30,7 +30,7 @@ LONG = SPARE_CELLS + 200
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
-    exact = {"flash_attn": "on", "cache_type_k": "f32", "cache_type_v": "f32"}
+    exact = {"flash_attn": "off", "cache_type_k": "f32", "cache_type_v": "f32"}
     with stepped(256, exact_model(), n_ctx=4096, max_branches=8, **exact) as loaded:
         yield loaded
 
