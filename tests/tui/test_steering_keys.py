@@ -87,7 +87,7 @@ async def test_k_clears_a_branch_that_has_ended(open_bench: OpenBench) -> None:
 async def test_an_empty_pane_says_how_branches_are_written(open_bench: OpenBench) -> None:
     async with open_bench(n=2) as bench:
         panes = bench.screen.grid.panes
-        assert "ctrl+n writes branches" in str(panes[0].render_line(1).text)
+        assert "^n writes branches" in str(panes[0].render_line(1).text)
         assert not panes[0].render_line(2).text.strip()
         await bench.write()
         assert "ctrl+n" not in panes[0].render_line(1).text
