@@ -22,6 +22,8 @@ Ends = Literal["sentence", "punctuation", "never"]
 
 TOP = 40
 """Likeliest first tokens that are told of a fork."""
+FEWER = (20, 10, 5, 1)
+"""What is asked for where an engine does not tell as many."""
 MOST_WAYS, MOST_TOKENS = 64, 128
 SURE = 0.95
 """A token that is at least so probable is no choice."""
@@ -72,6 +74,18 @@ def question(generation: Generation, after: tuple[int, ...] = ()) -> Request:
     """Asks what could follow the prompt of a request: nothing is evaluated where its logits are known."""
     told = _told(generation.request, TOP)
     return _after(told, generation.prompt_ids, after) if after else told
+
+
+def ask(engine: Backend, request: Request) -> Generation:
+    """Submit a question; an engine that tells fewer tokens is asked for fewer. Raises EngineError."""
+    for fewer in FEWER:
+        try:
+            return engine.submit(request)
+        except InvalidRequest as error:
+            if error.field != "next_logprobs" or (request.next_logprobs or 0) <= fewer:
+                raise
+            request = replace(request, next_logprobs=fewer)
+    return engine.submit(request)
 
 
 def _told(asked: Request, best: int) -> Request:

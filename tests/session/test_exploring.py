@@ -135,6 +135,17 @@ def test_likely_ways_become_branches_that_have_ended(session: Session) -> None:
     assert session.text() == STORY + texts[1]
 
 
+def test_all_ways_of_a_level_share_a_batch(session: Session) -> None:
+    session.generate()
+    written(session)
+    engine = session.loader.engine
+    engine.flush()  # type: ignore[union-attr]
+    session.exploring.wanted = Exploring(cutoff=0.05, depth=8, beams=6, ends="never")
+    with decoded_rows(engine) as rows:  # type: ignore[arg-type]
+        explored(session)
+    assert max(rows) == 6 and sum(rows) <= 7 * 6  # what follows the eighth token nobody asks
+
+
 def test_the_probability_of_a_way_is_that_of_its_tokens(session: Session) -> None:
     session.exploring.wanted = Exploring(cutoff=0.05, depth=5, beams=4, ends="never")
     explored(session)

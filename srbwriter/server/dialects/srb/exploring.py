@@ -10,13 +10,13 @@ from typing import Any, get_args
 
 from starlette.responses import Response
 
-from srbwriter.engine.exploring import Ends, Exploration, Exploring, Fork, fork_of, question
+from srbwriter.engine.exploring import FEWER, Ends, Exploration, Exploring, Fork, fork_of, question
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import InvalidRequest, Request
 from srbwriter.server.answers import finite, token_text
 from srbwriter.server.context import Context, cancel, json_response
 from srbwriter.server.dialects.srb.completions import read_request
-from srbwriter.server.errors import bad, from_engine
+from srbwriter.server.errors import ApiError, bad, from_engine
 from srbwriter.server.fields import Fields, read_ids
 from srbwriter.server.notifier import Follower
 from srbwriter.server.registry import Record, new_id
@@ -107,7 +107,7 @@ async def _fork(context: Context, generation: Generation) -> Fork:
 
 async def _done(context: Context, asked: Sequence[Request]) -> list[Generation]:
     """Requests that nobody reads but us, when they are done. Raises ApiError for one that failed."""
-    record: Record = await context.submit(asked, new_id())
+    record = await _submitted(context, asked)
     try:
         with Follower(context.services.notifier, record.generations) as follower:
             await follower.finish()
@@ -118,6 +118,18 @@ async def _done(context: Context, asked: Sequence[Request]) -> list[Generation]:
     if error is not None:
         raise from_engine(error)
     return list(record.generations)
+
+
+async def _submitted(context: Context, asked: Sequence[Request]) -> Record:
+    """An engine elsewhere that tells fewer tokens is asked for fewer. Raises ApiError."""
+    for fewer in FEWER:
+        try:
+            return await context.submit(asked, new_id())
+        except ApiError as error:
+            if error.status != 400 or "next_logprobs" not in str(error):
+                raise
+            asked = [replace(one, next_logprobs=min(fewer, one.next_logprobs or 0)) for one in asked]
+    return await context.submit(asked, new_id())
 
 
 def _told(context: Context, fork: Fork) -> dict[str, Any]:
