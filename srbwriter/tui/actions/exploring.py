@@ -88,7 +88,7 @@ def unexplored(screen: WriteScreen) -> None:
         return
     fork = session.exploring.fork()
     if fork is None:
-        screen.notify("What could follow is not known yet: it is when branches have begun.")
+        screen.notify("What could follow is not known yet; a moment, or ctrl+n first.")
         return
     choices = [Choice(one, _shown(one), _told(one)) for one in (*fork.unexplored, *_begun(fork.openings))]
 
