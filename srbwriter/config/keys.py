@@ -211,6 +211,14 @@ SAMPLING_THREADS = Key[int | None](
     ("--sampling-threads",),
     minimum=1,
 )
+BACKEND_SAMPLING = Key(
+    "model.backend_sampling",
+    SWITCH,
+    False,
+    "choose words where the model is computed, for branches whose samplers can run there: for a GPU; on a "
+    "processor it is slower",
+    ("--backend-sampling", "-bs"),
+)
 BATCH_SIZE = Key[int | None](
     "model.batch_size",
     INTEGER,

@@ -512,8 +512,11 @@ class Session:
             generation = branch.generation
             begin = (*text.path(place)[len(text.prompt) :], token)
             sampling = replace(branch.sampling, seed=None)
+            index = len(generation.branches)
             generation.add_branch(1, sampling, branch.stop_rule, begin=begin)
-            return len(generation.branches)
+            if self.round is not None:
+                self.round.duplicates.steered.add(index)  # it is meant to begin as another does
+            return index
 
     def ban(self, text: TokenText, place: int) -> None:
         """Let a branch write on from before ``place`` without the token there, nor those banned there before.

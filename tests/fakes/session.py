@@ -47,6 +47,7 @@ class Round:
     duplicates: Duplicates = field(default_factory=Duplicates)
     forced: set[int] = field(default_factory=set)
     probabilities: dict[int, float] = field(default_factory=dict)
+    judgement: None = None
 
     @property
     def branches(self) -> list[Branch]:

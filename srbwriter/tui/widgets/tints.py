@@ -22,7 +22,7 @@ _LEAST = (0.5, 0.2, 0.05, 0.01)  # probabilities of the first four steps
 _MOST = (3.0, 6.0, 9.0, 12.0)  # bits of surprisal of the same
 
 LEGENDS = {
-    PROBABILITY: (("likely, 50 %", STEPS[0]), ("20 %", STEPS[1]), ("5 %", STEPS[2]), ("1 %", STEPS[3]),
+    PROBABILITY: (("50 % and more", STEPS[0]), ("20 %", STEPS[1]), ("5 %", STEPS[2]), ("1 %", STEPS[3]),
                   ("less", STEPS[4]), ("not known", UNKNOWN)),
     SURPRISAL: (("expected", STEPS[0]), ("3 bits", STEPS[1]), ("6 bits", STEPS[2]), ("9 bits", STEPS[3]),
                 ("12 bits", STEPS[4]), ("not known", UNKNOWN)),

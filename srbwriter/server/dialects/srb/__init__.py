@@ -15,6 +15,7 @@ from srbwriter.server.dialects.srb.handles import (
     events,
     forget,
     patch_branch,
+    promote,
     read,
     read_branch,
     requests,
@@ -107,6 +108,7 @@ ENDPOINTS = (
         "POST", ("/srb/v1/explore",), explore, "srb", "follow the ways on that are likely",
         body=_EXPLORING,
     ),
+    Endpoint("POST", (_REQUEST + "/promote",), promote, "srb", "write as soon as any what was asked ahead"),
     Endpoint("GET", (_REQUEST + "/events",), events, "srb", "follow a request", query=_AFTER),
     Endpoint(
         "POST", (_REQUEST + "/branches",), add_branches, "srb", "add branches", body=_CHANGES, chooses=False
