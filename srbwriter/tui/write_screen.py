@@ -19,7 +19,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
-from srbwriter.session.variety import AS_DRAWN, ORDERS
+from srbwriter.session.variety import AS_DRAWN, ordered
 from srbwriter.story import Author, NodeId, StoryError
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui import layouts, options, status
@@ -508,8 +508,10 @@ class WriteScreen(Screen[None]):
         if current is None or not current.branches or self._ordered == (current, len(current.branches)):
             return
         if self.order == AS_DRAWN or not any(branch.live for branch in current.branches):
-            self._ordered = current, len(current.branches)
-            self.grid.order(ORDERS[self.order][1](current))
+            indices = ordered(current, self.order, lambda branch: self.session.tokens.of(branch))
+            if indices is not None:  # else it is known in a moment
+                self._ordered = current, len(current.branches)
+                self.grid.order(indices)
 
     def _show_marks(self) -> None:
         current = self.session.round

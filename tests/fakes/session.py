@@ -45,6 +45,7 @@ class Round:
     locked: set[int] = field(default_factory=set)
     over: bool = False
     duplicates: Duplicates = field(default_factory=Duplicates)
+    mean_logprobs: dict[int, float] = field(default_factory=dict)
     forced: set[int] = field(default_factory=set)
     probabilities: dict[int, float] = field(default_factory=dict)
     judgement: None = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from srbwriter.engine.exploring import Opening
 from srbwriter.engine.types import Together
 from srbwriter.session.exploring import probability_words
-from srbwriter.session.variety import ORDERS
+from srbwriter.session.variety import BY_PROBABILITY, ORDERS
 from srbwriter.tui import status
 from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.screens.picker import Choice, Picker
@@ -68,11 +68,14 @@ def _repels(strength: float) -> str:
 
 @command(INSTRUMENTS, "Order of the branches", "colon")
 def order(screen: WriteScreen) -> None:
-    """Let ended branches stand as drawn, by difference, by length, as judged; each keeps its number."""
+    """Let ended branches stand as drawn, by difference, probability or length, or as judged."""
     choices = [Choice(name, name, about) for name, (about, _) in ORDERS.items()]
 
     def chosen(name: str | None) -> None:
-        if name is not None:
+        why = screen.session.lacks("prompt_logprobs") if name == BY_PROBABILITY else ""
+        if why:
+            screen.notify(why, severity="warning")
+        elif name is not None:
             screen.put_in_order(name)
 
     screen.app.push_screen(Picker("Order of the branches", choices, at=screen.order), chosen)
