@@ -162,6 +162,16 @@ class Explorer:
                 self._running = None
 
 
+def odds_words(share: float) -> str:
+    """The same for what may be very rare: ``3 %``, ``1:1200``, ``1:45k``, ``1:3M``."""
+    if share >= 0.005:
+        return probability_words(share)
+    ways, unit = 1 / max(share, 1e-300), 0
+    while ways >= 9999.5 and unit < 3:
+        ways, unit = ways / 1000, unit + 1
+    return f"1:{ways:.0f}{('', 'k', 'M', 'G')[unit]}" if ways < 1e4 else "1:∞"
+
+
 def probability_words(share: float) -> str:
     """A probability as people read it: ``9 %``, ``0.4 %``."""
     percent = 100 * share

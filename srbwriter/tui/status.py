@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 
 from srbwriter.engine.types import BranchState
 from srbwriter.session.ahead import BATTERY
-from srbwriter.session.exploring import probability_words
+from srbwriter.session.exploring import odds_words, probability_words
 from srbwriter.session.tokens import shown
 from srbwriter.story.model import NoSuchNode, StoryError, counted
 from srbwriter.tui.widgets.lines import bar
@@ -221,7 +221,7 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
 def note(session: Session, index: int) -> str:
     """How probable the whole text of a branch is that was found by exploring."""
     share = session.round.probabilities.get(index) if session.round is not None else None
-    return "" if share is None else probability_words(share)
+    return "" if share is None else odds_words(share)
 
 
 def _written_ahead(share: float | None) -> str:

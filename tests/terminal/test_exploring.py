@@ -36,7 +36,8 @@ def test_likely_ways_are_shown_with_their_probability(terminal: Terminal) -> Non
     begun(terminal)
     terminal.press(b"^")
     terminal.wait(
-        lambda screen: len(re.findall(r"■[^\n│]*? · [\d.]+ %", screen)) >= 2, "branches with a probability"
+        lambda screen: len(re.findall(r" · (?:[\d.]+ %|1:\d+[kMG]?)", screen)) >= 2,
+        "branches with a probability",
     )
     terminal.press(b"1")
     terminal.wait_without("full length")
