@@ -18,7 +18,7 @@ from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import BranchView, EngineOptions, Request, Sampling, Stop, Together
 
 N = 8
-TOKENS = 32
+TOKENS = 24
 PROMPTS = 200
 SETTINGS = {
     "as srbwriter begins (temperature 0.8, top k 40, top p 0.95, min p 0.05)": Sampling(),
@@ -142,6 +142,8 @@ def run(model: Path) -> list[str]:
             ]  # fmt: skip
             results: list[Counted] = []
             for seed, (siblings, repulsion) in enumerate(WAYS):
+                if results and figure and (repulsion or siblings == "independent"):
+                    continue  # the first settings tell of these
                 counted = measure(engine, prompts, sampling, seed, siblings=siblings, repulsion=repulsion)
                 results.append(counted)
                 lines.append(row(siblings + (" again" if seed == 1 else ""), repulsion, counted, results[0]))

@@ -29,6 +29,7 @@ FlashAttention = Literal["auto", "on", "off"]
 Dialect = Literal["auto", "vllm", "openai", "llamacpp", "srb", "koboldcpp"]
 Pooling = Literal["none", "mean", "cls", "last", "rank"]
 Siblings = Literal["independent", "distinct", "stratified"]
+LookAhead = Literal["off", "focused", "all"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -106,8 +107,8 @@ SECTIONS = {
     "model": "The model and how it is run",
     "generation": "What is asked of the model",
     "sampling": "How each branch chooses its words",
+    "instruments": "What branches can do beside writing",
     "interface": "The terminal app",
-    "instruments": "Instruments of the terminal app",
     "keys": "Keys of your own in the terminal app",
     "server": "The HTTP server",
     "log": "The log",
@@ -375,6 +376,26 @@ RENEW_DUPLICATES = Key(
     SWITCH,
     True,
     "write a branch anew that comes out nearly the same as another, before anybody has read it",
+)
+LOOK_AHEAD = Key[LookAhead](
+    "instruments.look_ahead",
+    one_of(*get_args(LookAhead)),
+    "focused",
+    "what is written while you read, so that a pick need not wait: what follows the branch that the focus is "
+    "on, or what follows each of all",
+)
+LOOK_AHEAD_TOKENS = Key(
+    "instruments.look_ahead_tokens",
+    INTEGER,
+    2048,
+    "most tokens written ahead for one round of branches",
+    minimum=16,
+)
+LOOK_AHEAD_BATTERY = Key[LookAhead](
+    "instruments.look_ahead_battery",
+    one_of(*get_args(LookAhead)),
+    "off",
+    "the most that is written ahead while the machine runs from its battery",
 )
 
 LOG_LEVEL = Key(

@@ -272,11 +272,13 @@ class ActiveBranch(Demand):
         else:
             text = self.branch.text[: max(buffer.ends[place - 1], 0) if place else 0]
             new = Buffer(buffer.revision + 1, [text] if text else [], buffer.ids[:place], buffer.ends[:place])
-            new.logprobs, new.typed = buffer.logprobs[:place], buffer.typed
+            new.logprobs, new.typed, new.drawn = buffer.logprobs[:place], buffer.typed, list(buffer.drawn)
             self.branch.buffer = new
             self.text.restart(text, place)
             self.hidden = self.skip = 0
         self.text_changed()
+        self.code = None  # what led to the phrase says something about it
+        self.buffer.drawn[:] = [drawn for drawn in self.buffer.drawn if drawn.position < place]
         seen = self.said > place or self.buffer is not buffer
         self.said = min(self.said, place)
         return seen

@@ -80,8 +80,8 @@ class Queue:
 
     @property
     def all_write(self) -> bool:
-        """Whether everyone who has something to do writes, and has a row in every step."""
-        if self.reading or self.asking or not self.writing:
+        """Whether everyone writes and has a row in every step, and no request has just ended."""
+        if self.reading or self.asking or not self.writing or not all(r.live for r in self.requests):
             return False
         return not self.ahead_runs and not any(
             r.asked.strict or r.asked.priority is Priority.BACKGROUND or any(map(waiting, r.branches))

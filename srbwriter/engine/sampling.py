@@ -279,7 +279,8 @@ class SamplerTemplate:
                 elif stage.state in going_on:
                     members.append(going_on.pop(stage.state))
                 else:
-                    members.append(stage.make(derive_seed(seed, (k + 1) % len(stages))))
+                    own = derive_seed(seed, (k + 1) % len(stages)) if stage.state else 0
+                    members.append(stage.make(own))
         except BaseException:
             for sampler in (*members, *going_on.values()):
                 native.free(sampler)

@@ -97,9 +97,10 @@ class Siblings:
             place = int(left.argmax()) if chain.greedy else _at(left, self._chance(active))
         token = int(tokens[place])
         among = float(left[place] / left.sum())
-        active.buffer.drawn.append(
-            Drawn(len(active.buffer.ids), token, math.log(chances[place]), math.log(among))
-        )
+        drawn, count = active.buffer.drawn, len(active.buffer.ids)
+        while drawn and drawn[-1].position >= count:  # the branch has gone back before a banned phrase
+            drawn.pop()
+        drawn.append(Drawn(count, token, math.log(chances[place]), math.log(among)))
         return token
 
     def _not_taken(
@@ -127,7 +128,8 @@ class Siblings:
     def _stratified(self, active: ActiveBranch, chances: NDArray[np.float64]) -> int:
         ids = active.buffer.ids
         if active.code is None:
-            active.code = self._chance(active) if ids else self._point()
+            begins = not ids and not active.branch.bans
+            active.code = self._point() if begins else self._chance(active)
         point = (active.code + _chance(self._seed, *ids)) % 1.0
         place = _at(chances, point)
         active.code = (point * chances.sum() - chances[:place].sum()) / chances[place]
@@ -140,8 +142,9 @@ class Siblings:
         return (place + _radical_inverse(row)) / self._request.asked.n
 
     def _chance(self, active: ActiveBranch) -> float:
-        """A number that belongs to this take and this place in it."""
-        return _chance(active.branch.seed, len(active.buffer.ids))
+        """A number that belongs to this take and this place in it, and how often it went back."""
+        place, bans = len(active.buffer.ids), active.branch.bans
+        return _chance(active.branch.seed, place, *((bans,) if bans else ()))
 
 
 def _chance(seed: int, *place: int) -> float:
@@ -201,8 +204,8 @@ def _ordered(tokens: NDArray[np.int64], chances: NDArray[np.float64]) -> Distrib
 def _at(chances: NDArray[np.float64], point: float) -> int:
     """The interval in which ``point`` of 0 … 1 lies; never one of no width."""
     ends = np.cumsum(chances)
-    place = int(np.searchsorted(ends, point * ends[-1], side="right"))
-    return min(place, int(np.flatnonzero(chances).max()))
+    place = int(ends.searchsorted(point * float(ends[-1]), side="right"))
+    return min(place, int(chances.nonzero()[0][-1]))
 
 
 def _radical_inverse(number: int) -> float:

@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 Mode = Literal["off", "focused", "all"]
 MODES: tuple[Mode, ...] = get_args(Mode)
+BATTERY = "the machine runs from its battery"
 _POWER_SECONDS = 20.0  # that what is known of the battery holds
 _USUAL_TOKENS = 256  # of a branch that has no limit, for a guess how far it is
 _AT_ONCE = 2  # rounds: the one that the focus is on need not wait for another
@@ -112,7 +113,9 @@ class LookAhead:
 
     @budget.setter
     def budget(self, budget: Budget) -> None:
-        self._budget = budget
+        before, self._budget = self._budget, budget
+        if budget == before:
+            return
         if budget.mode != "off" or self._thread is not None:
             self.look(always=True)
 
@@ -129,7 +132,7 @@ class LookAhead:
         """Why nothing is written ahead though the budget is there; empty if that is not so."""
         if self._budget.mode == "off":
             return ""
-        return self._session.lacks("look_ahead") or ("battery" if self.mode == "off" else "")
+        return self._session.lacks("look_ahead") or (BATTERY if self.mode == "off" else "")
 
     @property
     def spent(self) -> int:

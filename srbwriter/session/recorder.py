@@ -367,8 +367,12 @@ class Recorder:
         return node
 
 
+_NOT_KEPT = frozenset({"seed", "banned_phrases"})
+"""The seed has a place of its own; a long list would stand in the story once for each branch."""
+
+
 def _sampling_json(branch: Branch) -> JsonObject:
-    """What the branch is sampled with, as far as it differs from the defaults; the seed has its own place."""
+    """What the branch is sampled with, as far as it differs from the defaults."""
     plain, own = asdict(Sampling()), asdict(branch.sampling)
-    changed = {name: value for name, value in own.items() if value != plain[name] and name != "seed"}
+    changed = {name: value for name, value in own.items() if value != plain[name] and name not in _NOT_KEPT}
     return json.loads(json.dumps(changed))

@@ -20,6 +20,7 @@ from srbwriter.engine.types import (
 )
 from srbwriter.story import Node, NodeId, Story
 
+from .judging import Judgement
 from .variety import Duplicates
 
 _KEPT_ROUNDS = 24
@@ -83,6 +84,7 @@ class Round:
         self.model = self.vocab = ""
         self.tracks: list[Track] = []
         self._takes: dict[int, list[Buffer]] = {}
+        self.judgement: Judgement | None = None  # what was found of its branches
         self.taken_up = True  # False of an earlier sitting's round that no engine knows
 
     @property

@@ -33,7 +33,7 @@ from srbwriter.engine.types import (
 from srbwriter.story import ROOT, NodeId, NotSaved, ReadOnlyStory, Refused, Story, StoryError
 from srbwriter.story.context import Assembly, ContextError
 
-from . import typing
+from . import judging, typing
 from .ahead import LookAhead
 from .open import open_story, rescue_folder, token_sizes
 from .prompting import Context, Prompter, with_words
@@ -281,12 +281,8 @@ class Session:
         assert engine is not None and prompter is not None
         self._failure = None
         try:
-            request, assembly = self._question(prompter, parent, n, samplings, takes)
-            if turn is not None:
-                request = replace(
-                    request, prompt=turn.prompt, begin=turn.begin, without=turn.without, heal=False
-                )
-            generation = None if takes or turn is not None else self.look_ahead.take(request)
+            request, assembly = self._question(prompter, parent, n, samplings, takes, turn=turn)
+            generation = self.look_ahead.take(request) if turn is None and not takes else None
             generation = generation or engine.submit(request)
         except (EngineError, ContextError, StoryError) as error:
             self._failure = error
@@ -296,14 +292,13 @@ class Session:
 
     def _question(
         self, prompter: Prompter, parent: NodeId, n: int, samplings: Sampling | tuple[Sampling, ...],
-        takes: tuple[Take, ...] = (), at: int | None = None,
+        takes: tuple[Take, ...] = (), at: int | None = None, turn: Turn | None = None,
     ) -> tuple[Request, Assembly]:  # fmt: skip
         """What the engine is asked for branches that go on from ``parent``, or ``at`` characters into it."""
         engine = self.engine
         assert engine is not None
         stop = with_words(self.stop)
         assembly = prompter.assemble(parent, stop, at)
-        each = samplings if isinstance(samplings, tuple) else (samplings,)
         request = Request(
             prompter.prompt(assembly),
             n=n,
@@ -314,9 +309,12 @@ class Session:
             logprobs=0 if self.tokens.gather else None,
             heal=True,
             add_bos=False,
-            **self.variety.asked(each, engine.lacks),
         )
-        return request, assembly
+        if turn is not None:
+            turned = replace(request, prompt=turn.prompt, begin=turn.begin, without=turn.without, heal=False)
+            return turned, assembly
+        each = samplings if isinstance(samplings, tuple) else (samplings,)
+        return replace(request, **self.variety.asked(each, engine.lacks)), assembly
 
     def _would_ask(self, index: int | None, upto: int | None) -> Request | None:
         """What :meth:`generate` would ask for at the current node, or after a pick; None if nothing."""
@@ -399,6 +397,31 @@ class Session:
 
     def set_sampling(self, index: int, sampling: Sampling) -> None:
         self._steered(index).set_sampling(sampling)
+
+    # ---- judging
+
+    @property
+    def rubric(self) -> str:
+        """The questions of the story as its sheet shows them, one a line."""
+        kept = self.story.value(judging.KEPT)
+        return kept if isinstance(kept, str) and kept.strip() else judging.RUBRIC
+
+    def put_rubric(self, text: str) -> None:
+        """Ask other questions from now on; none are the ones that the program comes with."""
+        judging.questions(text)
+        self.together(lambda: self.story.put_value(judging.KEPT, text))
+
+    def judge(self) -> judging.Judgement:
+        """Judge all branches that have ended by the rubric. Returns at once; the answers come in.
+
+        Raises EngineError where there is no model or it cannot, ValueError where there is nothing to judge.
+        """
+        with self._lock:
+            self._take_up()
+            if self.round is None or self.engine is None:
+                raise ValueError("there are no branches yet")
+            note = self.story.settings(self.round.parent).author_note or ""
+            return judging.judge(self.engine, self.round, judging.questions(self.rubric, note))
 
     def lock(self, index: int) -> None:
         """Spare this branch when all are rolled again; a second time lets it go."""

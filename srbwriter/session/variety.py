@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import BranchState, FinishReason, Sampling, Together
 
+from .judging import by_score
+
 if TYPE_CHECKING:
     from .rounds import Round
 
@@ -160,5 +162,6 @@ ORDERS: dict[str, tuple[str, Callable[[Round], list[int]]]] = {
     AS_DRAWN: ("one after the other, as their numbers say", _as_drawn),
     "by difference": ("those first that are least like one another", _by_difference),
     "by length": ("the longest first", _by_length),
+    "as judged": ("the best by your rubric first, once they are judged", by_score),
 }
 """Orders of panes by name: a few words about each, and from a round of at least one branch to its indices."""

@@ -24,6 +24,8 @@ from textual.theme import Theme
 
 from srbwriter import logs, paths
 from srbwriter.config import Settings
+from srbwriter.config.keys import LOOK_AHEAD, LOOK_AHEAD_BATTERY, LOOK_AHEAD_TOKENS
+from srbwriter.session.ahead import Budget
 from srbwriter.session.sampling import RememberedKnobs
 from srbwriter.story import StoryError, library
 from srbwriter.tui import colours, commands, options, spelling, themes
@@ -120,8 +122,16 @@ class App(TextualApp[None]):
         while self.notes:
             self.notify(self.notes.pop(0))
 
+    def apply_look_ahead(self) -> None:
+        """Let so much be written ahead as the settings say."""
+        said = self.preferences
+        self.session.look_ahead.budget = Budget(
+            said[LOOK_AHEAD], said[LOOK_AHEAD_TOKENS], said[LOOK_AHEAD_BATTERY]
+        )
+
     def apply_preferences(self) -> None:
         """Make what was changed in the settings hold, where it can hold at once."""
+        self.apply_look_ahead()
         self.animation_level = "none" if self.preferences[options.REDUCED_MOTION] else "full"
         self._apply_keys()
         wanted = self.preferences[options.THEME]

@@ -426,6 +426,7 @@ class WriteScreen(Screen[None]):
 
     def flush_slowly(self) -> None:
         self.transfers.watch()
+        self._tell_focus()
         self.status_line.left = status.left(self.session, self._load_watch, self.transfers.line())
         self._show_saved()
         self._renew_alike()
@@ -436,6 +437,12 @@ class WriteScreen(Screen[None]):
         self._watch_model()
         self._watch_disk()
         self.app.show_title(self.session.title, self.writing)
+
+    def _tell_focus(self) -> None:
+        """What may be picked next; a pick without the model's thoughts is no pick of what it wrote."""
+        pane = self.grid.pane
+        if pane is not None and not pane.thoughts.end:
+            self.session.look_ahead.focus(pane.index, pane.take)
 
     def _show_saved(self) -> None:
         """Whether all words are saved, and how many there are. Shown at once when a key is not saved yet."""
@@ -499,7 +506,7 @@ class WriteScreen(Screen[None]):
         if current is not None:
             for pane in self.grid.shown:
                 if pane.index < len(branches):
-                    pane.marks = status.marks(self.session, pane.index)
+                    pane.marks = status.marks(self.session, pane.index, pane.take)
                     pane.note = sampling_words(branches[pane.index], self._usual)
         self.strip.show([f"{branch.index + 1}{state_sign(branch)}" for branch in branches], self.grid.current)
         self.strip.set_class(self.grid.pages > 1 and bool(branches), "-needed")

@@ -289,3 +289,14 @@ def test_equal_priorities_share() -> None:
         assert not first.done
         finish(engine, first)
         assert lengths(first) == [40, 40]
+
+
+def test_a_request_that_only_reads_ends_beside_one_that_writes() -> None:
+    """It was done, and nobody was told before the other had written its last token."""
+    with stepped() as engine:
+        long = ask(engine, tokens=400)
+        drive(engine, lambda: len(long.branches[0].ids) > 2)
+        for text in ("Once upon a time", "Once upon a time, there"):
+            read = ask(engine, text, tokens=0)
+            drive(engine, lambda read=read: read.done, most=20)
+        assert long.branches[0].live

@@ -180,7 +180,7 @@ _library: Library | None = None
 def library() -> Library:
     """The process's one library, bound and initialised at the first call."""
     global _library
-    with _lock:
-        if _library is None:
-            _library = Library()
-        return _library
+    if _library is None:
+        with _lock:
+            _library = _library or Library()
+    return _library

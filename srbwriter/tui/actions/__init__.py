@@ -4,7 +4,21 @@ A handler translates a key into one or two verbs of the session and shows the re
 another face would want too.
 """
 
-from srbwriter.tui.actions import branches, exploring, tokens, story, stories, tree, knobs, view  # noqa: I001 - in order
+from srbwriter.tui.actions import (  # isort: skip - in order
+    branches, story, stories, tree, knobs, ahead, exploring, judging, tokens, view,
+)  # fmt: skip
 from srbwriter.tui.commands import COMMANDS
 
-__all__ = ["COMMANDS", "branches", "exploring", "knobs", "stories", "story", "tokens", "tree", "view"]
+__all__ = [
+    "COMMANDS",
+    "ahead",
+    "branches",
+    "exploring",
+    "judging",
+    "knobs",
+    "stories",
+    "story",
+    "tokens",
+    "tree",
+    "view",
+]

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 from srbwriter.engine.types import Together
 from srbwriter.session.variety import ORDERS
-from srbwriter.tui.commands import command
+from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.screens.picker import Choice, Picker
 
 if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
-
-INSTRUMENTS = "Instruments"
 
 _SIBLINGS: dict[Together, tuple[str, str]] = {
     "independent": (
@@ -65,7 +63,7 @@ def _repels(strength: float) -> str:
 
 @command(INSTRUMENTS, "Order of the branches", "colon")
 def order(screen: WriteScreen) -> None:
-    """Let ended branches stand as drawn, by difference, by length; each keeps its number."""
+    """Let ended branches stand as drawn, by difference, by length, as judged; each keeps its number."""
     choices = [Choice(name, name, about) for name, (about, _) in ORDERS.items()]
 
     def chosen(name: str | None) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from tests.tui.scenarios import bin, branches, convert, knobs, nodes, stories, story, taking, tokens, view
+from tests.tui.scenarios import (
+    ahead,
+    bin,
+    branches,
+    convert,
+    exploring,
+    knobs,
+    nodes,
+    stories,
+    story,
+    taking,
+    tokens,
+    view,
+)  # fmt: skip
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
-    "SCENARIOS",
-    "bin",
-    "branches",
-    "convert",
-    "knobs",
-    "nodes",
-    "stories",
-    "story",
-    "taking",
-    "tokens",
-    "view",
-]
+    "SCENARIOS", "ahead", "bin", "branches", "convert", "exploring", "knobs", "nodes", "stories", "story",
+    "taking", "tokens", "view",
+]  # fmt: skip

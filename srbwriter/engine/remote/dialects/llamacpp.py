@@ -133,7 +133,8 @@ class LlamaCpp(Dialect):
         return Profile(
             "llamacpp", f"llama-server {props.get('build_info', '')}".strip(), info, bos=bos, eos=eos,
             eog=self._eog, add_bos=begun[:1] == [bos], ids=True, many=slots,
-            logprobs=100, sampling=ALL_SAMPLING - {"regex", "infill"}, stops=frozenset({"ignore_eog"}),
+            logprobs=100, sampling=ALL_SAMPLING - {"regex", "infill", "banned_phrases"},
+            stops=frozenset({"ignore_eog"}),
             request=frozenset({"cache_prompt", "lora"}), requests=slots, template=True, anew=-1,
         )  # fmt: skip
 

@@ -16,6 +16,7 @@ from srbwriter.server.dialects.srb.handles import (
     requests,
     steer,
 )
+from srbwriter.server.dialects.srb.judging import judge
 from srbwriter.server.dialects.srb.model import model, vocabulary
 from srbwriter.server.dialects.srb.tokens import branch_tokens, next_tokens
 from srbwriter.server.endpoints import BRANCHES, FIELDS, PROMPT, Endpoint, object_of
@@ -48,6 +49,15 @@ _NEXT = {
     "example": {"prompt": "Once upon a", "k": 3},
 }
 
+_RUBRIC = {
+    "type": "object",
+    "properties": {
+        "rubric": {"type": "array", "items": {"type": "string"}},
+        "note": {"type": "string"},
+    },
+    "example": {"rubric": ["Is this passage sad?"]},
+}
+
 ENDPOINTS = (
     Endpoint(
         "POST", ("/srb/v1/completions",), completions, "srb", "n branches of a prompt as event lines",
@@ -64,6 +74,10 @@ ENDPOINTS = (
     Endpoint("GET", (_REQUEST,), read, "srb", "a request and its branches"),
     Endpoint("DELETE", (_REQUEST,), forget, "srb", "cancel a request and forget it"),
     Endpoint("POST", (_REQUEST + "/cancel",), cancel_all, "srb", "stop every branch, keep the text"),
+    Endpoint(
+        "POST", (_REQUEST + "/judge",), judge, "srb", "score the branches that have ended by a rubric",
+        body=_RUBRIC, chooses=False,
+    ),
     Endpoint("GET", (_REQUEST + "/events",), events, "srb", "follow a request", query=_AFTER),
     Endpoint(
         "POST", (_REQUEST + "/branches",), add_branches, "srb", "add branches", body=_CHANGES, chooses=False

@@ -1,0 +1,103 @@
+"""Phrases that no branch of a story is to write: a list on a sheet, one phrase a line. Knows no screen."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from srbwriter.engine.parameters import validate
+
+if TYPE_CHECKING:
+    from srbwriter.session import Session
+
+CLICHES = """\
+# What models write too often. Change the list as you like: one phrase a line; no line, no ban.
+# Small and large letters are alike; where a phrase ends does not matter (shiver is found in shivers).
+a testament to
+a tapestry of
+a symphony of
+a mix of
+a mixture of
+a dance of
+a glimmer of hope
+a kaleidoscope of
+a shiver down
+shivers down
+sent shivers
+barely above a whisper
+barely a whisper
+voice barely
+little did they know
+little did he know
+little did she know
+couldn't help but
+could not help but
+unable to help but
+let out a breath
+breath he didn't know
+breath she didn't know
+breath they didn't know
+eyes sparkling with
+eyes sparkled with
+eyes glinting with
+eyes gleamed with
+eyes widened
+heart pounding in
+heart hammering in
+heart skipped a beat
+the weight of the world
+the air was thick with
+hung heavy in the air
+time seemed to stand still
+time stood still
+a sense of
+sent a chill
+steeled himself
+steeled herself
+took a deep breath
+chuckled darkly
+a mischievous glint
+a wry smile
+a knowing smile
+a ghost of a smile
+smile playing on
+the corners of his mouth
+the corners of her mouth
+a single tear
+ministrations
+maybe, just maybe
+in the grand scheme
+the road ahead
+only time will tell
+nestled in
+bustling with
+against all odds
+with newfound
+the journey had only just begun
+happily ever after
+"""
+"""The sheet of a story that has no phrases of its own: it bans nothing until the writer keeps it."""
+
+
+def as_sheet(phrases: tuple[str, ...]) -> str:
+    """What the sheet shows."""
+    return "\n".join(phrases) + "\n" if phrases else CLICHES
+
+
+def as_phrases(sheet: str) -> tuple[str, ...]:
+    """The phrases on a sheet, each once; a line that begins with ``#`` is a remark."""
+    lines = (" ".join(line.split()) for line in sheet.splitlines())
+    return tuple(dict.fromkeys(line for line in lines if line and not line.startswith("#")))
+
+
+def ban(session: Session, phrases: tuple[str, ...]) -> None:
+    """New branches write none of ``phrases``, nor do those that are being written from here on.
+
+    Raises InvalidRequest for phrases that are too many or too long, and NotSupported where the engine cannot.
+    """
+    sampling = replace(session.sampling, banned_phrases=phrases)
+    validate(sampling)
+    session.sampling = sampling
+    for branch in session.round.branches if session.round is not None else ():
+        if branch.live and not session.lacks("banned_phrases"):
+            session.set_sampling(branch.index, replace(branch.sampling, banned_phrases=phrases, seed=None))

@@ -1,0 +1,218 @@
+"""Judging: how well ended branches answer the questions of a writer's rubric, read from one token each.
+
+A question is put behind the text of a branch in plain words, and what the model would answer is not sampled:
+the probability of *Yes* among *Yes* and *No* is read from what could follow. So a question costs the rows of
+its own few tokens once a branch; the text stands in the cache. No template frames it: a base model has none,
+and a chat model reads the story as the middle of its answer, which a turn of somebody else would end: that
+costs rows and says no more than words in brackets do. Knows no screen and no HTTP.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from srbwriter.engine.types import ContextOverflow, NotSupported, Priority, Request, Stop, TokenRun
+
+if TYPE_CHECKING:
+    from srbwriter.engine.backend import Backend
+    from srbwriter.engine.generation import Branch, Buffer, Generation
+    from srbwriter.session.rounds import Round
+
+RUBRIC = """\
+# One question a line, to be answered with yes or no. {note} is the author's note;
+# where there is none, questions with it are not asked.
+Does this passage do what the author's note asks for ({note})?
+Does this passage keep to the tone of what stands before it?
+Does this passage agree with what has happened before?
+"""
+"""The questions of a story that has none of its own."""
+
+KEPT = "rubric"
+"""The story value that holds its own questions."""
+
+MOST_QUESTIONS, MOST_CHARS = 16, 500
+_ASKED = "\n\n[Editor's question about the last passage: {question} Answer Yes or No.]\n[Answer:"
+_WORDS = ((" Yes", " No"), (" yes", " no"))
+_READ_ONLY = Stop(max_tokens=0)
+_LIKELIEST = 20  # for engines elsewhere that tell of no others
+
+
+def questions(rubric: str, note: str = "") -> tuple[str, ...]:
+    """The questions on a sheet, with the author's note filled in; remarks begin with ``#``.
+
+    Raises ValueError for more or longer ones than can be asked.
+    """
+    note = " ".join(note.split())
+    lines = [" ".join(line.split()) for line in rubric.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("#") and (note or "{note}" not in line)]
+    asked = tuple(dict.fromkeys(line.replace("{note}", note) for line in lines))
+    if len(asked) > MOST_QUESTIONS or any(len(line) > MOST_CHARS + len(note) for line in asked):
+        raise ValueError(f"a rubric has {MOST_QUESTIONS} questions of {MOST_CHARS} characters at most")
+    return asked
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What counts as an answer: the question's tokens, those of yes and those of no after them."""
+
+    suffix: tuple[int, ...]
+    yes: frozenset[int]
+    no: frozenset[int]
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(sorted(self.yes | self.no))
+
+    def read(self, told: Sequence[tuple[int, float]]) -> float | None:
+        """The share of yes; None where neither is among what was told."""
+        odds = {token: math.exp(logprob) for token, logprob in told}
+        yes, no = (sum(odds.get(token, 0.0) for token in tokens) for tokens in (self.yes, self.no))
+        return yes / (yes + no) if yes + no > 0 else None
+
+
+def answers(engine: Backend, question: str) -> Answers:
+    """How ``question`` is put to the model. Raises NotSupported where no token tells yes from no.
+
+    Both are counted where they are one token in the same spelling; where none is, by their first tokens.
+    """
+    suffix = _ASKED.format(question=question)
+    pairs = [[tuple(engine.tokenize_continuation(suffix + word)) for word in words] for words in _WORDS]
+    begin = _common(*pairs[0])
+    if begin == min(map(len, pairs[0])):
+        raise NotSupported("no token of this model tells yes from no")
+    single = [pair for pair in pairs if all(ids[:-1] == pairs[0][0][:begin] for ids in pair)] or pairs[:1]
+    yes, no = (frozenset(pair[k][begin] for pair in single) for k in (0, 1))
+    return Answers(pairs[0][0][:begin], yes, no)
+
+
+def _common(one: Sequence[int], other: Sequence[int]) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def path(engine: Backend, branch: Branch) -> tuple[int, ...]:
+    """The tokens of a branch that has ended, from the beginning of its prompt."""
+    buffer = branch.buffer
+    tail = buffer.tail if buffer.ids else branch.generation.healed + branch.text
+    return (*branch.generation.prompt_ids, *buffer.ids, *(engine.tokenize_continuation(tail) if tail else ()))
+
+
+def asks(engine: Backend, branch: Branch, asked: Sequence[Answers], priority: Priority) -> list[Request]:
+    """One request a question; nothing is written by it."""
+    text = path(engine, branch)
+    return [
+        Request(
+            (TokenRun("", (*text, *one.suffix)),), stop=_READ_ONLY, priority=priority, add_bos=False,
+            next_logprobs=_LIKELIEST, next_ids=one.ids, lora=branch.generation.request.lora,
+        )
+        for one in asked
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """What was found of a branch. ``answers`` are shares of yes in the order of the questions."""
+
+    answers: tuple[float | None, ...]
+    buffer: Buffer
+    length: int  # tokens, when it was judged
+
+    @property
+    def mean(self) -> float | None:
+        """Of all questions that were answered, from 0 to 1."""
+        known = [share for share in self.answers if share is not None]
+        return sum(known) / len(known) if known else None
+
+    def holds(self, branch: Branch) -> bool:
+        """Whether the branch is still what was judged."""
+        return not branch.live and branch.buffer is self.buffer and len(self.buffer.ids) == self.length
+
+
+@dataclass
+class Judgement:
+    """A rubric that is put to the ended branches of a round; answers come in from the engine's thread."""
+
+    questions: tuple[str, ...]
+    scores: dict[int, Score] = field(default_factory=dict[int, Score])
+    _pending: dict[int, list[Generation]] = field(default_factory=dict[int, "list[Generation]"])
+    error: Exception | None = None
+
+    @property
+    def done(self) -> bool:
+        return not self._pending
+
+    def score(self, branch: Branch) -> Score | None:
+        """Of a branch that is still what was judged."""
+        found = self.scores.get(branch.index)
+        return found if found is not None and found.holds(branch) else None
+
+    def begin(self, engine: Backend, branches: Sequence[Branch], priority: Priority) -> None:
+        """Put the questions for all ``branches`` at once. Raises EngineError where they cannot be put."""
+        asked = [answers(engine, question) for question in self.questions]
+        for branch in branches:
+            buffer, length = branch.buffer, len(branch.buffer.ids)
+            try:
+                under_way = [engine.submit(request) for request in asks(engine, branch, asked, priority)]
+            except ContextOverflow as error:
+                self.error = error
+                self.scores[branch.index] = Score((None,) * len(asked), buffer, length)
+                continue
+            self._pending[branch.index] = under_way
+            heard = self._hearing(branch.index, asked, buffer, length)
+            for generation in under_way:
+                generation.add_listener(heard)
+            heard()  # they may have been faster
+
+    def _hearing(
+        self, index: int, asked: Sequence[Answers], buffer: Buffer, length: int
+    ) -> Callable[[], None]:
+        def heard() -> None:
+            under_way = self._pending.get(index)
+            if under_way is None or not all(generation.done for generation in under_way):
+                return
+            self.error = next((g.error for g in under_way if g.error is not None), self.error)
+            shares = tuple(
+                None if g.error is not None else one.read(g.next_logprobs)
+                for one, g in zip(asked, under_way, strict=True)
+            )
+            self.scores[index] = Score(shares, buffer, length)
+            self._pending.pop(index, None)
+
+        return heard
+
+
+def judge(engine: Backend, current: Round, asked: tuple[str, ...]) -> Judgement:
+    """Judge the ended branches of a round; what was found before and still holds is not asked again.
+
+    Raises EngineError where it cannot be done, and ValueError where there is nothing to judge or to ask.
+    """
+    why = engine.lacks("next_logprobs")
+    if why:
+        raise NotSupported(f"branches cannot be judged: {why}")
+    if not asked:
+        raise ValueError("the rubric asks nothing")
+    judgement = current.judgement
+    if judgement is None or judgement.questions != asked:
+        judgement = current.judgement = Judgement(asked)
+    ended = [b for b in current.branches if not b.live and b.error is None and b.text.strip()]
+    if not ended:
+        raise ValueError("no branch has ended yet")
+    open_ = [b for b in ended if judgement.score(b) is None]
+    judgement.begin(engine, open_, Priority.NORMAL)
+    return judgement
+
+
+def by_score(current: Round) -> list[int]:
+    """Indices of the branches, the best first; those without a score stand behind them."""
+    judgement = current.judgement
+    means: Mapping[int, float | None] = {
+        b.index: found.mean
+        for b in current.branches
+        if judgement is not None and (found := judgement.score(b)) is not None
+    }
+    known = {index: mean for index, mean in means.items() if mean is not None}
+    rest = [b.index for b in current.branches if b.index not in known]
+    return [*sorted(known, key=lambda index: (-known[index], index)), *rest]
