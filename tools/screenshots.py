@@ -25,6 +25,7 @@ from srbwriter.config import Settings  # noqa: E402
 from srbwriter.config.settings import Setting  # noqa: E402
 from srbwriter.engine.types import Sampling  # noqa: E402
 from srbwriter.session import Session  # noqa: E402
+from srbwriter.session.bans import ban  # noqa: E402
 from srbwriter.tui.app import App  # noqa: E402
 
 SEED = 11
@@ -127,6 +128,17 @@ async def ended(pilot: Pilot[None], app: App) -> None:
     app.write_screen.pump.flush()
 
 
+async def judging(pilot: Pilot[None], app: App) -> None:
+    ban(app.session, ("the girl", "one day", "she was", "very happy", "the well was"))
+    await write(pilot, app, 60)
+    await pilot.press("escape")
+    await until(lambda: not any(branch.live for branch in app.session.round.branches))
+    await pilot.press("f7")
+    judgement = app.session.round.judgement
+    await until(lambda: judgement.done)
+    app.write_screen.flush_slowly()
+
+
 SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
@@ -135,6 +147,7 @@ SHOTS = (
     Shot("picking", picking, theme="paper"),
     Shot("tree", tree, theme="midnight-ink"),
     Shot("knobs", knobs, theme="rosewood"),
+    Shot("judging", judging, theme="harbour"),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),
     Shot("tokens", tokens),

@@ -154,9 +154,12 @@ class LookAhead:
     def focus(self, index: int, upto: int | None = None) -> None:
         """The writer looks at branch ``index``, and may take so many characters of it. To be told often."""
         session = self._session
-        seen = index, upto, session.n, session.sampling, session.stop, session.sweep
+        self._focus = index, upto
+        if self._budget.mode == "off":
+            return
+        seen = index, upto, session.n, session.sampling, session.stop, session.sweep, session.variety
         if seen != self._seen:
-            self._seen, self._focus = seen, (index, upto)
+            self._seen = seen
             self.look()
 
     # ---- what the session tells

@@ -149,8 +149,9 @@ class Judgement:
         found = self.scores.get(branch.index)
         return found if found is not None and found.holds(branch) else None
 
-    def begin(self, engine: Backend, branches: Sequence[Branch], priority: Priority) -> None:
+    def begin(self, engine: Backend, branches: Sequence[Branch], priority: Priority) -> list[Generation]:
         """Put the questions for all ``branches`` at once. Raises EngineError where they cannot be put."""
+        begun: list[Generation] = []
         asked = [answers(engine, question) for question in self.questions]
         for branch in branches:
             buffer, length = branch.buffer, len(branch.buffer.ids)
@@ -161,10 +162,12 @@ class Judgement:
                 self.scores[branch.index] = Score((None,) * len(asked), buffer, length)
                 continue
             self._pending[branch.index] = under_way
+            begun += under_way
             heard = self._hearing(branch.index, asked, buffer, length)
             for generation in under_way:
                 generation.add_listener(heard)
             heard()  # they may have been faster
+        return begun
 
     def _hearing(
         self, index: int, asked: Sequence[Answers], buffer: Buffer, length: int

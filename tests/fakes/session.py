@@ -45,6 +45,7 @@ class Round:
     locked: set[int] = field(default_factory=set)
     over: bool = False
     duplicates: Duplicates = field(default_factory=Duplicates)
+    judgement: None = None
 
     @property
     def branches(self) -> list[Branch]:

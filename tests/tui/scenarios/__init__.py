@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from tests.tui.scenarios import (
-    ahead,
-    bin,
-    branches,
-    convert,
-    exploring,
-    knobs,
-    nodes,
-    stories,
-    story,
-    taking,
-    tokens,
-    view,
+from tests.tui.scenarios import (  # isort: skip
+    ahead, bin, branches, convert, exploring, knobs, nodes, stories, story, taking, tokens, view,
 )  # fmt: skip
 from tests.tui.scenarios.common import SCENARIOS
 
