@@ -22,7 +22,7 @@ from statistics import median
 import httpx
 
 from benchmarks.remote.plain import Score, ask
-from srbwriter.engine.remote.asking import Ask
+from srbwriter.engine.remote.dialects.base import Ask
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import Request, Sampling, Stop, TokenRun

@@ -28,7 +28,9 @@ Numa = Literal["distribute", "isolate", "numactl"]
 FlashAttention = Literal["auto", "on", "off"]
 Dialect = Literal["auto", "vllm", "openai", "llamacpp", "srb", "koboldcpp"]
 Pooling = Literal["none", "mean", "cls", "last", "rank"]
+Ends = Literal["sentence", "punctuation", "never"]
 Siblings = Literal["independent", "distinct", "stratified"]
+LookAhead = Literal["off", "focused", "all"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -106,8 +108,8 @@ SECTIONS = {
     "model": "The model and how it is run",
     "generation": "What is asked of the model",
     "sampling": "How each branch chooses its words",
+    "instruments": "What branches can do beside writing",
     "interface": "The terminal app",
-    "instruments": "Instruments of the terminal app",
     "keys": "Keys of your own in the terminal app",
     "server": "The HTTP server",
     "log": "The log",
@@ -208,6 +210,14 @@ SAMPLING_THREADS = Key[int | None](
     "faster, by what steps take",
     ("--sampling-threads",),
     minimum=1,
+)
+BACKEND_SAMPLING = Key(
+    "model.backend_sampling",
+    SWITCH,
+    False,
+    "choose words where the model is computed, for branches whose samplers can run there: for a GPU; on a "
+    "processor it is slower",
+    ("--backend-sampling", "-bs"),
 )
 BATCH_SIZE = Key[int | None](
     "model.batch_size",
@@ -370,11 +380,66 @@ REPULSION = Key(
     minimum=0,
     maximum=100,
 )
+EXPLORE_CUTOFF = Key(
+    "instruments.explore_cutoff",
+    NUMBER,
+    0.1,
+    "least probability of a token that an exploration follows",
+    minimum=0,
+    maximum=1,
+)
+EXPLORE_MULTIPLIER = Key(
+    "instruments.explore_multiplier",
+    NUMBER,
+    1.0,
+    "what that is multiplied with after each token",
+    minimum=0,
+    maximum=10,
+)
+EXPLORE_DEPTH = Key(
+    "instruments.explore_depth",
+    INTEGER,
+    24,
+    "tokens of each way that an exploration follows, at most",
+    minimum=1,
+    maximum=128,
+)
+EXPLORE_BEAMS = Key(
+    "instruments.explore_beams",
+    INTEGER,
+    8,
+    "ways that an exploration follows, the likeliest",
+    minimum=1,
+    maximum=64,
+)
+EXPLORE_ENDS = Key[Ends](
+    "instruments.explore_ends", one_of(*get_args(Ends)), "sentence", "where such a way ends before that"
+)
 RENEW_DUPLICATES = Key(
     "instruments.renew_duplicates",
     SWITCH,
     True,
     "write a branch anew that comes out nearly the same as another, before anybody has read it",
+)
+LOOK_AHEAD = Key[LookAhead](
+    "instruments.look_ahead",
+    one_of(*get_args(LookAhead)),
+    "focused",
+    "what is written while you read, so that a pick need not wait: what follows the branch that the focus is "
+    "on, or what follows each of all",
+)
+LOOK_AHEAD_TOKENS = Key(
+    "instruments.look_ahead_tokens",
+    INTEGER,
+    2048,
+    "most tokens written ahead for one round of branches",
+    minimum=16,
+)
+LOOK_AHEAD_BATTERY = Key[LookAhead](
+    "instruments.look_ahead_battery",
+    one_of(*get_args(LookAhead)),
+    "off",
+    "the most that is written ahead while the machine runs from its battery",
 )
 
 LOG_LEVEL = Key(

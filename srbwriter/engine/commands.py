@@ -7,6 +7,7 @@ admission put it back where the cache already holds most of it.
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -30,6 +31,7 @@ from .types import (
     Stop,
     Take,
     Text,
+    TokenLogprob,
 )
 
 log = logging.getLogger(__name__)
@@ -214,6 +216,8 @@ class Commands:
         begin = len(branch.text)
         buffer.typed.append((begin, begin + len(text)))  # before the text, so that no reader misses it
         buffer.pieces.append(text)
+        if active.request.asked.logprobs is not None:
+            buffer.logprobs += [TokenLogprob(token, -math.inf) for token in new.ids]
         buffer.ids.extend(new.ids)
         buffer.ends.extend(begin + max(end - unspelt, 0) for end in new.ends)
         active.limit += len(new.ids)

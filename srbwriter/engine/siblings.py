@@ -97,9 +97,10 @@ class Siblings:
             place = int(left.argmax()) if chain.greedy else _at(left, self._chance(active))
         token = int(tokens[place])
         among = float(left[place] / left.sum())
-        active.buffer.drawn.append(
-            Drawn(len(active.buffer.ids), token, math.log(chances[place]), math.log(among))
-        )
+        drawn, count = active.buffer.drawn, len(active.buffer.ids)
+        while drawn and drawn[-1].position >= count:  # the branch has gone back before a banned phrase
+            drawn.pop()
+        drawn.append(Drawn(count, token, math.log(chances[place]), math.log(among)))
         return token
 
     def _not_taken(
@@ -203,8 +204,8 @@ def _ordered(tokens: NDArray[np.int64], chances: NDArray[np.float64]) -> Distrib
 def _at(chances: NDArray[np.float64], point: float) -> int:
     """The interval in which ``point`` of 0 … 1 lies; never one of no width."""
     ends = np.cumsum(chances)
-    place = int(np.searchsorted(ends, point * ends[-1], side="right"))
-    return min(place, int(np.flatnonzero(chances).max()))
+    place = int(ends.searchsorted(point * float(ends[-1]), side="right"))
+    return min(place, int(chances.nonzero()[0][-1]))
 
 
 def _radical_inverse(number: int) -> float:

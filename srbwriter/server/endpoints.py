@@ -213,6 +213,7 @@ BRANCHES: dict[str, Any] = {
             },
         },
         "logprobs": {"type": "integer", "minimum": 0},
+        "priority": {"type": "string", "enum": ["normal", "background", "ahead"], "default": "normal"},
         "rich": {"type": "boolean"},
         **FIELDS,
     },

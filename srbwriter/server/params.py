@@ -26,7 +26,16 @@ from srbwriter.engine.parameters import (
     is_number,
     sampler_order,
 )
-from srbwriter.engine.types import InvalidRequest, Overflow, Prompt, Request, Sampling, Stop, Together
+from srbwriter.engine.types import (
+    InvalidRequest,
+    Overflow,
+    Priority,
+    Prompt,
+    Request,
+    Sampling,
+    Stop,
+    Together,
+)
 from srbwriter.server.context import Context
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import SEED_LIMIT, Fields, is_integer, read_penalty_prompt, wants_bos
@@ -187,6 +196,9 @@ _BY_DIALECTS = frozenset(
 )
 """Rows of a request that each dialect reads itself, or that clients cannot have."""
 
+PRIORITIES = ("normal", "background", "ahead")
+"""What a client may ask for: as anybody, while nobody else writes, or while nothing at all is to be done."""
+
 _SAMPLING = [row for row in PARAMETERS if row.record == "sampling" and row.kind != "biases"]
 _STOP = [row for row in PARAMETERS if row.record == "stop"]
 _OPTIONS = [row for row in PARAMETERS if row.record == "request" and row.name not in _BY_DIALECTS]
@@ -220,6 +232,14 @@ def _emulated(fields: Fields) -> dict[str, Any]:
 def default_order(infill: bool) -> tuple[str, ...]:
     """The samplers that act where a request names none, in their order."""
     return tuple(name for name in DEFAULT_ORDER if infill or name != "infill")
+
+
+def read_priority(fields: Fields) -> Priority:
+    """Who goes first: a client may stand back, and never push ahead. Raises ApiError (400)."""
+    name = fields.text("priority", "normal")
+    if name not in PRIORITIES:
+        raise bad("priority", f"Field 'priority': expected one of {', '.join(PRIORITIES)}")
+    return Priority[name.upper()]
 
 
 def read_stop(fields: Fields, base: Stop) -> Stop:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from srbwriter.engine.generation import Branch, Generation
-from srbwriter.engine.types import BranchState
+from srbwriter.engine.types import BranchState, Priority
 from srbwriter.server.settings import Client
 from srbwriter.server.work import PER_BYTE, PER_ENTRY
 
@@ -88,6 +88,11 @@ class Record:
     @property
     def live(self) -> bool:
         return any(not generation.done for generation in self.generations)
+
+    @property
+    def priority(self) -> Priority:
+        """Of all its prompts."""
+        return self.generations[0].request.priority
 
     @property
     def waiting(self) -> bool:
@@ -190,7 +195,7 @@ class Registry:
         if not record.waiting:
             return 0
         earlier = (other for other in self._records.values() if other.created < record.created)
-        return sum(other.live and other.waiting for other in earlier)
+        return sum(other.live and other.waiting and other.priority <= record.priority for other in earlier)
 
     def shares(self) -> Mapping[str, Share]:
         """What every client has asked for and has running."""

@@ -13,8 +13,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, get_args
 
+from srbwriter.config import Key, keys
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import BranchState, EngineError, FinishReason, Priority, Request, Stop
 from srbwriter.story import StoryError
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Mode = Literal["off", "focused", "all"]
+T = TypeVar("T")
+Mode: TypeAlias = keys.LookAhead
 MODES: tuple[Mode, ...] = get_args(Mode)
+BATTERY = "the machine runs from its battery"
 _POWER_SECONDS = 20.0  # that what is known of the battery holds
 _USUAL_TOKENS = 256  # of a branch that has no limit, for a guess how far it is
 _AT_ONCE = 2  # rounds: the one that the focus is on need not wait for another
@@ -42,6 +45,17 @@ class Budget:
     mode: Mode = "off"
     tokens: int = 2048
     battery: Mode = "off"
+
+
+class Said(Protocol):
+    """Settings, and what was turned since."""
+
+    def __getitem__(self, key: Key[T], /) -> T: ...
+
+
+def budget_of(said: Said) -> Budget:
+    """How much is to be written ahead."""
+    return Budget(said[keys.LOOK_AHEAD], said[keys.LOOK_AHEAD_TOKENS], said[keys.LOOK_AHEAD_BATTERY])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +126,9 @@ class LookAhead:
 
     @budget.setter
     def budget(self, budget: Budget) -> None:
-        self._budget = budget
+        before, self._budget = self._budget, budget
+        if budget == before:
+            return
         if budget.mode != "off" or self._thread is not None:
             self.look(always=True)
 
@@ -129,7 +145,7 @@ class LookAhead:
         """Why nothing is written ahead though the budget is there; empty if that is not so."""
         if self._budget.mode == "off":
             return ""
-        return self._session.lacks("look_ahead") or ("battery" if self.mode == "off" else "")
+        return self._session.lacks("look_ahead") or (BATTERY if self.mode == "off" else "")
 
     @property
     def spent(self) -> int:
@@ -151,9 +167,12 @@ class LookAhead:
     def focus(self, index: int, upto: int | None = None) -> None:
         """The writer looks at branch ``index``, and may take so many characters of it. To be told often."""
         session = self._session
-        seen = index, upto, session.n, session.sampling, session.stop, session.sweep
+        self._focus = index, upto
+        if self._budget.mode == "off":
+            return
+        seen = index, upto, session.n, session.sampling, session.stop, session.sweep, session.variety
         if seen != self._seen:
-            self._seen, self._focus = seen, (index, upto)
+            self._seen = seen
             self.look()
 
     # ---- what the session tells

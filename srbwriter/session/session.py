@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -21,6 +24,7 @@ from srbwriter.engine.types import (
     FinishReason,
     ModelInfo,
     NoModel,
+    NotSupported,
     Priority,
     Request,
     Sampling,
@@ -32,15 +36,18 @@ from srbwriter.story.context import Assembly, ContextError
 
 from . import judging, typing
 from .ahead import LookAhead
+from .exploring import Explorer, exploring_of
 from .open import open_story, rescue_folder, token_sizes
 from .prompting import Context, Prompter, with_words
 from .recorder import Recorder
 from .rounds import Round, RoundHistory, adopted
 from .sampling import Sweep, swept, variety_of
-from .variety import Variety
+from .tokens import Tokens, TokenText, Turn
+from .variety import Variety, renew_alike
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
+    from srbwriter.engine.exploring import Way
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +86,10 @@ class Session:
         self._recorder = Recorder(story, self.typing, self._lock)
         self.look_ahead = LookAhead(self, self._lock, self._would_ask)
         """The rounds that picks would begin, written while the writer reads; none until it has a budget."""
+        self.exploring = Explorer(
+            self, self._lock, lambda: self._would_ask(None, None), self._show_ways, self._begin_with
+        )  # fmt: skip
+        """What none of the branches shows, and the ways on that are likely."""
         self._note, self.typing.on_key = self.typing.on_key, self._typed
         self._prompter: Prompter | None = None
         self._failure: Exception | None = None
@@ -89,6 +100,7 @@ class Session:
         """How many times words of an earlier run, which died, became nodes of the story."""
         self.rescued = typing.rescued(folder)
         """Words of an earlier run that the disk did not take; None if there are none."""
+        self.tokens = Tokens(lambda: self.engine)
         self._recall()
         self._await(loader)
 
@@ -102,7 +114,7 @@ class Session:
         Raises StoryError when the file is no story or its folder cannot be written.
         """
         loader = loader or launch.loader(settings)
-        return cls(
+        opened = cls(
             open_story(story),
             loader,
             n=launch.branches(settings),
@@ -111,6 +123,8 @@ class Session:
             options=loader.options or launch.engine_options(settings),
             variety=variety_of(settings),
         )
+        opened.exploring.wanted = exploring_of(settings)
+        return opened
 
     def _typed(self) -> None:
         """A key that is not on the disk yet."""
@@ -169,6 +183,7 @@ class Session:
             old, self._loader = self._loader, new
             self._prompter = None
             self._failure = self._cancelled = None
+            self.tokens.forget()
         threading.Thread(target=self._swap, args=(old, new), name="srbwriter-swap", daemon=True).start()
 
     def load_again(self) -> None:
@@ -234,26 +249,32 @@ class Session:
         round waits for it. Raises ReadOnlyStory where no branch could be kept, and NoModel where there is
         none to wait for; what is shown stays then.
         """
+        self._may_write()
+        with self._lock:
+            return self._generate(n or self.n)
+
+    def _may_write(self) -> None:
         if self.story.read_only is not None:
             raise ReadOnlyStory(self.story.read_only)
         if self.engine_state == "FAILED":
             raise NoModel(f"{self._why_no_model()}; the branches stay as they are")
-        with self._lock:
-            self.stop_all()
-            self.keep()
-            self.story.end_typing()
-            current = self.round = Round(self.story, self.story.current, n or self.n)
-            if self._prompter is not None:
-                self._submit(current)
-            return current
 
-    def _submit(self, current: Round) -> None:
+    def _generate(self, n: int, turn: Turn | None = None) -> Round:
+        self.stop_all()
+        self.keep()
+        self.story.end_typing()
+        current = self.round = Round(self.story, self.story.current, n)
+        if self._prompter is not None:
+            self._submit(current, turn)
+        return current
+
+    def _submit(self, current: Round, turn: Turn | None = None) -> None:
         if self.engine is None or self._prompter is None:
             return
         try:
             own = self.story.settings(self.story.current).sampling
             samplings = swept(self.sampling, own, self.sweep, current.n)
-            current.generation = self._request(current.parent, current.n, samplings)
+            current.generation = self._request(current.parent, current.n, samplings, turn=turn)
         except (EngineError, ContextError, StoryError):
             self.round = None
             raise
@@ -261,15 +282,16 @@ class Session:
         self._begun(current)
 
     def _request(
-        self, parent: NodeId, n: int, samplings: Sampling | tuple[Sampling, ...], takes: tuple[Take, ...] = ()
-    ) -> Generation:
+        self, parent: NodeId, n: int, samplings: Sampling | tuple[Sampling, ...],
+        takes: tuple[Take, ...] = (), turn: Turn | None = None,
+    ) -> Generation:  # fmt: skip
         """Ask the engine for branches that go on from ``parent``, or stand at the end of ``takes``."""
         engine, prompter = self.engine, self._prompter
         assert engine is not None and prompter is not None
         self._failure = None
         try:
-            request, assembly = self._question(prompter, parent, n, samplings, takes)
-            generation = None if takes else self.look_ahead.take(request)
+            request, assembly = self._question(prompter, parent, n, samplings, takes, turn=turn)
+            generation = self.look_ahead.take(request) if turn is None and not takes else None
             generation = generation or engine.submit(request)
         except (EngineError, ContextError, StoryError) as error:
             self._failure = error
@@ -279,14 +301,13 @@ class Session:
 
     def _question(
         self, prompter: Prompter, parent: NodeId, n: int, samplings: Sampling | tuple[Sampling, ...],
-        takes: tuple[Take, ...] = (), at: int | None = None,
+        takes: tuple[Take, ...] = (), at: int | None = None, turn: Turn | None = None,
     ) -> tuple[Request, Assembly]:  # fmt: skip
         """What the engine is asked for branches that go on from ``parent``, or ``at`` characters into it."""
         engine = self.engine
         assert engine is not None
         stop = with_words(self.stop)
         assembly = prompter.assemble(parent, stop, at)
-        each = samplings if isinstance(samplings, tuple) else (samplings,)
         request = Request(
             prompter.prompt(assembly),
             n=n,
@@ -294,11 +315,15 @@ class Session:
             stop=stop,
             takes=takes,
             priority=Priority.FOREGROUND,
+            logprobs=0 if self.tokens.gather else None,
             heal=True,
             add_bos=False,
-            **self.variety.asked(each, engine.lacks),
         )
-        return request, assembly
+        if turn is not None:
+            turned = replace(request, prompt=turn.prompt, begin=turn.begin, without=turn.without, heal=False)
+            return turned, assembly
+        each = samplings if isinstance(samplings, tuple) else (samplings,)
+        return replace(request, **self.variety.asked(each, engine.lacks)), assembly
 
     def _would_ask(self, index: int | None, upto: int | None) -> Request | None:
         """What :meth:`generate` would ask for at the current node, or after a pick; None if nothing."""
@@ -413,6 +438,7 @@ class Session:
             self.round.locked ^= {index}
 
     def stop_all(self) -> None:
+        self.exploring.stop()
         with self._lock:
             if self.round is not None and self.round.generation is not None:
                 self.round.generation.cancel()
@@ -431,6 +457,96 @@ class Session:
         self._take_up()
         if self.round is not None and self.round.generation is not None:
             self.round.generation.add_branch(count)
+
+    def _begin_with(self, ids: tuple[int, ...]) -> int:
+        """Let another branch of the round begin with these tokens; its index. Raises EngineError."""
+        self._take_up()
+        generation = self.round.generation if self.round is not None else None
+        if generation is None:
+            raise NoModel("there are no branches beside which another could begin")
+        generation.add_branch(1, begin=ids)
+        return len(generation.branches)
+
+    def _show_ways(self, ways: Sequence[Way]) -> None:
+        """Show ways on as a round of branches that have ended; they become nodes as those of any round."""
+        if not ways:
+            raise NoModel("no way on is as likely as that: the cut-off is too high")
+        current = Round(self.story, self.story.current, len(ways))
+        takes = tuple(
+            Take(way.text, way.ids, FinishReason.SENTENCE if way.ended else FinishReason.LENGTH)
+            for way in ways
+        )
+        sampling = swept(self.sampling, self.story.settings(self.story.current).sampling, None, len(ways))
+        current.generation = self._request(current.parent, len(ways), sampling, takes)
+        current.lead = current.generation.healed
+        current.probabilities = {index: math.exp(way.logprob) for index, way in enumerate(ways)}
+        self.round = current
+        self._begun(current)
+
+    # ---- token by token
+
+    def branch_tokens(self, index: int) -> Future[TokenText]:
+        """Branch ``index`` as it is now, as tokens. Raises EngineError where no engine knows them."""
+        branch = self._steered(index)
+        return self.tokens.later(lambda: self.tokens.of_branch(branch))
+
+    def story_tokens(self) -> Future[TokenText]:
+        """The story up to here, as far as the model reads it, as tokens. Raises NoModel, StoryError."""
+        with self._lock:
+            if self._prompter is None:
+                raise NoModel(self._why_no_model())
+            self.keep()
+            prompter, here, length = self._prompter, self.story.current, len(self.text())
+        return self.tokens.later(lambda: self.tokens.of_story(prompter.assemble(here, self.stop), length))
+
+    def fork(self, text: TokenText, place: int, token: int) -> int:
+        """Let a new branch begin like ``text`` up to ``place``, go on with ``token`` and write on; its index.
+
+        In the story, a new round goes on from there, and what followed is another branch; then it is -1.
+        """
+        if text.of_story:
+            self._turn_story(text, place, (token,), ())
+            return -1
+        with self._lock:
+            branch = self._steered(text.index)
+            generation = branch.generation
+            begin = (*text.path(place)[len(text.prompt) :], token)
+            sampling = replace(branch.sampling, seed=None)
+            index = len(generation.branches)
+            generation.add_branch(1, sampling, branch.stop_rule, begin=begin)
+            if self.round is not None:
+                self.round.duplicates.steered.add(index)  # it is meant to begin as another does
+            return index
+
+    def ban(self, text: TokenText, place: int) -> None:
+        """Let a branch write on from before ``place`` without the token there, nor those banned there before.
+
+        In the story, a new round goes on from there without it. Raises NotSupported where the engine cannot.
+        """
+        token = text.tokens[place].id
+        if why := self.lacks("without"):
+            raise NotSupported(why)
+        if text.of_story:
+            self._turn_story(text, place, (), (token,))
+            return
+        branch = self._steered(text.index)
+        begin = text.path(place)[len(text.prompt) :]
+        branch.reroll(begin=begin, without=self.tokens.without(text, place, token))
+
+    def _turn_story(
+        self, text: TokenText, place: int, chosen: tuple[int, ...], without: tuple[int, ...]
+    ) -> None:
+        self._may_write()
+        start = place
+        while text.tokens[start].inside:  # a character belongs to one node
+            start -= 1
+        prompt = text.path(start)
+        begin = (*text.path(place)[len(prompt) :], *chosen)
+        with self._lock:
+            self.stop_all()
+            char = text.tokens[start].start
+            self.together(lambda: self.story.visit(self._cut(char)[0]))
+            self._generate(self.n, Turn(prompt, begin, without))
 
     def _branch(self, index: int) -> Branch:
         if self.round is None or not 0 <= index < len(self.round.branches):
@@ -451,25 +567,7 @@ class Session:
         Never one that is in ``read``, locked, bookmarked, rated or steered, or that ended a while ago; each
         twice at most. To be called now and then while a round is shown. Returns the indices.
         """
-        current = self.round
-        if current is None or not current.taken_up or current.generation is None:
-            return []
-        found = current.duplicates
-        found.look(current.branches)
-        if not self.variety.renew:
-            return []
-        renewed = [i for i in found.to_renew(current, read) if not self._is_marked(current, i)]
-        for index in renewed:
-            found.renew(current.branches[index])
-        return renewed
-
-    def _is_marked(self, current: Round, index: int) -> bool:
-        """Whether the writer has bookmarked or rated a branch."""
-        if index >= len(current.tracks) or not current.tracks[index].nodes:
-            return False
-        node = current.node_of(index)
-        marks = self.story.marks(node) if self.story.is_living(node) else None
-        return marks is not None and (marks.bookmark or bool(marks.rating))
+        return [] if self.round is None else renew_alike(self.round, self.variety, read)
 
     def _take_up(self) -> None:
         """Give the branches of an earlier sitting to the engine, each standing where its node ends.

@@ -123,6 +123,28 @@ class Duplicates:
         self.alike = {one: other for one, other in self.alike.items() if index not in (one, other)}
 
 
+def renew_alike(current: Round, wanted: Variety, read: Collection[int]) -> list[int]:
+    """Write anew what is alike in a round, if that is wanted, and nobody has read, marked or steered it."""
+    if not current.taken_up or current.generation is None:
+        return []
+    found = current.duplicates
+    found.look(current.branches)
+    chosen = found.to_renew(current, read) if wanted.renew else []
+    renewed = [index for index in chosen if not _is_marked(current, index)]
+    for index in renewed:
+        found.renew(current.branches[index])
+    return renewed
+
+
+def _is_marked(current: Round, index: int) -> bool:
+    """Whether the writer has bookmarked or rated a branch."""
+    if index >= len(current.tracks) or not current.tracks[index].nodes:
+        return False
+    node = current.node_of(index)
+    marks = current.story.marks(node) if current.story.is_living(node) else None
+    return marks is not None and (marks.bookmark or bool(marks.rating))
+
+
 def _is_fresh(branch: Branch) -> bool:
     """Whether it is still being written, or has ended by itself a moment ago."""
     if branch.buffer.typed or branch.state is BranchState.PAUSED:

@@ -20,6 +20,8 @@ from textual.binding import Binding, BindingsMap, BindingType
 Handler = Callable[..., Any]
 H = TypeVar("H", bound=Handler)
 
+INSTRUMENTS = "Instruments"
+"""The group of what a writer has because all branches run in one batch."""
 LEADER = "ctrl+g"
 DIGITS = "1,2,3,4,5,6,7,8,9"
 ANYWHERE = ".anywhere"

@@ -67,6 +67,12 @@ PROVENANCE = Key(
     False,
     "tint words of the story that the model wrote, that were edited, and that were imported",
 )
+COLOUR_TOKENS = Key(
+    "instruments.colour_tokens",
+    one_of("none", "probability", "surprisal", "author"),
+    "none",
+    "what colours words: how likely their tokens were, how surprising, or who wrote them",
+)
 GOAL = Key("interface.goal", INTEGER, 0, "words to write in a day; 0 is no goal", minimum=0)
 
 
@@ -86,7 +92,7 @@ def own_keys() -> list[Key[str]]:
 
 OPTIONS: tuple[Key[Any], ...] = (
     THEME, COLOURS, LAYOUT, SPLIT, PANES, KEYMAP, FPS, TEXT_WIDTH, CONTINUE, REDUCED_MOTION, SPELLING,
-    PROVENANCE, GOAL,
+    PROVENANCE, COLOUR_TOKENS, GOAL,
 )  # fmt: skip
 """Every row above, in order."""
 

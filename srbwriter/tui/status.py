@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len, set_cell_size
 
 from srbwriter.engine.types import BranchState
+from srbwriter.session.ahead import BATTERY
 from srbwriter.story.model import NoSuchNode, StoryError, counted
 from srbwriter.tui.widgets.lines import bar
 
@@ -79,6 +80,8 @@ def left(session: Session, load: Watch, work: str = "") -> tuple[str, ...]:
     if trouble := _trouble(session):
         return (trouble,)
     parts = [title(session), session.model.name if session.model is not None else "no model"]
+    if written := ahead(session):
+        parts.append(written)
     current = session.round
     generation = current.generation if current is not None else None
     total = len(generation.prompt_ids) if generation is not None else 0
@@ -92,6 +95,17 @@ def left(session: Session, load: Watch, work: str = "") -> tuple[str, ...]:
     if generation is not None and total:
         parts.append(f"{generation.cached_tokens} of {total} tokens from cache")
     return tuple(parts)
+
+
+def ahead(session: Session) -> str:
+    """What is written ahead, of how many tokens; empty where that is off."""
+    looking = session.look_ahead
+    if looking.budget.mode == "off":
+        return ""
+    if looking.why_not:
+        return "ahead off: battery" if looking.why_not == BATTERY else "ahead off"
+    sign = "▸" if looking.working else "»"
+    return f"{sign} ahead {looking.spent}/{looking.budget.tokens}"
 
 
 def right(session: Session, done_today: int, goal: int, address: str = "") -> tuple[str, ...]:
@@ -154,8 +168,8 @@ def _likeness(current: Round, index: int) -> str:
     return "≈" if found.renewed[index] else ""
 
 
-def marks(session: Session, index: int) -> str:
-    """The marks of a branch of the round in signs."""
+def marks(session: Session, index: int, take: int | None = None) -> str:
+    """The marks of a branch of the round in signs. ``take`` characters of it are to be picked, or all."""
     current = session.round
     if current is None:
         return ""
@@ -174,5 +188,13 @@ def marks(session: Session, index: int) -> str:
         "★" if found.bookmark else "",
         {1: "good", -1: "bad"}.get(found.rating, ""),
         _likeness(current, index),
+        _written_ahead(session.look_ahead.share(index, take)),
     )
     return " ".join(sign for sign in signs if sign)
+
+
+def _written_ahead(share: float | None) -> str:
+    """How much is written of what follows a pick."""
+    if share is None:
+        return ""
+    return "»" if share == 1.0 else f"»{share:.0%}"

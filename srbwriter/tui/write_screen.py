@@ -30,8 +30,10 @@ from srbwriter.tui.screens.ask import Confirm
 from srbwriter.tui.screens.find import Looked
 from srbwriter.tui.screens.help import LeaderMenu
 from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, CrashNote, ModelTrouble
+from srbwriter.tui.story_colours import Legend, StoryColours
 from srbwriter.tui.transfers import Transfers
 from srbwriter.tui.welcome import receive
+from srbwriter.tui.widgets import tints
 from srbwriter.tui.widgets.branch_grid import BranchGrid
 from srbwriter.tui.widgets.branch_pane import BranchPane
 from srbwriter.tui.widgets.branch_words import sampling_words, state_sign
@@ -68,6 +70,7 @@ class WriteScreen(Screen[None]):
         self.grid.start_at = 0 if app.preferences[options.PANES] == "top" else None
         self.status_line = StatusLine()
         self.key_line = KeyLine()
+        self.legend = Legend()
         self.strip = TabStrip()
         self.right = Branches(id="right")
         self.pump = Pump(self, app.preferences[options.FPS])
@@ -83,6 +86,8 @@ class WriteScreen(Screen[None]):
         self.looked = Looked()
         self.order = AS_DRAWN  # of the panes
         self._ordered: tuple[object, int] = (None, 0)  # the round that stands so, and how many branches
+        self._colours = StoryColours(session)
+        self._forked = -1  # the branch that is gone to as soon as it is there
         self._round: Round | None = None
         self._shown = -1
         self._usual = session.sampling
@@ -102,10 +107,12 @@ class WriteScreen(Screen[None]):
             with self.right:
                 yield self.strip
                 yield self.grid
+        yield self.legend
         yield self.status_line
         yield self.key_line
 
     def on_mount(self) -> None:
+        self.colour()
         self.screen_layout_refresh_signal.subscribe(  # pyright: ignore[reportUnknownMemberType]
             self, self._fit, immediate=True
         )
@@ -265,7 +272,11 @@ class WriteScreen(Screen[None]):
 
     def show_authors(self) -> None:
         """Tint the story by who wrote what, if the writer wants that."""
-        if not self.app.preferences[options.PROVENANCE]:
+        mode = self.app.preferences[options.COLOUR_TOKENS]
+        if mode in (tints.PROBABILITY, tints.SURPRISAL):
+            self._colours.show(self.editor, mode, anew=True)
+            return
+        if not self.app.preferences[options.PROVENANCE] and mode != tints.AUTHOR:
             if self.editor.provenance is not None:
                 self.editor.provenance = None
             return
@@ -273,6 +284,32 @@ class WriteScreen(Screen[None]):
         nodes = story.nodes(story.path(story.current))
         parts: list[tuple[int, Author]] = [(len(s.text), s.author) for node in nodes for s in node.spans]
         self.editor.provenance = Provenance(parts)
+
+    def colour(self) -> None:
+        """Colour words as the writer wants it. Log-probabilities are gathered only while that shows them."""
+        mode = self.app.preferences[options.COLOUR_TOKENS]
+        wanted = mode in (tints.PROBABILITY, tints.SURPRISAL)
+        if wanted or mode != self.grid.colours[0]:
+            self.session.tokens.gather = wanted
+        self.grid.colours = mode, self.session
+        self.legend.show(mode, self.size.height)
+        self.grid.colour()
+        self.show_authors()
+
+    def _colour_on(self) -> None:
+        """Colour the story as far as it has become known; ask for what is not."""
+        mode = self.app.preferences[options.COLOUR_TOKENS]
+        if mode in (tints.PROBABILITY, tints.SURPRISAL):
+            self._colours.show(self.editor, mode)
+
+    def forked(self, index: int) -> None:
+        """A fork was asked for: go to branch ``index`` when it is there; -1 is a round of the story."""
+        if index < 0:
+            self.show_story()
+            self.notify("What followed is another branch now; undo brings it back.")
+        else:
+            self._forked = index
+        self.flush()
 
     def rewrite(self, text: str) -> None:
         """Make ``text`` the story's, as one edit of the writer's. Raises StoryError if it is not saved."""
@@ -381,19 +418,31 @@ class WriteScreen(Screen[None]):
             self._round, self._shown = current, count
             blank: list[None] = [None] * self.session.n
             self.grid.show(current.branches if current is not None and count else blank)
+            self.grid.colour()
+        if 0 <= self._forked < count:
+            self.grid.go(self._forked)
+            self._forked = -1
         self.grid.pull()
 
     def flush_slowly(self) -> None:
         self.transfers.watch()
+        self._tell_focus()
         self.status_line.left = status.left(self.session, self._load_watch, self.transfers.line())
         self._show_saved()
         self._renew_alike()
         self._put_in_order()
+        self._colour_on()
         self._show_marks()
         self._show_keys()
         self._watch_model()
         self._watch_disk()
         self.app.show_title(self.session.title, self.writing)
+
+    def _tell_focus(self) -> None:
+        """What may be picked next; a pick without the model's thoughts is no pick of what it wrote."""
+        pane = self.grid.pane
+        if pane is not None and not pane.thoughts.end:
+            self.session.look_ahead.focus(pane.index, pane.take)
 
     def _show_saved(self) -> None:
         """Whether all words are saved, and how many there are. Shown at once when a key is not saved yet."""
@@ -457,7 +506,7 @@ class WriteScreen(Screen[None]):
         if current is not None:
             for pane in self.grid.shown:
                 if pane.index < len(branches):
-                    pane.marks = status.marks(self.session, pane.index)
+                    pane.marks = status.marks(self.session, pane.index, pane.take)
                     pane.note = sampling_words(branches[pane.index], self._usual)
         self.strip.show([f"{branch.index + 1}{state_sign(branch)}" for branch in branches], self.grid.current)
         self.strip.set_class(self.grid.pages > 1 and bool(branches), "-needed")
@@ -482,6 +531,7 @@ class WriteScreen(Screen[None]):
         """Arrange story and panes for the layout and the room there is."""
         self._applied_for = self.size
         layouts.apply(self, self.layout_name)
+        self.legend.show(self.app.preferences[options.COLOUR_TOKENS], self.size.height)
         self._fit()
 
     def _fit(self, _: object = None) -> None:

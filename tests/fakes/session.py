@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import Cancelled, ModelInfo, Request, Sampling, Stop
+from srbwriter.session.ahead import LookAhead
 from srbwriter.session.recorder import Recorder
 from srbwriter.session.typing import Draft, Typing
+from srbwriter.session.variety import Duplicates, Variety
 from srbwriter.story import ROOT, NodeId, Story
 from tests.fakes.word_engine import WordEngine
 
@@ -42,6 +44,8 @@ class Round:
     seen: list[tuple[int, int]] = field(default_factory=list)
     locked: set[int] = field(default_factory=set)
     over: bool = False
+    duplicates: Duplicates = field(default_factory=Duplicates)
+    judgement: None = None
 
     @property
     def branches(self) -> list[Branch]:
@@ -81,6 +85,7 @@ class FakeSession:
         self.sampling = Sampling()
         self.stop = Stop(max_tokens=64)
         self.sweep: tuple[str, float, float] | None = None
+        self.variety = Variety()
         self.save_state = "saved"
         self.taken_up, self.rescued = 0, None
         file = folder / "story.srbw"
@@ -92,6 +97,7 @@ class FakeSession:
         self.closed = False
         self.typing = Typing(self.story, self.story.set_text, folder / "rescued")
         self.recorder = Recorder(self.story, self.typing, threading.RLock())
+        self.look_ahead = LookAhead(cast(Any, self), threading.RLock(), lambda index, upto: None)
 
     # ---- the story
 
@@ -248,6 +254,10 @@ class FakeSession:
 
     def set_sampling(self, i: int, sampling: Sampling) -> None:
         self._b(i).set_sampling(sampling)
+
+    def renew_alike(self, read: Collection[int] = ()) -> list[int]:
+        """Branches of the stand-in are all alike, and stay."""
+        return []
 
     def lock(self, i: int) -> None:
         assert self.round is not None

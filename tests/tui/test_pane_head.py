@@ -30,6 +30,9 @@ DONE = Head("3", "■", "done at sentence end", tokens=262)
         (WRITING._replace(note="temp 0.71", marks="locked ★ bad"), 20, " 3 ▸ · lock ★ −     "),
         (DONE, 28, " 3 ■ sentence end        262"),
         (DONE._replace(marks="locked ★"), 28, " 3 ■ sentence end · lock ★  "),
+        (DONE._replace(marks="»"), 20, " 3 ■ · »            "),
+        (DONE._replace(marks="»62%"), 28, " 3 ■ sentence end · »62% 262"),
+        (DONE._replace(marks="lock »62%"), 26, " 3 ■ sentence end · lock  "),
         (DONE._replace(thoughts=8), 28, " 3 ■ · thought 8            "),
     ],
 )

@@ -4,9 +4,12 @@ A handler translates a key into one or two verbs of the session and shows the re
 another face would want too.
 """
 
-from srbwriter.tui.actions import (  # noqa: I001 - in order
-    branches, exploring, judging, story, stories, tree, knobs, view,
+from srbwriter.tui.actions import (  # isort: skip - in order
+    branches, story, stories, tree, knobs, ahead, exploring, tokens, judging, view,
 )  # fmt: skip
 from srbwriter.tui.commands import COMMANDS
 
-__all__ = ["COMMANDS", "branches", "exploring", "judging", "knobs", "stories", "story", "tree", "view"]
+__all__ = [
+    "COMMANDS", "ahead", "branches", "exploring", "judging", "knobs", "stories", "story", "tokens", "tree",
+    "view",
+]  # fmt: skip

@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING
 
 from srbwriter.engine.types import Together
 from srbwriter.session.variety import ORDERS
-from srbwriter.tui.commands import command
+from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.screens.picker import Choice, Picker
 
 if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
-
-INSTRUMENTS = "Instruments"
 
 _SIBLINGS: dict[Together, tuple[str, str]] = {
     "independent": (

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from srbwriter.session import bans as banning
 from srbwriter.story.model import counted
-from srbwriter.tui.actions.exploring import INSTRUMENTS
-from srbwriter.tui.commands import command
+from srbwriter.tui.commands import INSTRUMENTS, command
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.welcome import writes
 

@@ -8,6 +8,7 @@ if that is what they follow. It reads its branch by cursor and steers nothing: k
 from __future__ import annotations
 
 import time
+from itertools import accumulate, groupby
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -27,6 +28,7 @@ from srbwriter.engine.types import BranchState, FinishReason
 from srbwriter.prose import Unit
 from srbwriter.tui.widgets.branch_words import NO_THOUGHTS, Head, find_thoughts, state_sign, state_words
 from srbwriter.tui.widgets.prose_area import unit_step
+from srbwriter.tui.widgets.tints import TINTS, Tints
 from srbwriter.tui.wrap import Wrapper
 
 _PAD = 1  # cells left and right of the text
@@ -41,7 +43,10 @@ class BranchPane(Widget, can_focus=True):
     """Shows one branch. ``number`` is what the reader calls it, ``index`` its place in the round."""
 
     ALLOW_SELECT = True
-    COMPONENT_CLASSES = {"pane--head", "pane--text", "pane--taken", "pane--rest", "pane--note"}
+    COMPONENT_CLASSES = {
+        "pane--head", "pane--text", "pane--taken", "pane--rest", "pane--note", "pane--token",
+        *(f"pane--{tint}" for tint in TINTS),
+    }  # fmt: skip
 
     DEFAULT_CSS = """
     BranchPane {
@@ -51,6 +56,14 @@ class BranchPane(Widget, can_focus=True):
         .pane--taken { color: $foreground; text-style: underline; }
         .pane--rest { color: $text-muted; }
         .pane--note { color: $text-muted; text-style: italic; }
+        .pane--token { color: $background; background: $primary; text-style: bold; }
+        .pane--tint-0 { color: $foreground; }
+        .pane--tint-1 { color: $text-success; }
+        .pane--tint-2 { color: $text-warning; }
+        .pane--tint-3 { color: $text-error; text-style: bold; }
+        .pane--tint-4 { color: $text-error; text-style: bold underline; }
+        .pane--tint-unknown { color: $text-muted; }
+        .pane--tint-writer { color: $accent; text-style: bold; }
         &:focus .pane--head { background: $primary; color: $background; text-style: bold; }
         &.-writing .pane--head { color: $text-accent; }
         &:focus.-writing .pane--head { color: $background; }
@@ -86,6 +99,8 @@ class BranchPane(Widget, can_focus=True):
         self._room = Size(0, 0)  # what the lines are wrapped for
         self._head = ""
         self._head_at = 0.0
+        self.tints: Tints | None = None  # what colours its words; None is nothing
+        self._token: tuple[int, int] | None = None  # characters of the token that is looked at
         self._painted: dict[int, Strip] = {}  # lines of the text as they stand on the screen, by their row
         self._painted_head: tuple[str, Strip] | None = None
         self._styles: dict[str, Style] = {}
@@ -135,6 +150,8 @@ class BranchPane(Widget, can_focus=True):
             self._fold_from_start(delta.text)
         elif delta.text and not reset:
             self._append(delta.text)
+        if self.tints is not None and self.tints.stale(self.branch):
+            self.refresh()
         self._set_head(force or reset)
 
     def _fold(self, text: str) -> bool:
@@ -300,7 +317,9 @@ class BranchPane(Widget, can_focus=True):
         start = self._text.lines[row].start
         shown = self._text.shown(row)
         text_style = self._style("pane--text")
-        if self.take is None:
+        if self.tints is not None or self._token is not None:
+            segments = self._coloured(shown, start)
+        elif self.take is None:
             segments = [Segment(shown, text_style)]
         else:
             cut = max(0, min(len(shown), self.take - start))
@@ -314,6 +333,26 @@ class BranchPane(Widget, can_focus=True):
             segments.append(Segment(" " * (width - used), text_style))
         return Strip([pad, *segments], max(used, width)).adjust_cell_length(width, text_style)
 
+    def _coloured(self, shown: str, start: int) -> list[Segment]:
+        """A line in the colours of its tokens; what is not taken and the token looked at stay apart."""
+        text, hidden = self._style("pane--text"), self.thoughts.end or 0
+        styles = [text] * len(shown)
+        if self.tints is not None and self.branch is not None:
+            first, last = hidden + start, hidden + start + len(shown)
+            for begin, end, tint in self.tints.between(self.branch, first, last):
+                styles[begin - first : end - first] = [self._style(f"pane--{tint}")] * (end - begin)
+        if self.take is not None:
+            cut = max(0, min(len(shown), self.take - start))
+            taken, rest = self._style("pane--taken"), self._style("pane--rest")
+            styles = [style + Style(underline=taken.underline) for style in styles[:cut]]
+            styles += [rest] * (len(shown) - cut)
+        if self._token is not None:
+            begin, end = (max(0, min(len(shown), place - hidden - start)) for place in self._token)
+            styles[begin:end] = [self._style("pane--token")] * (end - begin)
+        runs = [(style, len(list(same))) for style, same in groupby(styles)]
+        places = list(accumulate((length for _, length in runs), initial=0))
+        return [Segment(shown[at : at + n], style) for at, (style, n) in zip(places, runs, strict=False)]
+
     def _select(self, row: int, shown: str, segments: list[Segment]) -> list[Segment]:
         selection = self.text_selection
         span = selection.get_span(row) if selection is not None else None
@@ -322,12 +361,9 @@ class BranchPane(Widget, can_focus=True):
         start, end = span
         end = len(shown) if end == -1 else end
         style: Style = self.screen.get_component_rich_style("screen--selection")
-        base = segments[0].style or Style()
-        return [
-            Segment(shown[:start], base),
-            Segment(shown[start:end], base + style),
-            Segment(shown[end:], base),
-        ]
+        cuts = [cell_len(shown[:at]) for at in (start, end, len(shown))]
+        before, inside, behind = [*Segment.divide(segments, cuts), [], [], []][:3]
+        return [*before, *Segment.apply_style(inside, post_style=style), *behind]
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         lines = "\n".join(self._text.shown(row) for row in range(len(self._text.lines)))
@@ -398,6 +434,34 @@ class BranchPane(Widget, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         if event.chain == 2:
             self.post_message(self.Chosen(self))
+
+    # ---- one token
+
+    @property
+    def token(self) -> tuple[int, int] | None:
+        """The characters of the branch's text that are looked at as a token."""
+        return self._token
+
+    @token.setter
+    def token(self, token: tuple[int, int] | None) -> None:
+        if token == self._token:
+            return
+        self._token = token
+        if token is not None and self._text.text:
+            row = self._text.line_of(
+                max(0, min(token[0] - (self.thoughts.end or 0), len(self._text.text) - 1))
+            )
+            if not self._first <= row < self._first + self._body:
+                self._top = min(max(0, row - self._body // 2), self._last_top)
+            else:
+                self._top = self._first
+        self.refresh()
+
+    @property
+    def first_in_view(self) -> int:
+        """The first character of the branch's text that is in view."""
+        lines = self._text.lines
+        return (self.thoughts.end or 0) + (lines[min(self._first, len(lines) - 1)].start if lines else 0)
 
     # ---- taking a part
 

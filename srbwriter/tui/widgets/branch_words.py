@@ -112,13 +112,14 @@ class Head(NamedTuple):
     def _shorter(self) -> tuple[tuple[str, str], ...]:
         """What gives way, one after the other, until the line fits."""
         note, *more = self.note.split(", ")
+        marks = self.marks.split()
         return (
             ("speed", ""),
             ("tokens", str(self.tokens)),
             ("state", self.state.removeprefix("done at ")),
             ("thoughts", f"thought {self.thoughts}" if self.thoughts else ""),
             ("note", f"{note} …" if more else note),
-            ("marks", " ".join(_SHORT_MARKS.get(mark, mark) for mark in self.marks.split())),
+            ("marks", " ".join(_SHORT_MARKS.get(mark, mark) for mark in marks if not mark.endswith("%"))),
             ("tokens", ""),
             ("hidden", ""),
             ("state", ""),  # its sign says it

@@ -17,26 +17,26 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets.text_area import Edit, EditResult, Selection
 
-from srbwriter.story import Author
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui.spelling import unknown
 from srbwriter.tui.widgets.prose_area import ProseArea
+from srbwriter.tui.widgets.tints import TINTS
 
 
 class Provenance:
-    """Stretches of a text by who wrote them, in order."""
+    """Stretches of a text by who wrote them, or by the tint of their tokens, in order."""
 
-    def __init__(self, parts: Iterable[tuple[int, Author]] = ()) -> None:
+    def __init__(self, parts: Iterable[tuple[int, str]] = ()) -> None:
         """``parts`` are lengths in characters; neighbours of one author become one stretch."""
         self._ends: list[int] = []
-        self._authors: list[Author] = []
+        self._authors: list[str] = []
         end = 0
         for length, author in parts:
             end += length
             if length:
                 self._append(end, author)
 
-    def _append(self, end: int, author: Author) -> None:
+    def _append(self, end: int, author: str) -> None:
         if self._authors and self._authors[-1] == author:
             self._ends[-1] = end
         else:
@@ -48,7 +48,7 @@ class Provenance:
         """Characters of the text."""
         return self._ends[-1] if self._ends else 0
 
-    def between(self, start: int, end: int) -> Iterator[tuple[int, int, Author]]:
+    def between(self, start: int, end: int) -> Iterator[tuple[int, int, str]]:
         """(first character, character after the last, author) of each stretch from ``start`` to ``end``."""
         index = bisect_right(self._ends, start)
         while start < end and index < len(self._ends):
@@ -105,9 +105,16 @@ class StoryEditor(ProseArea):
         & .story--model { color: $secondary; text-style: italic; }
         & .story--edited { color: $accent; text-style: bold italic; }
         & .story--imported { color: $text-muted; text-style: dim; }
+        & .story--tint-1 { color: $text-success; }
+        & .story--tint-2 { color: $text-warning; }
+        & .story--tint-3 { color: $text-error; text-style: bold; }
+        & .story--tint-4 { color: $text-error; text-style: bold underline; }
+        & .story--tint-unknown { color: $text-muted; }
     }
     """
-    COMPONENT_CLASSES = {"story--model", "story--edited", "story--imported"}
+    COMPONENT_CLASSES = {
+        "story--model", "story--edited", "story--imported", *(f"story--{tint}" for tint in TINTS)
+    }  # fmt: skip
 
     _typewriter = False  # asked for while the text area is being made
 
@@ -265,7 +272,7 @@ class StoryEditor(ProseArea):
         if self._provenance is not None:
             first = len(self._before) + self._lines.get_index_from_location((line_index, 0))
             for start, end, author in self._provenance.between(first, first + len(line.plain)):
-                if author != "writer":
+                if author not in ("writer", "tint-0"):
                     style = self.get_component_rich_style(f"story--{author}", partial=True)
                     line.stylize(style, start - first, end - first)
         if self._spelling:

@@ -11,6 +11,7 @@ from srbwriter.server.dialects.srb.handles import (
     events,
     forget,
     patch_branch,
+    promote,
     read,
     read_branch,
     requests,
@@ -78,6 +79,7 @@ ENDPOINTS = (
         "POST", (_REQUEST + "/judge",), judge, "srb", "score the branches that have ended by a rubric",
         body=_RUBRIC, chooses=False,
     ),
+    Endpoint("POST", (_REQUEST + "/promote",), promote, "srb", "write as soon as any what was asked ahead"),
     Endpoint("GET", (_REQUEST + "/events",), events, "srb", "follow a request", query=_AFTER),
     Endpoint(
         "POST", (_REQUEST + "/branches",), add_branches, "srb", "add branches", body=_CHANGES, chooses=False

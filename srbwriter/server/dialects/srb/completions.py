@@ -32,7 +32,14 @@ from srbwriter.engine.types import (
 from srbwriter.server.context import EVENTS, PING, Context, News, frames
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields, read_prompts, wants_bos
-from srbwriter.server.params import for_each_branch, read_branches, read_n, read_options, split_branches
+from srbwriter.server.params import (
+    for_each_branch,
+    read_branches,
+    read_n,
+    read_options,
+    read_priority,
+    split_branches,
+)
 from srbwriter.server.registry import Record
 from srbwriter.server.work import PER_ENTRY, off_loop
 
@@ -87,6 +94,7 @@ def _read(fields: Fields, context: Context, before: tuple[TokenRun, ...] | None)
         n=n,
         sampling=sampling,
         stop=stop,
+        priority=read_priority(fields),
         logprobs=fields.size("logprobs", 0) if fields.has("logprobs") else None,
         **read_options(common, context.settings.context_shift, context.engine),
     )

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.text import whole_tokens
-from srbwriter.engine.types import Prompt, Request
+from srbwriter.engine.types import Priority, Prompt, Request
 from srbwriter.server.context import Context, cancel, frames, json_response
 from srbwriter.server.dialects.srb.completions import EventLines, branch_runs, read_request
 from srbwriter.server.errors import ApiError, bad
@@ -112,6 +112,15 @@ async def cancel_all(context: Context) -> Response:
     record = _record(context)
     cancel(record)
     return json_response({"id": record.id, "verb": "cancel"}, _RUNNING)
+
+
+async def promote(context: Context) -> Response:
+    """What was asked ahead, or in the background, is wanted now. What it has written stays."""
+    record = _record(context)
+    for generation in record.generations:
+        if generation.request.priority > Priority.NORMAL:
+            generation.promote(Priority.NORMAL)
+    return json_response({"id": record.id, "verb": "promote"}, _RUNNING)
 
 
 async def events(context: Context) -> Response:

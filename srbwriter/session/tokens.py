@@ -1,0 +1,397 @@
+"""Text token by token: what could have stood in a place, what is to stand there, and how likely it was.
+
+A :class:`TokenText` is a branch's take, or the story as far as the model reads it, as tokens with the
+characters they write. What could have stood in a place is asked of the engine when somebody looks there. The
+log-probability of what stands is known where it was gathered while a branch was written, and else looked up
+in the background, once. Nothing here waits for the engine: who looks again finds what has come meanwhile.
+"""
+
+from __future__ import annotations
+
+import codecs
+import logging
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.types import (
+    EngineError,
+    InvalidRequest,
+    NoModel,
+    Priority,
+    Prompt,
+    Request,
+    Stop,
+    TokenRun,
+)
+
+if TYPE_CHECKING:
+    from srbwriter.engine.backend import Backend
+    from srbwriter.story.context import Assembly
+
+log = logging.getLogger(__name__)
+
+ALTERNATIVES = (20, 5, 1)
+"""Tokens that are asked for in a place; fewer where an engine elsewhere does not tell as many."""
+AHEAD = 2
+"""Places on either side of the one that is looked at, which are asked for ahead."""
+_KEPT_PATHS = 48
+_PATIENCE = 0.02  # seconds that a face waits for what is there at once, if the model is in this process
+_ONLY_READ = Stop(max_tokens=0)
+
+
+class Alternative(NamedTuple):
+    """A token that could stand in a place, and the natural logarithm of how likely it was."""
+
+    id: int
+    logprob: float
+    shown: str
+
+
+class Written(NamedTuple):
+    """A token and the characters that it writes; one that writes a part of a character has all of it."""
+
+    id: int
+    start: int
+    end: int
+    inside: bool
+    """Whether it begins inside a character."""
+    at: int
+    """How many tokens of the prompt and the text there are before it."""
+
+
+def spelt(ids: Sequence[int], pieces: Sequence[bytes], at: int, begin: int = 0) -> list[Written]:
+    """Tokens with the characters that they write, from character ``begin`` of a text on."""
+    decoder, found = codecs.getincrementaldecoder("utf-8")("replace"), list[Written]()
+    place, broken = begin, False
+    for count, (token, piece) in enumerate(zip(ids, pieces, strict=True)):
+        start, inside = place, broken
+        place += len(decoder.decode(piece))
+        broken = bool(decoder.getstate()[0])
+        found.append(Written(token, start, place + broken, inside, at + count))
+    return found
+
+
+def shown(piece: bytes, name: str = "") -> str:
+    """A token as it stands in a list: its text, its bytes where that is no whole text, or its ``name``."""
+    if not piece:
+        return name or "nothing"
+    try:
+        text = piece.decode()
+    except UnicodeDecodeError:
+        return f"‹{piece.hex(' ')}›"
+    return text.replace("\n", "⏎").replace("\t", "⇥").replace("\r", "␍")
+
+
+@dataclass(slots=True)
+class TokenText:
+    """A text as tokens. ``prompt`` and ``ids`` together are what the model read to write it, and wrote."""
+
+    prompt: tuple[int, ...]
+    ids: tuple[int, ...]
+    tokens: list[Written]
+    healed: str = ""  # the end of the prompt that the first token spells again
+    index: int = -1  # of the branch; -1 is the story
+    take: tuple[int, int] = (0, -1)  # what of the branch: its request and its revision
+    asked: dict[int, Generation] = field(default_factory=dict[int, Generation])
+    spelling: set[int] = field(default_factory=set[int])
+    known: dict[int, tuple[Alternative, ...]] = field(default_factory=dict[int, tuple[Alternative, ...]])
+    problem: str = ""
+
+    @property
+    def of_story(self) -> bool:
+        return self.index < 0
+
+    def place_of(self, char: int) -> int:
+        """The token that writes the character before ``char``, or the first."""
+        return max((k for k, token in enumerate(self.tokens) if token.start < char), default=0)
+
+    def path(self, place: int) -> tuple[int, ...]:
+        """What the model had read before the token in ``place``."""
+        return (*self.prompt, *self.ids)[: self.tokens[place].at]
+
+
+class Turn(NamedTuple):
+    """Where a story goes on otherwise: the prompt, what branches begin with, and what may not follow."""
+
+    prompt: tuple[int, ...]
+    begin: tuple[int, ...]
+    without: tuple[int, ...]
+
+
+class Paths:
+    """Log-probabilities of tokens by what stood before them, so that none is looked up twice."""
+
+    def __init__(self) -> None:
+        self._paths: OrderedDict[tuple[int, ...], dict[int, float]] = OrderedDict()
+
+    def put(self, ids: tuple[int, ...], first: int, logprobs: Iterable[float]) -> None:
+        """``logprobs`` are those of ``ids`` from number ``first`` on; minus infinity is not known."""
+        known = self._paths.setdefault(ids, {})
+        known.update((at, value) for at, value in enumerate(logprobs, first) if value > -math.inf)
+        self._paths.move_to_end(ids)
+        while len(self._paths) > _KEPT_PATHS:
+            self._paths.popitem(last=False)
+
+    def of(self, ids: tuple[int, ...]) -> dict[int, float]:
+        """What is known of ``ids``, by their number."""
+        found: dict[int, float] = {}
+        for path, known in self._paths.items():
+            same = _common(path, ids)
+            found.update((at, value) for at, value in known.items() if at < same)
+        return found
+
+
+def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+    """How many tokens two paths have in common."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+class Tokens:
+    """What a session knows of tokens. ``engine`` is the model in use, if there is one."""
+
+    def __init__(self, engine: Callable[[], Backend | None]) -> None:
+        self._engine = engine
+        self.gather = False
+        """Whether log-probabilities are wanted: only then are they gathered, and looked up."""
+        self.version = 0
+        """Goes up with everything that has become known."""
+        self._paths = Paths()
+        self._scoring: dict[tuple[int, ...], tuple[int, Generation]] = {}
+        self._refused: set[tuple[int, ...]] = set()
+        self._banned: dict[tuple[int, int, tuple[int, ...]], tuple[int, ...]] = {}
+        self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]]] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    # ---- what may take a while, where the model is elsewhere
+
+    def later(self, act: Callable[[], Any]) -> Future[Any]:
+        """Do ``act`` on a thread of its own."""
+        done = Future[Any]()
+        self._work.put((done, act))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="srbwriter-tokens", daemon=True)
+            self._thread.start()
+        return done
+
+    def _run(self) -> None:
+        while True:
+            done, act = self._work.get()
+            try:
+                done.set_result(act())
+            except Exception as error:  # whoever asked gets it
+                done.set_exception(error)
+
+    def _model(self) -> Backend:
+        engine = self._engine()
+        if engine is None:
+            raise NoModel("the model is still loading")
+        return engine
+
+    def lacks(self) -> str:
+        """Why no alternatives can be had, in words; nothing if they can."""
+        engine = self._engine()
+        return "" if engine is None else engine.lacks("next_logprobs")
+
+    # ---- texts
+
+    def of_branch(self, branch: Branch) -> TokenText:
+        """The take of a branch as it is now. Asks the engine what its tokens write. Raises EngineError."""
+        engine, generation, buffer = self._model(), branch.generation, branch.buffer
+        ids, prompt = tuple(buffer.ids), generation.prompt_ids
+        tokens = spelt(ids, engine.pieces(ids), len(prompt), -branch.overlap)
+        tokens = [token for k, token in enumerate(tokens) if k == 0 or token.start >= 0]
+        tokens = [token._replace(start=max(token.start, 0), end=max(token.end, 0)) for token in tokens]
+        healed = generation.healed if branch.overlap else ""
+        take = generation.number, buffer.revision
+        return TokenText(prompt, ids, tokens, healed, branch.index, take)
+
+    def of_story(self, assembly: Assembly, length: int) -> TokenText:
+        """The story, of ``length`` characters, as far as the model reads it. Raises EngineError."""
+        engine = self._model()
+        end = sum(len(segment.text) for segment in assembly.segments if segment.source == "story")
+        begin, at, tokens = length - end, 0, list[Written]()
+        for segment in assembly.segments:
+            if segment.source == "story":
+                pieces = engine.pieces(segment.tokens)
+                found = spelt(segment.tokens, pieces, at, begin)
+                if b"".join(pieces) != segment.text.encode(
+                    "utf-8", "replace"
+                ):  # a vocabulary of its own mind
+                    found = _evenly(found, begin, len(segment.text))
+                tokens += found
+                begin += len(segment.text)
+            at += len(segment.tokens)
+        return TokenText((), assembly.tokens, tokens)
+
+    # ---- alternatives
+
+    def look(self, text: TokenText, place: int) -> tuple[Alternative, ...] | None:
+        """What could have stood in a place, best first; None while that is not known yet.
+
+        Asks for it, and for its neighbours ahead. ``text.problem`` says why it cannot be had.
+        """
+        if not 0 <= place < len(text.tokens):
+            return ()
+        self._ask(text, place, Priority.FOREGROUND)
+        found = self._told(text, place)
+        if found is not None:
+            for near in (place + k * side for k in range(1, AHEAD + 1) for side in (1, -1)):
+                if 0 <= near < len(text.tokens):
+                    self._ask(text, near, Priority.NORMAL)
+        return found
+
+    def _ask(self, text: TokenText, place: int, priority: Priority) -> None:
+        if place in text.asked or text.problem:
+            return
+        path = text.path(place)
+        heals = text.healed if place == 0 else ""
+        prompt: Prompt = (TokenRun("", path), TokenRun(heals)) if heals else path
+        try:
+            text.asked[place] = self._submit(prompt, bool(heals), text.tokens[place].id, priority)
+        except EngineError as error:
+            text.problem = str(error)
+
+    def _submit(self, prompt: Prompt, heal: bool, token: int, priority: Priority) -> Generation:
+        engine, refused = self._model(), InvalidRequest("next_logprobs", "nothing is told")
+        for count in ALTERNATIVES:
+            request = Request(
+                prompt, stop=_ONLY_READ, next_logprobs=count, next_ids=(token,), priority=priority, heal=heal,
+                add_bos=False,
+            )  # fmt: skip
+            try:
+                return engine.submit(request)
+            except InvalidRequest as error:  # it tells fewer
+                refused = error
+        raise refused
+
+    def _told(self, text: TokenText, place: int) -> tuple[Alternative, ...] | None:
+        """What has come of a question. Elsewhere it may take longer to learn what its tokens write."""
+        asked = text.asked.get(place)
+        if asked is None or text.problem:
+            return ()
+        if asked.done and asked.error is not None:
+            text.problem = str(asked.error)
+            return ()
+        if asked.done and place not in text.spelling:
+            text.spelling.add(place)
+            _wait(self.later(lambda: self._spell(text, place, asked.next_logprobs)))
+        return text.known.get(place)
+
+    def _spell(self, text: TokenText, place: int, told: Sequence[tuple[int, float]]) -> None:
+        engine, found = self._model(), list[Alternative]()
+        pieces = engine.pieces([token for token, _ in told])
+        for (token, logprob), piece in zip(told, pieces, strict=True):
+            name = "" if piece else engine.token_bytes(token).decode("utf-8", "replace")
+            found.append(Alternative(token, logprob, shown(piece, name)))
+        text.known[place] = tuple(found)
+
+    # ---- bans
+
+    def without(self, text: TokenText, place: int, token: int | None = None) -> tuple[int, ...]:
+        """The tokens that are banned in a place of a branch; from now on ``token`` as well."""
+        key = (text.take[0], text.index, text.path(place))
+        known = self._banned.get(key, ())
+        if token is not None and token not in known:
+            known = self._banned[key] = (*known, token)
+        return known
+
+    # ---- how likely what stands there is
+
+    def scores(self, ids: tuple[int, ...], first: int, done: bool = True) -> dict[int, float]:
+        """Log-probabilities of the tokens of a path from number ``first`` on, by their number, as far as they
+        are known; if ``done``, those that are not are looked up when the engine has nothing else to do.
+        """
+        self._collect()
+        known = self._paths.of(ids)
+        missing = next((at for at in range(max(first, 1), len(ids)) if at not in known), None)
+        if (
+            missing is not None
+            and done
+            and self.gather
+            and ids not in self._scoring
+            and ids not in self._refused
+        ):
+            self._look_up(ids, missing)
+        return known
+
+    def of(self, branch: Branch) -> list[float | None]:
+        """Log-probabilities of the tokens of a branch's take; None where they are not known (yet)."""
+        buffer, generation = branch.buffer, branch.generation
+        ids = tuple(buffer.ids)
+        known: list[float | None] = []
+        if generation.request.logprobs is not None:
+            known = [one.logprob if one.logprob > -math.inf else None for one in buffer.logprobs[: len(ids)]]
+        known += [None] * (len(ids) - len(known))
+        if branch.live or not generation.prompt_ids:
+            return known
+        path, first = (*generation.prompt_ids, *ids), len(generation.prompt_ids)
+        if any(value is not None for value in known):
+            self._paths.put(path, first, (-math.inf if value is None else value for value in known))
+        if None in known:
+            found = self.scores(path, first)
+            known = [found.get(at) for at in range(first, len(path))]
+        return known
+
+    def _look_up(self, ids: tuple[int, ...], first: int) -> None:
+        request = Request(
+            ids, stop=_ONLY_READ, prompt_logprobs=0, score_from=first, priority=Priority.BACKGROUND,
+            add_bos=False,
+        )  # fmt: skip
+        try:
+            self._scoring[ids] = first, self._model().submit(request)
+        except EngineError as error:
+            self._refused.add(ids)
+            log.info("not looked up: %s", error)
+
+    def _collect(self) -> None:
+        for ids, (first, asked) in list(self._scoring.items()):
+            if asked.done:
+                del self._scoring[ids]
+                if asked.error is None:
+                    self._paths.put(ids, first, (one.logprob for one in asked.prompt_logprobs))
+                    self.version += 1
+                else:
+                    self._refused.add(ids)
+
+    def forget(self) -> None:
+        """Another model knows nothing of all this."""
+        for _, asked in self._scoring.values():
+            asked.cancel()
+        self._paths = Paths()
+        self._scoring.clear()
+        self._refused.clear()
+        self._banned.clear()
+        self.version += 1
+
+
+def _evenly(tokens: Sequence[Written], begin: int, length: int) -> list[Written]:
+    """Tokens that do not spell their text, as if each wrote as much of it as any other."""
+    places = [begin + k * length // max(len(tokens), 1) for k in range(len(tokens) + 1)]
+    return [
+        token._replace(start=start, end=end, inside=False)
+        for token, start, end in zip(tokens, places, places[1:], strict=False)
+    ]
+
+
+def _wait(done: Future[Any]) -> None:
+    """As long as nobody notices: what takes longer is found at the next look."""
+    try:
+        done.result(_PATIENCE)
+    except TimeoutError:
+        pass
+    except EngineError as error:
+        log.info("%s", error)

@@ -1,0 +1,177 @@
+"""Branches that come out alike are written anew, if nobody has read or marked them; and panes have orders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine.loader import EngineLoader
+from srbwriter.engine.types import Sampling, Stop
+from srbwriter.session import Session, variety
+from srbwriter.session.variety import Variety, likeness, runs
+from srbwriter.story import Story
+
+from .conftest import OPTIONS, WAIT, ready
+
+STORY = "Once upon a time, there was a little fox who lived in the wood."
+
+
+@pytest.fixture
+def session(file: Path) -> Iterator[Session]:
+    """All branches of a round are the same, as they have no chance."""
+    story = Story.create(file)
+    story.append(STORY)
+    opened = Session(
+        story, EngineLoader(bundled_model(), OPTIONS), n=3, options=OPTIONS,
+        sampling=Sampling(temperature=0.0), stop=Stop(max_tokens=48, ignore_eog=True),
+    )  # fmt: skip
+    ready(opened)
+    yield opened
+    opened.close()
+
+
+def written(session: Session) -> list[str]:
+    """The texts of the round, once it has ended and is written down."""
+    current = session.round
+    assert current is not None and current.generation is not None
+    current.generation.wait(WAIT)
+    session.keep()
+    return [branch.text for branch in current.branches]
+
+
+def twins(session: Session) -> list[str]:
+    """A round whose branches are the same; those that are rolled anew take chances."""
+    session.generate()
+    found = written(session)
+    assert len(set(found)) == 1 and len(found[0]) > 80
+    for branch in session.round.branches:  # type: ignore[union-attr]
+        branch.set_sampling(Sampling(temperature=1.2))
+    session.loader.engine.flush()  # type: ignore[union-attr]
+    return found
+
+
+def test_a_branch_that_is_like_another_is_written_anew(session: Session) -> None:
+    before = twins(session)
+    assert session.renew_alike() == [1, 2]
+    after = written(session)
+    assert after[0] == before[0]
+    assert len(set(after)) == 3
+    assert session.renew_alike() == []
+    assert not session.round.duplicates.alike  # type: ignore[union-attr]
+    kept = [session.story.text(child) for child in session.story.children(session.story.current)]
+    assert before[0] in {text.removeprefix(STORY) for text in kept}  # nothing is lost
+
+
+@pytest.mark.parametrize(
+    ("mark", "spared"),
+    [
+        (lambda session: session.lock(1), {1}),
+        (lambda session: session.story.mark(session.round.node_of(1), rating=1), {1}),
+        (lambda session: session.story.mark(session.round.node_of(1), bookmark=True), {1}),
+        (lambda session: session.stop_branch(1), set()),
+    ],
+)
+def test_what_is_marked_stays(session: Session, mark: Callable[[Session], object], spared: set[int]) -> None:
+    twins(session)
+    mark(session)
+    renewed = session.renew_alike()
+    assert spared.isdisjoint(renewed)
+    assert 2 in renewed
+
+
+def test_what_is_read_or_steered_stays(session: Session) -> None:
+    twins(session)
+    session.set_sampling(2, Sampling(temperature=1.0))
+    assert session.renew_alike({1}) == [0]  # the first goes instead of either
+
+
+def test_typed_words_stay(session: Session) -> None:
+    twins(session)
+    session.append(1, " And then")
+    written(session)
+    session.renew_alike()
+    assert " And then" in session.round.branches[1].text  # type: ignore[union-attr]
+
+
+def test_one_that_ended_a_while_ago_stays(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    twins(session)
+    monkeypatch.setattr(variety, "_FRESH", 0.0)
+    assert session.renew_alike() == []
+    assert session.round.duplicates.alike == {1: 0, 2: 0}  # type: ignore[union-attr]
+
+
+def test_each_is_written_anew_twice_at_most(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    session.generate()
+    written(session)
+    for times in (1, 2):
+        assert session.renew_alike() == [1, 2]  # without chance they come out the same again
+        written(session)
+        assert session.round.duplicates.renewed[1] == times  # type: ignore[union-attr]
+    assert session.renew_alike({0}) == []
+
+
+def test_it_can_be_left_alone(session: Session) -> None:
+    session.variety = replace(session.variety, renew=False)
+    twins(session)
+    assert session.renew_alike() == []
+    assert session.round.duplicates.alike == {1: 0, 2: 0}  # type: ignore[union-attr]
+
+
+def test_a_round_is_drawn_as_the_writer_wants(session: Session) -> None:
+    session.variety = Variety("distinct", 1.5)
+    session.sampling = Sampling(temperature=1.2, seed=3)
+    session.generate()
+    written(session)
+    request = session.round.generation.request  # type: ignore[union-attr]
+    assert (request.siblings, request.repulsion) == ("distinct", 1.5)
+    session.sampling = Sampling(mirostat=2)  # steers by its own choices
+    session.generate()
+    request = session.round.generation.request  # type: ignore[union-attr]
+    assert (request.siblings, request.repulsion) == ("independent", 1.5)
+
+
+def test_what_an_engine_lacks_is_not_asked_for() -> None:
+    wanted = Variety("distinct", 1.5)
+    assert wanted.asked((Sampling(),), lambda name: "") == {"siblings": "distinct", "repulsion": 1.5}
+    assert wanted.asked((Sampling(),), lambda name: "no logits") == {}
+
+
+# ---- likeness
+
+
+TEXT = st.text(alphabet="abc 猫が。", min_size=20, max_size=200)
+
+
+@given(TEXT, TEXT)
+def test_likeness_is_a_share_and_the_same_from_both_sides(one: str, other: str) -> None:
+    a, b = runs(one), runs(other)
+    assert 0 <= likeness(a, b) == likeness(b, a) <= 1
+    assert likeness(a, a) == 1 or not a
+
+
+def test_likeness_tells_copies_from_other_texts() -> None:
+    fox = (
+        "The fox went down to the river and drank, and it was cold, so it went home and slept until morning."
+    )
+    copied = (
+        "The fox went down to the river and drank, and it was cold, so it went away and slept until night."
+    )
+    other = "Nobody had seen the old mill since the flood; its wheel hung over the stream like a broken hand."
+    assert likeness(runs(fox), runs(copied)) > variety.ALIKE
+    assert likeness(runs(fox), runs(other)) < 0.2
+
+
+def test_orders_name_each_branch_once(session: Session) -> None:
+    session.sampling = Sampling(temperature=1.2)
+    session.generate(6)
+    texts = written(session)
+    for name, (_, order) in variety.ORDERS.items():
+        assert sorted(order(session.round)) == list(range(6)), name  # type: ignore[arg-type]
+    longest = variety.ORDERS["by length"][1](session.round)  # type: ignore[arg-type]
+    assert [len(texts[i]) for i in longest] == sorted(map(len, texts), reverse=True)
