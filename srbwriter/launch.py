@@ -231,6 +231,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         n_ubatch=settings[keys.UBATCH_SIZE],
         threads=settings[keys.THREADS],
         threads_batch=settings[keys.THREADS_BATCH],
+        backend_sampling=settings[keys.BACKEND_SAMPLING],
         sampling_threads=settings[keys.SAMPLING_THREADS],
         gpu_layers=settings[keys.GPU_LAYERS],
         main_gpu=settings[keys.MAIN_GPU],

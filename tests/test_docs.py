@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -53,6 +54,16 @@ def test_the_page_of_the_library_runs_from_top_to_bottom(capsys: pytest.CaptureF
 @pytest.mark.parametrize("page", [README, CLI], ids=["README", "cli"])
 def test_exit_codes_are_documented(page: str) -> None:
     assert all(f"| {code.value} | {code.meaning} |" in page for code in Exit)
+
+
+def test_the_containers_start_the_program_with_options_that_it_has() -> None:
+    text = (ROOT / "compose.yaml").read_text("utf-8")
+    [command] = [json.loads(found) for found in re.findall(r"command: (\[.*)", text) if "--serve" in found]
+    known = {flag: key for key in every_key() for flag in key.flags}
+    while command:
+        flag = command.pop(0)
+        if flag != "--serve":
+            assert known[flag].read_text(command.pop(0).partition(":?")[0])
 
 
 def test_every_command_is_documented() -> None:

@@ -56,7 +56,8 @@ def test_every_setting_of_an_engine_elsewhere_reaches_it() -> None:
 def test_every_model_setting_reaches_the_engine() -> None:
     said = {
         "model.ctx_size": 1024, "model.threads": 3, "model.threads_batch": 4,
-        "model.sampling_threads": 2, "model.batch_size": 64, "model.ubatch_size": 32,
+        "model.sampling_threads": 2, "model.backend_sampling": True, "model.batch_size": 64,
+        "model.ubatch_size": 32,
         "model.gpu_layers": 5, "model.main_gpu": 1, "model.tensor_split": (3.0, 1.0),
         "model.mlock": True, "model.mmap": False, "model.numa": "isolate", "model.flash_attn": "off",
         "model.cache_type_k": "q8_0", "model.cache_type_v": "q4_0", "model.cache_ram": 7,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import memory, overhead, parked, pick, report, screen
+from . import admission, choosing, memory, overhead, parked, pick, report, screen
 from .setting import Setting, model_path
 from .throughput import Match
 
@@ -37,7 +37,7 @@ TABLES = (
     Table("1.1b-q4_0", 512, (1, 8, 32), tokens=12, rounds=3, other_tokens=96),
     Table("135m-q4_0", 4096, (1, 8, 32), tokens=16, rounds=3, other_tokens=256),
 )
-SMALL, MIDDLE = "bundled", "135m-q4_0"
+SMALL, MIDDLE, WIDE = "bundled", "135m-q4_0", "wide-q4_0"
 
 
 def _tables(args: argparse.Namespace) -> list[Table]:
@@ -121,9 +121,21 @@ def run_screen(args: argparse.Namespace) -> None:
     print(report.screens([*screen.grids(setting, sizes), back]))
 
 
+def run_admission(args: argparse.Namespace) -> None:
+    n = max(args.counts or (64,))
+    result = admission.measure(_setting(args, SMALL), args.story, n, args.rounds or 3)
+    print(report.admission(result, n, args.story))
+
+
+def run_choosing(args: argparse.Namespace) -> None:
+    counts = args.counts or (8, 16, 32)
+    print(report.choosing(choosing.measure(_setting(args, WIDE), counts, args.steps, args.rounds or 2)))
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "throughput": run_throughput, "python": run_python, "pick": run_pick, "memory": run_memory,
-    "parked": run_parked, "reopen": run_reopen, "screen": run_screen,
+    "parked": run_parked, "reopen": run_reopen, "screen": run_screen, "admission": run_admission,
+    "choosing": run_choosing,
 }  # fmt: skip
 
 

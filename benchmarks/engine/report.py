@@ -9,6 +9,8 @@ from statistics import median
 
 from srbwriter.engine.types import EngineStats
 
+from .admission import MOMENTS, Admission
+from .choosing import WAYS, Choosing
 from .memory import Leak
 from .overhead import Step
 from .parked import EMPTY, PARKED, Reopened
@@ -117,6 +119,24 @@ def screens(results: Iterable[Screen]) -> str:
         "panes × tokens", "whole (all)", "rows of the dearest pick, per new branch (≤ 1)", "cells in use",
         "MiB in memory",
     ]  # fmt: skip
+    return table(head, rows)
+
+
+def admission(result: Admission, n: int, story: int) -> str:
+    head = [f"{n} branches let in on {story} tokens", "ms (≤ 5)", "processor time, ms"]
+    rows = [
+        [moment, *(f"{median(times[moment]) * 1e3:.1f}" for times in (result.wall, result.processor))]
+        for moment in MOMENTS
+    ]
+    return table(head, rows)
+
+
+def choosing(results: Iterable[Choosing]) -> str:
+    head = ["n", "chain", *(f"{way}: step ms" for way in WAYS), *(f"{way}: beside decoding" for way in WAYS)]
+    rows = [
+        [str(r.n), r.chain, *(f"{times[way]:.2f}" for times in (r.step, r.beside) for way in WAYS)]
+        for r in results
+    ]
     return table(head, rows)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -42,7 +41,7 @@ class Counted:
     twins: list[float] = field(default_factory=list[float])
     plain: list[float] = field(default_factory=list[float])  # nats a token
     at_temperature: list[float] = field(default_factory=list[float])
-    seconds: float = 0.0
+    rest: list[float] = field(default_factory=list[float])  # nats a token, without the first of each branch
 
 
 def openings() -> list[str]:
@@ -101,20 +100,18 @@ def measure(engine: Engine, prompts: list[str], sampling: Sampling, seed: int, *
             overflow="truncate",
             **way,
         )
-        started = time.perf_counter()
-        generation = engine.submit(request).wait()
-        counted.seconds += time.perf_counter() - started
-        count(counted, generation, heard, sampling.temperature)
+        count(counted, engine.submit(request).wait(), heard, sampling.temperature)
     return counted
 
 
 def count(counted: Counted, generation: Generation, heard: Logits, temperature: float) -> None:
     texts = [branch.text for branch in generation.branches]
-    plain, warm = list[float](), list[float]()
+    plain, warm, rest = list[float](), list[float](), list[float]()
     for branch in generation.branches:
         for place, entry in enumerate(branch.logprobs):
             total, at_temperature = heard.found[branch.index, place]
             plain.append(-entry.logprob)
+            rest += [-entry.logprob] if place else []
             warm.append(at_temperature - (entry.logprob + total) / temperature)
     alike = list(similarity(texts))
     counted.openings.append(len({branch.ids[0] for branch in generation.branches}))
@@ -123,6 +120,7 @@ def count(counted: Counted, generation: Generation, heard: Logits, temperature: 
     counted.twins.append(sum(one > 0.5 for one in alike))
     counted.plain.append(fmean(plain))
     counted.at_temperature.append(fmean(warm))
+    counted.rest.append(fmean(rest))
 
 
 def run(model: Path) -> list[str]:
@@ -137,8 +135,8 @@ def run(model: Path) -> list[str]:
             lines += [
                 f"### {title}", "",
                 "| siblings | repulsion | first tokens of 8 | first three words of 8 | alike % | "
-                "twins a round | perplexity | at the temperature |",
-                "|---|--:|--:|--:|--:|--:|--:|--:|",
+                "twins a round | perplexity | at the temperature | after the first token |",
+                "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
             ]  # fmt: skip
             results: list[Counted] = []
             for seed, (siblings, repulsion) in enumerate(WAYS):
@@ -155,11 +153,12 @@ def run(model: Path) -> list[str]:
 
 def row(name: str, repulsion: float, counted: Counted, plain: Counted) -> str:
     likely = perplexity(counted.plain, plain.plain)
+    rest = perplexity(counted.rest, plain.rest)
     warm = perplexity(counted.at_temperature, plain.at_temperature)
     return (
         f"| {name} | {repulsion:g} | {fmean(counted.openings):.2f} | {fmean(counted.parted):.2f} | "
         f"{100 * fmean(counted.alike):.1f} | {fmean(counted.twins):.2f} | "
-        f"{likely} | {warm} |"
+        f"{likely} | {warm} | {rest} |"
     )
 
 
@@ -179,8 +178,10 @@ def said(results: list[Counted]) -> str:
         *((counted.openings, counted.alike) for counted in (plain, *drawn)), strict=True
     ))  # fmt: skip
     likely = ", ".join(perplexity(counted.plain, plain.plain) for counted in (plain, *drawn))
+    rest = ", ".join(perplexity(counted.rest, plain.rest) for counted in (plain, *drawn))
     return (
         "independent, distinct, stratified: "
         f"first tokens of 8: {', '.join(f'{one:.2f}' for one in firsts)}; "
-        f"alike: {', '.join(f'{100 * one:.1f} %' for one in alike)}; perplexity: {likely}"
+        f"alike: {', '.join(f'{100 * one:.1f} %' for one in alike)}; perplexity: {likely}; "
+        f"after the first token: {rest}"
     )

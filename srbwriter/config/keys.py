@@ -28,6 +28,7 @@ Numa = Literal["distribute", "isolate", "numactl"]
 FlashAttention = Literal["auto", "on", "off"]
 Dialect = Literal["auto", "vllm", "openai", "llamacpp", "srb", "koboldcpp"]
 Pooling = Literal["none", "mean", "cls", "last", "rank"]
+Ends = Literal["sentence", "punctuation", "never"]
 Siblings = Literal["independent", "distinct", "stratified"]
 LookAhead = Literal["off", "focused", "all"]
 
@@ -210,6 +211,14 @@ SAMPLING_THREADS = Key[int | None](
     ("--sampling-threads",),
     minimum=1,
 )
+BACKEND_SAMPLING = Key(
+    "model.backend_sampling",
+    SWITCH,
+    False,
+    "choose words where the model is computed, for branches whose samplers can run there: for a GPU; on a "
+    "processor it is slower",
+    ("--backend-sampling", "-bs"),
+)
 BATCH_SIZE = Key[int | None](
     "model.batch_size",
     INTEGER,
@@ -370,6 +379,41 @@ REPULSION = Key(
     ("--repulsion",),
     minimum=0,
     maximum=100,
+)
+EXPLORE_CUTOFF = Key(
+    "instruments.explore_cutoff",
+    NUMBER,
+    0.05,
+    "least probability of a token that an exploration follows",
+    minimum=0,
+    maximum=1,
+)
+EXPLORE_MULTIPLIER = Key(
+    "instruments.explore_multiplier",
+    NUMBER,
+    1.0,
+    "what that is multiplied with after each token",
+    minimum=0,
+    maximum=10,
+)
+EXPLORE_DEPTH = Key(
+    "instruments.explore_depth",
+    INTEGER,
+    24,
+    "tokens of each way that an exploration follows, at most",
+    minimum=1,
+    maximum=128,
+)
+EXPLORE_BEAMS = Key(
+    "instruments.explore_beams",
+    INTEGER,
+    8,
+    "ways that an exploration follows, the likeliest",
+    minimum=1,
+    maximum=64,
+)
+EXPLORE_ENDS = Key[Ends](
+    "instruments.explore_ends", one_of(*get_args(Ends)), "sentence", "where such a way ends before that"
 )
 RENEW_DUPLICATES = Key(
     "instruments.renew_duplicates",

@@ -651,6 +651,8 @@ class Engine:
         self._scheduler.grammars.close()
         if self._scheduler.sampling_threads is not None:
             self._scheduler.sampling_threads.close()
+        if self._scheduler.backend_sampling is not None:
+            self._scheduler.backend_sampling.clear()
         self._sequences.close()
         self._scheduler.strict.reset()
         self._context.close()

@@ -12,7 +12,7 @@ draw the same numbers again.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol, TypeAlias
@@ -54,6 +54,7 @@ class Chain:
         length: how many tokens they look back.
         learns: whether the chain has to be told of tokens that were picked.
         greedy: whether it takes the likeliest token.
+        kind: chains of one kind are made of the same samplers, that llama.cpp's graph knows; None of others.
     """
 
     __slots__ = (
@@ -65,6 +66,7 @@ class Chain:
         "_n_vocab",
         "_states",
         "greedy",
+        "kind",
         "length",
         "pointer",
         "rests",
@@ -72,8 +74,9 @@ class Chain:
 
     def __init__(
         self, members: Sequence[Sampler], states: Sequence[State], memories: Sequence[Sampler], n_vocab: int,
-        *, length: int, learns: bool, greedy: bool,
+        *, length: int, learns: bool, greedy: bool, kind: Hashable = None,
     ) -> None:  # fmt: skip
+        self.kind = kind
         self.pointer: Sampler = native.join(members[:-1], members[-1])
         self._free = weakref.finalize(self, native.free, self.pointer)
         self._free.atexit = False
@@ -113,6 +116,19 @@ class Chain:
         for sampler in self._memories:
             native.reset(sampler)
             native.accept_all(sampler, ids[-self.length :])
+
+    def lend(self, seat: Sampler) -> None:
+        """Let another chain of this kind be where this one is."""
+        for place, member in enumerate(self._members):
+            if self._states[place] or member in self._memories:
+                native.copy_state(self.pointer, seat, place)
+
+    def take_back(self, seat: Sampler, token: int) -> None:
+        """Be where another chain of this kind has got to, which has drawn ``token``."""
+        for place, state in enumerate(self._states):
+            if state:
+                native.copy_state(seat, self.pointer, place)
+        self.accept(token)
 
     def give(self, wanted: Iterable[State]) -> Mapping[State, Sampler]:
         """Hand over the samplers with these states; the chain can only be closed afterwards."""
@@ -179,6 +195,10 @@ nothing in a trained model; an explicit ``samplers`` order is not touched.
 _LARGE_VOCABULARY = 4 * PREFILTER
 _SORTING = frozenset({"typ_p", "top_p", "xtc", "dynatemp", "mirostat"})
 _TRUNCATING = frozenset({"top_k", "min_p", "top_p", "typ_p", "infill"})
+
+_IN_GRAPH = frozenset({"logit_bias", "penalties", "top_k", "top_p", "min_p", "temperature", "dist"})
+"""Samplers that llama.cpp's graph knows and that choose there as on the processor. Dynamic temperature and
+``min_keep`` do not; of greedy nobody could tell that logits are no numbers."""
 
 _INFILL_CANDIDATES = 64  # infill compares all candidates pairwise
 _INFILL_PIECE = 512  # bytes; its buffer does not grow, a longer piece ends the process
@@ -247,6 +267,9 @@ class SamplerTemplate:
             raise
         self.history = any(stage.prototype for stage in self._stages)
         self._remembers = self.history or self._selector.name == "adaptive_p"
+        names = {stage.name for stage in (*self._stages, self._selector)}
+        in_graph = names <= _IN_GRAPH and self._selector.name == "dist" and sampling.min_keep <= 1
+        self._kind = self.sampling if in_graph else None
 
     @property
     def history_length(self) -> int:
@@ -292,7 +315,7 @@ class SamplerTemplate:
             members, [stage.state for stage in stages],
             [member for member, stage in zip(members, stages, strict=True) if stage.prototype],
             self._model.n_vocab, length=self.history_length, learns=self._remembers,
-            greedy=self._selector.name == "greedy",
+            greedy=self._selector.name == "greedy", kind=self._kind,
         )  # fmt: skip
 
     def close(self) -> None:

@@ -60,6 +60,8 @@ Row: TypeAlias = "int | Logits | None"
 """Where the logits are that a token was chosen from: in the last decode, in a copy, or nowhere any more."""
 
 
+NOT_DRAWN, BROKEN = -1, -2
+"""In the place of a token: none is sampled yet; none can be, as logits are no numbers."""
 _PLACES = 1 << 32  # seeds derived for places in a text lie beyond those of samplers and takes
 
 
@@ -84,7 +86,8 @@ class SamplingLoop:
         self.now = 0.0  # time.monotonic() of this step
         self.generated = 0
         self.resting = Resting()
-        self._drawn: dict[ActiveBranch, int] = {}  # tokens of this step that are sampled already
+        self.drawn: dict[ActiveBranch, int] = {}  # tokens of this step that are sampled already
+        self.in_graph = False  # whether rows were sampled in the graph: llama.cpp gives that token to anyone
         self._sample, self._logits = library().llama_sampler_sample, library().llama_get_logits_ith
         self._eog = model.eog
         self._eog_ids = np.fromiter(model.eog, np.int64, len(model.eog))
@@ -212,20 +215,20 @@ class SamplingLoop:
         ]
         if len(ready) >= FEWEST:
             branches, chains, places = zip(*ready, strict=True)
-            self._drawn = dict(zip(branches, threads.sample(chains, places), strict=True))
+            self.drawn = dict(zip(branches, threads.sample(chains, places), strict=True))
 
     def next_token(self, active: ActiveBranch, row: int) -> None:
         """Sample from a row of the decode that just ended, and publish."""
-        if active.fast and active.chain is not None:
-            token = self._drawn.pop(active, -1) if self._drawn else -1
-            if token < 0:
-                token = self._sample(active.chain.pointer, self.context.pointer, row)
-            if self._logits(self.context.pointer, row)[token] < np.inf and not self._broken(active, row):
-                self.publish(active, token, row, None)
-            else:
-                self.break_off(active, NotANumber())
-        else:
+        token = self.drawn.pop(active, NOT_DRAWN) if self.drawn else NOT_DRAWN
+        if not active.fast or active.chain is None or (self.in_graph and token == NOT_DRAWN):
             self.sample_from(active, self.context.logits(row), row)
+            return
+        if token == NOT_DRAWN:
+            token = self._sample(active.chain.pointer, self.context.pointer, row)
+        if token == BROKEN or not (self.in_graph or self._is_number(active, token, row)):
+            self.break_off(active, NotANumber())
+        else:
+            self.publish(active, token, row if self.context.has_logits else None, None)
 
     def sample_from(self, active: ActiveBranch, logits: Logits, row: Row) -> None:
         """Sample from logits at hand (stored ones have no row), and publish.
@@ -276,9 +279,11 @@ class SamplingLoop:
         logprob = None if wanted is None else score(logits, token, wanted)
         self.publish(active, token, logits if row is None else row, logprob)
 
-    def _broken(self, active: ActiveBranch, row: int) -> bool:
-        """Whether anything in a row is no number; now and then only, as large vocabularies take a while."""
-        return _now_and_then(active) and bool(np.isnan(self.context.logits(row)).any())
+    def _is_number(self, active: ActiveBranch, token: int, row: int) -> bool:
+        """Whether a token was chosen by a logit; now and then, too, whether the row has no NaN."""
+        if not self._logits(self.context.pointer, row)[token] < np.inf:
+            return False
+        return not _now_and_then(active) or not np.isnan(self.context.logits(row)).any()
 
     def _dead_end(self, active: ActiveBranch, row: Row) -> None:
         """No token is allowed."""

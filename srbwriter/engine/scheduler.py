@@ -6,6 +6,7 @@ for a reader. Knows no model file, no text faces and no story.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from .active import ActiveBranch, Scoring
 from .adapters import Turns
+from .backend_sampling import BackendSampling
 from .cache import Cache
 from .commands import Commands
 from .costs import CostTable
@@ -34,6 +36,8 @@ from .types import (
     NativeError,
     Priority,
 )
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -70,6 +74,9 @@ class Scheduler:
         self._first = 0  # whose turn it is, where branches are not computed all at once
         self._threads_now = 0
         self.budget = ChunkBudget(options.step_seconds, context.max_rows)
+        self.backend_sampling: BackendSampling | None = None
+        if options.backend_sampling:
+            self._sample_in_graph(model)
         self.sampling_threads = self._threads_to_sample(model, options, threads)
         self.abortable = abortable
         self.threads, self._prompt_threads = threads, options.threads_batch
@@ -89,10 +96,18 @@ class Scheduler:
         """None where one samples at least as fast."""
         given = options.sampling_threads
         most = given or options.threads or default_threads()
-        if model.n_vocab < LARGE or most == 1:
+        if model.n_vocab < LARGE or most == 1 or self.backend_sampling is not None:
             return None
         now = (lambda: threads.now) if threads is not None and given is None else (lambda: most)
         return SamplingThreads(self.context, most, now, always=given is not None)
+
+    def _sample_in_graph(self, model: Model) -> None:
+        if not self.context.cuttable or self.context.window:
+            log.warning(
+                "%s: sampling stays on the processor, as its memory is recurrent or slides", model.name
+            )
+        else:
+            self.backend_sampling = BackendSampling(self.context, self.cache)
 
     # ---- the step
 
@@ -271,6 +286,8 @@ class Scheduler:
         rows = len(plan.rows) + plan.prompt_rows
         padded = self.decoder.pad(plan)
         threads = self._use_threads(rows, bool(plan.portions))
+        if self.backend_sampling is not None:
+            padded = self.backend_sampling.prepare(plan, padded)
         started = time.perf_counter()
         code = self.context.decode(self._meanwhile)
         seconds = time.perf_counter() - started
@@ -320,6 +337,8 @@ class Scheduler:
 
     def make_ready(self, space: int, rows: int) -> None:
         """The next decode has so many ``rows`` of this space of the prefix tree, and none of a request."""
+        if self.backend_sampling is not None:
+            self.backend_sampling.clear()
         if self.turns is not None:
             self.turns.pick({space})
         self._use_threads(rows, rows > self.context.sequences)
@@ -359,8 +378,13 @@ class Scheduler:
         rows += [(demand, row) for row, others in plan.shared.items() for demand in others]
         if self.sampling_threads is not None and len(rows) >= FEWEST:
             self.loop.draw(self.sampling_threads, [r for r in rows if not self._is_stopped(r[0])])
+        elif self.backend_sampling is not None:
+            self.loop.drawn = self.backend_sampling.tokens(self._stopped)
+            self.loop.in_graph = self.backend_sampling.seated
         for demand, row in rows:
             self._answer(demand, row)
+        if self.loop.drawn:
+            self.loop.drawn.clear()  # of who has ended meanwhile
         for portion in plan.portions:
             if portion.demand.seq >= 0:
                 self._went_on(portion)
@@ -376,7 +400,9 @@ class Scheduler:
             self.cache.store_logits(demand.seq, self.context.logits(row))  # for those who wait
         if isinstance(demand, ActiveBranch) and not demand.prompting:
             if self._is_stopped(demand):
-                self.loop.finish(demand, self._stopped[demand.branch], row)
+                self.loop.finish(
+                    demand, self._stopped[demand.branch], row if self.context.has_logits else None
+                )
             else:
                 self.loop.next_token(demand, row)
             return

@@ -143,8 +143,8 @@ class Siblings:
 
     def _chance(self, active: ActiveBranch) -> float:
         """A number that belongs to this take and this place in it, and how often it went back."""
-        place, bans = len(active.buffer.ids), active.branch.bans
-        return _chance(active.branch.seed, place, *((bans,) if bans else ()))
+        seed, place, bans = active.branch.seed, len(active.buffer.ids), active.branch.bans
+        return _chance(seed, place, bans) if bans else _chance(seed, place)
 
 
 def _chance(seed: int, *place: int) -> float:

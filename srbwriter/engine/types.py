@@ -317,6 +317,9 @@ class EngineOptions:
     n_ubatch: int | None = None
     threads: int | None = None
     threads_batch: int | None = None
+    backend_sampling: bool = (
+        False  # where the logits are, for branches whose samplers llama.cpp's graph knows
+    )
     sampling_threads: int | None = None  # in vocabularies of 100k tokens; None: as many as are faster
     gpu_layers: int = -1
     main_gpu: int = 0

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from srbwriter.session import Session
 
 CLICHES = """\
-# What models write too often. Change the list as you like: one phrase a line; no line, no ban.
-# Small and large letters are alike; where a phrase ends does not matter (shiver is found in shivers).
 a testament to
 a tapestry of
 a symphony of
@@ -75,6 +73,8 @@ against all odds
 with newfound
 the journey had only just begun
 happily ever after
+# What models write too often. Take out and add what you like; an empty sheet bans nothing.
+# Small and large letters are alike; where a phrase ends does not matter (shiver is found in shivers).
 """
 """The sheet of a story that has no phrases of its own: it bans nothing until the writer keeps it."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import accumulate
@@ -35,16 +36,18 @@ from srbwriter.story.context import Assembly, ContextError
 
 from . import judging, typing
 from .ahead import LookAhead
+from .exploring import Explorer, exploring_of
 from .open import open_story, rescue_folder, token_sizes
 from .prompting import Context, Prompter, with_words
 from .recorder import Recorder
 from .rounds import Round, RoundHistory, adopted
 from .sampling import Sweep, swept, variety_of
 from .tokens import Tokens, TokenText, Turn
-from .variety import Variety
+from .variety import Variety, renew_alike
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
+    from srbwriter.engine.exploring import Way
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +86,10 @@ class Session:
         self._recorder = Recorder(story, self.typing, self._lock)
         self.look_ahead = LookAhead(self, self._lock, self._would_ask)
         """The rounds that picks would begin, written while the writer reads; none until it has a budget."""
+        self.exploring = Explorer(
+            self, self._lock, lambda: self._would_ask(None, None), self._show_ways, self._begin_with
+        )  # fmt: skip
+        """What none of the branches shows, and the ways on that are likely."""
         self._note, self.typing.on_key = self.typing.on_key, self._typed
         self._prompter: Prompter | None = None
         self._failure: Exception | None = None
@@ -107,7 +114,7 @@ class Session:
         Raises StoryError when the file is no story or its folder cannot be written.
         """
         loader = loader or launch.loader(settings)
-        return cls(
+        opened = cls(
             open_story(story),
             loader,
             n=launch.branches(settings),
@@ -116,6 +123,8 @@ class Session:
             options=loader.options or launch.engine_options(settings),
             variety=variety_of(settings),
         )
+        opened.exploring.wanted = exploring_of(settings)
+        return opened
 
     def _typed(self) -> None:
         """A key that is not on the disk yet."""
@@ -421,7 +430,7 @@ class Session:
             if self.round is None or self.engine is None:
                 raise ValueError("there are no branches yet")
             note = self.story.settings(self.round.parent).author_note or ""
-            return judging.judge(self.engine, self.round, judging.questions(self.rubric, note))
+            return judging.judge(self.engine, self.round, judging.questions(self.rubric, note), _aside)
 
     def lock(self, index: int) -> None:
         """Spare this branch when all are rolled again; a second time lets it go."""
@@ -429,6 +438,7 @@ class Session:
             self.round.locked ^= {index}
 
     def stop_all(self) -> None:
+        self.exploring.stop()
         with self._lock:
             if self.round is not None and self.round.generation is not None:
                 self.round.generation.cancel()
@@ -447,6 +457,31 @@ class Session:
         self._take_up()
         if self.round is not None and self.round.generation is not None:
             self.round.generation.add_branch(count)
+
+    def _begin_with(self, ids: tuple[int, ...]) -> int:
+        """Let another branch of the round begin with these tokens; its index. Raises EngineError."""
+        self._take_up()
+        generation = self.round.generation if self.round is not None else None
+        if generation is None:
+            raise NoModel("there are no branches beside which another could begin")
+        generation.add_branch(1, begin=ids)
+        return len(generation.branches)
+
+    def _show_ways(self, ways: Sequence[Way]) -> None:
+        """Show ways on as a round of branches that have ended; they become nodes as those of any round."""
+        if not ways:
+            raise NoModel("no way on is as likely as that: the cut-off is too high")
+        current = Round(self.story, self.story.current, len(ways))
+        takes = tuple(
+            Take(way.text, way.ids, FinishReason.SENTENCE if way.ended else FinishReason.LENGTH)
+            for way in ways
+        )
+        sampling = swept(self.sampling, self.story.settings(self.story.current).sampling, None, len(ways))
+        current.generation = self._request(current.parent, len(ways), sampling, takes)
+        current.lead = current.generation.healed
+        current.probabilities = {index: math.exp(way.logprob) for index, way in enumerate(ways)}
+        self.round = current
+        self._begun(current)
 
     # ---- token by token
 
@@ -477,8 +512,11 @@ class Session:
             generation = branch.generation
             begin = (*text.path(place)[len(text.prompt) :], token)
             sampling = replace(branch.sampling, seed=None)
+            index = len(generation.branches)
             generation.add_branch(1, sampling, branch.stop_rule, begin=begin)
-            return len(generation.branches)
+            if self.round is not None:
+                self.round.duplicates.steered.add(index)  # it is meant to begin as another does
+            return index
 
     def ban(self, text: TokenText, place: int) -> None:
         """Let a branch write on from before ``place`` without the token there, nor those banned there before.
@@ -529,25 +567,7 @@ class Session:
         Never one that is in ``read``, locked, bookmarked, rated or steered, or that ended a while ago; each
         twice at most. To be called now and then while a round is shown. Returns the indices.
         """
-        current = self.round
-        if current is None or not current.taken_up or current.generation is None:
-            return []
-        found = current.duplicates
-        found.look(current.branches)
-        if not self.variety.renew:
-            return []
-        renewed = [i for i in found.to_renew(current, read) if not self._is_marked(current, i)]
-        for index in renewed:
-            found.renew(current.branches[index])
-        return renewed
-
-    def _is_marked(self, current: Round, index: int) -> bool:
-        """Whether the writer has bookmarked or rated a branch."""
-        if index >= len(current.tracks) or not current.tracks[index].nodes:
-            return False
-        node = current.node_of(index)
-        marks = self.story.marks(node) if self.story.is_living(node) else None
-        return marks is not None and (marks.bookmark or bool(marks.rating))
+        return [] if self.round is None else renew_alike(self.round, self.variety, read)
 
     def _take_up(self) -> None:
         """Give the branches of an earlier sitting to the engine, each standing where its node ends.
@@ -760,6 +780,10 @@ class Session:
                 generation.wait(_END_SECONDS)
             except (EngineError, TimeoutError) as error:
                 log.warning("the last branches did not end well: %s", error)
+
+
+def _aside(act: Callable[[], None]) -> None:
+    threading.Thread(target=act, name="srbwriter-judging", daemon=True).start()
 
 
 def _in_short(why: str) -> str:

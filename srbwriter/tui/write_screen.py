@@ -19,7 +19,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
-from srbwriter.session.variety import AS_DRAWN, ORDERS
+from srbwriter.session.variety import AS_DRAWN, ordered
 from srbwriter.story import Author, NodeId, StoryError
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui import layouts, options, status
@@ -30,8 +30,10 @@ from srbwriter.tui.screens.ask import Confirm
 from srbwriter.tui.screens.find import Looked
 from srbwriter.tui.screens.help import LeaderMenu
 from srbwriter.tui.screens.trouble import AGAIN, CHOOSE, CrashNote, ModelTrouble
+from srbwriter.tui.story_colours import Legend, StoryColours
 from srbwriter.tui.transfers import Transfers
 from srbwriter.tui.welcome import receive
+from srbwriter.tui.widgets import tints
 from srbwriter.tui.widgets.branch_grid import BranchGrid
 from srbwriter.tui.widgets.branch_pane import BranchPane
 from srbwriter.tui.widgets.branch_words import sampling_words, state_sign
@@ -68,6 +70,7 @@ class WriteScreen(Screen[None]):
         self.grid.start_at = 0 if app.preferences[options.PANES] == "top" else None
         self.status_line = StatusLine()
         self.key_line = KeyLine()
+        self.legend = Legend()
         self.strip = TabStrip()
         self.right = Branches(id="right")
         self.pump = Pump(self, app.preferences[options.FPS])
@@ -83,12 +86,14 @@ class WriteScreen(Screen[None]):
         self.looked = Looked()
         self.order = AS_DRAWN  # of the panes
         self._ordered: tuple[object, int] = (None, 0)  # the round that stands so, and how many branches
+        self._colours = StoryColours(session)
+        self._forked = -1  # the branch that is gone to as soon as it is there
         self._round: Round | None = None
         self._shown = -1
         self._usual = session.sampling
         self._applied_for = Size(0, 0)  # the size of the window that the layout was chosen for
         writes = app.anywhere("generate")
-        self.grid.hint = f"{writes[0]} writes branches" if writes else ""
+        self.grid.hint = f"{key_name(writes[0])} writes branches" if writes else ""
 
     if TYPE_CHECKING:
 
@@ -102,10 +107,12 @@ class WriteScreen(Screen[None]):
             with self.right:
                 yield self.strip
                 yield self.grid
+        yield self.legend
         yield self.status_line
         yield self.key_line
 
     def on_mount(self) -> None:
+        self.colour()
         self.screen_layout_refresh_signal.subscribe(  # pyright: ignore[reportUnknownMemberType]
             self, self._fit, immediate=True
         )
@@ -265,7 +272,11 @@ class WriteScreen(Screen[None]):
 
     def show_authors(self) -> None:
         """Tint the story by who wrote what, if the writer wants that."""
-        if not self.app.preferences[options.PROVENANCE]:
+        mode = self.app.preferences[options.COLOUR_TOKENS]
+        if mode in (tints.PROBABILITY, tints.SURPRISAL):
+            self._colours.show(self.editor, mode, anew=True)
+            return
+        if not self.app.preferences[options.PROVENANCE] and mode != tints.AUTHOR:
             if self.editor.provenance is not None:
                 self.editor.provenance = None
             return
@@ -273,6 +284,32 @@ class WriteScreen(Screen[None]):
         nodes = story.nodes(story.path(story.current))
         parts: list[tuple[int, Author]] = [(len(s.text), s.author) for node in nodes for s in node.spans]
         self.editor.provenance = Provenance(parts)
+
+    def colour(self) -> None:
+        """Colour words as the writer wants it. Log-probabilities are gathered only while that shows them."""
+        mode = self.app.preferences[options.COLOUR_TOKENS]
+        wanted = mode in (tints.PROBABILITY, tints.SURPRISAL)
+        if wanted or mode != self.grid.colours[0]:
+            self.session.tokens.gather = wanted
+        self.grid.colours = mode, self.session
+        self.legend.show(mode, self.size.height)
+        self.grid.colour()
+        self.show_authors()
+
+    def _colour_on(self) -> None:
+        """Colour the story as far as it has become known; ask for what is not."""
+        mode = self.app.preferences[options.COLOUR_TOKENS]
+        if mode in (tints.PROBABILITY, tints.SURPRISAL):
+            self._colours.show(self.editor, mode)
+
+    def forked(self, index: int) -> None:
+        """A fork was asked for: go to branch ``index`` when it is there; -1 is a round of the story."""
+        if index < 0:
+            self.show_story()
+            self.notify("What followed is another branch now; undo brings it back.")
+        else:
+            self._forked = index
+        self.flush()
 
     def rewrite(self, text: str) -> None:
         """Make ``text`` the story's, as one edit of the writer's. Raises StoryError if it is not saved."""
@@ -288,6 +325,8 @@ class WriteScreen(Screen[None]):
     def writing(self) -> bool:
         """True while any branch is live or waits for the model."""
         current = self.session.round
+        if self.session.exploring.working:
+            return True
         if current is None:
             return False
         return not current.branches or any(branch.live for branch in current.branches)
@@ -381,15 +420,22 @@ class WriteScreen(Screen[None]):
             self._round, self._shown = current, count
             blank: list[None] = [None] * self.session.n
             self.grid.show(current.branches if current is not None and count else blank)
+            self.grid.colour()
+        if 0 <= self._forked < count:
+            self.grid.go(self._forked)
+            self._forked = -1
         self.grid.pull()
 
     def flush_slowly(self) -> None:
         self.transfers.watch()
         self._tell_focus()
-        self.status_line.left = status.left(self.session, self._load_watch, self.transfers.line())
+        work, on_branch = self.transfers.line(), isinstance(self.focused, BranchPane)
+        self.status_line.left = status.left(self.session, self._load_watch, work, on_branch)
+        self._watch_exploring()
         self._show_saved()
         self._renew_alike()
         self._put_in_order()
+        self._colour_on()
         self._show_marks()
         self._show_keys()
         self._watch_model()
@@ -437,6 +483,13 @@ class WriteScreen(Screen[None]):
         elif chosen == AGAIN:
             self.guarded(self.session.load_again)
 
+    def _watch_exploring(self) -> None:
+        """Say once why an exploration came to nothing."""
+        exploring = self.session.exploring
+        if exploring.problem is not None:
+            self.notify(str(exploring.problem), severity="error")
+            exploring.problem = None
+
     def _renew_alike(self) -> None:
         """Have branches that are nearly the same as another written anew; not those that are being read."""
         read = {pane.index for pane in self.grid.shown if pane.has_focus or pane.is_read}
@@ -455,8 +508,10 @@ class WriteScreen(Screen[None]):
         if current is None or not current.branches or self._ordered == (current, len(current.branches)):
             return
         if self.order == AS_DRAWN or not any(branch.live for branch in current.branches):
-            self._ordered = current, len(current.branches)
-            self.grid.order(ORDERS[self.order][1](current))
+            indices = ordered(current, self.order, lambda branch: self.session.tokens.of(branch))
+            if indices is not None:  # else it is known in a moment
+                self._ordered = current, len(current.branches)
+                self.grid.order(indices)
 
     def _show_marks(self) -> None:
         current = self.session.round
@@ -465,7 +520,11 @@ class WriteScreen(Screen[None]):
             for pane in self.grid.shown:
                 if pane.index < len(branches):
                     pane.marks = status.marks(self.session, pane.index, pane.take)
-                    pane.note = sampling_words(branches[pane.index], self._usual)
+                    words = (
+                        status.note(self.session, pane.index),
+                        sampling_words(branches[pane.index], self._usual),
+                    )
+                    pane.note = ", ".join(filter(None, words))
         self.strip.show([f"{branch.index + 1}{state_sign(branch)}" for branch in branches], self.grid.current)
         self.strip.set_class(self.grid.pages > 1 and bool(branches), "-needed")
 
@@ -489,6 +548,7 @@ class WriteScreen(Screen[None]):
         """Arrange story and panes for the layout and the room there is."""
         self._applied_for = self.size
         layouts.apply(self, self.layout_name)
+        self.legend.show(self.app.preferences[options.COLOUR_TOKENS], self.size.height)
         self._fit()
 
     def _fit(self, _: object = None) -> None:

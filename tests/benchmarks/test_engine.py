@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.engine import __main__ as benchmark
 from benchmarks.engine.__main__ import main
+from benchmarks.engine.choosing import WAYS
 from benchmarks.engine.contestants import Score
 from benchmarks.engine.throughput import Result, rounds
 
@@ -26,7 +27,14 @@ def tables(text: str) -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("part", ["python", "pick", "memory", "parked", "reopen", "screen"])
+def test_ways_of_choosing_words_stand_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    main([*SMALL, "--only", "choosing"])
+    (table,) = tables(capsys.readouterr().out)
+    assert len(table) == 2 + 2 * 2  # two numbers of branches, two chains
+    assert all(way in table[0] for way in WAYS)
+
+
+@pytest.mark.parametrize("part", ["python", "pick", "memory", "parked", "reopen", "screen", "admission"])
 def test_each_part_makes_a_table(part: str, capsys: pytest.CaptureFixture[str]) -> None:
     main([*SMALL, "--only", part])
     out = capsys.readouterr().out

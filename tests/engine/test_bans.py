@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -356,6 +357,21 @@ def test_one_that_goes_on_completes_no_phrase_that_it_had_begun(engine: Engine) 
         short.wait(60)
     assert not ends_of(banned.banned_phrases, short.branches[0].text)
     assert short.branches[0].bans and len(short.branches[0].ids) == 31
+
+
+@pytest.mark.parametrize("siblings", ["distinct", "stratified"])
+def test_branches_that_are_drawn_together_write_none_either(engine: Engine, siblings: Any) -> None:
+    banned = Sampling(seed=5, banned_phrases=("he", "the", "one", *COMMON))
+    short = Stop(max_tokens=20, ignore_eog=True)
+    generation = written(engine, Request(PROMPT, n=6, sampling=banned, stop=short, siblings=siblings))
+    assert hits(generation)
+    for branch in generation.branches:
+        assert not ends_of(banned.banned_phrases, branch.text)
+        places = [drawn.position for drawn in branch.buffer.drawn]
+        assert places == sorted(set(places))
+        assert all(branch.ids[drawn.position] == drawn.token for drawn in branch.buffer.drawn)
+    if siblings == "distinct":
+        assert len({branch.ids[0] for branch in generation.branches}) >= 5  # as many as the filters leave
 
 
 # ---- dead ends

@@ -17,8 +17,7 @@ from srbwriter.engine.remote.dialects.llamacpp import LlamaCpp, Slots
 from srbwriter.engine.remote.dialects.openai import VLLM
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.remote.problems import from_answer, own_words
-from srbwriter.engine.remote.sse import EventReader
-from srbwriter.engine.remote.transport import Transport
+from srbwriter.engine.remote.transport import EventReader, Transport
 
 _LINES = st.text(st.characters(blacklist_characters="\r\n", blacklist_categories=("Cs",)))
 

@@ -96,6 +96,15 @@ class Batch:
             self._seq[start:end, column] += offset
         self._n_seq[start:end] = len(self._offsets)
 
+    @property
+    def outputs(self) -> int:
+        """Rows with logits wanted."""
+        return int(self._output[: self.size].sum())
+
+    def output(self, row: int) -> int:
+        """The place of a row among those with logits wanted."""
+        return int(self._output[:row].sum())
+
     def take(self) -> Any:
         """The native struct, sized for the rows added."""
         self.native.n_tokens = self.size

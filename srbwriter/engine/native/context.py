@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..types import MAX_SEQUENCES, EngineOptions, ModelError, NativeError
 from .batch import Batch
 from .library import L, hush, library
+from .samplers import Sampler
 
 # enum ggml_type, for the kinds a KV cache may have
 CACHE_TYPES = {
@@ -96,6 +97,9 @@ class Context:
         self.max_outputs = self.sequences
         self.n_vocab = int(lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(model)))
         self.batch = Batch(self.max_rows, self._offsets, self.sequences)
+        self.rows_at_once = int(params.n_ubatch)
+        self.has_logits = True  # False where samplers of the graph took the place of all of them
+        self._attached: set[int] = set()  # sequences whose rows are sampled in the graph
         self._padded = False
         self._abort_flag = C.create_string_buffer(b"\0\0", 2)
         self.window = int(lib.llama_model_n_swa(model)) if ids > 1 else 0  # that sliding layers see
@@ -126,10 +130,36 @@ class Context:
 
     def logits(self, row: int) -> NDArray[np.float32]:
         """Logits of a batch row, valid until the next decode. Copy what must last."""
+        if not self.has_logits:
+            raise NativeError("llama_get_logits_ith", "sampled in the graph")
+        if (
+            self._attached
+        ):  # of rows that were sampled in the graph the other function gives what samplers left
+            every = self._lib.llama_get_logits(self.pointer)
+            whole = np.ctypeslib.as_array(every, (self.batch.outputs, self.n_vocab))
+            return whole[self.batch.output(row)]
         pointer = self._lib.llama_get_logits_ith(self.pointer, row)
         if not pointer:
             raise NativeError("llama_get_logits_ith", row)
         return np.ctypeslib.as_array(pointer, (self.n_vocab,))
+
+    def attach(self, seq: int, chain: Sampler | None) -> bool:
+        """Let ``chain``, which was never attached before, sample the one row of ``seq`` in the graph.
+
+        None ends that; only then may the one before be freed. False where the graph cannot.
+        """
+        self._check(seq)
+        taken = bool(self._lib.llama_set_sampler(self.pointer, seq, chain))
+        self._attached.discard(seq)
+        if taken and chain is not None:
+            self._attached.add(seq)
+        return taken
+
+    def sampled(self, chain: Sampler, row: int) -> tuple[int, float]:
+        """The token that ``chain`` drew for a row in the graph, and has accepted; the first probability."""
+        token = int(self._lib.llama_sampler_sample(chain, self.pointer, row))
+        found = self._lib.llama_get_sampled_probs_ith(self.pointer, row)
+        return token, found[0] if found else 0.0
 
     def set_threads(self, branches: int, prompt: int) -> None:
         """Threads of the decodes from now on: of those with one row, and of those with more."""

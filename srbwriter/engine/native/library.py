@@ -64,7 +64,7 @@ LONG = (
     "llama_init_from_model llama_free llama_decode llama_synchronize llama_tokenize llama_memory_clear "
     "llama_sampler_init_dry llama_state_seq_get_size llama_state_seq_get_data llama_state_seq_set_data "
     "llama_state_get_size llama_state_get_data llama_state_set_data llama_adapter_lora_init "
-    "llama_set_adapters_lora llama_set_adapter_cvec"
+    "llama_set_sampler llama_set_adapters_lora llama_set_adapter_cvec"
 ).split()
 
 SHORT = (
@@ -88,7 +88,8 @@ SHORT = (
     "llama_sampler_init_temp_ext llama_sampler_init_xtc llama_sampler_init_top_n_sigma "
     "llama_sampler_init_mirostat llama_sampler_init_mirostat_v2 llama_sampler_init_grammar "
     "llama_sampler_init_penalties llama_sampler_init_adaptive_p llama_sampler_init_logit_bias "
-    "llama_sampler_init_infill"
+    "llama_sampler_init_infill llama_sampler_copy llama_sampler_chain_get llama_get_sampled_probs_ith "
+    "llama_get_logits"
 ).split()
 
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}  # enum ggml_log_level

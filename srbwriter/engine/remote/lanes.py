@@ -31,7 +31,7 @@ from ..types import (
     Text,
     TokenLogprob,
 )
-from .asking import Piece
+from .dialects.base import Piece
 
 if TYPE_CHECKING:
     from .serving import Stretch

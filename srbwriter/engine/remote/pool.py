@@ -1,4 +1,4 @@
-"""Several addresses of one model: who is asked next, and who is left out for a while."""
+"""Several addresses of one model: who is there, who is asked next, and who is left out for a while."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from .dialects.base import Dialect
-from .dialects.detect import dialect_of
+from .dialects.base import Dialect, not_found
+from .dialects.koboldcpp import KoboldCpp
+from .dialects.llamacpp import LlamaCpp
+from .dialects.openai import VLLM, OpenAI, SGLang, cards_of
+from .dialects.srb import Srb
 from .options import RemoteOptions
 from .problems import RemoteError
 from .profile import Profile
@@ -22,6 +25,11 @@ _KEPT = 16_384  # such blocks
 _AHEAD = 4  # requests that an address may have more than the idlest and still keep its prefixes
 _LONGEST_OUT = 30.0  # seconds
 _WAITS = (0.0, 0.1, 0.3)  # seconds between attempts to find out who is there
+
+
+_BY_NAME: dict[str, type[Dialect]] = {
+    "vllm": VLLM, "openai": OpenAI, "llamacpp": LlamaCpp, "srb": Srb, "koboldcpp": KoboldCpp
+}  # fmt: skip
 
 
 class Peer:
@@ -140,3 +148,39 @@ def _blocks(ids: Sequence[int]) -> list[int]:
         before = hash((before, *ids[start : start + _BLOCK]))
         found.append(before)
     return found
+
+
+async def dialect_of(transport: Transport, options: RemoteOptions) -> Dialect:
+    """The dialect that the options name, or the best that the server speaks. Raises RemoteError."""
+    if options.dialect not in ("auto", "vllm"):
+        return _BY_NAME[options.dialect](transport, options)
+    kind = await _found(transport)
+    if options.dialect == "vllm" and kind is not SGLang:
+        kind = VLLM
+    return kind(transport, options)
+
+
+async def _found(transport: Transport) -> type[Dialect]:
+    try:
+        cards = cards_of(await transport.ask("GET", "/v1/models"))
+    except RemoteError as error:
+        if not not_found(error):
+            raise
+        return KoboldCpp if await _answers(transport, "/api/extra/version") else OpenAI
+    card = cards[0] if cards else {}
+    owner = str(card.get("owned_by", "")).lower()
+    if owner == "llamacpp":
+        return Srb if "engine_state" in card else LlamaCpp
+    if owner == "koboldcpp" or str(card.get("id", "")).startswith("koboldcpp/"):
+        return KoboldCpp
+    return {"vllm": VLLM, "sglang": SGLang}.get(owner, OpenAI)
+
+
+async def _answers(transport: Transport, path: str) -> bool:
+    try:
+        await transport.ask("GET", path)
+    except RemoteError as error:
+        if error.again and not not_found(error):
+            raise
+        return False
+    return True

@@ -36,7 +36,8 @@ def from_transport(where: str, error: Exception) -> RemoteError:
             if "CERTIFICATE" in str(error).upper():
                 return RemoteError(
                     where,
-                    f"its certificate is not trusted ({error}); --no-connect-verify takes it",
+                    f"its certificate is not trusted ({error}); name the file of its authority "
+                    "in the variable SSL_CERT_FILE, or take any certificate with --no-connect-verify",
                     again=False,
                 )
             problem = f"no connection ({_reason(error)}); is the server running?"

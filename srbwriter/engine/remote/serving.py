@@ -15,8 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..types import BranchState, EngineError, FinishReason, Priority, PromptProgress, StateChanged
-from .asking import Ask, Named, News, Over, Piece, Placed, PromptRead
-from .dialects.base import Dialect
+from .dialects.base import Ask, Dialect, Named, News, Over, Piece, Placed, PromptRead
 from .lanes import Lane, Run, Spell, plain
 from .options import RemoteOptions
 from .pool import Peer, Pool

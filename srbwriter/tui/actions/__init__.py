@@ -5,19 +5,11 @@ another face would want too.
 """
 
 from srbwriter.tui.actions import (  # isort: skip - in order
-    branches, story, stories, tree, knobs, ahead, exploring, judging, view,
+    branches, story, stories, tree, knobs, ahead, exploring, tokens, judging, view,
 )  # fmt: skip
 from srbwriter.tui.commands import COMMANDS
 
 __all__ = [
-    "COMMANDS",
-    "ahead",
-    "branches",
-    "exploring",
-    "judging",
-    "knobs",
-    "stories",
-    "story",
-    "tree",
+    "COMMANDS", "ahead", "branches", "exploring", "judging", "knobs", "stories", "story", "tokens", "tree",
     "view",
-]
+]  # fmt: skip

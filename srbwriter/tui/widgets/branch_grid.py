@@ -7,6 +7,7 @@ Branches that do not fit are on further pages. Knows panes and branches; runs no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from textual import events
 from textual.containers import Container
@@ -16,6 +17,7 @@ from textual.reactive import reactive
 
 from srbwriter.engine.generation import Branch
 from srbwriter.tui.widgets.branch_pane import BranchPane
+from srbwriter.tui.widgets.tints import NONE, Tints
 
 MIN_WIDTH, MIN_HEIGHT = 30, 5
 _EASY_WIDTH, _BEST_WIDTH = 40, 64  # cells; shorter lines are harder to read, longer ones no easier
@@ -58,6 +60,10 @@ class BranchGrid(Container):
         self.pages = 1
         self.start_at: int | None = 0  # see BranchPane
         self.hint = ""  # see BranchPane
+        self.colours: tuple[str, Any] = (
+            NONE,
+            None,
+        )  # what colours words, and the session that knows of tokens
         self.current = 0  # index of the branch that commands are about
         self._order: list[int] = []  # indices of branches, in the order in which they stand
         self._room = Size(0, 0)  # what the panes are arranged for
@@ -109,6 +115,15 @@ class BranchGrid(Container):
         if fresh:
             self.panes.extend(fresh)
             self.mount_all(fresh)
+
+    def colour(self) -> None:
+        """Colour the words of all panes as ``colours`` says."""
+        mode, session = self.colours
+        for pane in self.panes:
+            if (NONE if pane.tints is None else pane.tints.mode) != mode:
+                tokens = None if mode == NONE else session.tokens
+                pane.tints = tokens and Tints(mode, tokens.of, lambda: session.tokens.version)
+                pane.refresh()
 
     def pull(self) -> None:
         """Paint what the branches in view have published."""

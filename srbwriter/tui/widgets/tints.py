@@ -1,7 +1,7 @@
 """Words coloured by how likely their tokens were, or by who wrote them.
 
-Five steps that every theme and depth of colour tells apart; the rarest are bold and underlined as well, so
-that they stand out without any colour. Knows branches and log-probabilities; paints nothing.
+Five steps that every theme and depth of colour tells apart, by their letters too where a theme has one colour
+or the terminal none. Knows branches and log-probabilities; paints nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LEAST = (0.5, 0.2, 0.05, 0.01)  # probabilities of the first four steps
 _MOST = (3.0, 6.0, 9.0, 12.0)  # bits of surprisal of the same
 
 LEGENDS = {
-    PROBABILITY: (("likely, 50 %", STEPS[0]), ("20 %", STEPS[1]), ("5 %", STEPS[2]), ("1 %", STEPS[3]),
+    PROBABILITY: (("50 % and more", STEPS[0]), ("20 %", STEPS[1]), ("5 %", STEPS[2]), ("1 %", STEPS[3]),
                   ("less", STEPS[4]), ("not known", UNKNOWN)),
     SURPRISAL: (("expected", STEPS[0]), ("3 bits", STEPS[1]), ("6 bits", STEPS[2]), ("9 bits", STEPS[3]),
                 ("12 bits", STEPS[4]), ("not known", UNKNOWN)),

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from tests.tui.scenarios import (
-    ahead,
-    bin,
-    branches,
-    convert,
-    exploring,
-    knobs,
-    nodes,
-    stories,
-    story,
-    taking,
-    view,
+from tests.tui.scenarios import (  # isort: skip
+    ahead, bin, branches, convert, exploring, knobs, nodes, stories, story, taking, tokens, view,
 )  # fmt: skip
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
     "SCENARIOS", "ahead", "bin", "branches", "convert", "exploring", "knobs", "nodes", "stories", "story",
-    "taking", "view",
+    "taking", "tokens", "view",
 ]  # fmt: skip

@@ -10,11 +10,10 @@ import msgspec
 from ...parameters import spelled
 from ...types import FinishReason
 from .. import letters
-from ..asking import Ask, News, Piece
 from ..options import RemoteOptions
 from ..profile import Profile
 from ..transport import Transport
-from .base import Dialect, decoded, model_info
+from .base import Ask, Dialect, News, Piece, decoded, model_info
 
 _STREAM = "/api/extra/generate/stream"
 _FIELDS = spelled("koboldcpp")

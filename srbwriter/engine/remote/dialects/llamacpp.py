@@ -20,12 +20,11 @@ import msgspec
 from ...parameters import spelled
 from ...text import fingerprint
 from ...types import FinishReason, TokenLogprob
-from ..asking import Ask, News, Piece, Placed, PromptRead
 from ..options import RemoteOptions
 from ..problems import RemoteError
 from ..profile import ALL_SAMPLING, Profile
 from ..transport import Transport
-from .base import Dialect, decoded, is_control, model_info, not_found
+from .base import Ask, Dialect, News, Piece, Placed, PromptRead, decoded, is_control, model_info, not_found
 
 _COMPLETION = "/completion"
 _LIKELIEST = 1000  # tokens of which is told how likely they are, where certain ones are looked for

@@ -15,12 +15,24 @@ import msgspec
 from ...parameters import spelled
 from ...types import FinishReason, TokenLogprob
 from .. import letters
-from ..asking import Ask, News, Over, Piece, PromptRead
 from ..options import RemoteOptions
 from ..problems import RemoteError
 from ..profile import Profile
 from ..transport import Transport
-from .base import PROBE, Dialect, decoded, is_control, model_info, not_found, probe_fingerprint
+from .base import (
+    PROBE,
+    Ask,
+    Dialect,
+    News,
+    Over,
+    Piece,
+    PromptRead,
+    decoded,
+    is_control,
+    model_info,
+    not_found,
+    probe_fingerprint,
+)
 
 COMPLETIONS = "/v1/completions"
 USUAL_WINDOW = 8192  # tokens, where a server does not say

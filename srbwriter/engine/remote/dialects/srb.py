@@ -12,12 +12,11 @@ import msgspec
 
 from ...parameters import PARAMETERS
 from ...types import FinishReason, ModelInfo, Priority, TokenLogprob
-from ..asking import Ask, Named, News, Over, Piece, PromptRead
 from ..options import RemoteOptions
 from ..problems import RemoteError, garbage, own_words
 from ..profile import Profile
 from ..transport import Transport
-from .base import Dialect, decoded
+from .base import Ask, Dialect, Named, News, Over, Piece, PromptRead, decoded
 
 _COMPLETIONS = "/srb/v1/completions?sse=1&rich=1"
 _NAMES = {p.field: p.name for p in PARAMETERS if p.record == "sampling"}

@@ -1,0 +1,98 @@
+"""The story coloured by how likely its tokens were, as far as the model reads it; and the legend."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+from textual.widget import Widget
+
+from srbwriter.engine.types import EngineError
+from srbwriter.session.tokens import TokenText
+from srbwriter.story import StoryError
+from srbwriter.tui.widgets.story_editor import Provenance, StoryEditor
+from srbwriter.tui.widgets.tints import LEGENDS, STEPS, UNKNOWN, WRITER, step
+
+if TYPE_CHECKING:
+    from srbwriter.session import Session
+
+log = logging.getLogger(__name__)
+
+_ROOM = 30
+"""Rows of the window from which on there is one for the legend."""
+
+
+class StoryColours:
+    """Colours the editor's text; what is typed stays plain until it is on the disk and looked up."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._of: object = None  # the text that was made tokens
+        self._coming: Future[TokenText] | None = None
+        self._text: TokenText | None = None
+        self._shown: object = None
+
+    def show(self, editor: StoryEditor, mode: str, anew: bool = False) -> None:
+        """Colour as far as it is known; what is not known is asked for, and found at a later look."""
+        if anew:
+            self._shown = None
+        now = self._session.node, editor.whole
+        if now != self._of and self._coming is None and self._session.typing.state.saved:
+            self._of = now
+            try:
+                self._coming = self._session.story_tokens()
+            except (EngineError, StoryError) as error:
+                self._of = None
+                log.debug("no colours yet: %s", error)
+        if self._coming is not None and self._coming.done():
+            coming, self._coming = self._coming, None
+            self._text = None if coming.exception() is not None else coming.result()
+        if self._text is None or now != self._of:
+            return
+        text = self._text
+        known = self._session.tokens.scores(text.ids, text.tokens[0].at if text.tokens else 0)
+        if self._shown == (id(text), len(known), mode):
+            return
+        self._shown = id(text), len(known), mode
+        parts: list[tuple[int, str]] = []
+        place = 0
+        for token, after in zip(text.tokens, [*text.tokens[1:], None], strict=True):
+            end = len(editor.whole) if after is None else after.start
+            parts += [
+                (max(0, token.start - place), UNKNOWN),
+                (end - token.start, step(mode, known.get(token.at))),
+            ]
+            place = end
+        editor.provenance = Provenance(parts)
+
+
+class Legend(Widget):
+    """What the colours mean, in a line; it gives way where rows are few."""
+
+    COMPONENT_CLASSES = {f"legend--{tint}" for tint in (*STEPS, UNKNOWN, WRITER)}
+    DEFAULT_CSS = """
+    Legend { height: 1; width: 1fr; background: $background; color: $text-muted; display: none; }
+    """
+
+    _mode = ""
+
+    def show(self, mode: str, rows: int) -> None:
+        """``mode`` is what words are coloured by, in a window of so many rows."""
+        self._mode = mode
+        self.display = mode in LEGENDS and rows >= _ROOM
+        self.refresh()
+
+    def render(self) -> Content:
+        parts: list[tuple[str, str]] = [(f" {self._mode}: ", "")]
+        for words, tint in LEGENDS.get(self._mode, ()):
+            parts += [(words, _STYLES[tint]), ("   ", "")]
+        return Content.assemble(*parts)
+
+
+_STYLES = {
+    "tint-0": "$foreground", "tint-1": "italic $text-success", "tint-2": "bold $text-warning",
+    "tint-3": "bold italic $text-error", "tint-4": "bold underline $text-error", UNKNOWN: "$text-muted",
+    WRITER: "bold $accent",
+}  # fmt: skip

@@ -1,0 +1,207 @@
+"""What no branch shows is told, and can be opened; likely ways on become branches of the story."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine.exploring import Exploring, Fork
+from srbwriter.engine.loader import EngineLoader
+from srbwriter.engine.types import Request, Sampling, Stop
+from srbwriter.session import Session
+from srbwriter.session.exploring import odds_words, probability_words
+from srbwriter.session.variety import Variety
+from srbwriter.story import Story
+from tests.engine.support import decoded_rows
+
+from .conftest import OPTIONS, WAIT, ready
+
+STORY = "Once upon a time, there was a little fox who lived in the wood."
+
+
+@pytest.fixture
+def session(file: Path) -> Iterator[Session]:
+    story = Story.create(file)
+    story.append(STORY)
+    opened = Session(
+        story, EngineLoader(bundled_model(), OPTIONS), n=4, options=OPTIONS,
+        sampling=Sampling(seed=3), stop=Stop(max_tokens=12, ignore_eog=True), variety=Variety("distinct"),
+    )  # fmt: skip
+    ready(opened)
+    yield opened
+    opened.close()
+
+
+def written(session: Session) -> list[str]:
+    current = session.round
+    assert current is not None and current.generation is not None
+    current.generation.wait(WAIT)
+    session.keep()
+    return [branch.text for branch in current.branches]
+
+
+def fork(session: Session) -> Fork:
+    """The fork of the round, when the engine has answered."""
+    while (found := session.exploring.fork()) is None:
+        asked = session.exploring._asked
+        assert asked is not None
+        asked[2].wait(WAIT)
+    return found
+
+
+def explored(session: Session) -> list[str]:
+    """Let it explore to the end; the texts of the branches that it shows."""
+    session.exploring.begin()
+    for thread in threading.enumerate():
+        if thread.name == "srbwriter-explore":
+            thread.join(WAIT)
+    assert session.exploring.problem is None
+    return written(session)
+
+
+def test_the_fork_says_what_the_branches_cover(session: Session) -> None:
+    session.generate()
+    written(session)
+    found = fork(session)
+    count = len(found.after)
+    assert {branch.ids[:count] for branch in session.round.branches} == {found.after}  # type: ignore[union-attr]
+    begun = {branch.ids[count] for branch in session.round.branches}  # type: ignore[union-attr]
+    assert len(begun) == 4
+    shares = {o.token: o.probability for o in found.openings}
+    assert found.covered == pytest.approx(sum(shares[token] for token in begun))
+    assert 0 < found.covered < 1
+    assert not begun.intersection(opening.token for opening in found.unexplored)
+    probabilities = [opening.probability for opening in found.openings]
+    assert probabilities == sorted(probabilities, reverse=True)
+    assert sum(probabilities) <= 1.0 + 1e-6
+
+
+@pytest.mark.parametrize("end", ["", " The", "\n"])
+def test_the_fork_costs_a_row_for_each_token_that_is_no_choice(session: Session, end: str) -> None:
+    session.set_text(STORY + end)
+    session.generate()
+    written(session)
+    engine = session.loader.engine
+    engine.flush()  # type: ignore[union-attr]
+    with decoded_rows(engine) as rows:  # type: ignore[arg-type]
+        found = fork(session)
+    assert sum(rows) <= len(found.after)
+
+
+def test_what_is_not_shown_opens_as_a_branch_that_is_said_to_be_forced(session: Session) -> None:
+    session.generate()
+    written(session)
+    wanted = fork(session).unexplored[0]
+    index = session.exploring.open(wanted)
+    texts = written(session)
+    current = session.round
+    assert current is not None
+    assert index == 4 and current.forced == {4}
+    begun = fork(session).after
+    assert current.branches[4].ids[: len(begun) + 1] == (*begun, wanted.token)
+    assert texts[4].startswith(wanted.raw.decode()) and len(current.branches[4].ids) > 2
+    assert wanted.token not in {opening.token for opening in fork(session).unexplored}
+    session.pick(4)
+    assert session.text() == STORY + texts[4]
+
+
+def test_a_word_that_was_typed_in_part_is_completed_at_the_fork(session: Session) -> None:
+    session.set_text(STORY + " He found a b")
+    session.generate()
+    written(session)
+    found = fork(session)
+    assert session.round.lead  # type: ignore[union-attr]
+    assert found.after == () and found.openings[0].raw.isalpha()  # the rest of a word
+    assert sum(opening.probability for opening in found.openings) == pytest.approx(1.0)
+
+
+def test_likely_ways_become_branches_that_have_ended(session: Session) -> None:
+    session.exploring.wanted = Exploring(cutoff=0.05, depth=10, beams=6, ends="never")
+    texts = explored(session)
+    current = session.round
+    assert current is not None
+    assert 2 <= len(texts) <= 6 and len(set(texts)) == len(texts)
+    assert all(len(branch.ids) == 10 and not branch.live for branch in current.branches)
+    shares = [current.probabilities[index] for index in range(len(texts))]
+    assert shares == sorted(shares, reverse=True)
+    kept = [session.story.text(child) for child in session.story.children(session.node)]
+    assert sorted(kept) == sorted(STORY + text for text in texts)
+    session.pick(1)
+    assert session.text() == STORY + texts[1]
+
+
+def test_all_ways_of_a_level_share_a_batch(session: Session) -> None:
+    session.generate()
+    written(session)
+    engine = session.loader.engine
+    engine.flush()  # type: ignore[union-attr]
+    session.exploring.wanted = Exploring(cutoff=0.05, depth=8, beams=6, ends="never")
+    with decoded_rows(engine) as rows:  # type: ignore[arg-type]
+        explored(session)
+    assert max(rows) == 6 and sum(rows) <= 7 * 6  # what follows the eighth token nobody asks
+
+
+def test_one_beginning_does_not_crowd_out_the_others(session: Session) -> None:
+    session.exploring.wanted = Exploring(cutoff=0.03, depth=8, beams=4, ends="never")
+    texts = explored(session)
+    assert len({text.split()[0] for text in texts}) == 4
+
+
+def test_the_probability_of_a_way_is_that_of_its_tokens(session: Session) -> None:
+    session.exploring.wanted = Exploring(cutoff=0.05, depth=5, beams=4, ends="never")
+    explored(session)
+    current, engine = session.round, session.engine
+    assert current is not None and engine is not None and current.generation is not None
+    prompt = current.generation.prompt_ids
+    for branch in current.branches:
+        scored = engine.submit(
+            Request((*prompt, *branch.ids), prompt_logprobs=0, stop=Stop(max_tokens=0), add_bos=False)
+        )
+        scored.wait(WAIT)
+        known = sum(one.logprob for one in scored.prompt_logprobs[-len(branch.ids) :])
+        assert math.log(current.probabilities[branch.index]) == pytest.approx(known, abs=0.02)
+
+
+def test_ways_end_at_a_sentence(session: Session) -> None:
+    session.exploring.wanted = Exploring(cutoff=0.2, depth=60, beams=3, ends="sentence")
+    assert all(text.rstrip("\"' ").endswith((".", "!", "?")) for text in explored(session))
+
+
+def test_a_way_can_be_written_on(session: Session) -> None:
+    session.exploring.wanted = Exploring(cutoff=0.1, depth=4, beams=3, ends="never")
+    before = explored(session)
+    session.extend(0)
+    after = written(session)
+    assert after[0].startswith(before[0]) and len(after[0]) > len(before[0])
+
+
+def test_an_exploration_that_is_stopped_shows_nothing(session: Session) -> None:
+    session.generate()
+    shown = session.round
+    session.exploring.begin()
+    session.stop_all()
+    for thread in threading.enumerate():
+        if thread.name == "srbwriter-explore":
+            thread.join(WAIT)
+    assert session.round is shown
+    assert not session.exploring.working
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(0.03, "3 %"), (0.001, "1:1000"), (1e-4, "1:10k"), (2.2e-5, "1:45k"), (1e-7, "1:10M"), (1e-300, "1:∞")],
+)
+def test_what_is_rare_is_told_as_odds(share: float, words: str) -> None:
+    assert odds_words(share) == words
+
+
+@pytest.mark.parametrize(
+    ("share", "words"), [(0.0914, "9 %"), (0.004, "0.4 %"), (1.0, "100 %"), (0.0, "0 %")]
+)
+def test_probabilities_are_told_in_percent(share: float, words: str) -> None:
+    assert probability_words(share) == words

@@ -1,0 +1,199 @@
+"""Text token by token in a session: characters and ids, forks and bans, and what is looked up once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from srbwriter.session.tokens import Alternative, Paths, TokenText, shown, spelt
+from tests.tui.stepped_session import SteppedSession
+
+WAIT = 30.0
+TEXT = "It rained all day. The naïve cat 🐈 sat by the window."
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[SteppedSession]:
+    made = SteppedSession(tmp_path, TEXT, 3)
+    yield made
+    made.close()
+
+
+def until(session: SteppedSession, holds: Callable[[], object]) -> None:
+    while not holds():
+        assert session.engine.process(), "the engine has nothing to do"
+
+
+def alternatives(session: SteppedSession, text: TokenText, place: int) -> tuple[Alternative, ...]:
+    until(session, lambda: session.tokens.look(text, place) is not None)
+    return session.tokens.look(text, place) or ()
+
+
+def written(session: SteppedSession, tokens: int = 12) -> None:
+    """Branches with some tokens, which have ended."""
+    session.generate()
+    session.step(tokens)
+    session.stop_all()
+    until(session, lambda: not any(branch.live for branch in session.round.branches))
+    session.sync()
+
+
+@given(st.text(min_size=1, max_size=20), st.lists(st.integers(1, 4), min_size=80, max_size=80))
+def test_characters_of_tokens_that_break_anywhere(text: str, lengths: list[int]) -> None:
+    data, pieces = text.encode("utf-8", "replace"), list[bytes]()
+    for length in lengths:
+        pieces.append(data[:length])
+        data = data[length:]
+    text = b"".join(pieces).decode()
+    found = spelt(range(len(pieces)), pieces, 7, 3)
+    covered = set[int]()
+    for count, (token, piece) in enumerate(zip(found, pieces, strict=True)):
+        assert token.at == 7 + count and 3 <= token.start <= token.end <= 3 + len(text)
+        before = b"".join(pieces[:count])
+        assert token.inside == (len(before.decode("utf-8", "ignore").encode()) < len(before))
+        assert piece == b"" or token.start < token.end
+        covered |= set(range(token.start, token.end))
+    assert covered == set(range(3, 3 + len(text)))
+
+
+@pytest.mark.parametrize(
+    ("piece", "words"), [(b" a", " a"), (b"\n\n", "⏎⏎"), (b"\xf0\x9f", "‹f0 9f›"), (b"", "nothing")]
+)
+def test_a_token_is_shown_sensibly(piece: bytes, words: str) -> None:
+    assert shown(piece) == words
+
+
+def test_a_branch_is_read_as_its_tokens(session: SteppedSession) -> None:
+    written(session)
+    branch = session.round.branches[1]
+    text = session.branch_tokens(1).result(WAIT)
+    assert tuple(token.id for token in text.tokens) == branch.ids
+    assert "".join(branch.text[token.start : token.end] for token in text.tokens) == branch.text
+    found = alternatives(session, text, 5)
+    assert any(one.id == branch.ids[5] for one in found)
+    assert [one.logprob for one in found[:20]] == sorted((one.logprob for one in found[:20]), reverse=True)
+
+
+def test_neighbours_are_asked_ahead(session: SteppedSession) -> None:
+    written(session)
+    text = session.branch_tokens(0).result(WAIT)
+    alternatives(session, text, 5)
+    until(session, lambda: all(text.asked[place].done for place in (3, 4, 6, 7)))
+    rows = session.engine.stats().branch_rows + session.engine.stats().prompt_rows
+    assert session.tokens.look(text, 6)
+    assert session.engine.stats().branch_rows + session.engine.stats().prompt_rows == rows
+
+
+def test_a_fork_begins_exactly_so_and_takes_a_row_for_its_token(session: SteppedSession) -> None:
+    written(session)
+    text = session.branch_tokens(0).result(WAIT)
+    other = next(one for one in alternatives(session, text, 4) if one.id != text.tokens[4].id)
+    until(session, lambda: all(one.done for one in text.asked.values()))
+    while session.engine.process():
+        pass
+    before = session.engine.stats()
+    index = session.fork(text, 4, other.id)
+    until(session, lambda: len(session.round.branches) > index and len(session.round.branches[index].ids) > 5)
+    fork, after = session.round.branches[index], session.engine.stats()
+    assert fork.ids[:5] == (*session.round.branches[0].ids[:4], other.id)
+    assert after.branch_rows + after.prompt_rows - before.branch_rows - before.prompt_rows == 1
+    assert session.round.branches[0].ids == tuple(token.id for token in text.tokens)
+    session.step(2)
+    session.sync()
+    node = session.story.node(session.round.node_of(index))
+    assert fork.text.startswith(node.text) and [t for span in node.spans for t in span.ids][:5] == list(
+        fork.ids[:5]
+    )
+
+
+def test_a_ban_keeps_what_stands_before_and_holds_until_another_take(session: SteppedSession) -> None:
+    written(session)
+    text = session.branch_tokens(0).result(WAIT)
+    old = session.round.branches[0].ids
+    for _ in range(2):
+        text = session.branch_tokens(0).result(WAIT)
+        banned = text.tokens[3].id
+        session.ban(text, 3)
+        session.settle()
+        session.step(6)
+        branch = session.round.branches[0]
+        assert branch.ids[:3] == old[:3] and branch.ids[3] != banned
+    assert len(session.tokens.without(text, 3)) == 2
+    assert branch.ids[3] not in session.tokens.without(text, 3)
+
+
+def test_the_story_is_forked_inside_of_a_character(session: SteppedSession) -> None:
+    text = session.story_tokens().result(WAIT)
+    assert "".join(TEXT[a.start : b.start] for a, b in zip(text.tokens, text.tokens[1:], strict=False))
+    place = next(k for k, token in enumerate(text.tokens) if token.inside and TEXT[token.start] == "🐈")
+    own = text.tokens[place].id
+    assert alternatives(session, text, place)
+    session.fork(text, place, own)
+    session.step(3)
+    assert session.text() == TEXT[: TEXT.index("🐈")]
+    first = next(k for k in range(place, -1, -1) if not text.tokens[k].inside)
+    for branch in session.round.branches:
+        assert branch.ids[: place + 1 - first] == tuple(token.id for token in text.tokens[first : place + 1])
+    session.undo()
+    assert session.text() == TEXT
+
+
+def test_words_of_the_writers_are_forked_between_tokens(session: SteppedSession) -> None:
+    text = session.story_tokens().result(WAIT)
+    place = text.place_of(TEXT.index(" cat") + 2)
+    assert TEXT[text.tokens[place].start : text.tokens[place].end] == " cat"
+    other = next(one for one in alternatives(session, text, place) if one.id != text.tokens[place].id)
+    session.fork(text, place, other.id)
+    session.step(2)
+    assert session.text() == "It rained all day. The naïve"
+    assert all(branch.ids[0] == other.id for branch in session.round.branches)
+    below = session.story.nodes(session.story.children(session.node))
+    assert any(node.text.startswith(" cat") for node in below), "what followed is still there"
+
+
+def test_a_ban_in_the_story_is_a_round_without_the_word(session: SteppedSession) -> None:
+    text = session.story_tokens().result(WAIT)
+    place = text.place_of(TEXT.index(" cat") + 2)
+    session.ban(text, place)
+    session.step(2)
+    assert session.text() == "It rained all day. The naïve"
+    assert all(branch.ids[0] != text.tokens[place].id for branch in session.round.branches)
+
+
+def test_log_probabilities_are_gathered_only_while_somebody_wants_them(session: SteppedSession) -> None:
+    written(session)
+    branch = session.round.branches[0]
+    assert session.round.generation.request.logprobs is None and not branch.logprobs
+    path = (*session.round.generation.prompt_ids, *branch.ids)
+    assert session.tokens.scores(path, 1) == {} and not session.tokens._scoring
+    session.tokens.gather = True
+    assert None in session.tokens.of(branch)
+    until(session, lambda: None not in session.tokens.of(branch))
+    rows = session.engine.stats().prompt_rows
+    assert session.tokens.of(branch) == session.tokens.of(branch)
+    while session.engine.process():
+        pass
+    assert session.engine.stats().prompt_rows == rows, "looked up once"
+    session.generate()
+    session.step(4)
+    fresh = session.round.branches[0]
+    assert [value is not None for value in session.tokens.of(fresh)] == [True] * len(fresh.ids)
+
+
+PATH = st.lists(st.integers(0, 2), max_size=6).map(tuple)
+
+
+@given(st.lists(PATH, max_size=6), PATH)
+def test_what_is_known_of_a_path_is_what_was_put_for_its_beginning(
+    paths: list[tuple[int, ...]], asked: tuple[int, ...]
+) -> None:
+    known, naive = Paths(), dict[tuple[int, ...], float]()
+    for path in paths:
+        known.put(path, 0, (float(hash(path[: at + 1])) for at in range(len(path))))
+        naive.update({path[: at + 1]: float(hash(path[: at + 1])) for at in range(len(path))})
+    expected = {at: naive[asked[: at + 1]] for at in range(len(asked)) if asked[: at + 1] in naive}
+    assert known.of(asked) == expected

@@ -1,0 +1,100 @@
+"""Token by token, through the real program: arrows, alternatives, forks, bans and colours."""
+
+from __future__ import annotations
+
+import re
+
+from srbwriter.story import Story
+from tests.terminal.support import make_story, node_texts, text_of, with_branches
+from tests.terminal.terminal import CTRL_Z, ENTER, ESC, Terminal
+
+LEFT, RIGHT, DOWN, F6 = b"\x1b[D", b"\x1b[C", b"\x1b[B", b"\x1b[17~"
+_HERE = re.compile(r"(\d+) of (\d+)  “(.*)”")
+_CHOSEN = re.compile(r"▸ (.*?) +[<\d.]+ %")
+
+
+def here(terminal: Terminal, place: int) -> tuple[str, str]:
+    """The token in a place, and the alternative that is chosen, once both are shown."""
+
+    def there(screen: str) -> bool:
+        found = _HERE.search(screen)
+        return found is not None and int(found[1]) == place and _CHOSEN.search(screen) is not None
+
+    terminal.wait(there, f"token {place} with what else could have stood there")
+    token, chosen = _HERE.search(terminal.screen), _CHOSEN.search(terminal.screen)
+    assert token and chosen
+    return token[3], chosen[1]
+
+
+def test_a_branch_is_forked_at_a_token_and_a_word_banned(terminal: Terminal) -> None:
+    file = with_branches(terminal)
+    terminal.press(b".")
+    here(terminal, 1)
+    terminal.press(RIGHT, RIGHT, RIGHT)
+    own, chosen = here(terminal, 4)
+    assert chosen.strip() != own.strip()
+    terminal.press(DOWN)
+    terminal.wait(lambda screen: (m := _CHOSEN.search(screen)) is not None and m[1] != chosen, "another one")
+    chosen = here(terminal, 4)[1]
+    before = [text for text in node_texts(file) if text]
+    terminal.press(ENTER)
+    terminal.wait(lambda screen: "BRANCH 3" in screen, "the new branch has the keys")
+
+    def kept(_: str) -> bool:
+        fresh = [text for text in node_texts(file) if text not in before]
+        return any(text[:3] == old[:3] and chosen.strip() in text[:60] for text in fresh for old in before)
+
+    terminal.wait(kept, "the fork is in the file, and begins as its source does")
+
+    terminal.wait(lambda screen: screen.count("■") >= 3, "all have ended")
+    terminal.press(b".")
+    here(terminal, 1)
+    terminal.press(RIGHT)
+    own, _ = here(terminal, 2)
+    terminal.press(b"b")
+    terminal.wait(
+        lambda screen: "(1 banned)" in screen and f"“{own}”" not in screen, "another token stands there"
+    )
+    terminal.press(ESC)
+    terminal.wait_without("banned")
+    terminal.wait_for("1–9")
+
+
+def test_the_story_is_forked_at_a_token_and_what_followed_stays(terminal: Terminal) -> None:
+    words = "It rained. The cat sat by the river."
+    file = make_story(terminal.folder, words)
+    terminal.start(file)
+    terminal.wait_for("river.")
+    terminal.press(F6)
+    terminal.wait(lambda screen: _HERE.search(screen) is not None, "the last token of the story")
+    found = _HERE.search(terminal.screen)
+    assert found
+    count = int(found[2])
+    assert int(found[1]) == count
+    terminal.press(LEFT)
+    own, chosen = here(terminal, count - 1)
+    assert own.strip() == "river" and chosen.strip() != "river"
+    terminal.press(ENTER)
+    terminal.wait(lambda _: text_of(file) == words.removesuffix(" river."), "the story ends before the word")
+    terminal.wait(lambda screen: chosen.strip() in screen, "branches begin with what was chosen")
+    assert " river." in node_texts(file)
+    terminal.press(ESC, ESC, CTRL_Z)
+    terminal.wait(lambda _: text_of(file) == words, "undo brings it back")
+
+
+def test_words_are_coloured_and_plain_again(terminal: Terminal) -> None:
+    with_branches(terminal)
+
+    def colours() -> set[str]:
+        rows = [terminal._screen.buffer[row] for row in range(10, 22)]
+        return {row[column].fg for row in rows for column in range(2, 76) if row[column].data.isalpha()}
+
+    plain = colours()
+    terminal.press(b"#")
+    terminal.wait_for("Coloured by how likely")
+    terminal.wait(lambda _: len(colours() - plain) >= 2, "tokens are told apart")
+    terminal.press(b"#", b"#", b"#")
+    terminal.wait_for("one colour again")
+    terminal.wait(lambda _: not colours() - plain, "plain again")
+    with Story.open(next(terminal.folder.glob("*.srbw")), readonly=True) as story:
+        assert story.current

@@ -1,0 +1,56 @@
+"""Scenarios of text token by token, and of words coloured by their tokens."""
+
+from __future__ import annotations
+
+import pytest
+
+from srbwriter.tui import options
+from srbwriter.tui.screens.tokens import TokenView
+from tests.tui.conftest import Bench
+from tests.tui.scenarios.common import opened, scenario, started, visible
+
+
+async def known(bench: Bench, view: TokenView) -> None:
+    """Let the engine say what could have stood there."""
+    while view._text is None or view._at not in view._text.known:
+        bench.session.engine.process()
+        view._look()
+        await bench.pilot.pause()
+
+
+@scenario
+async def tokens(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    bench.session.stop_all()
+    await bench.settle()
+    await bench.press("full_stop")
+    view: TokenView = await opened(bench, TokenView)
+    await bench.press("home", "right", "right")
+    await known(bench, view)
+    text = view._text
+    assert text is not None and view._at == 2
+    others = text.known[2]
+    best = next(one for one in others if one.id != text.tokens[2].id)
+    assert best.shown.strip() in visible(bench)
+    await bench.press("enter")
+    assert bench.app.screen is bench.screen
+    await bench.tokens(3)
+    source, fork = bench.session.round.branches[0], bench.session.round.branches[4]
+    assert fork.ids[:3] == (*source.ids[:2], best.id) and len(fork.ids) > 3
+    assert bench.screen.grid.current == 4 and bench.screen.grid.pane.has_focus
+
+
+@scenario
+async def colour_tokens(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    pane = bench.screen.grid.panes[0]
+    plain = {segment.style for segment in pane.render_line(1)}
+    await bench.press("number_sign")
+    assert bench.app.preferences[options.COLOUR_TOKENS] == "probability"
+    assert bench.session.tokens.gather
+    bench.session.reroll_all()
+    bench.session.generate()
+    await bench.tokens(12)
+    assert len({segment.style for segment in pane.render_line(1)}) > len(plain)
+    await bench.press("number_sign", "number_sign", "number_sign")
+    assert bench.app.preferences[options.COLOUR_TOKENS] == "none" and not bench.session.tokens.gather
