@@ -93,7 +93,7 @@ class WriteScreen(Screen[None]):
         self._usual = session.sampling
         self._applied_for = Size(0, 0)  # the size of the window that the layout was chosen for
         writes = app.anywhere("generate")
-        self.grid.hint = f"{writes[0]} writes branches" if writes else ""
+        self.grid.hint = f"{key_name(writes[0])} writes branches" if writes else ""
 
     if TYPE_CHECKING:
 

@@ -107,7 +107,7 @@ def test_a_step_that_fails_ends_the_requests_and_not_the_engine(
     generation = engine.submit(Request(PROMPT, n=2, stop=SHORT))
     engine.process()
     with monkeypatch.context() as patch:
-        patch.setattr(engine._context, "decode", lambda: 1 // 0)
+        patch.setattr(engine._context, "decode", lambda *_: 1 // 0)
         engine.process()
     with pytest.raises(EngineError):
         generation.wait(0)
@@ -117,7 +117,7 @@ def test_a_step_that_fails_ends_the_requests_and_not_the_engine(
 
 
 def test_an_engine_that_keeps_failing_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine._context, "decode", lambda: 1 // 0)
+    monkeypatch.setattr(engine._context, "decode", lambda *_: 1 // 0)
     for _ in range(3):
         generation = engine.submit(Request(PROMPT, stop=SHORT))
         engine.process()

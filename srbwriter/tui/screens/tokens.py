@@ -35,7 +35,7 @@ _KEYS = (
     "{token_left}{token_right} token · {token_up}{token_down} other · {token_fork} writes on with it · "
     "{token_ban} bans it here · {close_dialog} back"
 )
-_WIDEST = 80
+_COLUMNS = 3
 
 
 def percent(logprob: float) -> str:
@@ -107,9 +107,9 @@ class TokenView(Dialog[None]):
             )
         else:
             width, height, place = region.width, min(region.height, _BEST + 4), (region.x, region.y)
-        box.styles.width, box.styles.offset = min(width, _WIDEST), place
+        box.styles.width, box.styles.offset = width, place
         box.styles.max_height = height
-        self._rows, self._width = max(1, height - 2 - (width < 70)), min(width, _WIDEST) - 2
+        self._rows, self._width = max(1, height - 2 - (width < 70)), width - 2
 
     # ---- what is looked at
 
@@ -213,7 +213,7 @@ class TokenView(Dialog[None]):
     def _lines(self, others: tuple[Alternative, ...], own: int) -> list[Content]:
         """The alternatives in columns; what stands there has a dot, the chosen one an arrow."""
         chosen = self._chosen_of(others, own)
-        columns = max(1, self._width // _COLUMN)
+        columns = max(1, min(self._width // _COLUMN, _COLUMNS))
         rows = max(1, min(self._rows, -(-len(others) // columns) if columns > 1 else len(others)))
         rows = max(rows, min(self._rows, 5))
         lines: list[Content] = []
