@@ -179,14 +179,14 @@ def test_what_no_branch_shows_and_likely_ways_are_known_of_an_engine_elsewhere(f
         assert current.generation is not None
         current.generation.wait(WAIT)
         assert current.generation.request.siblings == "independent"
-        until(lambda: session.exploring.fork() is not None)
+        until(session, lambda: session.exploring.fork() is not None)
         fork = session.exploring.fork()
         assert fork is not None and 0 < fork.covered < 1
         index = session.exploring.open(fork.unexplored[0])
-        until(lambda: len(current.branches) > index and not current.branches[index].live)
+        until(session, lambda: len(current.branches) > index and not current.branches[index].live)
         assert current.branches[index].ids[len(fork.after)] == fork.unexplored[0].token
         session.exploring.wanted = Exploring(cutoff=0.05, depth=4, beams=3, ends="never")
         session.exploring.begin()
-        until(lambda: not session.exploring.working)
+        until(session, lambda: not session.exploring.working)
         assert session.exploring.problem is None
         assert session.round is not None and len(session.round.probabilities) == 3
