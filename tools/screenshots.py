@@ -139,6 +139,22 @@ async def judging(pilot: Pilot[None], app: App) -> None:
     app.write_screen.flush_slowly()
 
 
+async def not_shown(pilot: Pilot[None], app: App) -> None:
+    await write(pilot, app, 40)
+    await until(lambda: app.session.exploring.fork() is not None)
+    await pilot.press("x")
+
+
+async def exploring(pilot: Pilot[None], app: App) -> None:
+    await write(pilot, app, 1)
+    before = app.session.round
+    await pilot.press("circumflex_accent")
+    await until(lambda: app.session.round is not before and not app.session.exploring.working)
+    app.write_screen.pump.flush()
+    await until(lambda: app.session.exploring.fork() is not None)
+    app.write_screen.pump.flush()
+
+
 SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
@@ -147,6 +163,8 @@ SHOTS = (
     Shot("picking", picking, theme="paper"),
     Shot("tree", tree, theme="midnight-ink"),
     Shot("knobs", knobs, theme="rosewood"),
+    Shot("not-shown", not_shown, theme="moss"),
+    Shot("exploring", exploring, (120, 36)),
     Shot("judging", judging, theme="harbour"),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),

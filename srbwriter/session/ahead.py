@@ -13,8 +13,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, get_args
 
+from srbwriter.config import Key, keys
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import BranchState, EngineError, FinishReason, Priority, Request, Stop
 from srbwriter.story import StoryError
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Mode = Literal["off", "focused", "all"]
+T = TypeVar("T")
+Mode: TypeAlias = keys.LookAhead
 MODES: tuple[Mode, ...] = get_args(Mode)
 BATTERY = "the machine runs from its battery"
 _POWER_SECONDS = 20.0  # that what is known of the battery holds
@@ -43,6 +45,17 @@ class Budget:
     mode: Mode = "off"
     tokens: int = 2048
     battery: Mode = "off"
+
+
+class Said(Protocol):
+    """Settings, and what was turned since."""
+
+    def __getitem__(self, key: Key[T], /) -> T: ...
+
+
+def budget_of(said: Said) -> Budget:
+    """How much is to be written ahead."""
+    return Budget(said[keys.LOOK_AHEAD], said[keys.LOOK_AHEAD_TOKENS], said[keys.LOOK_AHEAD_BATTERY])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

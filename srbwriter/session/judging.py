@@ -14,7 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from srbwriter.engine.types import ContextOverflow, NotSupported, Priority, Request, Stop, TokenRun
+from srbwriter.engine.types import (
+    ContextOverflow,
+    EngineError,
+    NotSupported,
+    Priority,
+    Request,
+    Stop,
+    TokenRun,
+)
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -139,10 +147,15 @@ class Judgement:
     scores: dict[int, Score] = field(default_factory=dict[int, Score])
     _pending: dict[int, list[Generation]] = field(default_factory=dict[int, "list[Generation]"])
     error: Exception | None = None
+    beginning: bool = False  # whether questions are still to be put
 
     @property
     def done(self) -> bool:
-        return not self._pending
+        return not self._pending and not self.beginning
+
+    def lacks(self, branch: Branch) -> bool:
+        """Whether nothing is known of the branch as it is, nor asked."""
+        return branch.index not in self._pending and self.score(branch) is None
 
     def score(self, branch: Branch) -> Score | None:
         """Of a branch that is still what was judged."""
@@ -187,10 +200,14 @@ class Judgement:
         return heard
 
 
-def judge(engine: Backend, current: Round, asked: tuple[str, ...]) -> Judgement:
+def judge(
+    engine: Backend, current: Round, asked: tuple[str, ...],
+    start: Callable[[Callable[[], None]], None] = lambda act: act(),
+) -> Judgement:  # fmt: skip
     """Judge the ended branches of a round; what was found before and still holds is not asked again.
 
-    Raises EngineError where it cannot be done, and ValueError where there is nothing to judge or to ask.
+    ``start`` lets the questions be put: an engine elsewhere has to be asked for their tokens first.
+    Raises NotSupported where it cannot be done, and ValueError where there is nothing to judge or to ask.
     """
     why = engine.lacks("next_logprobs")
     if why:
@@ -203,8 +220,19 @@ def judge(engine: Backend, current: Round, asked: tuple[str, ...]) -> Judgement:
     ended = [b for b in current.branches if not b.live and b.error is None and b.text.strip()]
     if not ended:
         raise ValueError("no branch has ended yet")
-    open_ = [b for b in ended if judgement.score(b) is None]
-    judgement.begin(engine, open_, Priority.NORMAL)
+    open_ = [branch for branch in ended if judgement.lacks(branch)]
+
+    def begin() -> None:
+        try:
+            judgement.begin(engine, open_, Priority.NORMAL)
+        except EngineError as error:
+            judgement.error = error
+        finally:
+            judgement.beginning = False
+
+    if open_ and not judgement.beginning:
+        judgement.error, judgement.beginning = None, True
+        start(begin)
     return judgement
 
 

@@ -430,7 +430,7 @@ class Session:
             if self.round is None or self.engine is None:
                 raise ValueError("there are no branches yet")
             note = self.story.settings(self.round.parent).author_note or ""
-            return judging.judge(self.engine, self.round, judging.questions(self.rubric, note))
+            return judging.judge(self.engine, self.round, judging.questions(self.rubric, note), _aside)
 
     def lock(self, index: int) -> None:
         """Spare this branch when all are rolled again; a second time lets it go."""
@@ -780,6 +780,10 @@ class Session:
                 generation.wait(_END_SECONDS)
             except (EngineError, TimeoutError) as error:
                 log.warning("the last branches did not end well: %s", error)
+
+
+def _aside(act: Callable[[], None]) -> None:
+    threading.Thread(target=act, name="srbwriter-judging", daemon=True).start()
 
 
 def _in_short(why: str) -> str:

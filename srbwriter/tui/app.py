@@ -11,9 +11,9 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual import events
@@ -24,8 +24,7 @@ from textual.theme import Theme
 
 from srbwriter import logs, paths
 from srbwriter.config import Settings
-from srbwriter.config.keys import LOOK_AHEAD, LOOK_AHEAD_BATTERY, LOOK_AHEAD_TOKENS
-from srbwriter.session.ahead import Budget
+from srbwriter.session.ahead import budget_of
 from srbwriter.session.sampling import RememberedKnobs
 from srbwriter.story import StoryError, library
 from srbwriter.tui import colours, commands, options, spelling, themes
@@ -39,7 +38,6 @@ from srbwriter.tui.write_screen import WriteScreen
 
 if TYPE_CHECKING:
     from srbwriter.session import Session
-    from srbwriter.tui.dialog import Page
 
 
 _TYPE = ("enter", "backspace", "delete")  # beside keys that have a character
@@ -107,10 +105,6 @@ class App(TextualApp[None]):
         """The keys that run a command whatever has the focus."""
         return self.known_keys.anywhere.get(command, [])
 
-    def page_keys(self, page: type[Page[Any]]) -> Mapping[str, list[str]]:
-        """The keys of the commands of a page."""
-        return self.known_keys.of(page)
-
     def _apply_keys(self) -> None:
         own = {key.name.removeprefix("keys."): self.preferences[key] for key in options.own_keys()}
         self.known_keys = commands.Keys(self.preferences[options.KEYMAP], own)
@@ -122,16 +116,9 @@ class App(TextualApp[None]):
         while self.notes:
             self.notify(self.notes.pop(0))
 
-    def apply_look_ahead(self) -> None:
-        """Let so much be written ahead as the settings say."""
-        said = self.preferences
-        self.session.look_ahead.budget = Budget(
-            said[LOOK_AHEAD], said[LOOK_AHEAD_TOKENS], said[LOOK_AHEAD_BATTERY]
-        )
-
     def apply_preferences(self) -> None:
         """Make what was changed in the settings hold, where it can hold at once."""
-        self.apply_look_ahead()
+        self.session.look_ahead.budget = budget_of(self.preferences)
         self.animation_level = "none" if self.preferences[options.REDUCED_MOTION] else "full"
         self._apply_keys()
         wanted = self.preferences[options.THEME]

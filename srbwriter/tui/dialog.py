@@ -18,7 +18,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
 from srbwriter.tui.commands import ANYWHERE, Keyed, action, own_bindings
-from srbwriter.tui.widgets.lines import FilterLine, key_name
+from srbwriter.tui.widgets.lines import FilterLine, Foot, key_name
 
 if TYPE_CHECKING:
     from srbwriter.tui.app import App
@@ -99,7 +99,7 @@ class Page(Keyed, Screen[Result]):
 
     def keys_line(self, *without: str) -> str:
         """What the keys of this page do, in a line; all but those of the commands ``without``."""
-        keys = self.app.page_keys(type(self))
+        keys = self.app.known_keys.of(type(self))
         return " · ".join(
             f"{key_name(keys[binding.id][0])} {binding.description}"
             for binding in own_bindings(type(self))
@@ -108,7 +108,7 @@ class Page(Keyed, Screen[Result]):
 
     def with_keys(self, words: str) -> str:
         """``words`` with the first key of a command for its name in braces, and all keys for ``{keys}``."""
-        keys = self.app.page_keys(type(self))
+        keys = self.app.known_keys.of(type(self))
         known = {id: key_name(some[0]) for id, some in keys.items()}
         known |= {"keys": self.keys_line(), "opened_by": " or ".join(map(key_name, self._opened_by()))}
         return _PLACE.sub(lambda place: known.get(place[1], place[0]), words)
@@ -173,7 +173,7 @@ class Dialog(Page[Result], ModalScreen[Result]):
                 yield Static(heading, classes="heading", markup=False)
             yield from self.content()
             if self.foot:
-                yield Static(self.with_keys(self.foot), classes="foot", markup=False)
+                yield Foot(self.with_keys(self.foot), classes="foot")
 
     def _place(self, line: Static) -> None:
         box = self.query_one(".box")

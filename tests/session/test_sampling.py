@@ -17,7 +17,7 @@ from srbwriter.cli.table import every_key
 from srbwriter.config import Settings
 from srbwriter.config.settings import Setting
 from srbwriter.engine.types import Sampling, Stop
-from srbwriter.session.sampling import TURNED, RememberedKnobs
+from srbwriter.session.sampling import TURNED, RememberedKnobs, variety_of
 from srbwriter.story import Story
 
 
@@ -29,8 +29,9 @@ def opened(story: Any, found: Settings | None = None) -> tuple[Any, RememberedKn
     """A session as it is after a start, before and with the knobs of the story."""
     found = found or settings()
     session = SimpleNamespace(
-        story=story, sampling=launch.sampling(found), stop=launch.stop(found), sweep=None
-    )
+        story=story, sampling=launch.sampling(found), stop=launch.stop(found), sweep=None,
+        variety=variety_of(found),
+    )  # fmt: skip
     return session, RememberedKnobs(session, found)  # type: ignore[arg-type]
 
 

@@ -33,6 +33,7 @@ from ..types import (
     LimitExceeded,
     ModelInfo,
     NotSupported,
+    Priority,
     Request,
     Sampling,
     Stop,
@@ -421,6 +422,7 @@ class RemoteEngine:
             "strict": request.strict,
             "penalty_prompt": request.penalty_prompt is not None,
             "lora": bool(request.lora),
+            "look_ahead": request.priority is Priority.AHEAD,
             "siblings": request.siblings != "independent",
             "repulsion": bool(request.repulsion),
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from srbwriter.config import keys
-from srbwriter.session.ahead import MODES
+from srbwriter.session.ahead import MODES, budget_of
 from srbwriter.tui.commands import INSTRUMENTS, command
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def look_ahead(screen: WriteScreen) -> None:
     preferences, looking = screen.app.preferences, screen.session.look_ahead
     mode = MODES[(MODES.index(preferences[keys.LOOK_AHEAD]) + 1) % len(MODES)]
     note = preferences.put(keys.LOOK_AHEAD, mode)
-    screen.app.apply_look_ahead()
+    looking.budget = budget_of(preferences)
     why_not = looking.why_not
     words = f"Not now: {why_not}." if why_not else _WORDS[mode]
     screen.notify(" ".join(part for part in (words, note) if part))

@@ -165,7 +165,7 @@ class LeaderMenu(Bar[str]):
         return entries
 
     def on_key(self, event: events.Key) -> None:
-        if event.key not in self.app.page_keys(Page)["close_dialog"]:
+        if event.key not in self.app.known_keys.of(Page)["close_dialog"]:
             event.stop()
             self.close(event.key)
 
