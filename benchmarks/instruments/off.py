@@ -51,7 +51,8 @@ def run(model: Path) -> list[str]:
         "| n | by the clock (aim >= 0.99) | lowest | highest | in processor time | best of each side |",
         "|---|---|---|---|---|---|",
         *(
-            f"| {n} | {median(clock):.3f} | {min(clock):.3f} | {max(clock):.3f} | {median(work):.3f} | {top:.3f} |"
+            f"| {n} | {median(clock):.3f} | {min(clock):.3f} | {max(clock):.3f} | {median(work):.3f} "
+            f"| {top:.3f} |"
             for n, (clock, work, top) in found.items()
         ),
         "",
