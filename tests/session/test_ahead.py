@@ -62,8 +62,8 @@ def test_a_pick_shows_the_next_panes_filled_at_once(reading: Session) -> None:
     )
     assert generated(session) == before
     assert session.text() == OPENING + shown
-    written(session, current)
-    assert current.generation.request.priority is Priority.FOREGROUND
+    generation = written(session, current)
+    until(session, lambda: generation.request.priority is Priority.FOREGROUND)
     texts = [session.story.node(node).text for node in session.story.children(session.node)]
     assert texts == [branch.text for branch in current.branches]
 
