@@ -293,8 +293,11 @@ class Tokens:
 
     def _spell(self, text: TokenText, place: int, told: Sequence[tuple[int, float]]) -> None:
         engine, found = self._model(), list[Alternative]()
+        begun = text.healed.encode() if place == 0 else b""  # an engine elsewhere tells others, too
         pieces = engine.pieces([token for token, _ in told])
         for (token, logprob), piece in zip(told, pieces, strict=True):
+            if not (piece.startswith(begun) or (piece and begun.startswith(piece))):
+                continue
             name = "" if piece else engine.token_bytes(token).decode("utf-8", "replace")
             found.append(Alternative(token, logprob, shown(piece, name)))
         text.known[place] = tuple(found)
