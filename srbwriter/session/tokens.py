@@ -318,7 +318,7 @@ class Tokens:
         """Log-probabilities of the tokens of a path from number ``first`` on, by their number, as far as they
         are known; if ``done``, those that are not are looked up when the engine has nothing else to do.
         """
-        self._collect()
+        self.collect()
         known = self._paths.of(ids)
         missing = next((at for at in range(max(first, 1), len(ids)) if at not in known), None)
         if (
@@ -360,7 +360,8 @@ class Tokens:
             self._refused.add(ids)
             log.info("not looked up: %s", error)
 
-    def _collect(self) -> None:
+    def collect(self) -> None:
+        """Take in what has been looked up since the last time; :attr:`version` tells of it."""
         for ids, (first, asked) in list(self._scoring.items()):
             if asked.done:
                 del self._scoring[ids]
