@@ -10,11 +10,13 @@ import pytest
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
+from srbwriter.engine.exploring import Exploring
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.remote.loader import RemoteLoader
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import Stop
 from srbwriter.session import Budget, Session
+from srbwriter.session.variety import Variety
 from srbwriter.story import Story
 from tests.engine.peers import served
 from tests.engine.scripted import PROMPT, STORY, Scripted, answers
@@ -167,3 +169,24 @@ def test_who_cannot_stand_back_writes_nothing_ahead(file: Path) -> None:
         session.look_ahead.budget = Budget("all", 4096)
         assert "while nobody else asks" in session.look_ahead.why_not
         session.close()
+
+
+def test_what_no_branch_shows_and_likely_ways_are_known_of_an_engine_elsewhere(file: Path, url: str) -> None:
+    with closing(elsewhere(file, url)) as session:
+        session.set_text(STORY)
+        session.variety = Variety("distinct")
+        current = session.generate()  # each by itself: the logits are not here
+        assert current.generation is not None
+        current.generation.wait(WAIT)
+        assert current.generation.request.siblings == "independent"
+        until(session, lambda: session.exploring.fork() is not None)
+        fork = session.exploring.fork()
+        assert fork is not None and 0 < fork.covered < 1
+        index = session.exploring.open(fork.unexplored[0])
+        until(session, lambda: len(current.branches) > index and not current.branches[index].live)
+        assert current.branches[index].ids[len(fork.after)] == fork.unexplored[0].token
+        session.exploring.wanted = Exploring(cutoff=0.05, depth=4, beams=3, ends="never")
+        session.exploring.begin()
+        until(session, lambda: not session.exploring.working)
+        assert session.exploring.problem is None
+        assert session.round is not None and len(session.round.probabilities) == 3
