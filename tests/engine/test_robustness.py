@@ -134,7 +134,7 @@ def test_an_engine_that_keeps_failing_says_so(engine: Engine, monkeypatch: pytes
         ("n", 0), ("n", -1), ("n", 2.0), ("n", True), ("n", 9), ("priority", 7), ("priority", "soon"),
         ("sampling", "greedy"), ("sampling", None), ("sampling", (Sampling(),) * 3), ("stop", "the"),
         ("stop", (Stop(),)), ("logprobs", -1), ("logprobs", "5"), ("prompt_logprobs", -1), ("heal", "yes"),
-        ("next_logprobs", -1), ("next_ids", (-1,)), ("next_ids", [1]),
+        ("next_logprobs", -1), ("next_ids", (-1,)), ("next_ids", ("1",)),
         ("overflow", "wrap"), ("n_keep", -2), ("n_keep", "all"), ("logits_callback", 5), ("add_bos", None),
     ],
 )  # fmt: skip

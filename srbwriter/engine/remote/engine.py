@@ -201,6 +201,9 @@ class RemoteEngine:
         """The addresses, and how they fare."""
         return self._pool.peers
 
+    def stand_back(self) -> None:
+        """Nothing is written on this machine."""
+
     def lacks(self, name: str) -> str:
         return self.profile.lacks(name)
 

@@ -207,8 +207,11 @@ class TokenView(Dialog[None]):
         self._put(here, self._lines(others or (), token.id))
 
     def _put(self, here: str, lines: list[Content]) -> None:
-        self.query_one("#tokens-here", Static).update(set_cell_size(here, self._width).rstrip())
-        self.query_one("#tokens-others", Static).update(Content("\n").join(lines))
+        here, others = set_cell_size(here, self._width).rstrip(), Content("\n").join(lines)
+        if self._shown != (here, others):  # an update costs a layout
+            self._shown = here, others
+            self.query_one("#tokens-here", Static).update(here)
+            self.query_one("#tokens-others", Static).update(others)
 
     def _lines(self, others: tuple[Alternative, ...], own: int) -> list[Content]:
         """The alternatives in columns; what stands there has a dot, the chosen one an arrow."""
@@ -245,6 +248,7 @@ class TokenView(Dialog[None]):
             self._below.grid.panes[self._index].token = start, max(end, start + 1)
 
     _marked = (-1, -1)
+    _shown: tuple[str, Content] | None = None
 
     # ---- keys
 

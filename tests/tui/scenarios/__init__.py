@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tests.tui.scenarios import (  # isort: skip
-    ahead, bin, branches, convert, exploring, knobs, nodes, stories, story, taking, tokens, view,
+    ahead, bin, branches, convert, exploring, judging, knobs, nodes, stories, story, taking, tokens, view,
 )  # fmt: skip
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
-    "SCENARIOS", "ahead", "bin", "branches", "convert", "exploring", "knobs", "nodes", "stories", "story",
-    "taking", "tokens", "view",
+    "SCENARIOS", "ahead", "bin", "branches", "convert", "exploring", "judging", "knobs", "nodes",
+    "stories", "story", "taking", "tokens", "view",
 ]  # fmt: skip
