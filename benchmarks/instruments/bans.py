@@ -13,7 +13,7 @@ from srbwriter.engine import Engine, EngineOptions, Request, Sampling, Stop
 from srbwriter.engine.types import PhraseBanned
 from srbwriter.prose import sentence_ends
 
-PHRASES, SENTENCES, AT_ONCE, TOKENS = 100, 10_000, 48, 160
+PHRASES, SENTENCES, AT_ONCE, TOKENS = 100, 10_000, 16, 120
 DRAWN = 2400  # first tokens
 OPENINGS = (
     "Once upon a time, there was a little fox who lived in the wood.",
@@ -22,7 +22,7 @@ OPENINGS = (
     "It was raining, and the old man looked out of the window.",
 )
 _LENGTH = Stop(max_tokens=TOKENS, ignore_eog=True)
-_OPTIONS = EngineOptions(n_ctx=12_288, gpu_layers=0, seed=1, threads=1, max_branches=AT_ONCE)
+_OPTIONS = EngineOptions(n_ctx=4096, gpu_layers=0, seed=1, threads=1, max_branches=AT_ONCE)
 """One thread: with several, each step of a strict text waits for all of them where others use the cores."""
 
 
