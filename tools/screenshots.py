@@ -106,6 +106,28 @@ async def help(pilot: Pilot[None], app: App) -> None:
     await pilot.press("f1")
 
 
+async def tokens(pilot: Pilot[None], app: App) -> None:
+    await ended(pilot, app)
+    await pilot.press("full_stop", "home", *["right"] * 9)
+    await asyncio.sleep(1.0)
+    await pilot.press("down")
+
+
+async def coloured(pilot: Pilot[None], app: App) -> None:
+    app.write_screen.run("colour_tokens")
+    await ended(pilot, app)
+    await asyncio.sleep(1.0)
+    app.write_screen.pump.flush()
+
+
+async def ended(pilot: Pilot[None], app: App) -> None:
+    """Branches that were stopped after some tokens."""
+    await write(pilot, app)
+    app.session.stop_all()
+    await until(lambda: not any(branch.live for branch in app.session.round.branches))  # type: ignore[union-attr]
+    app.write_screen.pump.flush()
+
+
 async def judging(pilot: Pilot[None], app: App) -> None:
     ban(app.session, ("the girl", "one day", "she was", "very happy", "the well was"))
     await write(pilot, app, 60)
@@ -117,6 +139,22 @@ async def judging(pilot: Pilot[None], app: App) -> None:
     app.write_screen.flush_slowly()
 
 
+async def not_shown(pilot: Pilot[None], app: App) -> None:
+    await write(pilot, app, 40)
+    await until(lambda: app.session.exploring.fork() is not None)
+    await pilot.press("x")
+
+
+async def exploring(pilot: Pilot[None], app: App) -> None:
+    await write(pilot, app, 1)
+    before = app.session.round
+    await pilot.press("circumflex_accent")
+    await until(lambda: app.session.round is not before and not app.session.exploring.working)
+    app.write_screen.pump.flush()
+    await until(lambda: app.session.exploring.fork() is not None)
+    app.write_screen.pump.flush()
+
+
 SHOTS = (
     Shot("opening", opening, text=""),
     Shot("writing", writing),
@@ -125,9 +163,13 @@ SHOTS = (
     Shot("picking", picking, theme="paper"),
     Shot("tree", tree, theme="midnight-ink"),
     Shot("knobs", knobs, theme="rosewood"),
+    Shot("not-shown", not_shown, theme="moss"),
+    Shot("exploring", exploring, (120, 36)),
     Shot("judging", judging, theme="harbour"),
     Shot("reading", reading, (100, 30), "sepia"),
     Shot("help", help, theme="e-ink"),
+    Shot("tokens", tokens),
+    Shot("tokens-coloured", coloured, (160, 48), layout="right"),
 )
 
 

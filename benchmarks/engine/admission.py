@@ -31,7 +31,7 @@ class Admission:
 def measure(setting: Setting, story: int, n: int, rounds: int) -> Admission:
     """Let ``n`` branches in on a story of ``story`` tokens, ``rounds`` times at each moment."""
     result = Admission({m: [] for m in MOMENTS}, {m: [] for m in MOMENTS})
-    options = replace(setting.options(story + 4 * n * TOKENS + 4096), max_branches=n)
+    options = replace(setting.options(story + 4 * n * TOKENS + 4096), max_branches=max(n, 4))
     for number in range(rounds):
         with Engine.load(setting.model, options, thread=False) as engine:
             text = story_ids(engine, story, f"Tale {number}. ")

@@ -178,8 +178,10 @@ def said(results: list[Counted]) -> str:
         *((counted.openings, counted.alike) for counted in (plain, *drawn)), strict=True
     ))  # fmt: skip
     likely = ", ".join(perplexity(counted.plain, plain.plain) for counted in (plain, *drawn))
+    rest = ", ".join(perplexity(counted.rest, plain.rest) for counted in (plain, *drawn))
     return (
         "independent, distinct, stratified: "
         f"first tokens of 8: {', '.join(f'{one:.2f}' for one in firsts)}; "
-        f"alike: {', '.join(f'{100 * one:.1f} %' for one in alike)}; perplexity: {likely}"
+        f"alike: {', '.join(f'{100 * one:.1f} %' for one in alike)}; perplexity: {likely}; "
+        f"after the first token: {rest}"
     )

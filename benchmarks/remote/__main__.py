@@ -16,16 +16,18 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from statistics import median
+from unittest import mock
 
 import httpx
 
 from benchmarks.remote.plain import Score, ask
 from srbwriter.engine.remote.dialects.base import Ask
+from srbwriter.engine.remote.dialects.llamacpp import Slots
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
-from srbwriter.engine.types import Request, Sampling, Stop, TokenRun
+from srbwriter.engine.types import Request, Sampling, Stop, Text, TokenRun
 
 PROMPT = "Once upon a time, there was a little fox who lived in the wood. "
 BLOCK = 16  # tokens of vLLM's blocks
@@ -149,6 +151,56 @@ def cancelled(engine: RemoteEngine) -> None:
     print(f"cancelled: nothing runs on their side any more after {seconds:.2f} s (to the end: 12 000 tokens)")
 
 
+def killed_one_by_one(engine: RemoteEngine) -> None:
+    """Of eight branches all but the last are killed, one after each forty of its tokens."""
+    if metric(engine, "vllm:generation_tokens_total") == 0:
+        return
+    before = metric(engine, "vllm:generation_tokens_total")
+    generation = engine.submit(Request(PROMPT * 40, n=8, stop=Stop(max_tokens=400, ignore_eog=True)))
+    dead, shown = 0, [0] * 8
+    for event in generation.events(timeout=600):
+        if isinstance(event, Text):
+            shown[event.branch] += len(event.ids)
+            if dead < 7 and shown[7] >= 40 * (dead + 1):
+                generation.branches[dead].kill()
+                dead += 1
+    while metric(engine, "vllm:num_requests_running"):
+        time.sleep(0.02)
+    wrote = metric(engine, "vllm:generation_tokens_total") - before
+    print(f"killed one by one: {sum(shown)} tokens came of eight branches, {wrote:.0f} were written")
+
+
+def stories_in_turns(url: str) -> None:
+    """Two stories on one llama-server with as many branches as slots: tokens it reads, with and without."""
+    chosen = Slots.choose
+    for name, choose in (("the server chooses slots", lambda *_: -1), ("slots are asked for", chosen)):
+        with mock.patch.object(Slots, "choose", choose):
+            options = RemoteOptions((url,), dialect="llamacpp", max_branches=64)
+            with RemoteEngine.connect(options) as engine:
+                told = [f"{step} {read}" for step, read in _turns(engine, f"{name}. ")]
+                print(f"{name}: tokens read {', '.join(told)}", flush=True)
+
+
+def _turns(engine: RemoteEngine, begins: str) -> Iterator[tuple[str, int]]:
+    n = engine.profile.many
+    taken: dict[str, tuple[int, ...]] = {
+        story: tuple(engine.tokenize(begins + text * 40, add_bos=True))
+        for story, text in (("A", PROMPT), ("B", "In the big city, a girl named Mia had a red ball. "))
+    }
+    nodes = {story: [ids] for story, ids in taken.items()}
+    steps = [("A", -1, 1), ("B", -1, 0), ("A", -1, 0), ("B", -1, 0), ("A", 1, 0), ("A", 0, 0), ("A", -1, 0)]
+    for story, node, pick in steps:
+        ids = nodes[story][node]
+        before = engine.stats()
+        stop = Stop(max_tokens=60, ignore_eog=True)
+        done = engine.submit(Request(ids, n=n, stop=stop, add_bos=False)).wait(600)
+        after = engine.stats()
+        read = after.prompt_tokens - before.prompt_tokens - after.reused_tokens + before.reused_tokens
+        yield f"{story}{node if node >= 0 else ''}:", read
+        if node < 0:
+            nodes[story].append(ids + done.branches[pick].ids)
+
+
 def metric(engine: RemoteEngine, name: str) -> float:
     """The sum of vLLM's counters of that name; 0 where there are none."""
     answer = httpx.get(f"{engine.peers[0].transport.url}/metrics", timeout=30)
@@ -180,6 +232,9 @@ def main() -> None:
             })  # fmt: skip
         pick_to_text(engine, arguments.rounds)
         cancelled(engine)
+        killed_one_by_one(engine)
+        if engine.profile.dialect == "llamacpp":
+            stories_in_turns(arguments.url)
 
 
 if __name__ == "__main__":

@@ -383,7 +383,7 @@ REPULSION = Key(
 EXPLORE_CUTOFF = Key(
     "instruments.explore_cutoff",
     NUMBER,
-    0.1,
+    0.05,
     "least probability of a token that an exploration follows",
     minimum=0,
     maximum=1,

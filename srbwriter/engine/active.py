@@ -196,7 +196,6 @@ class ActiveBranch(Demand):
             self.text.restart(text, len(ids))
             self.text.break_in(speller.broken)
             self.text_is_another()
-            self.together = False
             self.set_stop(self.branch.stop_rule, self.branch.stop_rule.max_tokens)
             self.request.events.append(Text(self.branch.index, text, tuple(ids)))
         if without:

@@ -111,6 +111,10 @@ class Backend(Protocol):
         """
         ...
 
+    def stand_back(self) -> None:
+        """Let what is written ahead on this machine rest for a moment."""
+        ...
+
     def stats(self) -> EngineStats:
         """The counters now."""
         ...

@@ -454,6 +454,10 @@ class Engine:
 
     # ---- the cache
 
+    def stand_back(self) -> None:
+        """Let what is written ahead rest for a moment: what a key that was pressed does needs the cores."""
+        self._scheduler.stand_back()
+
     def pin(self, name: str, ids: Sequence[int]) -> None:
         """Keep the prefix ``ids`` in the cache rather than others; a second pin of a name moves it."""
         self.model.check_ids(ids)

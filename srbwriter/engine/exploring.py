@@ -1,16 +1,18 @@
 """What a text could go on with: its first tokens, and every way that is likely enough, token by token.
 
 Exploration by threshold, as in LLooM: a token is followed where the model gives it at least a share; the
-likeliest ways are followed, each until it ends or is long enough. What all ways could go on with is asked at
-once, so that they share their batches. Nothing is drawn. Asks nobody itself: whoever has a backend submits
-the requests of a level and hands back what came of them.
+likeliest ways of each beginning are kept, until they end or are long enough. What all ways could go on with
+is asked at once, so that they share their batches. Nothing is drawn. Asks nobody itself: whoever has a
+backend submits the requests of a level and hands back what came of them.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from ..prose import SentenceScanner
@@ -22,6 +24,8 @@ Ends = Literal["sentence", "punctuation", "never"]
 
 TOP = 40
 """Likeliest first tokens that are told of a fork."""
+FEWER = (20, 10, 5, 1)
+"""What is asked for where an engine does not tell as many."""
 MOST_WAYS, MOST_TOKENS = 64, 128
 SURE = 0.95
 """A token that is at least so probable is no choice."""
@@ -74,6 +78,18 @@ def question(generation: Generation, after: tuple[int, ...] = ()) -> Request:
     return _after(told, generation.prompt_ids, after) if after else told
 
 
+def ask(engine: Backend, request: Request) -> Generation:
+    """Submit a question; an engine that tells fewer tokens is asked for fewer. Raises EngineError."""
+    for fewer in FEWER:
+        try:
+            return engine.submit(request)
+        except InvalidRequest as error:
+            if error.field != "next_logprobs" or (request.next_logprobs or 0) <= fewer:
+                raise
+            request = replace(request, next_logprobs=fewer)
+    return engine.submit(request)
+
+
 def _told(asked: Request, best: int) -> Request:
     """``asked`` with nothing to write: only what could follow its prompt is told."""
     return Request(
@@ -121,7 +137,7 @@ class Exploring:
     each token, ``depth`` are tokens of a way at most and ``beams`` ways.
     """
 
-    cutoff: float = 0.1
+    cutoff: float = 0.05
     multiplier: float = 1.0
     depth: int = 24
     beams: int = 8
@@ -203,11 +219,23 @@ class Exploration:
             followed = [one for one in likely if math.exp(one.logprob - way.logprob) >= least] or likely[:1]
             for one in followed:
                 self._add(grown, one)
-        room = self._wanted.beams - len(self._done)
-        kept = sorted(grown.values(), key=lambda way: -way.logprob)[: max(room, 0)]
+        kept = self._likeliest(list(grown.values()))
         self._done += [way for way in kept if way.ended]
         self._open = [way for way in kept if not way.ended]
         self._level += 1
+
+    def _likeliest(self, grown: Sequence[Way]) -> list[Way]:
+        """As many as there is room for, of all beginnings alike, so that none crowds out the others."""
+        every = [*self._done, *grown]
+        common = _common([way.ids for way in every])
+        begun = Counter(way.ids[common : common + 1] for way in self._done)
+        ranked: list[tuple[int, float, Way]] = []
+        for way in sorted(grown, key=lambda one: -one.logprob):
+            beginning = way.ids[common : common + 1]
+            ranked.append((begun[beginning], -way.logprob, way))
+            begun[beginning] += 1
+        ranked.sort(key=lambda one: one[:2])
+        return [way for *_, way in ranked[: max(self._wanted.beams - len(self._done), 0)]]
 
     def _further(self, way: Way, token: int, logprob: float, piece: bytes) -> Way:
         if token in self._eog:
@@ -223,6 +251,12 @@ class Exploration:
             total = better.logprob + math.log1p(math.exp(min(way.logprob, other.logprob) - better.logprob))
             way = replace(better, logprob=total)
         grown[way.raw] = way
+
+
+def _common(paths: Sequence[tuple[int, ...]]) -> int:
+    """How many tokens all of them begin with."""
+    columns = zip(*paths, strict=False)
+    return sum(1 for _ in takewhile(lambda column: len(set(column)) == 1, columns))
 
 
 def _ends(raw: bytes, rule: Ends) -> bool:

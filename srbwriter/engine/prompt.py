@@ -6,8 +6,6 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, SupportsIndex, cast
 
-import numpy as np
-
 from .limits import check_prompt
 from .parameters import notation
 from .types import InvalidRequest, Prompt, Request, TokenRun
@@ -92,6 +90,8 @@ def typed(model: Model, text: str) -> Typed:
 
     A character of which a token spells a part counts as there when the last part is.
     """
+    import numpy as np  # here, for an engine elsewhere needs none
+
     ids = model.tokenize_continuation(text)
     pieces = [model.pieces.bytes[token] for token in ids]
     data = text.encode("utf-8", "replace")

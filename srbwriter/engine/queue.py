@@ -70,6 +70,7 @@ class Queue:
         self.ahead_waits = AHEAD_WAITS
         self.worked_at = float("-inf")  # when anything else than writing ahead was last done
         self.elsewhere: Callable[[], bool] = lambda: False  # whether the model works beside the batch
+        self.held_back_until = float("-inf")  # somebody else needs the cores till then
         self.crowded = False  # no room was found for what runs ahead; it rests until there is something new
         self.prompt_tokens = 0
         self.reused_tokens = 0
@@ -135,7 +136,7 @@ class Queue:
             return None
         if self.elsewhere():
             self.worked_at = now
-        left = self.worked_at + self.ahead_waits - now
+        left = max(self.worked_at + self.ahead_waits, self.held_back_until) - now
         return left if left > 0 else None
 
     @property
@@ -145,7 +146,7 @@ class Queue:
     def stand_aside(self) -> None:
         """What is written ahead gives way as soon as anybody wants something else."""
         ahead = self._ahead
-        if ahead and self.pressing:
+        if ahead and (self.pressing or self.loop.now < self.held_back_until):
             for demand in ahead:
                 self.suspend(demand)
 

@@ -25,6 +25,9 @@ WORTH_IT = 0.9
 _LEAST = 5e-4  # seconds; a step that samples sooner has nothing to gain
 _EACH = 4  # branches of a thread, at least
 _TRIED = 4  # steps of a trial, at most
+_HOPELESS = (
+    2.0  # times the better way, from which on a trial is given up; a thread that wakes up takes a while
+)
 _SOONEST, _LATEST = 16, 4096  # steps until the other way is tried again; doubled by each trial in vain
 
 
@@ -59,7 +62,7 @@ class Trials:
             self._left = self._wait
         elif several != better:
             self._trying -= 1
-            if now >= self._seconds[better] or not self._trying:
+            if now > _HOPELESS * self._seconds[better] or not self._trying:
                 self._wait, self._trying = min(2 * self._wait, _LATEST), 0
                 self._left = self._wait
         elif self._left:

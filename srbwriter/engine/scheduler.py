@@ -165,6 +165,12 @@ class Scheduler:
         """Seconds until there may be something to do all the same; None: not before the next command."""
         return self.queue.rest(time.monotonic())
 
+    def stand_back(self) -> None:
+        """From any thread: what is written ahead rests for a moment, from now on."""
+        self.queue.held_back_until = time.monotonic() + self.queue.ahead_waits
+        if self._ahead_in_flight:
+            self.context.abort()
+
     def make_haste(self, command: Command) -> None:
         """From any thread: do not finish a decode first that is only ahead of what anybody wants."""
         if self._ahead_in_flight and _begins(command):

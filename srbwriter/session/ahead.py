@@ -1,4 +1,4 @@
-"""Writing ahead: the rounds that picks would begin, written while the writer reads.
+"""Writing ahead: the rounds that picks would begin, written while the writer reads, one after the other.
 
 When a round is over, what :meth:`Session.generate` would ask for after each likely pick is asked for with the
 priority AHEAD, within a budget. A pick whose request is exactly one of these takes it over, as if it had been
@@ -35,7 +35,6 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 BATTERY = "the machine runs from its battery"
 _POWER_SECONDS = 20.0  # that what is known of the battery holds
 _USUAL_TOKENS = 256  # of a branch that has no limit, for a guess how far it is
-_AT_ONCE = 2  # rounds: the one that the focus is on need not wait for another
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def budget_of(said: Said) -> Budget:
     return Budget(said[keys.LOOK_AHEAD], said[keys.LOOK_AHEAD_TOKENS], said[keys.LOOK_AHEAD_BATTERY])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Ahead:
     """A round that begins after branch ``index`` is picked, or its first ``upto`` characters."""
 
@@ -66,6 +65,7 @@ class Ahead:
     upto: int | None
     asked: Request
     generation: Generation
+    held: bool = False  # it rests where it is
 
     @property
     def tokens(self) -> int:
@@ -80,6 +80,18 @@ class Ahead:
         stop = self.asked.stop
         limit = stop.max_tokens if isinstance(stop, Stop) else None
         return min(0.99, self.tokens / (self.asked.n * (limit or _USUAL_TOKENS)))
+
+    @property
+    def working(self) -> bool:
+        return not self.held and not self.generation.done
+
+    def hold(self, held: bool) -> None:
+        """Let it rest where it is, or go on."""
+        if held is not self.held:
+            self.held = held
+            for branch in self.generation.branches:
+                if branch.live:
+                    branch.pause() if held else branch.resume()
 
     def drop(self) -> None:
         """Nobody will want it."""
@@ -114,6 +126,7 @@ class LookAhead:
         self.written = self.taken = 0
         """Tokens that were written ahead since the session began, and those of them that a pick took over."""
         self._power = (float("-inf"), False)  # when it was looked, and whether a battery is used
+        self._holding = threading.Lock()  # who lets them rest, or go on, does not meet who takes one over
         self._wake = threading.Condition()
         self._due = self._closing = False
         self._thread: threading.Thread | None = None
@@ -155,7 +168,7 @@ class LookAhead:
     @property
     def working(self) -> bool:
         """Whether something is being written ahead."""
-        return any(not ahead.generation.done and not _paused(ahead) for ahead in self._rounds)
+        return any(ahead.working for ahead in self._rounds)
 
     def share(self, index: int, upto: int | None = None) -> float | None:
         """How much is written of what follows a pick; 1.0 is all, None nothing."""
@@ -188,6 +201,12 @@ class LookAhead:
                 self._thread.start()
             self._wake.notify()
 
+    def give_way(self) -> None:
+        """A key was pressed: what it does goes first."""
+        engine = self._session.engine
+        if engine is not None and self.working:
+            engine.stand_back()
+
     def typed(self) -> None:
         """A key that is not in the story yet: what was written ahead does not follow on it."""
         if self._rounds:
@@ -200,15 +219,15 @@ class LookAhead:
         """
         found = next((a for a in self._rounds if a.asked == request and a.generation.error is None), None)
         self._keep(lambda ahead: ahead is found)
-        self._rounds, self._spent = (), 0
+        with self._holding:
+            self._rounds, self._spent = (), 0
+            if found is not None:
+                found.hold(False)
         if found is None:
             return None
         self.taken += found.tokens
         self.written += found.tokens
         found.generation.promote()
-        for branch in found.generation.branches:
-            if branch.state is BranchState.PAUSED:
-                branch.resume()
         return found.generation
 
     def drop(self) -> None:
@@ -262,13 +281,16 @@ class LookAhead:
             generation.add_listener(lambda: self.look() if generation.done else None)
         if not over:
             return
-        for index, upto in self._likely(current, mode):
-            under_way = sum(not ahead.generation.done for ahead in self._rounds)
-            most = _AT_ONCE if (index, upto) == self._focus else 1
-            if under_way >= most or self.spent >= self._budget.tokens:
-                return
-            if self.share(index, upto) is None:
-                self._begin(index, upto)
+        written: Ahead | None = None
+        if self.spent < self._budget.tokens:
+            known = {(ahead.index, ahead.upto): ahead for ahead in self._rounds}
+            for pick in self._likely(current, mode):
+                written = known.get(pick) or self._begin(*pick)
+                if written is not None and not written.generation.done:
+                    break
+        with self._holding:
+            for ahead in self._rounds:
+                ahead.hold(ahead is not written)
 
     def _likely(self, current: Round, mode: Mode) -> list[tuple[int, int | None]]:
         """Picks, the likeliest first."""
@@ -292,27 +314,24 @@ class LookAhead:
                 likely.append((focused, part))
         return likely
 
-    def _begin(self, index: int, upto: int | None) -> None:
+    def _begin(self, index: int, upto: int | None) -> Ahead | None:
         engine, asked = self._session.engine, self._would_ask(index, upto)
         if asked is None or engine is None:
-            return
+            return None
         generation = engine.submit(replace(asked, priority=Priority.AHEAD))
         ahead = Ahead(index, upto, asked, generation)
         self._rounds += (ahead,)
         generation.add_listener(lambda: self._heard(ahead))
-        if generation.done:
-            self.look()
+        return ahead
 
     def _heard(self, ahead: Ahead) -> None:
         """The engine's thread comes by with news."""
-        if ahead not in self._rounds:
-            return  # somebody has taken it over
         if ahead.generation.done:
             self.look()
         elif self.spent >= self._budget.tokens:
-            for branch in ahead.generation.branches:
-                if branch.live and branch.state is not BranchState.PAUSED:
-                    branch.pause()
+            with self._holding:
+                if ahead in self._rounds:  # nobody has taken it over
+                    ahead.hold(True)
 
     # ---- inside
 
@@ -342,10 +361,6 @@ class LookAhead:
 
 def _may_be_picked(branch: Branch) -> bool:
     return branch.state is BranchState.DONE and branch.finish_reason is not FinishReason.KILLED
-
-
-def _paused(ahead: Ahead) -> bool:
-    return all(not b.live or b.state is BranchState.PAUSED for b in ahead.generation.branches)
 
 
 def on_battery() -> bool:

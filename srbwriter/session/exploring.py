@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from srbwriter.config import Settings, keys
-from srbwriter.engine.exploring import Exploration, Exploring, Fork, Opening, Way, fork_of, question
+from srbwriter.engine.exploring import Exploration, Exploring, Fork, Opening, Way, ask, fork_of, question
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineError, NoModel, NotSupported, Request
 
@@ -80,7 +80,7 @@ class Explorer:
 
     def _ask(self, engine: Backend, generation: Generation, after: tuple[int, ...]) -> None:
         try:
-            self._asked = generation, after, engine.submit(question(generation, after))
+            self._asked = generation, after, ask(engine, question(generation, after))
         except EngineError as error:
             self._asked = None
             log.warning("what could follow is not known: %s", error)
@@ -147,7 +147,7 @@ class Explorer:
         assert engine is not None
         try:
             while self._running is running and (asked := running.requests()):
-                generations = [engine.submit(request) for request in asked]
+                generations = [ask(engine, request) for request in asked]
                 for generation in generations:
                     generation.wait(_SECONDS)
                 running.hear(generations, engine)
@@ -160,6 +160,16 @@ class Explorer:
         finally:
             if self._running is running:
                 self._running = None
+
+
+def odds_words(share: float) -> str:
+    """The same for what may be very rare: ``3 %``, ``1:1200``, ``1:45k``, ``1:3M``."""
+    if share >= 0.005:
+        return probability_words(share)
+    ways, unit = 1 / max(share, 1e-300), 0
+    while ways >= 9999.5 and unit < 3:
+        ways, unit = ways / 1000, unit + 1
+    return f"1:{ways:.0f}{('', 'k', 'M', 'G')[unit]}" if ways < 1e4 else "1:∞"
 
 
 def probability_words(share: float) -> str:

@@ -81,6 +81,7 @@ class Round:
         self.locked: set[int] = set()
         self.duplicates = Duplicates()
         self.forced: set[int] = set()  # branches whose first token somebody chose
+        self.mean_logprobs: dict[int, float] = {}  # of a token of ended branches, once they were asked for
         self.probabilities: dict[int, float] = {}  # of the whole text of branches that were not drawn
         self.lead = ""  # end of the parent's text that the first token of a branch spells again
         self.model = self.vocab = ""

@@ -315,7 +315,7 @@ class Session:
             stop=stop,
             takes=takes,
             priority=Priority.FOREGROUND,
-            logprobs=0 if self.tokens.gather else None,
+            logprobs=0 if self.tokens.gather and not engine.lacks("logprobs") else None,
             heal=True,
             add_bos=False,
         )

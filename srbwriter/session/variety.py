@@ -6,10 +6,12 @@ how they became tokens. Knows rounds; knows no screen.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from srbwriter.engine.generation import Branch
@@ -179,10 +181,36 @@ def _by_length(current: Round) -> list[int]:
     return sorted(lengths, key=lambda index: (-lengths[index], index))
 
 
-AS_DRAWN = "as drawn"
+def _by_probability(current: Round) -> list[int]:
+    known = current.mean_logprobs
+    return sorted(
+        (b.index for b in current.branches), key=lambda index: (-known.get(index, -math.inf), index)
+    )
+
+
+def ordered(
+    current: Round, name: str, logprobs: Callable[[Branch], Sequence[float | None]]
+) -> list[int] | None:
+    """The branches of a round in an order of :data:`ORDERS`; None while what it takes is not known.
+
+    ``logprobs`` knows the log-probabilities of a branch's tokens, or finds them out.
+    """
+    if name == BY_PROBABILITY:
+        known = {branch.index: logprobs(branch) for branch in current.branches}
+        if any(value is None for values in known.values() for value in values):
+            return None
+        means = {
+            index: fmean(v for v in values if v is not None) for index, values in known.items() if values
+        }
+        current.mean_logprobs = means
+    return ORDERS[name][1](current)
+
+
+AS_DRAWN, BY_PROBABILITY = "as drawn", "by probability"
 ORDERS: dict[str, tuple[str, Callable[[Round], list[int]]]] = {
     AS_DRAWN: ("one after the other, as their numbers say", _as_drawn),
     "by difference": ("those first that are least like one another", _by_difference),
+    BY_PROBABILITY: ("those first whose words the model finds likeliest, on average", _by_probability),
     "by length": ("the longest first", _by_length),
     "as judged": ("the best by your rubric first, once they are judged", by_score),
 }

@@ -227,6 +227,7 @@ class App(TextualApp[None]):
             if types and isinstance(self.focused, ProseArea):
                 self._typed_at = time.monotonic()
             self.write_screen.pump.give_way()
+            self.session.look_ahead.give_way()
             self.keyboard.take(event)
         else:
             await super().on_event(event)

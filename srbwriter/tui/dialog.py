@@ -18,7 +18,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Static
 
 from srbwriter.tui.commands import ANYWHERE, Keyed, action, own_bindings
-from srbwriter.tui.widgets.lines import FilterLine, key_name
+from srbwriter.tui.widgets.lines import FilterLine, Foot, key_name
 
 if TYPE_CHECKING:
     from srbwriter.tui.app import App
@@ -173,7 +173,7 @@ class Dialog(Page[Result], ModalScreen[Result]):
                 yield Static(heading, classes="heading", markup=False)
             yield from self.content()
             if self.foot:
-                yield Static(self.with_keys(self.foot), classes="foot", markup=False)
+                yield Foot(self.with_keys(self.foot), classes="foot")
 
     def _place(self, line: Static) -> None:
         box = self.query_one(".box")

@@ -13,15 +13,19 @@ from rich.cells import cell_len, set_cell_size
 
 from srbwriter.engine.types import BranchState
 from srbwriter.session.ahead import BATTERY
+from srbwriter.session.exploring import odds_words, probability_words
+from srbwriter.session.tokens import shown
 from srbwriter.story.model import NoSuchNode, StoryError, counted
 from srbwriter.tui.widgets.lines import bar
 
 if TYPE_CHECKING:
+    from srbwriter.engine.exploring import Opening
     from srbwriter.session import Round, Session
     from srbwriter.story import NodeId
 
 _COUNT_SECONDS = 1.0
 _TITLE_CELLS = 24
+_TOLD_OPENINGS, _WORTH_TELLING = 3, 0.01  # of what no branch shows
 _TELLING_SECONDS = 1.0  # before that, no estimate is worth a word
 
 
@@ -63,13 +67,16 @@ def title(session: Session) -> str:
     return name if cell_len(name) <= _TITLE_CELLS else f"{set_cell_size(name, _TITLE_CELLS - 1).rstrip()}…"
 
 
-def left(session: Session, load: Watch, work: str = "") -> tuple[str, ...]:
+def left(session: Session, load: Watch, work: str = "", on_branch: bool = False) -> tuple[str, ...]:
     """Title, model, context and speed, most wanted first; while something takes long, how far that is.
 
-    ``load`` watches the load of the model; ``work`` is the line of what the writer asked for beside it.
+    ``load`` watches the load of the model; ``work`` is the line of what the writer asked for beside it. Who
+    is ``on_branch`` is told first what no branch shows.
     """
     if work:
         return (work,)
+    if words := session.exploring.words:
+        return (f"{words}  ·  esc stops",)
     if session.engine_state in ("INIT", "LOADING"):
         share = session.load_progress
         return (progress("loading the model", share, load.left(share)),)
@@ -80,6 +87,8 @@ def left(session: Session, load: Watch, work: str = "") -> tuple[str, ...]:
     if trouble := _trouble(session):
         return (trouble,)
     parts = [title(session), session.model.name if session.model is not None else "no model"]
+    if on_branch and (words := unexplored(session)):
+        parts.insert(0, words)
     if written := ahead(session):
         parts.append(written)
     current = session.round
@@ -95,6 +104,21 @@ def left(session: Session, load: Watch, work: str = "") -> tuple[str, ...]:
     if generation is not None and total:
         parts.append(f"{generation.cached_tokens} of {total} tokens from cache")
     return tuple(parts)
+
+
+def unexplored(session: Session) -> str:
+    """How much of what could follow the branches show, and what they do not; empty if unknown."""
+    fork = session.exploring.fork()
+    if fork is None:
+        return ""
+    others = [o for o in fork.unexplored if o.probability >= _WORTH_TELLING][:_TOLD_OPENINGS]
+    names = ", ".join(f"{opening_words(o)} {probability_words(o.probability)}" for o in others)
+    return f"shown {probability_words(fork.covered)}" + (f", not {names}" if names else "")
+
+
+def opening_words(opening: Opening) -> str:
+    """What a token writes, as it stands in a line."""
+    return shown(opening.raw, "the end").strip() or "␣"
 
 
 def ahead(session: Session) -> str:
@@ -184,6 +208,7 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
     signs = (
         f"★{score.mean * 100:.0f}" if score is not None and score.mean is not None else "",
         f"⌫{branch.bans}" if branch.bans else "",
+        "forced" if index in current.forced else "",
         "locked" if index in current.locked else "",
         "★" if found.bookmark else "",
         {1: "good", -1: "bad"}.get(found.rating, ""),
@@ -191,6 +216,12 @@ def marks(session: Session, index: int, take: int | None = None) -> str:
         _written_ahead(session.look_ahead.share(index, take)),
     )
     return " ".join(sign for sign in signs if sign)
+
+
+def note(session: Session, index: int) -> str:
+    """How probable the whole text of a branch is that was found by exploring."""
+    share = session.round.probabilities.get(index) if session.round is not None else None
+    return "" if share is None else odds_words(share)
 
 
 def _written_ahead(share: float | None) -> str:

@@ -92,7 +92,7 @@ class Legend(Widget):
 
 
 _STYLES = {
-    "tint-0": "$foreground", "tint-1": "$text-success", "tint-2": "$text-warning",
-    "tint-3": "bold $text-error", "tint-4": "bold underline $text-error", UNKNOWN: "$text-muted",
+    "tint-0": "$foreground", "tint-1": "italic $text-success", "tint-2": "bold $text-warning",
+    "tint-3": "bold italic $text-error", "tint-4": "bold underline $text-error", UNKNOWN: "$text-muted",
     WRITER: "bold $accent",
 }  # fmt: skip

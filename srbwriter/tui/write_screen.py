@@ -19,7 +19,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
-from srbwriter.session.variety import AS_DRAWN, ORDERS
+from srbwriter.session.variety import AS_DRAWN, ordered
 from srbwriter.story import Author, NodeId, StoryError
 from srbwriter.story.diff import same_end, same_start
 from srbwriter.tui import layouts, options, status
@@ -93,7 +93,7 @@ class WriteScreen(Screen[None]):
         self._usual = session.sampling
         self._applied_for = Size(0, 0)  # the size of the window that the layout was chosen for
         writes = app.anywhere("generate")
-        self.grid.hint = f"{writes[0]} writes branches" if writes else ""
+        self.grid.hint = f"{key_name(writes[0])} writes branches" if writes else ""
 
     if TYPE_CHECKING:
 
@@ -325,6 +325,8 @@ class WriteScreen(Screen[None]):
     def writing(self) -> bool:
         """True while any branch is live or waits for the model."""
         current = self.session.round
+        if self.session.exploring.working:
+            return True
         if current is None:
             return False
         return not current.branches or any(branch.live for branch in current.branches)
@@ -427,7 +429,9 @@ class WriteScreen(Screen[None]):
     def flush_slowly(self) -> None:
         self.transfers.watch()
         self._tell_focus()
-        self.status_line.left = status.left(self.session, self._load_watch, self.transfers.line())
+        work, on_branch = self.transfers.line(), isinstance(self.focused, BranchPane)
+        self.status_line.left = status.left(self.session, self._load_watch, work, on_branch)
+        self._watch_exploring()
         self._show_saved()
         self._renew_alike()
         self._put_in_order()
@@ -479,6 +483,13 @@ class WriteScreen(Screen[None]):
         elif chosen == AGAIN:
             self.guarded(self.session.load_again)
 
+    def _watch_exploring(self) -> None:
+        """Say once why an exploration came to nothing."""
+        exploring = self.session.exploring
+        if exploring.problem is not None:
+            self.notify(str(exploring.problem), severity="error")
+            exploring.problem = None
+
     def _renew_alike(self) -> None:
         """Have branches that are nearly the same as another written anew; not those that are being read."""
         read = {pane.index for pane in self.grid.shown if pane.has_focus or pane.is_read}
@@ -497,8 +508,10 @@ class WriteScreen(Screen[None]):
         if current is None or not current.branches or self._ordered == (current, len(current.branches)):
             return
         if self.order == AS_DRAWN or not any(branch.live for branch in current.branches):
-            self._ordered = current, len(current.branches)
-            self.grid.order(ORDERS[self.order][1](current))
+            indices = ordered(current, self.order, lambda branch: self.session.tokens.of(branch))
+            if indices is not None:  # else it is known in a moment
+                self._ordered = current, len(current.branches)
+                self.grid.order(indices)
 
     def _show_marks(self) -> None:
         current = self.session.round
@@ -507,7 +520,11 @@ class WriteScreen(Screen[None]):
             for pane in self.grid.shown:
                 if pane.index < len(branches):
                     pane.marks = status.marks(self.session, pane.index, pane.take)
-                    pane.note = sampling_words(branches[pane.index], self._usual)
+                    words = (
+                        status.note(self.session, pane.index),
+                        sampling_words(branches[pane.index], self._usual),
+                    )
+                    pane.note = ", ".join(filter(None, words))
         self.strip.show([f"{branch.index + 1}{state_sign(branch)}" for branch in branches], self.grid.current)
         self.strip.set_class(self.grid.pages > 1 and bool(branches), "-needed")
 

@@ -8,6 +8,7 @@ point.
 from __future__ import annotations
 
 import json
+import select
 import socket
 import threading
 from collections import deque
@@ -90,8 +91,10 @@ class Handler(BaseHTTPRequestHandler):
         kobold = "max_length" in body
         prompt = body["prompt"]
         text = prompt if isinstance(prompt, str) else "".join(map(chr, prompt))
-        assert text.startswith(PROMPT) and STORY.startswith(text[len(PROMPT) :]), "the text has a gap"
-        rest = STORY[len(text) - len(PROMPT) :]
+        assert (PROMPT + STORY).startswith(text), "the text has a gap"
+        rest = (PROMPT + STORY)[len(text) :]
+        held = body.get("structured_outputs", body).get("regex", "")  # to the prompt's last letter, maybe
+        assert held == rest[0] + r"[\s\S]*" if len(text) < len(PROMPT) else not held
         limit = body["max_length"] if kobold else body["max_tokens"]
         tokens = rest if limit is None else rest[:limit]
         n = body.get("n", 1)
@@ -100,7 +103,7 @@ class Handler(BaseHTTPRequestHandler):
             for token in tokens[:most]:
                 for index in range(n):
                     self.frame(self.event(kobold, index, token, None))
-                self.server.pace()
+                self.server.pace(self.connection)
             if most is not None:
                 return True
             reason = "stop" if len(tokens) == len(rest) else "length"
@@ -154,10 +157,11 @@ class Scripted(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
         pass  # connections that a client closed
 
-    def pace(self) -> None:
-        self.hold.wait(60)
-        if self.steps is not None:
-            self.steps.acquire(timeout=60)
+    def pace(self, connection: socket.socket) -> None:
+        """Wait until the next token may come. Raises OSError when nobody waits for it any more."""
+        while not self.hold.wait(0.02) or (self.steps is not None and not self.steps.acquire(timeout=0.02)):
+            if select.select([connection], [], [], 0)[0] and not connection.recv(1, socket.MSG_PEEK):
+                raise BrokenPipeError
 
     def working(self) -> _Counted:
         return _Counted(self)

@@ -113,6 +113,21 @@ def test_a_text_to_embed_goes_first(engine: Engine) -> None:
     finish(engine, early)
 
 
+def test_it_rests_for_a_moment_when_somebody_needs_the_cores(engine: Engine) -> None:
+    early = ahead(engine, "The king said", tokens=60)
+    drive(engine, lambda: begun(early))
+    queue = engine._scheduler.queue
+    queue.ahead_waits = 3600.0
+    engine.stand_back()
+    written = lengths(early)
+    rest(engine)
+    assert lengths(early) == written
+    assert 3000 < (engine._scheduler.rest() or 0) <= 3600
+    queue.held_back_until = queue.worked_at = 0.0
+    finish(engine, early)
+    assert lengths(early) == [60] * 4
+
+
 # ---- promoted
 
 

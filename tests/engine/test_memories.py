@@ -229,9 +229,9 @@ def test_an_abort_leaves_no_wrong_memory(
     context = engine._context
     decode, codes = context.decode, list[int]()
 
-    def interrupted() -> int:
+    def interrupted(*given: Any) -> int:
         context.abort()
-        codes.append(decode())
+        codes.append(decode(*given))
         return codes[-1]
 
     monkeypatch.setattr(context, "decode", interrupted)

@@ -86,6 +86,22 @@ def test_the_text_is_whole_whatever_breaks_off(server: Scripted, connect: Connec
     assert engine.detokenize(generation.branches[0].ids) == STORY
 
 
+def test_a_word_is_completed_whatever_breaks_off(vllm: Scripted, connect: Connect) -> None:
+    engine = connect(vllm)
+    vllm.faults.extend([drops_after(0), drops_after(1), drops_after(30)])
+    generation = engine.submit(Request(PROMPT, n=2, heal=True, stop=NO_END)).wait(WAIT)
+    assert generation.healed == PROMPT[-1]
+    assert [branch.text for branch in generation.branches] == [STORY, STORY]
+    assert engine.detokenize([*generation.prompt_ids, *generation.branches[1].ids]) == PROMPT + STORY
+    [branch, _] = generation.branches
+    branch.rewind(chars=len(STORY) - 5)
+    generation.wait(WAIT)
+    assert branch.text == STORY and branch.overlap == 1
+    branch.reroll()
+    generation.wait(WAIT)
+    assert branch.text == STORY
+
+
 def test_no_word_is_lost_over_a_thousand_faults(server: Scripted, connect: Connect) -> None:
     with closing(Relay(server.server_address[1])) as relay:
         engine = connect(server, retries=100, first_wait=0.0, url=relay.url)
@@ -199,7 +215,6 @@ def test_who_stops_closes_the_connection(server: Scripted, connect: Connect) -> 
     until(generation, lambda: bool(generation.branches[0].text))
     generation.cancel()
     generation.wait(WAIT)
-    server.hold.set()
     assert server.left.wait(WAIT)
 
 

@@ -107,7 +107,7 @@ def test_a_step_that_fails_ends_the_requests_and_not_the_engine(
     generation = engine.submit(Request(PROMPT, n=2, stop=SHORT))
     engine.process()
     with monkeypatch.context() as patch:
-        patch.setattr(engine._context, "decode", lambda: 1 // 0)
+        patch.setattr(engine._context, "decode", lambda *_: 1 // 0)
         engine.process()
     with pytest.raises(EngineError):
         generation.wait(0)
@@ -117,7 +117,7 @@ def test_a_step_that_fails_ends_the_requests_and_not_the_engine(
 
 
 def test_an_engine_that_keeps_failing_says_so(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine._context, "decode", lambda: 1 // 0)
+    monkeypatch.setattr(engine._context, "decode", lambda *_: 1 // 0)
     for _ in range(3):
         generation = engine.submit(Request(PROMPT, stop=SHORT))
         engine.process()
@@ -134,7 +134,7 @@ def test_an_engine_that_keeps_failing_says_so(engine: Engine, monkeypatch: pytes
         ("n", 0), ("n", -1), ("n", 2.0), ("n", True), ("n", 9), ("priority", 7), ("priority", "soon"),
         ("sampling", "greedy"), ("sampling", None), ("sampling", (Sampling(),) * 3), ("stop", "the"),
         ("stop", (Stop(),)), ("logprobs", -1), ("logprobs", "5"), ("prompt_logprobs", -1), ("heal", "yes"),
-        ("next_logprobs", -1), ("next_ids", (-1,)), ("next_ids", [1]),
+        ("next_logprobs", -1), ("next_ids", (-1,)), ("next_ids", ("1",)),
         ("overflow", "wrap"), ("n_keep", -2), ("n_keep", "all"), ("logits_callback", 5), ("add_bos", None),
     ],
 )  # fmt: skip

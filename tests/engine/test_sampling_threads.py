@@ -174,6 +174,15 @@ def test_trials_cost_little_in_the_long_run(one: float, several: float) -> None:
     assert sum(way != settled for way in ways) < 60
 
 
+def test_a_trial_is_not_given_up_for_one_slow_step() -> None:
+    trials, tried = Trials(), 0
+    for _ in range(100):
+        way = trials.several(16)
+        tried += way
+        trials.learn(way, 16, 16 * ((1.5e-3 if tried == 1 else 5e-4) if way else 1e-3))
+    assert trials.better
+
+
 def test_a_neighbour_that_comes_is_noticed() -> None:
     trials = Trials()
     for step in range(2000):

@@ -85,7 +85,9 @@ class EngineMachine(RuleBasedStateMachine):
         tokens=st.integers(0, 30),
         seed=st.integers(0, 99),
         boundary=st.sampled_from([None, None, "sentence", "line"]),
-        priority=st.sampled_from(Priority),
+        priority=st.sampled_from(
+            list(Priority)[: Priority.AHEAD]
+        ),  # which waits for a rest, and here is none
         strings=st.sampled_from([(), (), (" the", "a t")]),
         heal=st.booleans(),
         overflow=st.sampled_from(["error", "shift"]),

@@ -172,3 +172,13 @@ def test_tokens_that_are_none_are_refused(engine: Engine, fields: dict[str, Any]
     with pytest.raises(InvalidRequest):
         generation.branches[0].reroll(without=(10**9,))
     finish(engine, generation)
+
+
+def test_branches_that_begin_alike_are_drawn_together_from_there(engine: Engine) -> None:
+    plain = submit(engine)
+    finish(engine, plain)
+    begin = plain.branches[0].ids[:2]
+    generation = submit(engine, n=4, begin=begin, siblings="distinct", sampling=Sampling(seed=5))
+    finish(engine, generation)
+    assert {branch.ids[:2] for branch in generation.branches} == {begin}
+    assert len({branch.ids[2] for branch in generation.branches}) == 4

@@ -45,6 +45,9 @@ class Round:
     locked: set[int] = field(default_factory=set)
     over: bool = False
     duplicates: Duplicates = field(default_factory=Duplicates)
+    mean_logprobs: dict[int, float] = field(default_factory=dict)
+    forced: set[int] = field(default_factory=set)
+    probabilities: dict[int, float] = field(default_factory=dict)
     judgement: None = None
 
     @property
@@ -72,6 +75,18 @@ class Context:
     total: int
 
 
+class NoExplorer:
+    """Knows of nothing beyond the panes."""
+
+    words, working, problem = "", False, None
+
+    def fork(self) -> None:
+        return None
+
+    def stop(self) -> None:
+        pass
+
+
 class FakeSession:
     """The session's verbs over a real story."""
 
@@ -86,6 +101,7 @@ class FakeSession:
         self.stop = Stop(max_tokens=64)
         self.sweep: tuple[str, float, float] | None = None
         self.variety = Variety()
+        self.exploring = NoExplorer()
         self.save_state = "saved"
         self.taken_up, self.rescued = 0, None
         file = folder / "story.srbw"

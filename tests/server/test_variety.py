@@ -1,4 +1,4 @@
-"""Branches that are drawn together, asked for over HTTP, on the bundled model."""
+"""Branches drawn together, what they do not show, and likely ways on: over HTTP, on the bundled model."""
 
 from __future__ import annotations
 
@@ -80,3 +80,70 @@ def test_what_cannot_be_is_refused_in_words(
     answer = serving.post("/srb/v1/requests", json={**WIDE, **body})
     assert answer.status_code == 400
     assert words in answer.text
+
+
+# ---- what is not shown
+
+
+def test_what_the_branches_do_not_show_can_be_read_and_opened(serving: httpx.Client) -> None:
+    path = start(serving, **WIDE, siblings="distinct")
+    begun = set(opened(serving, path))
+    fork = serving.get(f"{path}/unexplored").json()
+    shares = {opening["id"]: opening["probability"] for opening in fork["openings"]}
+    assert fork["after"] == []
+    assert fork["covered"] == pytest.approx(sum(shares.get(token, 0.0) for token in begun))
+    assert {o["id"] for o in fork["openings"] if o["branches"]} <= begun
+    wanted = next(opening for opening in fork["openings"] if not opening["branches"])
+    answer = serving.post(f"{path}/unexplored", json={"token": wanted["id"]})
+    assert answer.status_code == 202
+    assert opened(serving, path)[6] == wanted["id"]
+    again = serving.get(f"{path}/unexplored").json()
+    assert again["covered"] == pytest.approx(fork["covered"] + wanted["probability"])
+
+
+@pytest.mark.parametrize("body", [{}, {"token": -1}, {"token": "But"}, {"token": 10**6}])
+def test_a_token_that_is_none_is_refused(serving: httpx.Client, body: dict[str, object]) -> None:
+    path = start(serving, **WIDE)
+    follow(serving, path)
+    answer = serving.post(f"{path}/unexplored", json=body)
+    assert answer.status_code == 400 and "token" in answer.text
+
+
+def test_a_fork_costs_no_record_that_anybody_sees(serving: httpx.Client) -> None:
+    path = start(serving, **WIDE)
+    follow(serving, path)
+    before = serving.get("/srb/v1/requests").json()["data"]
+    assert serving.get(f"{path}/unexplored").status_code == 200
+    assert [one["id"] for one in serving.get("/srb/v1/requests").json()["data"]] == [
+        one["id"] for one in before
+    ]
+
+
+def test_likely_ways_are_followed(serving: httpx.Client) -> None:
+    body = {"prompt": PROMPT, "cutoff": 0.08, "depth": 6, "beams": 5, "ends": "never"}
+    answer = serving.post("/srb/v1/explore", json=body).json()
+    ways = answer["ways"]
+    assert answer["tokens"] == 6 and 2 <= len(ways) <= 5
+    assert all(len(way["ids"]) == 6 for way in ways)
+    assert len({way["text"] for way in ways}) == len(ways)
+    shares = [way["probability"] for way in ways]
+    assert shares == sorted(shares, reverse=True)
+    assert serving.post("/srb/v1/explore", json=body).json() == answer  # nothing is drawn
+    one = serving.post("/srb/v1/explore", json={**body, "cutoff": 1.0}).json()["ways"]
+    assert len(one) == 1  # the likeliest token is always followed
+
+
+def test_ways_end_where_it_is_wanted(serving: httpx.Client) -> None:
+    body = {"prompt": PROMPT, "cutoff": 0.3, "depth": 60, "beams": 2}
+    for ends, marks in (("punctuation", ".,;:!?"), ("sentence", ".!?")):
+        for way in serving.post("/srb/v1/explore", json={**body, "ends": ends}).json()["ways"]:
+            assert way["ended"] and way["text"].rstrip(" \"'")[-1] in marks
+
+
+@pytest.mark.parametrize(
+    "body", [{"cutoff": 2}, {"depth": 0}, {"beams": 1000}, {"multiplier": -1}, {"ends": "chapter"}]
+)
+def test_an_exploration_that_means_nothing_is_refused(serving: httpx.Client, body: dict[str, object]) -> None:
+    answer = serving.post("/srb/v1/explore", json={"prompt": PROMPT, **body})
+    (name,) = body
+    assert answer.status_code == 400 and name in answer.text

@@ -10,16 +10,19 @@ import pytest
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine.engine import Engine
+from srbwriter.engine.exploring import Exploring
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.remote.loader import RemoteLoader
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import Stop
-from srbwriter.session import Session
+from srbwriter.session import Budget, Session
+from srbwriter.session.variety import Variety
 from srbwriter.story import Story
 from tests.engine.peers import served
 from tests.engine.scripted import PROMPT, STORY, Scripted, answers
 
 from .conftest import OPTIONS, WAIT, ready
+from .test_session import until
 
 STOP = Stop(max_tokens=24, ignore_eog=True)
 
@@ -119,5 +122,71 @@ def test_a_round_that_failed_is_rolled_again_when_the_server_is_back(file: Path)
         server.always = None
         session.reroll_all()
         current.generation.wait(WAIT)
-        assert [branch.text for branch in current.branches] == [STORY[:24]] * 4
+        assert [branch.text for branch in current.branches] == [
+            STORY[:23]
+        ] * 4  # and the prompt's last letter
         session.close()
+
+
+def test_what_follows_a_pick_is_written_ahead_elsewhere(file: Path, url: str) -> None:
+    session = elsewhere(file, url)
+    session.set_text(PROMPT)
+    current = session.generate()
+    assert current.generation is not None
+    current.generation.wait(WAIT)
+    session.look_ahead.budget = Budget("focused", 4096)
+    until(session, lambda: session.look_ahead.share(0) == 1.0)
+    session.pick(0)
+    again = session.generate()
+    assert again.generation is not None
+    assert again.generation.done
+    assert all(len(branch.ids) == 24 for branch in again.branches)
+    session.close()
+
+
+def test_what_is_asked_ahead_elsewhere_is_promoted_there(file: Path, engine: Engine, url: str) -> None:
+    queue = engine._scheduler.queue
+    usual, queue.ahead_waits = queue.ahead_waits, 3600.0
+    session = elsewhere(file, url)
+    session.set_text(PROMPT)
+    current = session.generate()
+    assert current.generation is not None
+    current.generation.wait(WAIT)
+    session.look_ahead.budget = Budget("focused", 4096)
+    until(session, lambda: bool(session.look_ahead._rounds))
+    session.pick(0)
+    again = session.generate()
+    assert again.generation is not None
+    again.generation.wait(WAIT)  # over there it would wait for an hour
+    assert all(len(branch.ids) == 24 for branch in again.branches)
+    queue.ahead_waits = usual
+    session.close()
+
+
+def test_who_cannot_stand_back_writes_nothing_ahead(file: Path) -> None:
+    with closing(Scripted("vllm")) as server:
+        session = elsewhere(file, server.url)
+        session.look_ahead.budget = Budget("all", 4096)
+        assert "while nobody else asks" in session.look_ahead.why_not
+        session.close()
+
+
+def test_what_no_branch_shows_and_likely_ways_are_known_of_an_engine_elsewhere(file: Path, url: str) -> None:
+    with closing(elsewhere(file, url)) as session:
+        session.set_text(STORY)
+        session.variety = Variety("distinct")
+        current = session.generate()  # each by itself: the logits are not here
+        assert current.generation is not None
+        current.generation.wait(WAIT)
+        assert current.generation.request.siblings == "independent"
+        until(session, lambda: session.exploring.fork() is not None)
+        fork = session.exploring.fork()
+        assert fork is not None and 0 < fork.covered < 1
+        index = session.exploring.open(fork.unexplored[0])
+        until(session, lambda: len(current.branches) > index and not current.branches[index].live)
+        assert current.branches[index].ids[len(fork.after)] == fork.unexplored[0].token
+        session.exploring.wanted = Exploring(cutoff=0.05, depth=4, beams=3, ends="never")
+        session.exploring.begin()
+        until(session, lambda: not session.exploring.working)
+        assert session.exploring.problem is None
+        assert session.round is not None and len(session.round.probabilities) == 3

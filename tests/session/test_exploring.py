@@ -14,7 +14,7 @@ from srbwriter.engine.exploring import Exploring, Fork
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import Request, Sampling, Stop
 from srbwriter.session import Session
-from srbwriter.session.exploring import probability_words
+from srbwriter.session.exploring import odds_words, probability_words
 from srbwriter.session.variety import Variety
 from srbwriter.story import Story
 from tests.engine.support import decoded_rows
@@ -135,6 +135,23 @@ def test_likely_ways_become_branches_that_have_ended(session: Session) -> None:
     assert session.text() == STORY + texts[1]
 
 
+def test_all_ways_of_a_level_share_a_batch(session: Session) -> None:
+    session.generate()
+    written(session)
+    engine = session.loader.engine
+    engine.flush()  # type: ignore[union-attr]
+    session.exploring.wanted = Exploring(cutoff=0.05, depth=8, beams=6, ends="never")
+    with decoded_rows(engine) as rows:  # type: ignore[arg-type]
+        explored(session)
+    assert max(rows) == 6 and sum(rows) <= 7 * 6  # what follows the eighth token nobody asks
+
+
+def test_one_beginning_does_not_crowd_out_the_others(session: Session) -> None:
+    session.exploring.wanted = Exploring(cutoff=0.03, depth=8, beams=4, ends="never")
+    texts = explored(session)
+    assert len({text.split()[0] for text in texts}) == 4
+
+
 def test_the_probability_of_a_way_is_that_of_its_tokens(session: Session) -> None:
     session.exploring.wanted = Exploring(cutoff=0.05, depth=5, beams=4, ends="never")
     explored(session)
@@ -173,6 +190,14 @@ def test_an_exploration_that_is_stopped_shows_nothing(session: Session) -> None:
             thread.join(WAIT)
     assert session.round is shown
     assert not session.exploring.working
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(0.03, "3 %"), (0.001, "1:1000"), (1e-4, "1:10k"), (2.2e-5, "1:45k"), (1e-7, "1:10M"), (1e-300, "1:∞")],
+)
+def test_what_is_rare_is_told_as_odds(share: float, words: str) -> None:
+    assert odds_words(share) == words
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,18 @@ def test_knobs_come_back(story: Story) -> None:
         assert (session.sampling, session.stop, session.sweep) == wanted
 
 
+def test_how_branches_differ_comes_back_but_for_what_a_start_is_told(story: Story) -> None:
+    session, knobs = opened(story)
+    session.variety = replace(session.variety, siblings="stratified", repulsion=1.5)
+    knobs.keep()
+    again, remembered = opened(story)
+    remembered.recall()
+    assert (again.variety.siblings, again.variety.repulsion) == ("stratified", 1.5)
+    told, remembered = opened(story, settings(instruments__siblings="independent"))
+    remembered.recall()
+    assert (told.variety.siblings, told.variety.repulsion) == ("independent", 1.5)
+
+
 def test_only_what_was_turned_is_kept(story: Story) -> None:
     session, knobs = opened(story, settings(sampling__temperature=0.5))
     knobs.keep()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter.demo import bundled_model
+from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import BranchState, EngineOptions, FinishReason, Sampling, Stop
@@ -30,7 +31,7 @@ def until(session: Session, true: Callable[[], bool]) -> None:
         while not true():
             assert not deadline.is_set(), "it did not happen"
             session.keep()
-            if session.engine is not None and session.engine.alive:
+            if isinstance(session.engine, Engine) and session.engine.alive:
                 session.engine.flush()
     finally:
         timer.cancel()

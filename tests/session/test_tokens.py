@@ -184,6 +184,15 @@ def test_log_probabilities_are_gathered_only_while_somebody_wants_them(session: 
     assert [value is not None for value in session.tokens.of(fresh)] == [True] * len(fresh.ids)
 
 
+def test_an_engine_that_tells_none_writes_all_the_same(
+    session: SteppedSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.tokens.gather = True
+    monkeypatch.setattr(session.engine, "lacks", lambda name: "it tells none" if name == "logprobs" else "")
+    written(session)
+    assert session.round.generation.request.logprobs is None and session.round.branches[0].text
+
+
 PATH = st.lists(st.integers(0, 2), max_size=6).map(tuple)
 
 

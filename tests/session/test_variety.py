@@ -173,5 +173,10 @@ def test_orders_name_each_branch_once(session: Session) -> None:
     texts = written(session)
     for name, (_, order) in variety.ORDERS.items():
         assert sorted(order(session.round)) == list(range(6)), name  # type: ignore[arg-type]
+    assert variety.ordered(session.round, "by probability", lambda branch: [None]) is None  # type: ignore[arg-type]
+    likeliest = variety.ordered(
+        session.round, "by probability", lambda branch: [-1.0, -float(branch.index % 3)]  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert likeliest == [0, 3, 1, 4, 2, 5]
     longest = variety.ORDERS["by length"][1](session.round)  # type: ignore[arg-type]
     assert [len(texts[i]) for i in longest] == sorted(map(len, texts), reverse=True)

@@ -58,10 +58,8 @@ def test_words_typed_meanwhile_are_saved_and_what_was_written_ahead_is_gone(term
     terminal.wait(lambda screen: not ready(screen), "nothing is ready any more")
     seen = len(terminal.log)
     terminal.press(CTRL_N)
-    terminal.wait(
-        lambda screen: says_saved(screen) and screen.count("■") >= PANES, "branches after the words"
-    )
-    assert b"writing" in terminal.log[seen:]
+    terminal.wait(lambda _: b"writing" in terminal.log[seen:], "new branches begin after the words")
+    terminal.wait(lambda screen: says_saved(screen) and screen.count("■") >= PANES, "and end")
     assert text_of(file) == f"{OPENING} Nobody came."
 
 

@@ -84,7 +84,7 @@ def mend(terminal: Terminal, file: Path) -> None:
     terminal.start(file)
     terminal.wait_for("Sentence 11")
     terminal.press(CTRL_F)
-    terminal.wait_for("enter next")
+    terminal.wait_for("↓ next")
     terminal.press(FOUND.encode())
     terminal.wait_for("1 found")
     terminal.press(ENTER)

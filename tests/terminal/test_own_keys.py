@@ -7,7 +7,21 @@ from pathlib import Path
 
 from srbwriter.story import Story
 from tests.terminal.support import make_story, node_texts, says_saved, text_of, with_branches
-from tests.terminal.terminal import BACKSPACE, CTRL_F, ENTER, ESC, F3, F5, F6, F7, F10, RIGHT, TAB, Terminal
+from tests.terminal.terminal import (
+    BACKSPACE,
+    CTRL_F,
+    ENTER,
+    ESC,
+    F3,
+    F5,
+    F6,
+    F7,
+    F10,
+    F11,
+    RIGHT,
+    TAB,
+    Terminal,
+)
 
 
 def own_keys(terminal: Terminal, keys: Mapping[str, str]) -> None:
@@ -96,11 +110,11 @@ def test_knobs_lorebook_settings_help_and_reading_obey_keys_of_the_writers_own(t
 
 
 def test_a_text_and_its_search_obey_keys_of_the_writers_own(terminal: Terminal) -> None:
-    own_keys(terminal, {"text_start": "f5", "find_case": "f6"})
+    own_keys(terminal, {"text_start": "f11", "find_case": "f6"})
     file = make_story(terminal.folder, "It rained.")
     terminal.start(file)
     terminal.wait(says_saved, "the first screen")
-    terminal.press(F5)
+    terminal.press(F11)
     terminal.type("So. ")
     terminal.wait(lambda _: text_of(file) == "So. It rained.", "the words stand at the beginning")
     terminal.press(CTRL_F)

@@ -6,6 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from srbwriter.tui import options
+from srbwriter.tui.dialog import Page
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import started, visible
 
@@ -113,3 +114,17 @@ async def test_title_and_keys_fit_80_columns(on_branch: bool, open_bench: OpenBe
         for wanted in (" help", "^q quit", " write"):
             assert wanted in keys
         assert cell_len(keys.rstrip()) <= 80
+
+
+@pytest.mark.parametrize("command", ["tree", "knobs", "lore", "find"])
+async def test_a_key_and_what_it_does_stand_on_one_line(command: str, open_bench: OpenBench) -> None:
+    async with open_bench(fake=True, size=(80, 24)) as bench:
+        await started(bench)
+        bench.screen.run(command)
+        await bench.pilot.pause()
+        page = bench.app.screen
+        assert isinstance(page, Page)
+        shown = visible(bench)
+        parts = page.keys_line().split(" · ")
+        assert len(parts) > 4
+        assert [part for part in parts if part in shown] == parts

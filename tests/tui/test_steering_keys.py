@@ -87,7 +87,7 @@ async def test_k_clears_a_branch_that_has_ended(open_bench: OpenBench) -> None:
 async def test_an_empty_pane_says_how_branches_are_written(open_bench: OpenBench) -> None:
     async with open_bench(n=2) as bench:
         panes = bench.screen.grid.panes
-        assert "ctrl+n writes branches" in str(panes[0].render_line(1).text)
+        assert "^n writes branches" in str(panes[0].render_line(1).text)
         assert not panes[0].render_line(2).text.strip()
         await bench.write()
         assert "ctrl+n" not in panes[0].render_line(1).text
@@ -223,7 +223,7 @@ async def test_the_leaders_menu_cuts_no_label(open_bench: OpenBench) -> None:
         for label in ("t branch knobs", "K knobs", "read on", "untake paragraph"):
             assert label in shown
         assert max(len(line.rstrip()) for line in lines) <= 78
-        assert len(lines) <= 14
+        assert len(lines) <= 16
 
 
 async def test_esc_says_stop_only_where_something_can_be_stopped(open_bench: OpenBench) -> None:

@@ -33,6 +33,7 @@ from ..types import (
     LimitExceeded,
     ModelInfo,
     NotSupported,
+    Priority,
     Request,
     Sampling,
     Stop,
@@ -199,6 +200,9 @@ class RemoteEngine:
     def peers(self) -> Sequence[Peer]:
         """The addresses, and how they fare."""
         return self._pool.peers
+
+    def stand_back(self) -> None:
+        """Nothing is written on this machine."""
 
     def lacks(self, name: str) -> str:
         return self.profile.lacks(name)
@@ -421,6 +425,7 @@ class RemoteEngine:
             "strict": request.strict,
             "penalty_prompt": request.penalty_prompt is not None,
             "lora": bool(request.lora),
+            "look_ahead": request.priority is Priority.AHEAD,
             "siblings": request.siblings != "independent",
             "repulsion": bool(request.repulsion),
         }

@@ -33,6 +33,7 @@ class Profile:
     request: frozenset[str] = frozenset()  # of cache_prompt, strict, penalty_prompt, lora
     requests: int = 0  # under way at once at most; 0: it does not say
     handles: bool = False  # one branch of a running request can be let go
+    ahead: bool = False  # it knows requests that wait until nothing else is to be done
     anew: int = 0  # tokens to be read where a branch goes on in another request; -1: all; 0: it is not known
     template: bool = False  # it puts chats into words itself
 
@@ -46,6 +47,7 @@ class Profile:
             ("log-probabilities of the prompt", self.prompt_logprobs),
             ("constraints", bool(self.sampling.intersection(CONSTRAINTS))),
             ("words completed", not self.lacks("heal")),
+            ("writing ahead of picks", self.ahead),
         ]
         families = ("adaptive", "dry", "dynatemp", "mirostat", "xtc")  # one word for all knobs of a sampler
         missing = ALL_SAMPLING - self.sampling
@@ -80,6 +82,12 @@ class Profile:
             return "" if told else f"{them} does not tell how likely tokens are that it did not choose"
         if name == "without":
             return f"{them} cannot be told what not to write in one place alone"
+        if name == "look_ahead":
+            return (
+                ""
+                if self.ahead
+                else f"{them} cannot be told to write only while nobody else asks for anything"
+            )
         if name == "prompt_logprobs":
             return "" if self.prompt_logprobs else f"{them} tells no log-probabilities of a prompt"
         if name in ("cache_prompt", "strict", "penalty_prompt", "lora"):

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..types import BranchState, EngineError, FinishReason, PromptProgress, StateChanged
+from ..types import BranchState, EngineError, FinishReason, Priority, PromptProgress, StateChanged
 from .dialects.base import Ask, Dialect, Named, News, Over, Piece, Placed, PromptRead
 from .lanes import Lane, Run, Spell, plain
 from .options import RemoteOptions
@@ -43,6 +43,7 @@ class Stretch:
         self.cut = False  # somebody left before the other side had come to an end
         self.wasted = 0  # branches that are written on over there and thrown away here
         self._steered: asyncio.Task[None] | None = None
+        self.ahead = run.request.priority is Priority.AHEAD  # when it was asked for
         for lane in lanes:
             lane.stretch = self
 
@@ -102,20 +103,33 @@ class Stretch:
     def resume(self, lane: Lane) -> None:
         self._steer(self.lanes.index(lane), "resume")
 
+    def promote(self) -> None:
+        """What was asked ahead is wanted now; where the other side has not answered yet, once it has."""
+        self._tell("promote", lambda dialect: dialect.promote(self.id))
+
+    def named(self, id: str) -> None:
+        """The other side has begun."""
+        self.id = id
+        if self.ahead and self.run.request.priority is not Priority.AHEAD:
+            self.promote()
+
     def _steer(self, index: int, verb: str) -> bool:
+        return self._tell(f"{verb} of branch {index}", lambda dialect: dialect.steer(self.id, index, verb))
+
+    def _tell(self, what: str, act: Callable[[Dialect], Coroutine[Any, Any, None]]) -> bool:
         if not self.id or self.dialect is None:
             return False
         before, dialect = self._steered, self.dialect
 
-        async def steer() -> None:
+        async def tell() -> None:
             if before is not None:
                 await asyncio.wait({before})
             try:
-                await dialect.steer(self.id, index, verb)
+                await act(dialect)
             except RemoteError as error:
-                log.info("%s of branch %d: %s", verb, index, error)
+                log.info("%s: %s", what, error)
 
-        self._steered = self.service.spawn(steer())
+        self._steered = self.service.spawn(tell())
         return True
 
 
@@ -337,7 +351,7 @@ class Service:
             case PromptRead():
                 self._read(stretch.run, news.cached)
             case Named():
-                stretch.id = news.id
+                stretch.named(news.id)
             case Placed():
                 stretch.slot = news.slot
             case Over():

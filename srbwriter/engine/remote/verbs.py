@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from ...prose import last_sentence_start
 from ..generation import BEYOND_THE_END, BRANCH_VERBS, Branch, Command
-from ..types import Added, BranchState, Cut, Finished, FinishReason, Sampling, Stop
+from ..types import Added, BranchState, Cut, Finished, FinishReason, Priority, Sampling, Stop
 from .lanes import Lane, Run
 
 log = logging.getLogger(__name__)
@@ -29,10 +30,17 @@ class Verbs:
         if command.verb == "cancel":
             for lane in run.lanes:
                 self.stop(lane)
+        elif command.verb == "promote":
+            self.promote(run, *command.args)
         elif command.verb == "add_branch":
             self.add_branch(run, *command.args)
         elif 0 <= command.branch < len(run.lanes):
             self._verbs[command.verb](run.lanes[command.branch], *command.args)
+
+    def promote(self, run: Run, priority: Priority) -> None:
+        run.request = run.generation.request = replace(run.request, priority=priority)
+        for stretch in {lane.stretch for lane in run.lanes if lane.stretch is not None}:
+            stretch.promote()
 
     def stop(self, lane: Lane) -> None:
         if lane.branch.live:

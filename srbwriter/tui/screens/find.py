@@ -111,7 +111,7 @@ class FindBar(Bar[None]):
     """``looked`` is what was looked for last, and learns what is looked for now."""
 
     KEYS = "In find and replace"
-    HEADING = "Find · enter next · {keys}"
+    HEADING = "Find · {keys}"
     DEFAULT_CSS = """
     FindBar Horizontal { height: 1; }
     FindBar #found { width: auto; min-width: 10; padding: 0 0 0 2; color: $foreground; }

@@ -35,7 +35,7 @@ _KEYS = (
     "{token_left}{token_right} token · {token_up}{token_down} other · {token_fork} writes on with it · "
     "{token_ban} bans it here · {close_dialog} back"
 )
-_WIDEST = 80
+_COLUMNS = 3
 
 
 def percent(logprob: float) -> str:
@@ -107,9 +107,9 @@ class TokenView(Dialog[None]):
             )
         else:
             width, height, place = region.width, min(region.height, _BEST + 4), (region.x, region.y)
-        box.styles.width, box.styles.offset = min(width, _WIDEST), place
+        box.styles.width, box.styles.offset = width, place
         box.styles.max_height = height
-        self._rows, self._width = max(1, height - 2 - (width < 70)), min(width, _WIDEST) - 2
+        self._rows, self._width = max(1, height - 2 - (width < 70)), width - 2
 
     # ---- what is looked at
 
@@ -207,13 +207,16 @@ class TokenView(Dialog[None]):
         self._put(here, self._lines(others or (), token.id))
 
     def _put(self, here: str, lines: list[Content]) -> None:
-        self.query_one("#tokens-here", Static).update(set_cell_size(here, self._width).rstrip())
-        self.query_one("#tokens-others", Static).update(Content("\n").join(lines))
+        here, others = set_cell_size(here, self._width).rstrip(), Content("\n").join(lines)
+        if self._shown != (here, others):  # an update costs a layout
+            self._shown = here, others
+            self.query_one("#tokens-here", Static).update(here)
+            self.query_one("#tokens-others", Static).update(others)
 
     def _lines(self, others: tuple[Alternative, ...], own: int) -> list[Content]:
         """The alternatives in columns; what stands there has a dot, the chosen one an arrow."""
         chosen = self._chosen_of(others, own)
-        columns = max(1, self._width // _COLUMN)
+        columns = max(1, min(self._width // _COLUMN, _COLUMNS))
         rows = max(1, min(self._rows, -(-len(others) // columns) if columns > 1 else len(others)))
         rows = max(rows, min(self._rows, 5))
         lines: list[Content] = []
@@ -245,6 +248,7 @@ class TokenView(Dialog[None]):
             self._below.grid.panes[self._index].token = start, max(end, start + 1)
 
     _marked = (-1, -1)
+    _shown: tuple[str, Content] | None = None
 
     # ---- keys
 

@@ -22,6 +22,7 @@ from srbwriter.tui.dialog import Dialog, Page
 from srbwriter.tui.screens.ask import AskWords
 from srbwriter.tui.screens.reading import Compare
 from srbwriter.tui.welcome import refuse
+from srbwriter.tui.widgets.lines import Foot
 from srbwriter.tui.widgets.tree_view import TreeView, marks_words
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class TreeScreen(Page[Way]):
                 yield Static(id="about", markup=False)
                 with VerticalScroll(can_focus=False):
                     yield Static(id="text", markup=False)
-        yield Static(self.keys_line(), id="foot", markup=False)
+        yield Foot(self.keys_line(), id="foot")
 
     def on_mount(self) -> None:
         self.view.build(self.story.current)

@@ -58,9 +58,9 @@ class BranchPane(Widget, can_focus=True):
         .pane--note { color: $text-muted; text-style: italic; }
         .pane--token { color: $background; background: $primary; text-style: bold; }
         .pane--tint-0 { color: $foreground; }
-        .pane--tint-1 { color: $text-success; }
-        .pane--tint-2 { color: $text-warning; }
-        .pane--tint-3 { color: $text-error; text-style: bold; }
+        .pane--tint-1 { color: $text-success; text-style: italic; }
+        .pane--tint-2 { color: $text-warning; text-style: bold; }
+        .pane--tint-3 { color: $text-error; text-style: bold italic; }
         .pane--tint-4 { color: $text-error; text-style: bold underline; }
         .pane--tint-unknown { color: $text-muted; }
         .pane--tint-writer { color: $accent; text-style: bold; }

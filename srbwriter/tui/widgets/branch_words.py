@@ -74,7 +74,7 @@ def sampling_words(branch: Branch, usual: object) -> str:
     return ", ".join(differences)
 
 
-_SHORT_MARKS = {"locked": "lock", "good": "+", "bad": "−"}  # the signs that the tree has, too
+_SHORT_MARKS = {"locked": "lock", "good": "+", "bad": "−", "forced": "↳"}  # the signs that the tree has, too
 
 
 class Head(NamedTuple):

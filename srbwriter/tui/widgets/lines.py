@@ -6,6 +6,7 @@ They draw what they are given and ask nobody.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -15,7 +16,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from srbwriter.tui.commands import Keyed, action
 from srbwriter.tui.wrap import Wrapper
@@ -250,6 +251,33 @@ class TabStrip(Widget):
             if event.x < at:
                 self.post_message(self.Pressed(index))
                 return
+
+
+_BETWEEN = " · "
+
+
+class Foot(Static):
+    """What keys do, in parts with a dot between them; no line ends within a part that fits into it."""
+
+    DEFAULT_CSS = "Foot { height: auto; }"
+
+    def __init__(self, words: str, **options: Any) -> None:
+        super().__init__(words, markup=False, **options)
+        self._words = words
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.update("\n".join(_folded(line, self.content_size.width) for line in self._words.split("\n")))
+
+
+def _folded(line: str, width: int) -> str:
+    first, *parts = line.split(_BETWEEN)
+    lines = [first]
+    for part in parts:
+        if cell_len(lines[-1] + _BETWEEN + part) <= width:
+            lines[-1] += _BETWEEN + part
+        else:
+            lines.append(part)
+    return "\n".join(lines)
 
 
 def matches(words: Sequence[str], *texts: str) -> bool:

@@ -105,9 +105,9 @@ class StoryEditor(ProseArea):
         & .story--model { color: $secondary; text-style: italic; }
         & .story--edited { color: $accent; text-style: bold italic; }
         & .story--imported { color: $text-muted; text-style: dim; }
-        & .story--tint-1 { color: $text-success; }
-        & .story--tint-2 { color: $text-warning; }
-        & .story--tint-3 { color: $text-error; text-style: bold; }
+        & .story--tint-1 { color: $text-success; text-style: italic; }
+        & .story--tint-2 { color: $text-warning; text-style: bold; }
+        & .story--tint-3 { color: $text-error; text-style: bold italic; }
         & .story--tint-4 { color: $text-error; text-style: bold underline; }
         & .story--tint-unknown { color: $text-muted; }
     }

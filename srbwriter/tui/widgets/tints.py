@@ -1,7 +1,7 @@
 """Words coloured by how likely their tokens were, or by who wrote them.
 
-Five steps that every theme and depth of colour tells apart; the rarest are bold and underlined as well, so
-that they stand out without any colour. Knows branches and log-probabilities; paints nothing.
+Five steps that every theme and depth of colour tells apart, by their letters too where a theme has one colour
+or the terminal none. Knows branches and log-probabilities; paints nothing.
 """
 
 from __future__ import annotations

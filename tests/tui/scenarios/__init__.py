@@ -8,6 +8,6 @@ from tests.tui.scenarios import (  # isort: skip
 from tests.tui.scenarios.common import SCENARIOS
 
 __all__ = [
-    "SCENARIOS", "ahead", "bin", "branches", "convert", "exploring", "judging", "knobs", "nodes", "stories",
-    "story", "taking", "tokens", "view",
+    "SCENARIOS", "ahead", "bin", "branches", "convert", "exploring", "judging", "knobs", "nodes",
+    "stories", "story", "taking", "tokens", "view",
 ]  # fmt: skip

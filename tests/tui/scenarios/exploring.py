@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from srbwriter.engine.exploring import Exploring
 from srbwriter.session.variety import ORDERS
 from srbwriter.tui.screens.picker import Picker
 from srbwriter.tui.widgets.branch_pane import BranchPane
@@ -36,3 +39,38 @@ async def order(bench: Bench, _: pytest.MonkeyPatch) -> None:
     assert head(bench, wanted[1]).startswith(f" {wanted[1] + 1} ")
     await bench.press("right")
     assert bench.screen.grid.current == wanted[1]
+
+
+@scenario
+async def unexplored(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    while bench.session.exploring.fork() is None:
+        assert bench.session.engine.process()
+    fork = bench.session.exploring.fork()
+    await bench.press("x")
+    picker = await opened(bench, Picker)
+    assert "of what could follow" in picker.heading
+    await bench.press("enter")
+    await bench.tokens(4)
+    branch = bench.session.round.branches[4]
+    assert branch.ids[: len(fork.after) + 1] == (*fork.after, fork.unexplored[0].token)
+    bench.screen.pump.flush()
+    assert "forced" in bench.screen.grid.panes[4].marks
+    assert bench.screen.status_line.left[0].startswith("shown ")
+
+
+@scenario
+async def explore(bench: Bench, _: pytest.MonkeyPatch) -> None:
+    await started(bench)
+    before = bench.session.round
+    bench.session.exploring.wanted = Exploring(cutoff=0.05, depth=4, beams=3, ends="never")
+    await bench.press("circumflex_accent")
+    assert bench.session.exploring.working, "nothing is explored"
+    assert bench.screen.status_line.left[0].startswith("exploring")
+    while bench.session.exploring.working:
+        bench.session.engine.process(0.01)
+    await bench.settle()
+    current = bench.session.round
+    assert current is not before and len(current.branches) == len(current.probabilities) == 3
+    assert all(len(branch.ids) == 4 for branch in current.branches)
+    assert re.fullmatch(r"[\d.]+ %|1:\d+k?", bench.screen.grid.panes[0].note)

@@ -134,6 +134,9 @@ class Dialect(Protocol):
     def left(self, asked: int, slot: int, ids: Sequence[int]) -> None:
         """What was placed at ``asked`` is over; at ``slot``, if that is known, ``ids`` stand now."""
 
+    async def promote(self, request: str) -> None:
+        """A request that has a name is wanted now; it was asked ahead."""
+
     async def steer(self, request: str, index: int, verb: str) -> None:
         """``stop``, ``kill``, ``pause`` or ``resume`` one branch of a request that has a name."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ...parameters import PARAMETERS
-from ...types import FinishReason, ModelInfo, TokenLogprob
+from ...types import FinishReason, ModelInfo, Priority, TokenLogprob
 from ..options import RemoteOptions
 from ..problems import RemoteError, garbage, own_words
 from ..profile import Profile
@@ -64,6 +64,7 @@ class Srb(Dialect):
             add_bos=told["add_bos"], ids=True, many=int(told["max_n"]), logprobs=1 << 20,
             stops=frozenset({"min_tokens", "ignore_eog"}),
             request=frozenset({"cache_prompt", "strict", "penalty_prompt", "lora"}), handles=True,
+            ahead="ahead" in told.get("priorities", ()),
         )  # fmt: skip
 
     def request(self, ask: Ask) -> tuple[str, dict[str, Any]]:
@@ -92,6 +93,8 @@ class Srb(Dialect):
                 body[name] = msgspec.json.decode(value.encode()) if name == "json_schema" else value
         if request.logprobs is not None:
             body["logprobs"] = request.logprobs
+        if request.priority > Priority.NORMAL:
+            body["priority"] = request.priority.name.lower()
         if not request.cache_prompt:
             body["cache_prompt"] = False
         if request.strict:
@@ -112,15 +115,15 @@ class Srb(Dialect):
                 return (Piece(event.index, event.text, tuple(event.ids), known),)
             case "stop" if event.index >= 0:
                 return (Piece(event.index, "", (), (), _reason(event), str(event.error or "")),)
-            case "start":
-                return (Named(event.id),)
+            case "start" | "queue":
+                return (Named(event.id),) if event.id else ()
             case "prompt":
                 return (PromptRead(event.cached),) if event.done == event.total else ()
             case "done":
                 return (Over(),)
             case "error":
                 raise RemoteError(self.transport.where, own_words(data) or "it failed")
-            case "queue" | "state" | "cut" | "banned" | "added":
+            case "state" | "cut" | "banned" | "added":
                 return ()
             case _:
                 raise garbage(self.transport.where, data)
@@ -143,6 +146,9 @@ class Srb(Dialect):
         body = {"prompt": list(ids), "k": best, "ids": list(wanted)}
         answer = await self.transport.ask("POST", "/srb/v1/next", body, self.options.silent_seconds)
         return [(int(token["id"]), float(token["logprob"])) for token in answer["tokens"]]
+
+    async def promote(self, request: str) -> None:
+        await self.transport.read("POST", f"/srb/v1/requests/{request}/promote", {})
 
     async def steer(self, request: str, index: int, verb: str) -> None:
         await self.transport.read("POST", f"/srb/v1/requests/{request}/branches/{index}/{verb}", {})

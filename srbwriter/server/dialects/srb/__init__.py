@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
+from srbwriter.engine.exploring import MOST_TOKENS, MOST_WAYS, Ends, Exploring
 from srbwriter.server.dialects.srb.completions import completions
+from srbwriter.server.dialects.srb.exploring import explore, open_unexplored, unexplored
 from srbwriter.server.dialects.srb.handles import (
     add_branches,
     branch_events,
@@ -59,6 +63,20 @@ _RUBRIC = {
     "example": {"rubric": ["Is this passage sad?"]},
 }
 
+_USUAL = Exploring()
+_EXPLORING = {
+    "type": "object",
+    "properties": {
+        **{name: BRANCHES["properties"][name] for name in ("prompt", "parent", "heal")},
+        "cutoff": {"type": "number", "minimum": 0, "maximum": 1, "default": _USUAL.cutoff},
+        "multiplier": {"type": "number", "minimum": 0, "maximum": 10, "default": _USUAL.multiplier},
+        "depth": {"type": "integer", "minimum": 1, "maximum": MOST_TOKENS, "default": _USUAL.depth},
+        "beams": {"type": "integer", "minimum": 1, "maximum": MOST_WAYS, "default": _USUAL.beams},
+        "ends": {"type": "string", "enum": list(get_args(Ends)), "default": _USUAL.ends},
+    },
+    "example": {"prompt": "Once upon a time,", "cutoff": 0.1, "depth": 8},
+}
+
 ENDPOINTS = (
     Endpoint(
         "POST", ("/srb/v1/completions",), completions, "srb", "n branches of a prompt as event lines",
@@ -78,6 +96,17 @@ ENDPOINTS = (
     Endpoint(
         "POST", (_REQUEST + "/judge",), judge, "srb", "score the branches that have ended by a rubric",
         body=_RUBRIC, chooses=False,
+    ),
+    Endpoint(
+        "GET", (_REQUEST + "/unexplored",), unexplored, "srb", "what could follow that no branch shows"
+    ),
+    Endpoint(
+        "POST", (_REQUEST + "/unexplored",), open_unexplored, "srb", "let another branch begin with it",
+        body=object_of(token="integer"), chooses=False,
+    ),
+    Endpoint(
+        "POST", ("/srb/v1/explore",), explore, "srb", "follow the ways on that are likely",
+        body=_EXPLORING,
     ),
     Endpoint("POST", (_REQUEST + "/promote",), promote, "srb", "write as soon as any what was asked ahead"),
     Endpoint("GET", (_REQUEST + "/events",), events, "srb", "follow a request", query=_AFTER),

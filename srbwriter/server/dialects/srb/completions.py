@@ -187,7 +187,8 @@ class EventLines:
 
     def waiting(self, place: int) -> bytes:
         """Only the richer form says it; the original knew no such line."""
-        return self._line({"event": "queue", "place": place}).encode() if self._rich else self.ping
+        told = {"event": "queue", "place": place, "id": self._record.id}
+        return self._line(told).encode() if self._rich else self.ping
 
     def end(self) -> bytes:
         done: dict[str, Any] = {"event": "done", "count": self._count}

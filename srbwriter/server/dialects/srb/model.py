@@ -12,6 +12,7 @@ from srbwriter import __version__
 from srbwriter.engine.backend import Backend
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.errors import ApiError
+from srbwriter.server.params import PRIORITIES
 from srbwriter.server.work import PER_ENTRY
 
 _LARGEST = 1 << 22  # tokens of a vocabulary; a backend that does not know its own says more
@@ -24,7 +25,7 @@ async def model(context: Context) -> Response:
     return json_response({
         "version": __version__, "info": info, "n_ctx": engine.n_ctx, "max_n": context.services.max_n,
         "bos": engine.bos, "eos": engine.eos, "eog": sorted(engine.eog), "fim": engine.fim,
-        "add_bos": engine.add_bos,
+        "add_bos": engine.add_bos, "priorities": PRIORITIES if not engine.lacks("look_ahead") else (),
     })  # fmt: skip
 
 

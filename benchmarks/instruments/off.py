@@ -1,0 +1,110 @@
+"""What the engine lost by the instruments while none of them is used: this tree beside the one before them.
+
+To be run in a clone that has that commit: ``python -m benchmarks.instruments --part off``. The other side is
+a work tree of it, made for the time it takes; each side has a process of its own, and they write in turns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+BEFORE = "e824550"
+COUNTS = (1, 8)
+TOKENS, ROUNDS = 192, 15
+HERE = Path(__file__).parent.parent.parent
+
+_CHILD = """
+import json, sys, time
+from srbwriter.engine import Engine
+from srbwriter.engine.types import EngineOptions, Request, Sampling, Stop
+engine = Engine.load(sys.argv[1], EngineOptions(n_ctx=4096, seed=1))
+for line in sys.stdin:
+    n, tokens, seed = json.loads(line)
+    stop = Stop(tokens, ignore_eog=True)
+    request = Request("Once upon a time", n=n, sampling=Sampling(seed=seed), stop=stop)
+    began, worked = time.perf_counter(), time.process_time()
+    engine.submit(request).wait(600)
+    took = time.perf_counter() - began, time.process_time() - worked
+    print(json.dumps([n * tokens / seconds for seconds in took]), flush=True)
+engine.close()
+"""
+
+
+def run(model: Path) -> list[str]:
+    with _tree() as before, _side(before, model) as other, _side(HERE, model) as here:
+        found = {n: _rounds(other, here, n) for n in COUNTS}
+    least = min(median(busy) for _, busy in found.values())
+    clock = min(median(clock) for clock, _ in found.values())
+    return [
+        f"This tree in terms of {BEFORE}, {ROUNDS} rounds in turns of n x {TOKENS} tokens, load "
+        f"{os.getloadavg()[0]:.1f}",
+        "",
+        "| n | tokens a second (aim >= 0.99) | lowest | highest | tokens a second of processor time |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {n} | {median(clock):.3f} | {min(clock):.3f} | {max(clock):.3f} | {median(busy):.3f} |"
+            for n, (clock, busy) in found.items()
+        ),
+        "",
+        f"instruments off: {clock:.3f} of the speed before them by the clock, {least:.3f} in processor time",
+    ]
+
+
+@contextmanager
+def _tree() -> Generator[Path]:
+    """The commit before the instruments, in a folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / BEFORE
+        git = ["git", "-C", str(HERE), "worktree"]
+        try:
+            subprocess.run(
+                [*git, "add", "--detach", "-f", str(tree), BEFORE], check=True, capture_output=True
+            )
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise SystemExit(f"commit {BEFORE} cannot be had: run this in a whole clone ({error})") from None
+        try:
+            yield tree
+        finally:
+            subprocess.run([*git, "remove", "--force", str(tree)], check=False, capture_output=True)
+
+
+@contextmanager
+def _side(tree: Path, model: Path) -> Generator[subprocess.Popen[str]]:
+    """An engine of the sources in ``tree``."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", _CHILD, str(model)], cwd=tree, text=True,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(tree)},
+    )  # fmt: skip
+    with child:
+        yield child
+        assert child.stdin is not None
+        child.stdin.close()
+
+
+def _rounds(
+    before: subprocess.Popen[str], here: subprocess.Popen[str], n: int
+) -> tuple[list[float], list[float]]:
+    """Ratios, round by round, by the clock and in processor time."""
+    clock, busy = list[float](), list[float]()
+    for seed in range(ROUNDS + 1):
+        sides = (before, here) if seed % 2 else (here, before)
+        found = {side: _write(side, n, seed) for side in sides}
+        if seed:  # the first pays for pages and graphs
+            clock.append(found[here][0] / found[before][0])
+            busy.append(found[here][1] / found[before][1])
+    return clock, busy
+
+
+def _write(side: subprocess.Popen[str], n: int, seed: int) -> Sequence[float]:
+    assert side.stdin is not None and side.stdout is not None
+    side.stdin.write(json.dumps([n, TOKENS, seed]) + "\n")
+    side.stdin.flush()
+    return json.loads(side.stdout.readline())

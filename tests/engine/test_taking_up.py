@@ -1,0 +1,134 @@
+"""Sequences that lie parked on a long prompt are taken up by those who go on from it, and not forked anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from srbwriter.engine.cache import SPARE_CELLS
+from srbwriter.engine.engine import Engine
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.types import BranchView
+
+from .support import (
+    Reference,
+    ask,
+    assert_same_logits,
+    exact_model,
+    finish,
+    lengths,
+    long_prompt,
+    stepped,
+)
+
+LONG = SPARE_CELLS + 200
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    exact = {"flash_attn": "off", "cache_type_k": "f32", "cache_type_v": "f32"}
+    with stepped(256, exact_model(), n_ctx=4096, max_branches=8, **exact) as loaded:
+        yield loaded
+
+
+def rest(engine: Engine) -> None:
+    while engine.process(0):
+        pass
+
+
+class Copied:
+    """Cells that llama.cpp shares between sequences, by ``llama_memory_seq_cp``."""
+
+    def __init__(self, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.cells = 0
+        copy = engine._context.copy
+
+        def spy(source: int, target: int, start: int = -1, end: int = -1) -> None:
+            self.cells += end - max(start, 0)
+            copy(source, target, start, end)
+
+        monkeypatch.setattr(engine._context, "copy", spy)
+
+
+def write(engine: Engine, prompt: Any, n: int = 8) -> Generation:
+    generation = ask(engine, prompt, n=n, tokens=6)
+    finish(engine, generation)
+    rest(engine)
+    return generation
+
+
+def test_a_text_that_is_asked_for_again_is_not_forked_again(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt = long_prompt(engine, LONG)
+    first = write(engine, prompt)
+    copied = Copied(engine, monkeypatch)
+    second = write(engine, prompt)
+    assert lengths(second) == [6] * 8
+    assert [b.ids for b in second.branches] == [b.ids for b in first.branches]
+    assert copied.cells < LONG
+
+
+def test_branches_of_a_picked_one_copy_what_is_new(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = long_prompt(engine, LONG)
+    write(engine, text)
+    copied = Copied(engine, monkeypatch)
+    rounds: list[int] = []
+    for k in range(4):
+        generation = write(engine, text)
+        text = [*text, *generation.branches[k].ids]
+        rounds.append(copied.cells)
+    assert (
+        max(b - a for a, b in zip(rounds, rounds[1:], strict=False)) < LONG
+    )  # 8 forks would be 8 times that
+
+
+def test_what_goes_on_from_a_sequence_taken_up_has_right_logits(engine: Engine) -> None:
+    text = long_prompt(engine, LONG)
+    for k in range(3):
+        text = [*text, *write(engine, text).branches[k].ids]
+    seen: list[tuple[list[int], NDArray[np.float32]]] = []
+
+    def look(logits: NDArray[np.float32], view: BranchView) -> None:
+        seen.append(([*text, *view.ids], logits.copy()))
+
+    finish(engine, ask(engine, text, n=3, tokens=6, logits_callback=look))
+    assert len(seen) == 3 * 6
+    reference = Reference(engine, 2048)
+    for path, logits in seen:
+        assert_same_logits(logits, reference.logits(path)[0], 1e-3)
+    reference.close()
+
+
+def test_what_only_a_parked_sequence_holds_is_not_taken_from_it(engine: Engine) -> None:
+    text = long_prompt(engine, LONG)
+    engine._cache.storage.budget = 0  # nothing can be kept outside the cells
+    first = write(engine, text, 4)
+    second = write(engine, text, 6)
+    for generation in (first, second):
+        for branch in generation.branches:
+            path = [*text, *branch.ids]
+            assert engine.resident(path) >= len(path) - 1
+
+
+def test_another_text_drops_what_lies_on_the_first(engine: Engine) -> None:
+    text = long_prompt(engine, LONG)
+    write(engine, text)
+    write(engine, text)
+    write(engine, long_prompt(engine, LONG, "Another tale. "), 8)
+    cache = engine._cache
+    assert cache.used_cells < 2 * LONG  # of the first text there are none, it is in host memory
+    assert engine.resident(text) == len(text)
+    assert cache.used_sequences <= 16
+
+
+def test_short_prompts_keep_no_sequences_that_nobody_needs(engine: Engine) -> None:
+    write(engine, long_prompt(engine, 100))
+    write(engine, long_prompt(engine, 100))
+    cache = engine._cache
+    ends = [cache.tree.tip[seq] for seq in cache.parked]
+    assert len(ends) == len(set(ends))

@@ -1,0 +1,134 @@
+"""Words coloured by their tokens: told apart in every theme and depth, and by what steps."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.segment import Segment
+from textual.strip import Strip
+
+from srbwriter.engine.generation import Branch, Buffer, Generation
+from srbwriter.engine.types import Request, Sampling, Stop
+from srbwriter.tui.widgets.tints import (
+    AUTHOR,
+    PROBABILITY,
+    STEPS,
+    SURPRISAL,
+    TINTS,
+    UNKNOWN,
+    WRITER,
+    Tints,
+    step,
+)
+from tests.tui.conftest import Bench, OpenBench
+from tests.tui.scenarios.common import started
+from tests.tui.test_colours import SHIPPED
+
+
+@pytest.mark.parametrize("depth", ["auto", "256", "16"])
+async def test_tints_are_told_apart_in_every_theme(depth: str, open_bench: OpenBench) -> None:
+    async with open_bench(fake=True, settings={"interface.colours": depth}) as bench:
+        for file in SHIPPED:
+            bench.app.theme = file.stem
+            await bench.pilot.pause()
+            pane = bench.screen.grid.panes[0]
+            pane.refresh()
+            looks: dict[object, str] = {}
+            for tint in STEPS:
+                (segment,) = pane._filtered(Strip([Segment("x", pane._style(f"pane--{tint}"))]))
+                assert segment.style is not None
+                style = segment.style
+                look = style.color, style.bold, style.italic, style.underline
+                assert look not in looks, f"{file.stem}: {tint} looks like {looks[look]}"
+                looks[look] = tint
+
+
+@pytest.mark.parametrize(
+    ("mode", "probability", "tint"),
+    [
+        (PROBABILITY, 0.9, 0), (PROBABILITY, 0.3, 1), (PROBABILITY, 0.1, 2), (PROBABILITY, 0.02, 3),
+        (PROBABILITY, 0.001, 4), (SURPRISAL, 0.3, 0), (SURPRISAL, 2**-4, 1), (SURPRISAL, 2**-7, 2),
+        (SURPRISAL, 2**-10, 3), (SURPRISAL, 2**-13, 4),
+    ],
+)  # fmt: skip
+def test_steps(mode: str, probability: float, tint: int) -> None:
+    assert step(mode, math.log(probability)) == STEPS[tint]
+    assert step(mode, None) == UNKNOWN
+
+
+def branch_of(lengths: list[int], typed: list[tuple[int, int]]) -> Branch:
+    generation = Generation(1, Request(""), lambda command: None)
+    branch = Branch(generation, 0, Sampling(), Stop(), 0)
+    ends = [sum(lengths[: k + 1]) for k in range(len(lengths))]
+    branch.buffer = Buffer(pieces=["x" * sum(lengths)], ids=list(range(len(lengths))), ends=ends, typed=typed)
+    return branch
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.none() | st.floats(-12, 0)), max_size=12),
+    st.integers(0, 40),
+    st.integers(0, 40),
+)
+def test_a_line_has_the_tints_of_its_tokens(
+    tokens: list[tuple[int, float | None]], one: int, other: int
+) -> None:
+    branch = branch_of([length for length, _ in tokens], [])
+    tints = Tints(PROBABILITY, lambda _: [value for _, value in tokens], lambda: 0)
+    naive = [step(PROBABILITY, value) for length, value in tokens for _ in range(length)]
+    start, end = sorted((one, other))
+    found = [(at, tint) for a, b, tint in tints.between(branch, start, end) for at in range(a, b)]
+    assert found == [(at, naive[at]) for at in range(start, min(end, len(naive)))]
+
+
+def test_what_was_typed_is_the_writers() -> None:
+    tints = Tints(AUTHOR, lambda _: [], lambda: 0)
+    branch = branch_of([4, 4, 4], [(4, 8)])
+    assert list(tints.between(branch, 2, 12)) == [(4, 8, WRITER)]
+
+
+async def test_coloured_words_are_selected_and_taken_as_before(open_bench: OpenBench) -> None:
+    async with open_bench(settings={"instruments.colour_tokens": "probability"}) as bench:
+        await started(bench, 20)
+        pane = bench.screen.grid.panes[0]
+        before = pane.render_line(1).text
+        await bench.press("w", "w")
+        assert pane.take is not None and pane.render_line(1).text == before
+        underlined = "".join(s.text for s in pane.render_line(1) if s.style and s.style.underline)
+        assert underlined.strip() and before.strip().startswith(underlined.strip()[:3])
+
+
+async def test_the_story_is_coloured_as_far_as_the_model_reads_it(open_bench: OpenBench) -> None:
+    text = "It rained all day and the cat sat by the window."
+    async with open_bench(text, settings={"instruments.colour_tokens": "surprisal"}) as bench:
+        await coloured(bench, len(text))
+        editor = bench.screen.editor
+        assert editor.provenance is not None and editor.provenance.length == len(text)
+        found = [tint for _, _, tint in editor.provenance.between(0, len(text))]
+        assert set(found) <= set(TINTS) and len(set(found) - {UNKNOWN}) >= 2
+        editor.focus()
+        editor.go(3)
+        await bench.press("x")
+        assert editor.whole == text[:3] + "x" + text[3:], "it is typed into as before"
+        assert editor.provenance.length == len(text) + 1
+
+
+async def coloured(bench: Bench, length: int) -> None:
+    """Let the engine look up what colours the story."""
+
+    def unknown() -> int:
+        found = bench.screen.editor.provenance
+        if found is None:
+            return length
+        return sum(end - start for start, end, tint in found.between(0, length) if tint == UNKNOWN)
+
+    for _ in range(200):
+        bench.session.sync()
+        bench.session.engine.process()
+        bench.screen.pump.flush()
+        await bench.pilot.pause()
+        if unknown() < 6:  # of the first token nobody can tell
+            return
+    raise AssertionError(f"{unknown()} characters are not coloured")
