@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -24,7 +24,7 @@ from srbwriter.cli import table  # noqa: E402
 from srbwriter.config import Settings  # noqa: E402
 from srbwriter.config.settings import Setting  # noqa: E402
 from srbwriter.engine.types import Sampling  # noqa: E402
-from srbwriter.session import Session  # noqa: E402
+from srbwriter.session import Budget, Session  # noqa: E402
 from srbwriter.session.bans import ban  # noqa: E402
 from srbwriter.tui.app import App  # noqa: E402
 
@@ -139,6 +139,19 @@ async def judging(pilot: Pilot[None], app: App) -> None:
     app.write_screen.flush_slowly()
 
 
+async def ahead(pilot: Pilot[None], app: App) -> None:
+    app.session.look_ahead.budget = Budget("all", 4096, "all")
+    app.session.stop = replace(app.session.stop, max_tokens=60)
+    await write(pilot, app, 60)
+    await until(lambda: app.session.round is not None and app.session.round.over)
+    app.session.look_ahead.focus(1)
+    await until(lambda: app.session.look_ahead.share(1) == 1.0)
+    app.write_screen.grid.go(1)
+    await until(lambda: app.session.look_ahead.share(2) == 1.0)
+    app.write_screen.flush_slowly()
+    app.write_screen.pump.flush()
+
+
 async def not_shown(pilot: Pilot[None], app: App) -> None:
     await write(pilot, app, 40)
     await until(lambda: app.session.exploring.fork() is not None)
@@ -163,6 +176,7 @@ SHOTS = (
     Shot("picking", picking, theme="paper"),
     Shot("tree", tree, theme="midnight-ink"),
     Shot("knobs", knobs, theme="rosewood"),
+    Shot("ahead", ahead),
     Shot("not-shown", not_shown, theme="moss"),
     Shot("exploring", exploring, (120, 36)),
     Shot("judging", judging, theme="harbour"),
@@ -183,6 +197,7 @@ async def take(shot: Shot, out: Path) -> None:
             "generation.n": 8,
             "generation.seed": SEED,
             "generation.max_tokens": 300,
+            "instruments.look_ahead": "off",  # how far it is depends on the machine
         }
         found = {name: Setting(value, "flag") for name, value in wanted.items()}
         settings = Settings(table.every_key(), found)

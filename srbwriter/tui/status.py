@@ -87,10 +87,8 @@ def left(session: Session, load: Watch, work: str = "", on_branch: bool = False)
     if trouble := _trouble(session):
         return (trouble,)
     parts = [title(session), session.model.name if session.model is not None else "no model"]
-    if on_branch and (words := unexplored(session)):
-        parts.insert(0, words)
-    if written := ahead(session):
-        parts.append(written)
+    told = [words for words in (unexplored(session) if on_branch else "", ahead(session)) if words]
+    parts = [*told, *parts] if on_branch else [*parts, *told]
     current = session.round
     generation = current.generation if current is not None else None
     total = len(generation.prompt_ids) if generation is not None else 0
