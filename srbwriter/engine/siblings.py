@@ -196,9 +196,11 @@ def _ordered(tokens: NDArray[np.int64], chances: NDArray[np.float64]) -> Distrib
     """In one order for all, and without what has no chance."""
     if not np.isfinite(chances).all():
         raise NotANumber
-    order = np.argsort(tokens, kind="stable")
-    order = order[chances[order] > 0.0]
-    return tokens[order], chances[order]
+    if (tokens[1:] < tokens[:-1]).any():  # the whole vocabulary is not sorted, and sorting it takes long
+        order = np.argsort(tokens, kind="stable")
+        tokens, chances = tokens[order], chances[order]
+    some = chances > 0.0
+    return tokens[some], chances[some]
 
 
 def _at(chances: NDArray[np.float64], point: float) -> int:

@@ -239,23 +239,33 @@ def _one(value: Any, engine: Backend) -> Prompt:
         items = cast("list[Any]", value)
         check_prompt("prompt", sum(len(item) for item in items if isinstance(item, str)), len(items))
         if all(is_integer(item) for item in items):
-            return _checked(items, engine)
-        if all(is_integer(item) or isinstance(item, str) for item in items):
-            return _mixed(items, engine)
+            return _checked("prompt", items, engine)
+        return read_mixed("prompt", items, engine)
     raise bad("prompt", "Field 'prompt': expected text, token ids, or a list of these")
 
 
-def _checked(ids: list[int], engine: Backend) -> list[int]:
+def _checked(field: str, ids: list[int], engine: Backend) -> list[int]:
     n_vocab = engine.info.n_vocab
     wrong = next((token for token in ids if not 0 <= token < n_vocab), None)
     if wrong is not None:
-        raise bad("prompt", f"Field 'prompt': token id {wrong} is not in the vocabulary")
+        raise bad(field, f"Field '{field}': token id {wrong} is not in the vocabulary")
     return ids
 
 
-def _mixed(items: list[int | str], engine: Backend) -> list[int]:
-    """Texts and ids in one run; a text at the very start gets the beginning token."""
+def read_mixed(
+    field: str, value: list[Any], engine: Backend, add_bos: bool = True, parse_special: bool = False
+) -> list[int]:
+    """Texts and ids in one run; a text at the very start gets the beginning token, if that is wanted.
+
+    Raises ApiError (400) that names ``field``.
+    """
+    if not all(is_integer(item) or isinstance(item, str) for item in value):
+        raise bad(field, f"Field '{field}': expected text, token ids, or a list of these")
+    check_prompt(field, sum(len(item) for item in value if isinstance(item, str)), len(value))
     ids: list[int] = []
-    for position, item in enumerate(items):
-        ids += [item] if isinstance(item, int) else engine.tokenize(item, add_bos=position == 0)
-    return _checked(ids, engine)
+    for place, item in enumerate(value):
+        if isinstance(item, str):
+            ids += engine.tokenize(item, add_bos=add_bos and place == 0, parse_special=parse_special)
+        else:
+            ids.append(item)
+    return _checked(field, ids, engine)

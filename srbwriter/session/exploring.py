@@ -15,6 +15,7 @@ from srbwriter.config import Settings, keys
 from srbwriter.engine.exploring import Exploration, Exploring, Fork, Opening, Way, ask, fork_of, question
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineError, NoModel, NotSupported, Request
+from srbwriter.story import NodeId, ReadOnlyStory
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -115,9 +116,11 @@ class Explorer:
     def begin(self) -> None:
         """Follow the likely ways on from the current node; they become the round that is shown.
 
-        Raises EngineError where that cannot be.
+        Raises EngineError where that cannot be, and ReadOnlyStory where no branch could be kept.
         """
         session = self._session
+        if session.story.read_only is not None:
+            raise ReadOnlyStory(session.story.read_only)
         if why := session.lacks("next_logprobs"):
             raise NotSupported(why)
         with self._lock:
@@ -129,7 +132,8 @@ class Explorer:
                 raise NoModel("the model is still loading, or there is none")
             running = self._running = Exploration(first, self._fitting(engine.max_branches), engine.eog)
             self.problem = None
-        threading.Thread(target=self._run, args=(running,), name="srbwriter-explore", daemon=True).start()
+            given = running, engine, session.node
+        threading.Thread(target=self._run, args=given, name="srbwriter-explore", daemon=True).start()
 
     def _fitting(self, most: int) -> Exploring:
         """No more ways than the engine can have branches."""
@@ -142,9 +146,8 @@ class Explorer:
         """Give up what is under way; nothing is shown of it."""
         self._running = None
 
-    def _run(self, running: Exploration) -> None:
-        session, engine, node = self._session, self._session.engine, self._session.node
-        assert engine is not None
+    def _run(self, running: Exploration, engine: Backend, node: NodeId) -> None:
+        session = self._session
         try:
             while self._running is running and (asked := running.requests()):
                 generations = [ask(engine, request) for request in asked]

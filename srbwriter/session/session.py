@@ -464,8 +464,9 @@ class Session:
         generation = self.round.generation if self.round is not None else None
         if generation is None:
             raise NoModel("there are no branches beside which another could begin")
+        index = len(generation.branches)  # before: an engine elsewhere adds it at once
         generation.add_branch(1, begin=ids)
-        return len(generation.branches)
+        return index
 
     def _show_ways(self, ways: Sequence[Way]) -> None:
         """Show ways on as a round of branches that have ended; they become nodes as those of any round."""

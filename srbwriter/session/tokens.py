@@ -293,8 +293,11 @@ class Tokens:
 
     def _spell(self, text: TokenText, place: int, told: Sequence[tuple[int, float]]) -> None:
         engine, found = self._model(), list[Alternative]()
+        begun = text.healed.encode() if place == 0 else b""  # an engine elsewhere tells others, too
         pieces = engine.pieces([token for token, _ in told])
         for (token, logprob), piece in zip(told, pieces, strict=True):
+            if not (piece.startswith(begun) or (piece and begun.startswith(piece))):
+                continue
             name = "" if piece else engine.token_bytes(token).decode("utf-8", "replace")
             found.append(Alternative(token, logprob, shown(piece, name)))
         text.known[place] = tuple(found)
@@ -315,7 +318,7 @@ class Tokens:
         """Log-probabilities of the tokens of a path from number ``first`` on, by their number, as far as they
         are known; if ``done``, those that are not are looked up when the engine has nothing else to do.
         """
-        self._collect()
+        self.collect()
         known = self._paths.of(ids)
         missing = next((at for at in range(max(first, 1), len(ids)) if at not in known), None)
         if (
@@ -357,7 +360,8 @@ class Tokens:
             self._refused.add(ids)
             log.info("not looked up: %s", error)
 
-    def _collect(self) -> None:
+    def collect(self) -> None:
+        """Take in what has been looked up since the last time; :attr:`version` tells of it."""
         for ids, (first, asked) in list(self._scoring.items()):
             if asked.done:
                 del self._scoring[ids]

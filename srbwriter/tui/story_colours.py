@@ -52,10 +52,12 @@ class StoryColours:
         if self._text is None or now != self._of:
             return
         text = self._text
-        known = self._session.tokens.scores(text.ids, text.tokens[0].at if text.tokens else 0)
-        if self._shown == (id(text), len(known), mode):
+        self._session.tokens.collect()
+        state = id(text), self._session.tokens.version, mode
+        if self._shown == state:
             return
-        self._shown = id(text), len(known), mode
+        self._shown = state
+        known = self._session.tokens.scores(text.ids, text.tokens[0].at if text.tokens else 0)
         parts: list[tuple[int, str]] = []
         place = 0
         for token, after in zip(text.tokens, [*text.tokens[1:], None], strict=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from itertools import pairwise
 from typing import Any, cast
@@ -12,12 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from srbwriter.engine.remote import letters
-from srbwriter.engine.remote.dialects.base import probe_fingerprint
+from srbwriter.engine.remote.dialects.base import Ask, probe_fingerprint
+from srbwriter.engine.remote.dialects.koboldcpp import KoboldCpp
 from srbwriter.engine.remote.dialects.llamacpp import LlamaCpp, Slots
 from srbwriter.engine.remote.dialects.openai import VLLM
+from srbwriter.engine.remote.dialects.srb import Srb
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.remote.problems import from_answer, own_words
 from srbwriter.engine.remote.transport import EventReader, Transport
+from srbwriter.engine.types import Request, Sampling
 
 _LINES = st.text(st.characters(blacklist_characters="\r\n", blacklist_categories=("Cs",)))
 
@@ -138,6 +142,19 @@ def test_vllm_scores_the_tokens_that_are_not_among_the_likeliest() -> None:
     dialect = VLLM(cast("Transport", transport), RemoteOptions(("http://there",)))
     assert asyncio.run(dialect.next((1, 2), 2, (5, 9))) == [(5, -0.5), (6, -1.5), (9, -7.0)]
     assert transport.asked[1]["prompt"] == [1, 2, 9]
+
+
+def test_banned_phrases_are_passed_on_to_those_that_know_them() -> None:
+    sampling = Sampling(banned_phrases=("all at once", "suddenly"))
+    ask = Ask((97, 98), sampling, (1, 2), 8, 0, False, Request("ab"), False)
+    options = RemoteOptions(("http://there",))
+    transport = cast("Transport", Answering())
+    assert Srb(transport, options).request(ask)[1]["banned_phrases"] == [["all at once", "suddenly"]] * 2
+    assert KoboldCpp(transport, options).request(ask)[1]["banned_strings"] == ["all at once", "suddenly"]
+    plain = dataclasses.replace(ask, sampling=Sampling())
+    assert "banned_phrases" not in Srb(transport, options).request(plain)[1]
+    told = b'{"event": "banned", "index": 0, "phrase": "suddenly", "tokens": 1}'
+    assert Srb(transport, options).read(told) == ()
 
 
 def told(*lengths: int, busy: tuple[int, ...] = (), task: int = 1) -> list[dict[str, object]]:

@@ -245,6 +245,17 @@ def test_tokenize_answers_two_kinds_of_clients(client: httpx.Client, engine: Fak
     ]
 
 
+def test_texts_and_ids_are_tokenised_mixed(client: httpx.Client, engine: FakeEngine) -> None:
+    once, upon = engine.tokenize("Once upon")
+    asked = {"content": [once, " upon", once], "with_pieces": True}
+    tokens = client.post("/tokenize", json=asked).json()["tokens"]
+    assert [token["id"] for token in tokens] == [once, upon, once]
+    assert tokens[0]["piece"] == "Once"
+    for wrong in ([1.5], [10**9], [[once]], {"a": 1}):
+        answer = client.post("/tokenize", json={"content": wrong})
+        assert answer.status_code == 400 and "content" in answer.text
+
+
 def test_detokenize_and_templates(client: httpx.Client, engine: FakeEngine) -> None:
     assert client.post("/detokenize", json={"tokens": engine.tokenize("Once upon")}).json() == {
         "content": "Once upon",

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.session.tokens import Alternative, Paths, TokenText, shown, spelt
+from srbwriter.session.tokens import Alternative, Paths, Tokens, TokenText, shown, spelt
 from tests.tui.stepped_session import SteppedSession
 
 WAIT = 30.0
@@ -206,3 +206,21 @@ def test_what_is_known_of_a_path_is_what_was_put_for_its_beginning(
         naive.update({path[: at + 1]: float(hash(path[: at + 1])) for at in range(len(path))})
     expected = {at: naive[asked[: at + 1]] for at in range(len(asked)) if asked[: at + 1] in naive}
     assert known.of(asked) == expected
+
+
+def test_of_what_completes_a_word_only_that_is_shown() -> None:
+    """An engine elsewhere tells what could follow, whatever it spells."""
+
+    class Elsewhere:
+        def pieces(self, ids: Sequence[int]) -> list[bytes]:
+            return [[b"ide", b"ax", b"i", b""][token] for token in ids]
+
+        def token_bytes(self, token: int) -> bytes:
+            return b"</s>"
+
+    tokens = Tokens(lambda: Elsewhere())  # type: ignore[arg-type,return-value]
+    text = TokenText((1,), (0,), [], healed="id")
+    tokens._spell(text, 0, [(0, -1.0), (1, -2.0), (2, -3.0), (3, -4.0)])
+    assert [one.shown for one in text.known[0]] == ["ide", "i"]
+    tokens._spell(text, 1, [(1, -2.0), (3, -4.0)])
+    assert [one.shown for one in text.known[1]] == ["ax", "</s>"]

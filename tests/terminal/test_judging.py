@@ -26,10 +26,10 @@ def test_ended_branches_get_scores_and_lose_them_when_they_are_rolled_again(term
     begin(terminal)
     write(terminal)
     terminal.press(F7)
-    terminal.wait(lambda screen: len(re.findall(r"★\d+", screen)) >= 2, "scores stand in the heads")
-    before = len(re.findall(r"★\d+", terminal.screen))
+    terminal.wait(lambda screen: len(re.findall(r"✓\d+", screen)) >= 2, "scores stand in the heads")
+    before = len(re.findall(r"✓\d+", terminal.screen))
     terminal.press(TAB, b"r")
-    terminal.wait(lambda screen: len(re.findall(r"★\d+", screen)) < before, "a branch is another one")
+    terminal.wait(lambda screen: len(re.findall(r"✓\d+", screen)) < before, "a branch is another one")
     terminal.press(CTRL_Q)
     assert terminal.ended() == 0
 

@@ -20,7 +20,7 @@ def judge(screen: WriteScreen) -> None:
     """Score all ended branches by your rubric: how likely the model answers yes, in the head of each."""
     judgement = screen.session.judge()
     count = counted(len(judgement.questions), "question")
-    screen.notify(f"Judged by {count}: ★ is how likely a yes is, in percent.")
+    screen.notify(f"Judged by {count}: ✓ is how likely a yes is, in percent.")
     _when_done(screen, judgement)
 
 

@@ -166,7 +166,7 @@ def theme(screen: WriteScreen) -> None:
 PROGRAM = "Program"
 
 
-@command(PROGRAM, "Find a command", anywhere="ctrl+p", hint="commands")
+@command(PROGRAM, "Find a command", anywhere="ctrl+p", hint="more")
 def palette(screen: WriteScreen) -> None:
     """All commands by name."""
     screen.app.push_screen(CommandPalette(placeholder="a command …"))

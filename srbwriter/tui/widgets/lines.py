@@ -163,7 +163,7 @@ def key_name(key: str) -> str:
     return _NAMES.get(key, key.upper() if key[0] == "f" and key[1:].isdigit() else key)
 
 
-_STAYS = ("pick_number", "generate", "back", "switch", "help", "quit", "palette", "reroll")
+_STAYS = ("pick_number", "generate", "back", "switch", "help", "quit", "palette", "reroll", "tokens")
 """Commands whose keys are shown as long as there is room, the most wanted first."""
 
 

@@ -23,12 +23,12 @@ from srbwriter.server.answers import (
 from srbwriter.server.chat import read_chat
 from srbwriter.server.context import Context, frames, json_response
 from srbwriter.server.errors import ApiError, bad
-from srbwriter.server.fields import Fields, read_ids
+from srbwriter.server.fields import Fields, read_ids, read_mixed
 from srbwriter.server.params import Params, read_common
 from srbwriter.server.registry import Record
 from srbwriter.server.services import SystemPrompt
 from srbwriter.server.streams import BranchFrames, frame
-from srbwriter.server.work import PER_ENTRY
+from srbwriter.server.work import PER_BYTE, PER_ENTRY, off_loop
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,11 +265,19 @@ async def tokenize(context: Context) -> Response:
     """``{content}`` is llama.cpp's question, ``{prompt}`` vLLM's; one answer serves both."""
     fields = Fields(await context.json())
     theirs = "content" not in fields.values and "prompt" in fields.values
-    text = fields.text("prompt" if theirs else "content")
+    text: Any = fields.raw("content")
     special = fields.flag("add_special", fields.flag("add_bos", theirs))
     pieces = fields.flag("with_pieces")
     special_texts = fields.flag("parse_special", True)
-    ids = await context.services.tokenize(text, add_bos=special, parse_special=special_texts)
+    if isinstance(text, list):  # llama.cpp takes texts and ids mixed
+        mixed = cast("list[Any]", text)
+        size = sum(len(item) if isinstance(item, str) else 1 for item in mixed)
+        ids = await off_loop(
+            size * PER_BYTE, lambda: read_mixed("content", mixed, context.engine, special, special_texts)
+        )
+    else:
+        text = fields.text("prompt" if theirs else "content")
+        ids = await context.services.tokenize(text, add_bos=special, parse_special=special_texts)
 
     def make() -> dict[str, Any]:
         told = ({"id": id, "piece": _piece(context, id)} for id in ids) if pieces else ids
