@@ -25,6 +25,8 @@ from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import answer, opened, started
 from tests.tui.scenarios.convert import ended
 
+IDLE = SimpleNamespace(words="")  # nothing is explored
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -93,7 +95,7 @@ def test_the_time_left_in_words(spent: float, share: float, words: str) -> None:
 def test_a_load_is_watched_from_when_it_was_first_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [100.0]
     monkeypatch.setattr(status.time, "monotonic", lambda: clock[0])
-    session = SimpleNamespace(engine_state="LOADING", load_progress=0.0)
+    session = SimpleNamespace(engine_state="LOADING", load_progress=0.0, exploring=IDLE)
     watch = status.Watch()
 
     def line(at: float, share: float) -> str:
@@ -114,7 +116,9 @@ def test_a_prompt_is_estimated_by_what_is_read_anew(monkeypatch: pytest.MonkeyPa
     generation = SimpleNamespace(
         branches=[branch], prompt_ids=[0] * 1000, prompt_done=600, cached_tokens=500, submitted_at=100.0
     )
-    session = SimpleNamespace(engine_state="READY", round=SimpleNamespace(generation=generation))
+    session = SimpleNamespace(
+        engine_state="READY", round=SimpleNamespace(generation=generation), exploring=IDLE
+    )
     (line,) = status.left(session, status.Watch())  # type: ignore[arg-type]
     assert line == "reading the story ██████████░░░░░░  60%  ·  8 s left  ·  esc stops"
     generation.prompt_done = 500
