@@ -25,7 +25,7 @@ _CHILD = """
 import json, sys, time
 from srbwriter.engine import Engine
 from srbwriter.engine.types import EngineOptions, Request, Sampling, Stop
-engine = Engine.load(sys.argv[1], EngineOptions(n_ctx=2048, seed=1))
+engine = Engine.load(sys.argv[1], EngineOptions(n_ctx=2048, seed=1, threads=1))
 for line in sys.stdin:
     n, tokens, seed = json.loads(line)
     stop = Stop(tokens, ignore_eog=True)

@@ -27,6 +27,7 @@ from .types import (
     Cut,
     EngineError,
     FinishReason,
+    Priority,
     Sampling,
     Stop,
     Take,
@@ -76,6 +77,8 @@ class Commands:
         """A new request, or a finished one that has something to do or to say, is served."""
         if request not in self.queue.requests:
             self.queue.requests.append(request)
+            if request.asked.priority is Priority.FOREGROUND:
+                self.queue.broken_in = 1
             self.queue.cache.open(request.space)
             for active in request.branches:
                 active.since = self.queue.step

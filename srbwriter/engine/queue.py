@@ -27,6 +27,8 @@ SHORT = 64
 AHEAD_WAITS = 0.1
 """Seconds without anything else to do before what may be wanted is written ahead: who asks for one thing
 after the other finds the engine free each time."""
+AHEAD_WAITS_MOST = 64
+"""Times as long as that, once those who ask come again and again: it is doubled by each that breaks in."""
 SECOND_THOUGHTS = 0.15
 """Seconds that a request waits while a more important one writes. Programs that complete while somebody types
 ask and cancel ten times in that; each time they would cost the writer a step."""
@@ -68,6 +70,7 @@ class Queue:
         self.step = 0  # of the engine
         self.second_thoughts = SECOND_THOUGHTS
         self.ahead_waits = AHEAD_WAITS
+        self.broken_in = 1  # by what the wait is multiplied; 1 again once the writer has asked for something
         self.worked_at = float("-inf")  # when anything else than writing ahead was last done
         self.elsewhere: Callable[[], bool] = lambda: False  # whether the model works beside the batch
         self.held_back_until = float("-inf")  # somebody else needs the cores till then
@@ -136,7 +139,7 @@ class Queue:
             return None
         if self.elsewhere():
             self.worked_at = now
-        left = max(self.worked_at + self.ahead_waits, self.held_back_until) - now
+        left = max(self.worked_at + self.ahead_waits * self.broken_in, self.held_back_until) - now
         return left if left > 0 else None
 
     @property
@@ -146,6 +149,8 @@ class Queue:
     def stand_aside(self) -> None:
         """What is written ahead gives way as soon as anybody wants something else."""
         ahead = self._ahead
+        if ahead and self.pressing and all(r.asked.priority is not Priority.FOREGROUND for r in self._wanted):
+            self.broken_in = min(2 * self.broken_in, AHEAD_WAITS_MOST)
         if ahead and (self.pressing or self.loop.now < self.held_back_until):
             for demand in ahead:
                 self.suspend(demand)
@@ -426,6 +431,8 @@ class Queue:
 
     def promote(self, request: ActiveRequest, priority: Priority) -> None:
         """``request`` is served sooner from now on, and what it has written is somebody's."""
+        if priority is Priority.FOREGROUND:
+            self.broken_in = 1
         asked = replace(request.asked, priority=priority)
         ahead = request.asked.priority is Priority.AHEAD
         request.asked = request.generation.request = asked

@@ -308,7 +308,7 @@ class LookAhead:
         if mode == "all":
             order = habits.order([len(text) for text in texts])
             likely += [(index, None) for index in order if index in whole and index != focused]
-        if focused in whole:
+        if focused in whole and 2 * self.spent < self._budget.tokens:  # the rest is for where the focus goes
             part = habits.part(texts[focused])
             if part is not None and (focused, part) not in likely:
                 likely.append((focused, part))

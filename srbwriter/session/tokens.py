@@ -20,6 +20,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.tree import common_prefix
 from srbwriter.engine.types import (
     EngineError,
     InvalidRequest,
@@ -143,21 +144,9 @@ class Paths:
         """What is known of ``ids``, by their number."""
         found: dict[int, float] = {}
         for path, known in self._paths.items():
-            same = _common(path, ids)
+            same = common_prefix(path, ids, 0, len(ids))
             found.update((at, value) for at, value in known.items() if at < same)
         return found
-
-
-def _common(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """How many tokens two paths have in common."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 class Tokens:

@@ -93,6 +93,20 @@ def test_it_waits_a_moment_for_who_asks_for_one_thing_after_the_other() -> None:
         finish(engine, early)
 
 
+def test_who_breaks_in_again_and_again_is_waited_for_longer_until_the_writer_asks() -> None:
+    with small() as engine:
+        queue = engine._scheduler.queue
+        early = ahead(engine, "The king said", tokens=400)
+        for k in range(1, 4):
+            queue.worked_at -= 3600  # the moment has passed
+            had = lengths(early)
+            drive(engine, lambda had=had: lengths(early) > had)
+            finish(engine, ask(engine, f"Tale {k}", tokens=3))
+            assert queue.broken_in == 2**k
+        finish(engine, ask(engine, "A fox", tokens=3, priority=Priority.FOREGROUND))
+        assert queue.broken_in == 1
+
+
 def test_it_begins_by_itself_when_the_moment_has_passed() -> None:
     with small_engine(thread=True) as engine:
         other = ask(engine, "A fox", tokens=30)

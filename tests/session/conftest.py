@@ -26,6 +26,15 @@ def ready(session: Session) -> None:
             thread.join(WAIT)
 
 
+def written(session: Session) -> list[str]:
+    """The texts of the round, once it has ended and is written down."""
+    current = session.round
+    assert current is not None and current.generation is not None
+    current.generation.wait(WAIT)
+    session.keep()
+    return [branch.text for branch in current.branches]
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "story.srbw"

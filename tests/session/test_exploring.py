@@ -19,7 +19,7 @@ from srbwriter.session.variety import Variety
 from srbwriter.story import Story
 from tests.engine.support import decoded_rows
 
-from .conftest import OPTIONS, WAIT, ready
+from .conftest import OPTIONS, WAIT, ready, written
 
 STORY = "Once upon a time, there was a little fox who lived in the wood."
 
@@ -35,14 +35,6 @@ def session(file: Path) -> Iterator[Session]:
     ready(opened)
     yield opened
     opened.close()
-
-
-def written(session: Session) -> list[str]:
-    current = session.round
-    assert current is not None and current.generation is not None
-    current.generation.wait(WAIT)
-    session.keep()
-    return [branch.text for branch in current.branches]
 
 
 def fork(session: Session) -> Fork:

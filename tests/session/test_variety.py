@@ -17,7 +17,7 @@ from srbwriter.session import Session, variety
 from srbwriter.session.variety import Variety, likeness, runs
 from srbwriter.story import Story
 
-from .conftest import OPTIONS, WAIT, ready
+from .conftest import OPTIONS, ready, written
 
 STORY = "Once upon a time, there was a little fox who lived in the wood."
 
@@ -34,15 +34,6 @@ def session(file: Path) -> Iterator[Session]:
     ready(opened)
     yield opened
     opened.close()
-
-
-def written(session: Session) -> list[str]:
-    """The texts of the round, once it has ended and is written down."""
-    current = session.round
-    assert current is not None and current.generation is not None
-    current.generation.wait(WAIT)
-    session.keep()
-    return [branch.text for branch in current.branches]
 
 
 def twins(session: Session) -> list[str]:

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import groupby
 from typing import Generic, Protocol, TypeVar
 
+from srbwriter.story.diff import same_start
 from srbwriter.story.formats.build import Grower
 from srbwriter.story.model import Author, DraftNode, Span
 
@@ -96,7 +97,7 @@ class TakeTree:
         path, at = [self._root], 0
         while True:
             agreeing = [
-                (_common(text[at : at + len(piece.text)], piece.text), piece) for piece in path[-1].below
+                (same_start(text[at : at + len(piece.text)], piece.text), piece) for piece in path[-1].below
             ]
             length, best = max(agreeing, key=lambda pair: pair[0], default=(0, None))
             if best is None or length == 0:
@@ -329,18 +330,6 @@ def cut(spans: Iterable[Stretch], at: int) -> tuple[list[Stretch], list[Stretch]
             rest.append((text[at:], author))
         at -= len(text)
     return first, rest
-
-
-def _common(one: str, other: str) -> int:
-    """How many characters two texts begin with in common."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _word_start(text: str, at: int) -> int:

@@ -19,6 +19,7 @@ import msgspec
 
 from ...parameters import spelled
 from ...text import fingerprint
+from ...tree import common_prefix
 from ...types import FinishReason, TokenLogprob
 from ..options import RemoteOptions
 from ..problems import RemoteError
@@ -73,7 +74,7 @@ class Slots:
         if -1 in self._under_way or len(idle) < n:
             return -1
         free = [number for number in idle if number not in self._under_way]
-        shared = {number: _common(self._held.get(number, ()), ids) for number in free}
+        shared = {number: common_prefix(self._held.get(number, ()), ids, 0, len(ids)) for number in free}
 
         def cost(number: int) -> tuple[int, int]:
             children = [other for other in idle if other != number][: n - 1]
@@ -258,12 +259,6 @@ def _only(pieces: Sequence[bytes], name: str) -> int | None:
     """The one token that is written ``name``."""
     found = [token for token, piece in enumerate(pieces) if name and piece == name.encode()]
     return found[0] if found else None
-
-
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many tokens both begin with."""
-    pairs = zip(one, other, strict=False)
-    return next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 def _bytes(piece: str | list[int]) -> bytes:
