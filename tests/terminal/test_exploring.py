@@ -10,6 +10,8 @@ from tests.terminal.terminal import CTRL_N, CTRL_Q, ESC, TAB, Terminal
 STORY = "Once upon a time, there was a little fox who lived in the wood.\n\n"
 ENTER, DOWN = b"\r", b"\x1b[B"
 
+PROBABILITY = r" · (?:[\d.]+ %|1:\d+[kMG]?)"  # in the head of a branch
+
 
 def begun(terminal: Terminal) -> None:
     """Branches have been written and have ended, and the first has the focus."""
@@ -36,11 +38,11 @@ def test_likely_ways_are_shown_with_their_probability(terminal: Terminal) -> Non
     begun(terminal)
     terminal.press(b"^")
     terminal.wait(
-        lambda screen: len(re.findall(r" · (?:[\d.]+ %|1:\d+[kMG]?)", screen)) >= 2,
+        lambda screen: len(re.findall(PROBABILITY, screen)) >= 2,
         "branches with a probability",
     )
     terminal.press(b"1")
-    terminal.wait_without("full length")
+    terminal.wait(lambda screen: not re.search(PROBABILITY, screen), "those that follow are drawn")
     terminal.press(ESC, CTRL_Q)
     assert terminal.ended() == 0
 
