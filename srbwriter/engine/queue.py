@@ -385,17 +385,22 @@ class Queue:
         elif own and not active.at_prompt and goal.end - end == 1:
             self.write(active)
         else:
-            self._read(demand, request)
+            self._read(demand, request, for_all=not own)
         if demand.seq >= 0 and demand not in self.asking:
             self._goes_on(demand, under_way)
         return True
 
-    def _read(self, demand: Demand, request: ActiveRequest) -> None:
+    def _read(self, demand: Demand, request: ActiveRequest, for_all: bool) -> None:
+        """``demand`` goes where it wants to be; ``for_all``: who waits for the same goes on from there.
+
+        A branch that only has to be there again, as it is known what follows, goes on itself. If it waited
+        for its turn, what it has read might leave the cells meanwhile, and be read again, for ever.
+        """
         self.reading.append(demand)
         if isinstance(demand, Scoring):
             request.scoring = demand
         elif isinstance(demand, ActiveBranch):
-            demand.prompting = demand.at_prompt
+            demand.prompting = for_all
             self.loop.set_state(demand, BranchState.PROMPT)
             if not demand.prompting:
                 return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -433,3 +434,15 @@ def test_a_session_goes_into_a_file_and_back(kind: str, tmp_path: Path) -> None:
                 file.write_bytes(content)
                 with pytest.raises(InvalidRequest, match="session"):
                     engine.load_session(file)
+
+
+def test_a_prompt_that_is_known_is_read_once_where_that_is_cheaper_than_bringing_it_back() -> None:
+    """What ends at it leaves the cells before the next step, as it is stored: nobody may wait for it there."""
+    with closing(small()) as engine:
+        asked = Request("Once upon a time", stop=Stop(max_tokens=3, ignore_eog=True))
+        finish(engine, engine.submit(asked))
+        rest(engine)  # it is stored
+        finish(engine, engine.submit(replace(asked, prompt="Once upon a day there")))  # which is not
+        engine._cache.storage.cheaper_to_evaluate = lambda nodes: True  # type: ignore[method-assign]
+        again = engine.submit(asked)
+        drive(engine, lambda: again.done, 40)
