@@ -116,8 +116,9 @@ class FakeEngine:
         generation.prompt_ids = tuple(ids)
         for index in range(request.n):
             self._add_branch(generation, index)
-        self.generations.append(generation)
-        self._post(Command("submit", generation))
+        with self._wake:  # nobody writes before it has been submitted
+            self.generations.append(generation)
+            self._post(Command("submit", generation))
         return generation
 
     def stats(self) -> EngineStats:
@@ -251,11 +252,12 @@ class FakeEngine:
                 if not commands and not self._runnable():
                     self._wake.wait()
                     continue
+                known = list(self.generations)
             events: dict[int, list[Event]] = {}
             for command in commands:
                 events.setdefault(command.generation.number, []).extend(self._obey(command))
                 command.generation.arrived(command)
-            for generation in list(self.generations):
+            for generation in known:
                 news = events.get(generation.number, [])
                 for branch in generation.branches:
                     if self._may_write(branch):
