@@ -18,19 +18,17 @@ from typing import Literal, NamedTuple
 from ..prose import SentenceScanner
 from .backend import Backend
 from .generation import Generation
-from .types import InvalidRequest, Request, Stop
+from .types import ONLY_READ, InvalidRequest, Request
 
 Ends = Literal["sentence", "punctuation", "never"]
 
 TOP = 40
 """Likeliest first tokens that are told of a fork."""
-FEWER = (20, 10, 5, 1)
-"""What is asked for where an engine does not tell as many."""
+_FEWER = (20, 10, 5, 1)  # what is asked for where an engine does not tell as many
 MOST_WAYS, MOST_TOKENS = 64, 128
 SURE = 0.95
 """A token that is at least so probable is no choice."""
 _FORCED = 4  # tokens that are gone past, to find one
-_ONLY_READ = Stop(max_tokens=0)
 _PUNCTUATION = ".,;:!?…—–。，、；：！？"
 _CLOSING = "\"'”’»)"
 
@@ -80,20 +78,26 @@ def question(generation: Generation, after: tuple[int, ...] = ()) -> Request:
 
 def ask(engine: Backend, request: Request) -> Generation:
     """Submit a question; an engine that tells fewer tokens is asked for fewer. Raises EngineError."""
-    for fewer in FEWER:
+    while True:
         try:
             return engine.submit(request)
         except InvalidRequest as error:
-            if error.field != "next_logprobs" or (request.next_logprobs or 0) <= fewer:
+            fewer = with_fewer(request)
+            if error.field != "next_logprobs" or fewer is None:
                 raise
-            request = replace(request, next_logprobs=fewer)
-    return engine.submit(request)
+            request = fewer
+
+
+def with_fewer(request: Request) -> Request | None:
+    """The same question about fewer tokens; None where there are no fewer."""
+    fewer = next((count for count in _FEWER if count < (request.next_logprobs or 0)), None)
+    return None if fewer is None else replace(request, next_logprobs=fewer)
 
 
 def _told(asked: Request, best: int) -> Request:
     """``asked`` with nothing to write: only what could follow its prompt is told."""
     return Request(
-        asked.prompt, stop=_ONLY_READ, next_logprobs=best, priority=asked.priority, heal=asked.heal,
+        asked.prompt, stop=ONLY_READ, next_logprobs=best, priority=asked.priority, heal=asked.heal,
         add_bos=asked.add_bos, parse_special=asked.parse_special, overflow=asked.overflow,
         n_keep=asked.n_keep, context=asked.context, lora=asked.lora, label=asked.label, client=asked.client,
     )  # fmt: skip

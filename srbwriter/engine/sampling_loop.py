@@ -62,6 +62,7 @@ Row: TypeAlias = "int | Logits | None"
 
 NOT_DRAWN, BROKEN = -1, -2
 """In the place of a token: none is sampled yet; none can be, as logits are no numbers."""
+_NONE = frozenset[int]()
 _PLACES = 1 << 32  # seeds derived for places in a text lie beyond those of samplers and takes
 
 
@@ -305,10 +306,8 @@ class SamplingLoop:
         chain, constraint = active.chain, active.heal or active.constraint
         assert chain is not None
         edited = self._edited(active, logits)
-        token, active.drawn = (
-            (self._draw(active, edited, constraint) if active.drawn is None else active.drawn),
-            None,
-        )
+        token = self._draw(active, edited, constraint) if active.drawn is None else active.drawn
+        active.drawn = None
         if not logits[token] < np.inf or (_now_and_then(active) and np.isnan(logits).any()):
             raise NotANumber
         if constraint is not None and constraint.slow:
@@ -357,9 +356,9 @@ class SamplingLoop:
         callback = active.request.asked.logits_callback
         place = len(active.buffer.ids)
         no_end = place < active.min_tokens
-        barred = {*active.without.get(place, ())}
+        barred = active.without.get(place, _NONE)
         if active.turnings is not None:
-            barred |= {*active.turnings.barred.get(place, ())}
+            barred = barred | active.turnings.barred.get(place, _NONE)
         if callback is None and not no_end and not barred and not active.together:
             return logits
         edited = logits.copy()

@@ -125,6 +125,10 @@ class Stop:
     max_seconds: float | None = None  # wall clock of generation
 
 
+ONLY_READ = Stop(max_tokens=0)
+"""Nothing is written: the prompt is evaluated, and what was asked about it is told."""
+
+
 @dataclass(frozen=True, slots=True)
 class TokenRun:
     """A piece of a prompt.

@@ -241,6 +241,12 @@ def token_text(engine: Backend, token: int) -> str:
     return engine.token_bytes(token).decode("utf-8", "replace")
 
 
+def token_object(engine: Backend, token: int) -> dict[str, Any]:
+    """A token. What a part of a character writes is told by its bytes."""
+    raw = engine.token_bytes(token)
+    return {"id": token, "text": raw.decode("utf-8", "replace"), "bytes": list(raw)}
+
+
 def prompt_tokens(engine: Backend, ids: Sequence[int], logprobs: Sequence[TokenLogprob]) -> list[Written]:
     """The tokens of a prompt; the first has no logprob, and the beginning token no text."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")

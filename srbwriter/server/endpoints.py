@@ -22,6 +22,7 @@ from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import EngineError
 from srbwriter.server.context import ClientGone, Context, json_response
 from srbwriter.server.errors import ApiError, Dialect, from_engine
+from srbwriter.server.params import OF_DIALECTS
 from srbwriter.server.services import Services
 
 log = logging.getLogger(__name__)
@@ -152,21 +153,6 @@ def _field(parameter: Parameter) -> dict[str, Any]:
     return schema
 
 
-_HIDDEN = frozenset(
-    {
-        "logprobs",
-        "prompt_logprobs",
-        "next_logprobs",
-        "next_ids",
-        "score_from",
-        "begin",
-        "without",
-        "priority",
-        "parse_special",
-    }
-)
-
-
 LORA: dict[str, Any] = {
     "type": "array",
     "items": {
@@ -178,7 +164,7 @@ LORA: dict[str, Any] = {
 }
 
 
-FIELDS: dict[str, Any] = {p.name: _field(p) for p in PARAMETERS if p.name not in _HIDDEN} | {"lora": LORA}
+FIELDS: dict[str, Any] = {p.name: _field(p) for p in PARAMETERS if p.name not in OF_DIALECTS} | {"lora": LORA}
 """Every generation parameter that requests may carry."""
 
 _SWITCHES = {"stream": {"type": "boolean"}, "stream_options": {"type": "object"}}

@@ -179,9 +179,8 @@ _READERS: Mapping[str, Callable[[Fields, Parameter, Any], Any]] = {
 }
 """Rows that the wire writes otherwise than their kind says."""
 
-_BY_DIALECTS = frozenset(
+OF_DIALECTS = frozenset(
     {
-        "n",
         "priority",
         "logprobs",
         "prompt_logprobs",
@@ -190,11 +189,11 @@ _BY_DIALECTS = frozenset(
         "score_from",
         "begin",
         "without",
-        "add_bos",
         "parse_special",
     }
 )
-"""Rows of a request that each dialect reads itself, or that clients cannot have."""
+"""Rows of a request that some dialects have, in their own way, and others do not."""
+_BY_DIALECTS = OF_DIALECTS | {"n", "add_bos"}  # which each dialect reads itself, or that clients cannot have
 
 PRIORITIES = ("normal", "background", "ahead")
 """What a client may ask for: as anybody, while nobody else writes, or while nothing at all is to be done."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from srbwriter.config import Settings, keys
@@ -16,6 +18,8 @@ from srbwriter.engine.exploring import Exploration, Exploring, Fork, Opening, Wa
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineError, NoModel, NotSupported, Request
 from srbwriter.story import NodeId, ReadOnlyStory
+
+from .tokens import wait_a_moment
 
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
@@ -35,6 +39,16 @@ def exploring_of(settings: Settings) -> Exploring:
     )  # fmt: skip
 
 
+@dataclass(slots=True)
+class _Question:
+    """What could follow the prompt of ``about`` and some more tokens."""
+
+    about: Generation
+    after: tuple[int, ...]
+    told: Generation
+    spelt: Future[object] | None = None  # done when it is known what the tokens told of write
+
+
 class Explorer:
     """Looks beyond the panes of ``session``.
 
@@ -52,8 +66,7 @@ class Explorer:
         self._session, self._lock = session, lock
         self._would_ask, self._show, self._add = would_ask, show, add
         self.wanted = Exploring()
-        self._asked: tuple[Generation, tuple[int, ...], Generation] | None = None
-        """About which request, after which of its tokens, and the question."""
+        self._asked: _Question | None = None
         self._running: Exploration | None = None
         self.problem: Exception | None = None
         """Why the last exploration came to nothing."""
@@ -66,14 +79,14 @@ class Explorer:
         generation = current.generation if current is not None else None
         if current is None or generation is None or engine is None or engine.lacks("next_logprobs"):
             return None
-        if self._asked is None or self._asked[0] is not generation:
+        if self._asked is None or self._asked.about is not generation:
             if not current.taken_up or not any(branch.buffer.ids for branch in generation.branches):
                 return None
             self._ask(engine, generation, ())
-        if self._asked is None or not self._asked[2].done or not self._asked[2].next_logprobs:
+        asked = self._asked
+        if asked is None or not asked.told.done or not self._is_spelt(engine, asked):
             return None
-        _, after, told = self._asked
-        found = fork_of(generation, after, told.next_logprobs, engine)
+        found = fork_of(generation, asked.after, asked.told.next_logprobs, engine)
         if found.further is None:
             return found
         self._ask(engine, generation, found.further)
@@ -81,10 +94,18 @@ class Explorer:
 
     def _ask(self, engine: Backend, generation: Generation, after: tuple[int, ...]) -> None:
         try:
-            self._asked = generation, after, ask(engine, question(generation, after))
+            self._asked = _Question(generation, after, ask(engine, question(generation, after)))
         except EngineError as error:
             self._asked = None
             log.warning("what could follow is not known: %s", error)
+
+    def _is_spelt(self, engine: Backend, asked: _Question) -> bool:
+        """Whether the engine has said what the tokens write. An engine elsewhere is not waited for."""
+        ids = [token for token, _ in asked.told.next_logprobs]
+        if asked.spelt is None and ids:
+            asked.spelt = self._session.tokens.later(lambda: engine.pieces(ids))
+            wait_a_moment(asked.spelt)
+        return asked.spelt is not None and asked.spelt.done() and asked.spelt.exception() is None
 
     def open(self, opening: Opening) -> int:
         """Let another branch begin with what is not shown, which it does not choose itself; its index.
@@ -92,7 +113,7 @@ class Explorer:
         Raises EngineError.
         """
         with self._lock:
-            after = self._asked[1] if self._asked is not None else ()
+            after = self._asked.after if self._asked is not None else ()
             index = self._add((*after, opening.token))
             current = self._session.round
             assert current is not None
@@ -130,17 +151,11 @@ class Explorer:
             first, engine = self._would_ask(), session.engine
             if first is None or engine is None:
                 raise NoModel("the model is still loading, or there is none")
-            running = self._running = Exploration(first, self._fitting(engine.max_branches), engine.eog)
+            wanted = replace(self.wanted, beams=min(self.wanted.beams, engine.max_branches))
+            running = self._running = Exploration(first, wanted, engine.eog)
             self.problem = None
             given = running, engine, session.node
         threading.Thread(target=self._run, args=given, name="srbwriter-explore", daemon=True).start()
-
-    def _fitting(self, most: int) -> Exploring:
-        """No more ways than the engine can have branches."""
-        wanted = self.wanted
-        return Exploring(
-            wanted.cutoff, wanted.multiplier, wanted.depth, min(wanted.beams, most), wanted.ends
-        )  # fmt: skip
 
     def stop(self) -> None:
         """Give up what is under way; nothing is shown of it."""

@@ -14,13 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from srbwriter.engine.tree import common_prefix
 from srbwriter.engine.types import (
+    ONLY_READ,
     ContextOverflow,
     EngineError,
     NotSupported,
     Priority,
     Request,
-    Stop,
     TokenRun,
 )
 
@@ -44,7 +45,6 @@ KEPT = "rubric"
 MOST_QUESTIONS, MOST_CHARS = 16, 500
 _ASKED = "\n\n[Editor's question about the last passage: {question} Answer Yes or No.]\n[Answer:"
 _WORDS = ((" Yes", " No"), (" yes", " no"))
-_READ_ONLY = Stop(max_tokens=0)
 _LIKELIEST = 20  # for engines elsewhere that tell of no others
 
 
@@ -88,7 +88,8 @@ def answers(engine: Backend, question: str) -> Answers:
     """
     suffix = _ASKED.format(question=question)
     pairs = [[tuple(engine.tokenize_continuation(suffix + word)) for word in words] for words in _WORDS]
-    begin = _common(*pairs[0])
+    first, second = pairs[0]
+    begin = common_prefix(first, second, 0, len(second))
     if begin == min(map(len, pairs[0])):
         raise NotSupported("no token of this model tells yes from no")
     single = [pair for pair in pairs if all(ids[:-1] == pairs[0][0][:begin] for ids in pair)] or pairs[:1]
@@ -96,9 +97,15 @@ def answers(engine: Backend, question: str) -> Answers:
     return Answers(pairs[0][0][:begin], yes, no)
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
-    pairs = zip(one, other, strict=False)
-    return next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+def mean(shares: Sequence[float | None]) -> float | None:
+    """Of the questions that were answered, from 0 to 1; None where none was."""
+    known = [share for share in shares if share is not None]
+    return sum(known) / len(known) if known else None
+
+
+def may_be_judged(branch: Branch) -> bool:
+    """Whether a branch has ended well, with some text."""
+    return not branch.live and branch.error is None and bool(branch.text.strip())
 
 
 def path(engine: Backend, branch: Branch) -> tuple[int, ...]:
@@ -113,7 +120,7 @@ def asks(engine: Backend, branch: Branch, asked: Sequence[Answers], priority: Pr
     text = path(engine, branch)
     return [
         Request(
-            (TokenRun("", (*text, *one.suffix)),), stop=_READ_ONLY, priority=priority, add_bos=False,
+            (TokenRun("", (*text, *one.suffix)),), stop=ONLY_READ, priority=priority, add_bos=False,
             next_logprobs=_LIKELIEST, next_ids=one.ids, lora=branch.generation.request.lora,
         )
         for one in asked
@@ -131,8 +138,7 @@ class Score:
     @property
     def mean(self) -> float | None:
         """Of all questions that were answered, from 0 to 1."""
-        known = [share for share in self.answers if share is not None]
-        return sum(known) / len(known) if known else None
+        return mean(self.answers)
 
     def holds(self, branch: Branch) -> bool:
         """Whether the branch is still what was judged."""
@@ -217,7 +223,7 @@ def judge(
     judgement = current.judgement
     if judgement is None or judgement.questions != asked:
         judgement = current.judgement = Judgement(asked)
-    ended = [b for b in current.branches if not b.live and b.error is None and b.text.strip()]
+    ended = [branch for branch in current.branches if may_be_judged(branch)]
     if not ended:
         raise ValueError("no branch has ended yet")
     open_ = [branch for branch in ended if judgement.lacks(branch)]

@@ -19,16 +19,16 @@ from dataclasses import dataclass, field
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from srbwriter.engine.exploring import ask
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.tree import common_prefix
 from srbwriter.engine.types import (
+    ONLY_READ,
     EngineError,
-    InvalidRequest,
     NoModel,
     Priority,
     Prompt,
     Request,
-    Stop,
     TokenRun,
 )
 
@@ -38,13 +38,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ALTERNATIVES = (20, 5, 1)
+ALTERNATIVES = 20
 """Tokens that are asked for in a place; fewer where an engine elsewhere does not tell as many."""
 AHEAD = 2
 """Places on either side of the one that is looked at, which are asked for ahead."""
 _KEPT_PATHS = 48
 _PATIENCE = 0.02  # seconds that a face waits for what is there at once, if the model is in this process
-_ONLY_READ = Stop(max_tokens=0)
 
 
 class Alternative(NamedTuple):
@@ -250,22 +249,16 @@ class Tokens:
         heals = text.healed if place == 0 else ""
         prompt: Prompt = (TokenRun("", path), TokenRun(heals)) if heals else path
         try:
-            text.asked[place] = self._submit(prompt, bool(heals), text.tokens[place].id, priority)
+            text.asked[place] = self._question(prompt, bool(heals), text.tokens[place].id, priority)
         except EngineError as error:
             text.problem = str(error)
 
-    def _submit(self, prompt: Prompt, heal: bool, token: int, priority: Priority) -> Generation:
-        engine, refused = self._model(), InvalidRequest("next_logprobs", "nothing is told")
-        for count in ALTERNATIVES:
-            request = Request(
-                prompt, stop=_ONLY_READ, next_logprobs=count, next_ids=(token,), priority=priority, heal=heal,
-                add_bos=False,
-            )  # fmt: skip
-            try:
-                return engine.submit(request)
-            except InvalidRequest as error:  # it tells fewer
-                refused = error
-        raise refused
+    def _question(self, prompt: Prompt, heal: bool, token: int, priority: Priority) -> Generation:
+        request = Request(
+            prompt, stop=ONLY_READ, next_logprobs=ALTERNATIVES, next_ids=(token,), priority=priority,
+            heal=heal, add_bos=False,
+        )  # fmt: skip
+        return ask(self._model(), request)
 
     def _told(self, text: TokenText, place: int) -> tuple[Alternative, ...] | None:
         """What has come of a question. Elsewhere it may take longer to learn what its tokens write."""
@@ -277,7 +270,7 @@ class Tokens:
             return ()
         if asked.done and place not in text.spelling:
             text.spelling.add(place)
-            _wait(self.later(lambda: self._spell(text, place, asked.next_logprobs)))
+            wait_a_moment(self.later(lambda: self._spell(text, place, asked.next_logprobs)))
         return text.known.get(place)
 
     def _spell(self, text: TokenText, place: int, told: Sequence[tuple[int, float]]) -> None:
@@ -340,7 +333,7 @@ class Tokens:
 
     def _look_up(self, ids: tuple[int, ...], first: int) -> None:
         request = Request(
-            ids, stop=_ONLY_READ, prompt_logprobs=0, score_from=first, priority=Priority.BACKGROUND,
+            ids, stop=ONLY_READ, prompt_logprobs=0, score_from=first, priority=Priority.BACKGROUND,
             add_bos=False,
         )  # fmt: skip
         try:
@@ -380,7 +373,7 @@ def _evenly(tokens: Sequence[Written], begin: int, length: int) -> list[Written]
     ]
 
 
-def _wait(done: Future[Any]) -> None:
+def wait_a_moment(done: Future[Any]) -> None:
     """As long as nobody notices: what takes longer is found at the next look."""
     try:
         done.result(_PATIENCE)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,15 +42,20 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "story.srbw"
 
 
-@pytest.fixture
-def session(file: Path) -> Iterator[Session]:
-    opened = Session(
-        Story.create(file),
-        EngineLoader(bundled_model(), OPTIONS),
-        n=4,
-        stop=Stop(max_tokens=24, ignore_eog=True),
-        options=OPTIONS,
-    )
+@contextmanager
+def open_session(file: Path, text: str = "", **more: Any) -> Generator[Session]:
+    """A session on a new story of ``text``, with the bundled model."""
+    story = Story.create(file)
+    if text:
+        story.append(text)
+    asked = {"n": 4, "stop": Stop(max_tokens=24, ignore_eog=True), **more}
+    opened = Session(story, EngineLoader(bundled_model(), OPTIONS), options=OPTIONS, **asked)
     ready(opened)
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def session(file: Path) -> Iterator[Session]:
+    with open_session(file) as opened:
+        yield opened

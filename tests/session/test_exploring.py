@@ -4,37 +4,30 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from srbwriter.demo import bundled_model
 from srbwriter.engine.exploring import Exploring, Fork
-from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import Request, Sampling, Stop
 from srbwriter.session import Session
 from srbwriter.session.exploring import odds_words, probability_words
 from srbwriter.session.variety import Variety
-from srbwriter.story import Story
 from tests.engine.support import decoded_rows
 
-from .conftest import OPTIONS, WAIT, ready, written
+from .conftest import WAIT, open_session, written
 
 STORY = "Once upon a time, there was a little fox who lived in the wood."
 
 
 @pytest.fixture
 def session(file: Path) -> Iterator[Session]:
-    story = Story.create(file)
-    story.append(STORY)
-    opened = Session(
-        story, EngineLoader(bundled_model(), OPTIONS), n=4, options=OPTIONS,
-        sampling=Sampling(seed=3), stop=Stop(max_tokens=12, ignore_eog=True), variety=Variety("distinct"),
-    )  # fmt: skip
-    ready(opened)
-    yield opened
-    opened.close()
+    stop = Stop(max_tokens=12, ignore_eog=True)
+    with open_session(
+        file, STORY, sampling=Sampling(seed=3), stop=stop, variety=Variety("distinct")
+    ) as opened:
+        yield opened
 
 
 def fork(session: Session) -> Fork:
@@ -42,7 +35,7 @@ def fork(session: Session) -> Fork:
     while (found := session.exploring.fork()) is None:
         asked = session.exploring._asked
         assert asked is not None
-        asked[2].wait(WAIT)
+        asked.told.wait(WAIT)
     return found
 
 
@@ -54,6 +47,27 @@ def explored(session: Session) -> list[str]:
             thread.join(WAIT)
     assert session.exploring.problem is None
     return written(session)
+
+
+def test_nobody_waits_for_an_engine_that_takes_long_to_say_what_tokens_write(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.generate()
+    written(session)
+    engine, may_say = session.engine, threading.Event()
+    assert engine is not None
+    pieces = engine.pieces
+
+    def slow(ids: Sequence[int]) -> list[bytes]:
+        assert may_say.is_set() or threading.current_thread() is not threading.main_thread()
+        may_say.wait(WAIT)
+        return pieces(ids)
+
+    monkeypatch.setattr(engine, "pieces", slow)
+    while (asked := session.exploring._asked) is None or asked.spelt is None:
+        assert session.exploring.fork() is None
+    may_say.set()
+    assert fork(session).openings
 
 
 def test_the_fork_says_what_the_branches_cover(session: Session) -> None:

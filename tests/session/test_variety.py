@@ -10,14 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srbwriter.demo import bundled_model
-from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import Sampling, Stop
 from srbwriter.session import Session, variety
 from srbwriter.session.variety import Variety, likeness, runs
-from srbwriter.story import Story
 
-from .conftest import OPTIONS, ready, written
+from .conftest import open_session, written
 
 STORY = "Once upon a time, there was a little fox who lived in the wood."
 
@@ -25,15 +22,9 @@ STORY = "Once upon a time, there was a little fox who lived in the wood."
 @pytest.fixture
 def session(file: Path) -> Iterator[Session]:
     """All branches of a round are the same, as they have no chance."""
-    story = Story.create(file)
-    story.append(STORY)
-    opened = Session(
-        story, EngineLoader(bundled_model(), OPTIONS), n=3, options=OPTIONS,
-        sampling=Sampling(temperature=0.0), stop=Stop(max_tokens=48, ignore_eog=True),
-    )  # fmt: skip
-    ready(opened)
-    yield opened
-    opened.close()
+    stop = Stop(max_tokens=48, ignore_eog=True)
+    with open_session(file, STORY, n=3, sampling=Sampling(temperature=0.0), stop=stop) as opened:
+        yield opened
 
 
 def twins(session: Session) -> list[str]:

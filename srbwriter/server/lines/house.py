@@ -21,7 +21,7 @@ from typing import cast
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from srbwriter.engine.types import EngineError, Request, Stop, TokenRun
+from srbwriter.engine.types import ONLY_READ, EngineError, Request, TokenRun
 from srbwriter.server.context import Context
 from srbwriter.server.errors import ApiError
 from srbwriter.server.lines.conversation import Runs, Talk
@@ -110,7 +110,7 @@ class House:
         """What conversations begin with, and how many tokens that is. Raises ApiError and EngineError."""
         services, run = self._services, TokenRun(text)
         engine = await until_loaded(services)
-        request = Request(prompt=(run,), stop=Stop(max_tokens=0))
+        request = Request(prompt=(run,), stop=ONLY_READ)
         record = await services.submit([request], Client("preload", True), "srb", new_id(), bound=False)
         with Follower(services.notifier, record.generations) as follower:
             await follower.finish()

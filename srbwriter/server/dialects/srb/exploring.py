@@ -10,18 +10,17 @@ from typing import Any, get_args
 
 from starlette.responses import Response
 
-from srbwriter.engine.exploring import FEWER, Ends, Exploration, Exploring, Fork, fork_of, question
+from srbwriter.engine.exploring import Ends, Exploration, Exploring, Fork, fork_of, question, with_fewer
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import InvalidRequest, Request
-from srbwriter.server.answers import finite, token_text
+from srbwriter.server.answers import finite, token_object
 from srbwriter.server.context import Context, cancel, json_response
 from srbwriter.server.dialects.srb.completions import read_request
+from srbwriter.server.dialects.srb.handles import RUNNING
 from srbwriter.server.errors import ApiError, bad, from_engine
 from srbwriter.server.fields import Fields, read_ids
 from srbwriter.server.notifier import Follower
 from srbwriter.server.registry import Record, new_id
-
-_RUNNING = 202
 
 
 async def unexplored(context: Context) -> Response:
@@ -43,7 +42,7 @@ async def open_unexplored(context: Context) -> Response:
         raise bad("token", f"{context.services.max_n} branches are live, more are not possible")
     generation.add_branch(1, begin=(*fork.after, *ids))
     value = {"id": record.id, "verb": "add", "n": 1, "begin": [*fork.after, *ids]}
-    return json_response(value, _RUNNING)
+    return json_response(value, RUNNING)
 
 
 async def explore(context: Context) -> Response:
@@ -122,14 +121,14 @@ async def _done(context: Context, asked: Sequence[Request]) -> list[Generation]:
 
 async def _submitted(context: Context, asked: Sequence[Request]) -> Record:
     """An engine elsewhere that tells fewer tokens is asked for fewer. Raises ApiError."""
-    for fewer in FEWER:
+    while True:
         try:
             return await context.submit(asked, new_id())
         except ApiError as error:
-            if error.status != 400 or "next_logprobs" not in str(error):
+            fewer = [one for one in map(with_fewer, asked) if one is not None]
+            if error.status != 400 or "next_logprobs" not in str(error) or len(fewer) < len(asked):
                 raise
-            asked = [replace(one, next_logprobs=min(fewer, one.next_logprobs or 0)) for one in asked]
-    return await context.submit(asked, new_id())
+            asked = fewer
 
 
 def _told(context: Context, fork: Fork) -> dict[str, Any]:
@@ -139,9 +138,7 @@ def _told(context: Context, fork: Fork) -> dict[str, Any]:
         "after": list(fork.after),
         "openings": [
             {
-                "id": opening.token,
-                "text": token_text(engine, opening.token),
-                "bytes": list(engine.token_bytes(opening.token)),
+                **token_object(engine, opening.token),
                 "probability": opening.probability,
                 "branches": list(opening.branches),
             }

@@ -73,7 +73,7 @@ def request_object(record: Record, place: int, *, texts: bool = False) -> dict[s
     return value
 
 
-_RUNNING = 202
+RUNNING = 202
 
 
 async def requests(context: Context) -> Response:
@@ -111,7 +111,7 @@ async def forget(context: Context) -> Response:
 async def cancel_all(context: Context) -> Response:
     record = _record(context)
     cancel(record)
-    return json_response({"id": record.id, "verb": "cancel"}, _RUNNING)
+    return json_response({"id": record.id, "verb": "cancel"}, RUNNING)
 
 
 async def promote(context: Context) -> Response:
@@ -120,7 +120,7 @@ async def promote(context: Context) -> Response:
     for generation in record.generations:
         if generation.request.priority > Priority.NORMAL:
             generation.promote(Priority.NORMAL)
-    return json_response({"id": record.id, "verb": "promote"}, _RUNNING)
+    return json_response({"id": record.id, "verb": "promote"}, RUNNING)
 
 
 async def events(context: Context) -> Response:
@@ -157,7 +157,7 @@ async def add_branches(context: Context) -> Response:
     _, samplings, stops = await context.read(lambda: read_branches(fields, context, n, base, like.stop_rule))
     for k, one in enumerate(samplings):
         generation.add_branch(1, one, stops[k] if isinstance(stops, tuple) else stops)
-    return json_response({"id": record.id, "verb": "add", "n": n}, _RUNNING)
+    return json_response({"id": record.id, "verb": "add", "n": n}, RUNNING)
 
 
 async def read_branch(context: Context) -> Response:
@@ -313,7 +313,7 @@ async def _start(context: Context, request: Request) -> Response:
     requests = for_each_branch(request, Fields(await context.json()), context.engine)
     record = await context.submit(requests, new_id())
     headers = {"Location": f"/srb/v1/requests/{record.id}", **context.queue(record)}
-    return json_response(request_object(record, int(headers["X-Queue"])), _RUNNING, headers)
+    return json_response(request_object(record, int(headers["X-Queue"])), RUNNING, headers)
 
 
 def _record(context: Context) -> Record:
@@ -329,4 +329,4 @@ def branch_of(context: Context, record: Record) -> Branch:
 
 
 def _done(record: Record, branch: Branch, verb: str) -> Response:
-    return json_response({"id": record.id, "index": record.index(branch), "verb": verb}, _RUNNING)
+    return json_response({"id": record.id, "index": record.index(branch), "verb": verb}, RUNNING)

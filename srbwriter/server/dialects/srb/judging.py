@@ -13,7 +13,7 @@ from srbwriter.engine.types import Priority, Request
 from srbwriter.server.context import Context
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields
-from srbwriter.session.judging import RUBRIC, Answers, answers, asks, questions
+from srbwriter.session.judging import RUBRIC, Answers, answers, asks, may_be_judged, mean, questions
 
 MOST = 1024
 """Questions that one request may ask, of all branches together."""
@@ -30,11 +30,7 @@ async def judge(context: Context) -> Response:
     """Score the branches that have ended. Nothing is written, and who is still writing is left out."""
     record = context.record(context.path["id"])
     fields = Fields(await context.json())
-    ended = {
-        index: branch
-        for index, branch in enumerate(record.branches)
-        if not branch.live and branch.error is None and branch.text.strip()
-    }
+    ended = {index: branch for index, branch in enumerate(record.branches) if may_be_judged(branch)}
     if not ended:
         raise ApiError(409, "no branch of this request has ended yet")
     asked = await context.read(lambda: _read(fields, context, list(ended.values())))
@@ -45,9 +41,7 @@ async def judge(context: Context) -> Response:
         data: list[dict[str, Any]] = []
         for index in ended:
             shares = [one.read(next(told).next_logprobs) for one in asked.answers]
-            known = [share for share in shares if share is not None]
-            score = sum(known) / len(known) if known else None
-            data.append({"index": index, "score": score, "answers": shares})
+            data.append({"index": index, "score": mean(shares), "answers": shares})
         return {
             "id": record.id,
             "questions": asked.questions,

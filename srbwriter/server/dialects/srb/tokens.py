@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import Request, Stop
-from srbwriter.server.answers import finite, token_text
+from srbwriter.engine.types import ONLY_READ, Request
+from srbwriter.server.answers import finite, token_object
 from srbwriter.server.context import Context
 from srbwriter.server.dialects.srb.completions import branch_runs
 from srbwriter.server.dialects.srb.handles import branch_of
@@ -19,8 +19,6 @@ from srbwriter.server.params import read_options
 
 USUAL = 10
 """Tokens told where a request does not say how many."""
-
-_ONLY_READ = Stop(max_tokens=0)
 
 
 async def next_tokens(context: Context) -> Response:
@@ -38,7 +36,7 @@ async def next_tokens(context: Context) -> Response:
         k = Fields({"logprobs": fields.raw("k")}).size("logprobs", USUAL)
         return [
             Request(
-                prompt=prompt, stop=_ONLY_READ, next_logprobs=k, next_ids=ids,
+                prompt=prompt, stop=ONLY_READ, next_logprobs=k, next_ids=ids,
                 add_bos=wants_bos(prompt) and before is None, **options,
             )
             for prompt in prompts
@@ -65,7 +63,7 @@ async def branch_tokens(context: Context) -> Response:
     k = Fields({"logprobs": fields.raw("k")}).size("logprobs", USUAL)
     before, ids = branch.generation.prompt_ids, tuple(branch.buffer.ids)
     asked = Request(
-        prompt=(*before, *ids[:end]), prompt_logprobs=k, score_from=len(before) + start, stop=_ONLY_READ,
+        prompt=(*before, *ids[:end]), prompt_logprobs=k, score_from=len(before) + start, stop=ONLY_READ,
         add_bos=False, lora=branch.generation.request.lora,
     )  # fmt: skip
     scored = await context.submit([asked])
@@ -97,12 +95,4 @@ def _told(engine: Backend, generation: Generation) -> dict[str, Any]:
 
 def listed(engine: Backend, pairs: Sequence[tuple[int, float]]) -> list[dict[str, Any]]:
     """Tokens with their log-probabilities. What part of a character writes is told by its bytes."""
-    return [
-        {
-            "id": token,
-            "text": token_text(engine, token),
-            "bytes": list(engine.token_bytes(token)),
-            "logprob": finite(logprob),
-        }
-        for token, logprob in pairs
-    ]
+    return [{**token_object(engine, token), "logprob": finite(logprob)} for token, logprob in pairs]
