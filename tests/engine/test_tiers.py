@@ -437,7 +437,7 @@ def test_a_session_goes_into_a_file_and_back(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_prompt_that_is_known_is_read_once_where_that_is_cheaper_than_bringing_it_back() -> None:
-    """What ends at it leaves the cells before the next step, as it is stored: nobody may wait for it there."""
+    """What ends at it leaves the cells before the next step, being stored: nobody may wait for it there."""
     with closing(small()) as engine:
         asked = Request("Once upon a time", stop=Stop(max_tokens=3, ignore_eog=True))
         finish(engine, engine.submit(asked))
