@@ -192,10 +192,13 @@ def test_many_branches_and_one_that_is_left(behind: Behind) -> None:
 def test_who_is_left_before_it_answered_hears_of_it(behind: Behind) -> None:
     with RemoteEngine.connect(RemoteOptions((behind.url,))) as engine:
         behind.go_on.set()
-        for _ in range(20):
-            generation = engine.submit(Request(PROMPT, stop=NO_END))
-            generation.cancel()
-            generation.wait(WAIT)
+        for _ in range(100):
+            together = [engine.submit(Request(PROMPT, stop=NO_END)) for _ in range(4)]
+            for generation in together:
+                generation.cancel()  # at any moment of asking, writing and reading
+            for generation in together:
+                generation.wait(WAIT)
         assert engine.submit(Request(PROMPT, stop=NO_END)).result(WAIT) == [STORY]
+        assert len(behind.connections) == 1  # nobody spoilt it for the others
     with behind.changed:
         assert behind.changed.wait_for(lambda: behind.writing == 0, WAIT)

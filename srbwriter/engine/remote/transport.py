@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 
-import h2.errors
-import h2.exceptions
-import httpcore
 import httpx
 import msgspec
 
 from srbwriter import __version__
 
+from . import multiplexed
 from .options import RemoteOptions, address, shown
 from .problems import RemoteError, from_answer, from_transport, garbage
 
@@ -24,8 +23,7 @@ logging.getLogger("httpx").setLevel(logging.WARNING)  # it would write a line fo
 _OTHERS = (b":", b"event:", b"id:", b"retry:")
 _MOST = 16 << 20  # bytes of one event: more than any answer has
 _ANSWER_SECONDS = 30.0  # a question may take; branches may take as long as they like between two tokens
-
-_RESET_SECONDS = 5.0  # that it may take to say that a branch is not wanted any more
+_AHEAD = 64  # pieces of an answer that may wait for whoever reads it
 
 
 class EventReader:
@@ -74,6 +72,65 @@ class EventReader:
         return not self._rest and not self._data
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What has come of an answer, and what comes."""
+
+    response: httpx.Response
+    chunks: AsyncGenerator[bytes]
+
+    async def whole(self) -> bytes:
+        return b"".join([chunk async for chunk in self.chunks])
+
+
+class Exchange:
+    """A request run by a task of its own, so that leaving it breaks off no write that others need whole."""
+
+    def __init__(self) -> None:
+        self.items: asyncio.Queue[httpx.Response | bytes | Exception | None] = asyncio.Queue(_AHEAD)
+        self.client: httpx.AsyncClient | None = None
+        self.spawn: multiplexed.Spawn
+        self.left = False
+        self._stream: tuple[multiplexed.Shared, int] | None = None
+
+    async def watch(self, event: str, info: Mapping[str, Any]) -> None:
+        """httpcore's tracing: its requests have numbers where several share a connection."""
+        if event == "http2.send_request_headers.started" and self.client is not None:
+            if self.left:
+                raise multiplexed.Left
+            number = info["stream_id"]
+            for connection in multiplexed.of(self.client, self.spawn):
+                if connection.has(number):
+                    self._stream = connection, number
+
+    async def get(self) -> httpx.Response | bytes | None:
+        """What comes next; None at the end. Raises what the request failed with."""
+        item = await self.items.get()
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    async def rest(self) -> AsyncGenerator[bytes]:
+        """The body, as it comes."""
+        while isinstance(chunk := await self.get(), bytes):
+            yield chunk
+
+    def leave(self) -> None:
+        """Nobody reads it any more."""
+        self.left = True
+        while not self.items.empty():  # the task may wait for room
+            self.items.get_nowait()
+        if self._stream is not None:
+            connection, number = self._stream
+            connection.leave(number)
+
+
+def body_of(response: httpx.Response) -> AsyncGenerator[bytes]:
+    """Its bytes as they come, unpacked if somebody packed them though they were asked not to."""
+    chunks = response.aiter_bytes() if "content-encoding" in response.headers else response.aiter_raw()
+    return cast("AsyncGenerator[bytes]", chunks)
+
+
 class Transport:
     """The connections to one address. To be used on one event loop."""
 
@@ -84,10 +141,11 @@ class Transport:
         headers = {"User-Agent": f"srbwriter/{__version__}", "Accept-Encoding": "identity"}
         if options.key:
             headers["Authorization"] = f"Bearer {options.key}"
+        self._may_share = self.url.startswith("https:")  # HTTP/2 is taken where the server offers it
         self._settings: dict[str, Any] = {
             "base_url": self.url,
             "headers": headers,
-            "http2": self.url.startswith("https:"),  # taken where the server offers it
+            "http2": self._may_share,
             "verify": httpx.create_ssl_context(options.verify),
             "timeout": httpx.Timeout(options.silent_seconds, connect=options.connect_seconds),
             "limits": httpx.Limits(max_connections=1, keepalive_expiry=60.0),
@@ -95,7 +153,7 @@ class Transport:
         self._shared: httpx.AsyncClient | None = None  # that of an HTTP/2 connection, for all requests
         self._free: list[httpx.AsyncClient] = []
         self._busy: set[httpx.AsyncClient] = set()
-        self._closing: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @contextmanager
     def _client(self) -> Generator[httpx.AsyncClient]:
@@ -124,32 +182,15 @@ class Transport:
     def _alone(self, client: httpx.AsyncClient) -> bool:
         return client is not self._shared
 
-    def _answered(self, client: httpx.AsyncClient, answer: httpx.Response) -> None:
-        if answer.http_version == "HTTP/2" and (connections := _multiplexed(client)):
-            for connection in connections:
-                _read_for_all(connection)
-            self._shared = self._shared or client
-
     def _let_go(self, client: httpx.AsyncClient) -> None:
         self._busy.discard(client)
-        if client is self._shared:
-            self._shared = None
-        self._beside(client.aclose())
+        self._spawn(client.aclose())
 
-    def _beside(self, work: Coroutine[Any, Any, None]) -> None:
-        closing = asyncio.get_running_loop().create_task(work)
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
-
-    async def _reset(self, client: httpx.AsyncClient, stream: int) -> None:
-        """End one stream of a connection that others share; httpcore forgets it and tells nobody."""
-        for connection in _multiplexed(client):
-            with suppress(h2.exceptions.ProtocolError, KeyError):  # it is over
-                connection._h2_state.reset_stream(stream, h2.errors.ErrorCodes.CANCEL)
-            with suppress(OSError, httpcore.NetworkError, httpcore.TimeoutException):  # all of it is over
-                async with connection._write_lock:
-                    data = connection._h2_state.data_to_send()
-                    await connection._network_stream.write(data, _RESET_SECONDS)
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def ask(
         self, method: str, path: str, body: Any = None, seconds: float = _ANSWER_SECONDS
@@ -167,53 +208,89 @@ class Transport:
         """The body of the answer. Raises RemoteError."""
         content = None if body is None else msgspec.json.encode(body)
         timeout = httpx.Timeout(seconds, connect=self._options.connect_seconds)
-        headers = _JSON if content is not None else None
-        try:
-            with self._client() as client:
-                answer = await client.request(method, path, content=content, headers=headers, timeout=timeout)
-                self._answered(client, answer)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise from_transport(self.where, error) from error
-        if not answer.is_success:
-            raise from_answer(self.where, answer.status_code, answer.headers, answer.content)
-        return answer.content
+        async with self._request(method, path, content, timeout) as answer:
+            return await self._whole(answer)
 
     @asynccontextmanager
     async def events(self, path: str, body: Any) -> AsyncGenerator[AsyncGenerator[list[bytes]]]:
-        """The data of events, as many at a time as came together; leaving closes the connection.
+        """The data of events, as many at a time as came together; leaving ends the request there.
 
         Raises RemoteError, also while it is read.
         """
-        number, whole = 0, False  # of the stream, if the connection has several
+        async with self._request("POST", path, msgspec.json.encode(body), None) as answer:
+            if not answer.response.is_success:
+                await self._whole(answer)
+            yield self._events(answer.chunks)
 
-        async def watch(event: str, info: Mapping[str, Any]) -> None:
-            nonlocal number
-            if event == "http2.send_request_headers.started":
-                number = info["stream_id"]
+    async def _whole(self, answer: Answer) -> bytes:
+        """The body. Raises RemoteError if they refused."""
+        response, body = answer.response, await answer.whole()
+        if not response.is_success:
+            raise from_answer(self.where, response.status_code, response.headers, body)
+        return body
 
-        content = msgspec.json.encode(body)
-        with self._client() as client:
-            try:
-                async with client.stream(
-                    "POST", path, content=content, headers=_JSON, extensions={"trace": watch}
-                ) as answer:
-                    self._answered(client, answer)
-                    if not answer.is_success:
-                        data = await answer.aread()
-                        raise from_answer(self.where, answer.status_code, answer.headers, data)
-                    yield self._events(answer)
-                    whole = answer.is_closed  # as it is once it has been read to its end
-                    if not whole and not number:
+    @asynccontextmanager
+    async def _request(
+        self, method: str, path: str, content: bytes | None, timeout: httpx.Timeout | None
+    ) -> AsyncGenerator[Answer]:
+        """An answer whose body is still to come. Raises RemoteError, also while it is read."""
+        named: dict[str, Any] = {"content": content, "headers": None if content is None else _JSON}
+        if timeout is not None:
+            named["timeout"] = timeout
+        try:
+            if self._may_share:
+                async with self._beside(method, path, named) as answer:
+                    yield answer
+                return
+            with self._client() as client:
+                async with client.stream(method, path, **named) as response:
+                    yield Answer(response, body_of(response))
+                    if not response.is_closed:  # as it is once it has been read to its end
                         self._let_go(client)
-            except (httpx.HTTPError, httpx.StreamError) as error:
-                raise from_transport(self.where, error) from error
-            finally:
-                if number and not whole:
-                    self._beside(self._reset(client, number))
+        except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL) as error:
+            raise from_transport(self.where, error) from error
 
-    async def _events(self, answer: httpx.Response) -> AsyncGenerator[list[bytes]]:
+    @asynccontextmanager
+    async def _beside(self, method: str, path: str, named: Mapping[str, Any]) -> AsyncGenerator[Answer]:
+        """As :meth:`_request`, where it may come to share its connection with others."""
+        exchange = Exchange()
+        task = self._spawn(self._exchange(exchange, method, path, named))
+        try:
+            response = await exchange.get()
+            assert isinstance(response, httpx.Response)
+            yield Answer(response, exchange.rest())
+        finally:
+            if not task.done():
+                exchange.leave()
+                if exchange.client is not self._shared:
+                    task.cancel()
+
+    async def _exchange(
+        self, exchange: Exchange, method: str, path: str, named: Mapping[str, Any]
+    ) -> None:  # fmt: skip
+        end: Exception | None = None
+        try:
+            with self._client() as client:
+                exchange.client, exchange.spawn = client, self._spawn
+                async with client.stream(
+                    method, path, extensions={"trace": exchange.watch}, **named
+                ) as response:
+                    if response.http_version == "HTTP/2" and multiplexed.of(client, self._spawn):
+                        self._shared = self._shared or client
+                    await exchange.items.put(response)
+                    async for chunk in body_of(response):
+                        await exchange.items.put(chunk)
+                        if exchange.left:
+                            break
+                    if not response.is_closed and client is not self._shared:
+                        self._let_go(client)
+        except Exception as error:  # theirs whose request it is, if they are still there
+            end = error
+        await exchange.items.put(end)
+
+    async def _events(self, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[list[bytes]]:
         reader = EventReader()
-        async for chunk in answer.aiter_raw():
+        async for chunk in chunks:
             try:
                 events = reader.feed(chunk)
             except ValueError:
@@ -222,50 +299,11 @@ class Transport:
                 yield events
 
     async def close(self) -> None:
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        for task in list(self._tasks):
+            task.cancel()
         for client in {*self._free, *self._busy, *filter(None, [self._shared])}:
             await client.aclose()
-
-
-def _multiplexed(client: httpx.AsyncClient) -> list[Any]:
-    """Its connections that several requests can share; none where this httpcore is made otherwise."""
-    try:
-        pooled = [each._connection for each in cast(Any, client)._transport._pool.connections]
-    except AttributeError:
-        return []
-    return [each for each in pooled if all(hasattr(each, name) for name in _INSIDE)]
-
-
-_INSIDE = ("_events", "_h2_state", "_network_stream", "_receive_events", "_write_lock")
-"""What is used of httpcore's own (1.0) that it does not promise. Without it each request has a connection."""
-
-
-def _read_for_all(connection: Any) -> None:
-    """Let whoever reads wake everybody whose events came.
-
-    In httpcore those who wait take turns at reading, so that one whose event is there may wait behind another
-    who reads and for whom nothing comes.
-    """
-    if "_receive_events" in vars(connection):
-        return
-    receive = connection._receive_events
-    reading: asyncio.Event | None = None
-
-    async def receive_events(request: Any, stream_id: int | None = None) -> None:
-        nonlocal reading
-        if stream_id is not None and connection._events.get(stream_id):
-            return
-        if reading is not None:
-            await reading.wait()
-            return
-        reading = read = asyncio.Event()
-        try:
-            await receive(request)
-        finally:
-            reading = None
-            read.set()
-
-    connection._receive_events = receive_events
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 _JSON = {"Content-Type": "application/json"}

@@ -1,0 +1,131 @@
+"""One connection of HTTP/2 for many requests, each of which can be left while the others go on.
+
+httpcore (1.0) has such connections, but whoever cancels a request in the midst of a write spoils the
+connection for all, nobody over there is told, and those who wait take turns at reading: one whose answer is
+there may wait behind another for whom nothing comes. Here a request is never cancelled: its stream is
+reset, and httpcore ends it as it ends one that the server has reset. One task reads for all.
+
+This leans on attributes that httpcore does not promise. Where a release of it has others, no connection is
+shared, see :func:`of`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, cast
+
+import h2.errors
+import h2.events
+import h2.exceptions
+import httpcore
+import httpx
+
+_INSIDE = ("_events", "_h2_state", "_receive_events", "_write_outgoing_data")
+_BROKEN = (OSError, httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException)
+
+Spawn = Callable[[Coroutine[Any, Any, None]], object]
+"""Runs work beside everything else and keeps it until it ends."""
+
+
+class Left(Exception):  # noqa: N818
+    """Ends a request that nobody waits for any more."""
+
+
+class Shared:
+    """What is known of one connection. To be used on its event loop."""
+
+    def __init__(self, connection: Any, spawn: Spawn) -> None:
+        self._connection, self._spawn = connection, spawn
+        self._receive = connection._receive_events
+        self._waiting: dict[object, asyncio.Event] = {}
+        self._reading = False
+        self._broken: Exception | None = None
+        self._left: set[int] = set()
+        connection._receive_events = self._wait
+
+    async def _wait(self, request: httpcore.Request, stream: int | None = None) -> None:
+        """In httpcore's place: return when something came for a stream, or anything, if none is named.
+
+        Raises Left, and what broke the connection.
+        """
+        if stream in self._left:
+            raise Left
+        if stream is not None and self._connection._events.get(stream):
+            return
+        came = asyncio.Event()
+        key: object = came if stream is None else stream
+        self._waiting[key] = came
+        if not self._reading:
+            self._reading = True
+            self._spawn(self._read())
+        try:
+            limits = cast("dict[str, float | None]", request.extensions.get("timeout", {}))
+            async with asyncio.timeout(limits.get("read")):
+                await came.wait()
+        except TimeoutError as error:
+            raise httpcore.ReadTimeout from error
+        finally:
+            del self._waiting[key]
+        if stream in self._left:
+            raise Left
+        if self._broken is not None and not (stream and self._connection._events.get(stream)):
+            raise self._broken
+
+    async def _read(self) -> None:
+        try:
+            while self._waiting:
+                await self._receive(_FOR_ALL)
+                for key, came in self._waiting.items():
+                    if came is key or self._connection._events.get(key):
+                        came.set()
+        except (*_BROKEN, h2.exceptions.ProtocolError, httpcore.ConnectionNotAvailable) as error:
+            self._broken = error
+        finally:
+            self._reading = False
+            if self._broken is not None:
+                for came in self._waiting.values():
+                    came.set()
+
+    def has(self, stream: int) -> bool:
+        """Whether a request of that number is under way."""
+        return stream in self._connection._events
+
+    def leave(self, stream: int) -> None:
+        """Have a stream end, here at once, and there as soon as they hear of it."""
+        events = self._connection._events.get(stream)
+        if events is None:
+            return  # it is over
+        state = self._connection._h2_state
+        with suppress(h2.exceptions.ProtocolError):  # they ended it just now
+            for event in events:  # what nobody reads takes no room of the others
+                if isinstance(event, h2.events.DataReceived):
+                    state.acknowledge_received_data(event.flow_controlled_length, stream)
+            state.reset_stream(stream, h2.errors.ErrorCodes.CANCEL)
+        events.clear()
+        self._left.add(stream)
+        if came := self._waiting.get(stream):
+            came.set()
+        self._spawn(self._tell())
+
+    async def _tell(self) -> None:
+        with suppress(*_BROKEN):  # all of it is over
+            await self._connection._write_outgoing_data(_FOR_ALL)
+
+
+_FOR_ALL = httpcore.Request("GET", "https://all/")  # reading and writing ask a request for its time limits
+
+
+def of(client: httpx.AsyncClient, spawn: Spawn) -> list[Shared]:
+    """The connections of a client that requests can share; none where this httpcore is made otherwise."""
+    try:
+        pooled = [each._connection for each in cast(Any, client)._transport._pool.connections]
+    except AttributeError:
+        return []
+    found: list[Shared] = []
+    for each in pooled:
+        if all(hasattr(each, name) for name in _INSIDE):
+            reader = getattr(each._receive_events, "__self__", None)
+            found.append(reader if isinstance(reader, Shared) else Shared(each, spawn))
+    return found
