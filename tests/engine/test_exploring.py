@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from srbwriter.engine.exploring import Exploration, Exploring, Way, _ends
 from srbwriter.engine.types import Request
 
+from .support import PROMPT, decoded_rows, finish, small_engine
+
 END = 0
 PIECES = [b"", b"a", b"b", b"ab", b" c", b".", b","]
 """What the tokens write; the first ends a text. Two ways can write the same."""
@@ -86,3 +88,17 @@ def test_ways_are_few_different_and_as_likely_as_their_tokens(
 def test_a_cut_off_of_one_follows_the_likeliest_token(chances: list[list[float]]) -> None:
     ways, _ = explore(chances, Exploring(cutoff=1.0, depth=4, beams=5, ends="never"))
     assert len(ways) <= 1
+
+
+def test_all_ways_of_a_level_share_a_batch() -> None:
+    with small_engine() as engine:
+        exploration = Exploration(Request(PROMPT), Exploring(0.05, 1.0, 8, 6, "never"), engine.eog)
+        levels: list[tuple[int, list[int]]] = []
+        while asked := exploration.requests():
+            generations = [engine.submit(request) for request in asked]
+            with decoded_rows(engine) as rows:
+                finish(engine, *generations)
+            levels.append((len(asked), list(rows)))
+            exploration.hear(generations, engine)
+    assert [ways for ways, _ in levels[2:]] == [6] * 6
+    assert all(rows == [ways] for ways, rows in levels[1:])

@@ -141,7 +141,7 @@ def test_likely_ways_become_branches_that_have_ended(session: Session) -> None:
     assert session.text() == STORY + texts[1]
 
 
-def test_all_ways_of_a_level_share_a_batch(session: Session) -> None:
+def test_exploring_costs_a_row_for_each_token_that_is_followed(session: Session) -> None:
     session.generate()
     written(session)
     engine = session.loader.engine
@@ -149,7 +149,7 @@ def test_all_ways_of_a_level_share_a_batch(session: Session) -> None:
     session.exploring.wanted = Exploring(cutoff=0.05, depth=8, beams=6, ends="never")
     with decoded_rows(engine) as rows:  # type: ignore[arg-type]
         explored(session)
-    assert max(rows) == 6 and sum(rows) <= 7 * 6  # what follows the eighth token nobody asks
+    assert sum(rows) <= 7 * 6  # what follows the eighth token nobody asks
 
 
 def test_one_beginning_does_not_crowd_out_the_others(session: Session) -> None:

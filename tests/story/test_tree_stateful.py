@@ -396,3 +396,16 @@ def test_a_branch_in_the_bin_is_parked_with_the_rest() -> None:
     story.restore(pick=0)
     story.back_and_forth(times=3)
     story.teardown()
+
+
+def test_a_branch_that_was_joined_goes_on_with_half_a_character() -> None:
+    story = Writing()
+    story.some_branches()
+    story.merge(pick=0)
+    story.reroll(pick=1)
+    story.stream(ids=[1], pick=1)
+    story.reroll(pick=1)
+    story.merge(pick=0)
+    story.stream(ids=[0], pick=1)
+    story.back_and_forth(times=1)
+    story.teardown()
