@@ -375,7 +375,7 @@ class Cache:
     # ---- room
 
     def make_room(self, cells: int, spared: Container[int] = (), unused: bool = False) -> bool:
-        """Evict until ``cells`` more fit; only what was written ahead, if it is ``unused``."""
+        """Evict until ``cells`` more fit; so that nothing used is lost, if it is for something ``unused``."""
         while self.used_cells + cells > self.memory.cells:
             if not self.evict(spared, unused):
                 return False
@@ -386,12 +386,28 @@ class Cache:
 
         False if none is left. What no other sequence holds is kept in host memory.
         """
-        parked = (s for s in self.parked if s not in spared and not (unused and not self.tree.unused(s)))
-        seq = self.tree.oldest(parked, self._pinned())
+        seq = self._least([s for s in self.parked if s not in spared], unused)
         if seq is None:
             return False
         self._evict_last(seq)
         return True
+
+    def _least(self, parked: Iterable[int], unused: bool) -> int | None:
+        """The sequence that was used longest ago.
+
+        For what is ``unused`` itself only one of which all is stored, or else one that was written ahead too.
+        """
+        if not unused:
+            return self.tree.oldest(parked, self._pinned())
+        written_ahead, others = list[int](), list[int]()
+        for seq in parked:
+            (written_ahead if self.tree.unused(seq) else others).append(seq)
+        seq = self.tree.oldest(filter(self._stored, others), self._pinned())
+        return self.tree.oldest(written_ahead) if seq is None else seq
+
+    def _stored(self, seq: int) -> bool:
+        """Whether all that a sequence holds, and no other, can be brought back."""
+        return self.partial and all(n.piece is not None for n in self._path(seq) if len(n.seqs) == 1)
 
     def _evict_last(self, seq: int) -> None:
         """Take the cells of the last run of a parked sequence."""
@@ -418,13 +434,12 @@ class Cache:
     def free_sequence(self, spared: Iterable[int] = (), unused: bool = False) -> bool:
         """Release a whole parked sequence for its id; one with which nothing is lost, if there is one.
 
-        Only one written ahead, if it is to be ``unused``.
+        Only one whose loss nobody feels, if it is for something ``unused``.
         """
         parked = self.parked - set(spared)
-        if unused:
-            parked = {seq for seq in parked if self.tree.unused(seq)}
-        spare = next(filter(self._redundant, parked), None)
-        seq = self.tree.oldest(parked, self._pinned()) if spare is None else spare
+        may_go = filter(self.tree.unused, parked) if unused else parked
+        spare = next(filter(self._redundant, may_go), None)
+        seq = self._least(parked, unused) if spare is None else spare
         if seq is None:
             return False
         self._store_path(seq)

@@ -231,6 +231,26 @@ def test_nothing_that_was_used_leaves_full_cells(kind: str) -> None:
         assert all_whole(engine, older, first, last), "what was written ahead gives way first"
 
 
+def test_what_can_be_brought_back_leaves_full_cells() -> None:
+    """A session of an afternoon whose every pick was written ahead: the cells are full of its rounds."""
+    with small(n_ctx=512) as engine:
+        engine._scheduler.queue.ahead_waits = 0.0
+        rounds = [panes(engine, words(engine, 60), 4, 12)]
+        rest(engine)
+        for number in range(16):
+            early = [children(engine, rounds[-1], k, tokens=12) for k in range(4)]
+            rest(engine)
+            assert all(lengths(generation) == [12] * 4 for generation in early), f"round {number}"
+            picked = early.pop(number % 4)
+            picked.promote()
+            for other in early:
+                for branch in other.branches:
+                    branch.kill()
+            rounds.append(picked)
+            rest(engine)
+        assert all_whole(engine, *rounds)
+
+
 def test_a_memory_that_cannot_be_cut_loses_nothing_either() -> None:
     with load(HYBRID, host_bytes=0) as engine:
         engine._scheduler.queue.ahead_waits = 0.0
