@@ -11,6 +11,7 @@ import math
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,6 +27,8 @@ from .types import BranchState, Done, Event, PromptProgress, Request, Sampling, 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from .model import Model
 
 Logits: TypeAlias = "NDArray[np.float32]"
 ConstraintKey: TypeAlias = "tuple[str | None, str | None, str | None]"
@@ -389,6 +392,27 @@ class ActiveRequest:
     def completed(self) -> Done:
         tokens = sum(len(r.buffer.ids) for r in self.branches)
         return Done(len(self.ids), self.generation.cached_tokens, tokens)
+
+    def template_for(self, active: ActiveBranch, model: Model, n_ctx: int) -> SamplerTemplate:
+        """What the chain of a branch is made from; ``n_ctx`` tokens are the whole context.
+
+        Raises InvalidRequest for settings that cannot be built.
+        """
+        asked, ignore_eog, template = self.template  # of the branch before: mostly it is the same
+        if active.sampling is asked and active.ignore_eog == ignore_eog and template is not None:
+            return template
+        # branches that differ in nothing else share it
+        sampling = replace(active.sampling, seed=None, banned_phrases=())
+        key = sampling, active.ignore_eog
+        template = self.templates.get(key)
+        if template is None:
+            banned = sorted(model.eog) if active.ignore_eog else ()
+            template = SamplerTemplate(sampling, model, n_ctx, banned)
+            if template.history_length:
+                template.prime(self.looked_back_at[-template.history_length :])
+            self.templates[key] = template
+        self.template = active.sampling, active.ignore_eog, template
+        return template
 
     def forget(self) -> None:
         """Give back what only a running request needs."""

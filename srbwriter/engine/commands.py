@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 from ..prose import last_sentence_start
@@ -27,6 +28,7 @@ from .types import (
     Cut,
     EngineError,
     FinishReason,
+    InvalidRequest,
     Priority,
     Sampling,
     Stop,
@@ -319,9 +321,12 @@ def _answer(asked: Future[Any], function: Callable[[], Any]) -> None:
 
 
 def make_request(
-    generation: Generation, ids: list[int], heal_prefix: bytes, seed: int, model: Model
+    generation: Generation, ids: list[int], heal_prefix: bytes, seed: int, model: Model, n_ctx: int
 ) -> ActiveRequest:
-    """A new request and its branches. Raises InvalidRequest for a grammar that is none."""
+    """A new request and its branches, in a context of ``n_ctx`` tokens.
+
+    Raises InvalidRequest for a grammar that is none.
+    """
     asked = generation.request
     request = ActiveRequest(generation, ids, heal_prefix)
     if asked.siblings != "independent" or asked.repulsion:
@@ -341,6 +346,10 @@ def make_request(
         compile_for(request, active.sampling, model)
         if not asked.takes:
             active.begin(asked.begin, asked.without, model.pieces)
+            if asked.priority is Priority.FOREGROUND and not active.buffer.ids:  # others may wait for long
+                with suppress(InvalidRequest):  # the branch says so when it is its turn
+                    template = request.template_for(active, model, n_ctx)
+                    active.chain = template.new(active.branch.seed)
     for active, take in zip(request.branches, asked.takes, strict=False):
         _take_up(active, take, model)
     generation.engine_state = request

@@ -235,7 +235,7 @@ class Engine:
         generation.healed = healed
         sampling = request.sampling[0] if isinstance(request.sampling, tuple) else request.sampling
         seed = sampling.seed if sampling.seed is not None else self._seed + 7919 * next(self._seeds)
-        active = make_request(generation, fitted, healed.encode(), seed, self.model)
+        active = make_request(generation, fitted, healed.encode(), seed, self.model, self._context.cells)
         if self.adapters:
             self._assign_space(active, chosen)
         with self._known:

@@ -10,7 +10,6 @@ import logging
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -33,7 +32,7 @@ from .model import Model
 from .native.context import Context
 from .native.library import library
 from .parameters import notation
-from .sampling import Resting, SamplerTemplate, derive_seed
+from .sampling import Resting, derive_seed
 from .sampling_threads import FEWEST, SamplingThreads
 from .tree import SHARED, Demand
 from .types import (
@@ -114,7 +113,9 @@ class SamplingLoop:
         if chain is None or active.chain_is is ChainIs.OUTDATED:
             # a seed of its own for each place, or the numbers drawn before would be drawn again
             seed = derive_seed(active.branch.seed, _PLACES + len(ids)) if ids else active.branch.seed
-            active.chain = chain = self._template(request, active).new(seed, ids, chain)
+            active.chain = chain = request.template_for(active, self.model, self.context.cells).new(
+                seed, ids, chain
+            )
         elif active.chain_is is ChainIs.STALE:
             chain.remember([*request.looked_back_at, *ids])
         chain.rests = 0
@@ -153,23 +154,6 @@ class SamplingLoop:
             and len(active.buffer.ids) > max(active.without, default=-1)
             and (active.turnings is None or len(active.buffer.ids) not in active.turnings.barred)
         )
-
-    def _template(self, request: ActiveRequest, active: ActiveBranch) -> SamplerTemplate:
-        asked, ignore_eog, template = request.template  # of the branch before: mostly it is the same
-        if active.sampling is asked and active.ignore_eog == ignore_eog and template is not None:
-            return template
-        # branches that differ in nothing else share it
-        sampling = replace(active.sampling, seed=None, banned_phrases=())
-        key = sampling, active.ignore_eog
-        template = request.templates.get(key)
-        if template is None:
-            banned = sorted(self.model.eog) if active.ignore_eog else ()
-            template = SamplerTemplate(sampling, self.model, self.context.cells, banned)
-            if template.history_length:
-                template.prime(request.looked_back_at[-template.history_length :])
-            request.templates[key] = template
-        request.template = active.sampling, active.ignore_eog, template
-        return template
 
     def _constrain(self, active: ActiveBranch) -> None:
         compiled = self._compiled(active.request, active)
