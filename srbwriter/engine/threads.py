@@ -28,6 +28,8 @@ BETTER_WITH_FEWER, BETTER_WITH_MORE = 0.9, 0.97
 """Share of the time before that the steps of a trial may take, for its number of threads to stay."""
 SOONEST, LATEST = 1.0, 15.0
 """Seconds until more threads are tried again, and until fewer are; doubled by each trial in vain."""
+AT_FIRST = 0.2
+"""Seconds until more are tried for the first time: mostly it was a burst, of the terminal app for example."""
 _FORGETS = 1.001  # a best time is forgotten: processors get slower when they are hot
 _MOST_SHAPES = 4096
 
@@ -108,7 +110,7 @@ class Threads:
             self._change(trial.threads)
         else:
             mine.start(now, 0.0)
-            other.start(now)
+            other.start(now, AT_FIRST if other is self._more else SOONEST)
             self._looked = mine is self._more  # fewer still may be better still
             self._slow.clear()
 

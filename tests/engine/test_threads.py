@@ -93,6 +93,19 @@ def test_a_neighbour_that_was_there_first_is_noticed_too() -> None:
     assert most_used(machine.run(10.0)) == 1
 
 
+def test_a_burst_that_is_over_costs_little() -> None:
+    machine = Machine(2)
+    machine.wait = 3.0
+    machine.run(5.0)
+    used: list[int] = []
+    for _ in range(20):
+        machine.taken = 1
+        machine.run(0.5)
+        machine.taken = 0
+        used += machine.run(1.5)
+    assert len(used) * WORK / 2 > 0.9 * 20 * 1.5
+
+
 def test_asking_again_while_the_neighbour_stays_costs_little() -> None:
     machine = Machine(2, taken=1)
     machine.run(30.0)
