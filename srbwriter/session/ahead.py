@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, get_args
 
 from srbwriter.config import Key, keys
@@ -22,6 +22,7 @@ from srbwriter.story import StoryError
 from srbwriter.story.context import ContextError
 
 from .picks import Learner
+from .variety import Duplicates
 
 if TYPE_CHECKING:
     from . import Session
@@ -66,6 +67,7 @@ class Ahead:
     asked: Request
     generation: Generation
     held: bool = False  # it rests where it is
+    duplicates: Duplicates = field(default_factory=Duplicates)
 
     @property
     def tokens(self) -> int:
@@ -286,7 +288,7 @@ class LookAhead:
             known = {(ahead.index, ahead.upto): ahead for ahead in self._rounds}
             for pick in self._likely(current, mode):
                 written = known.get(pick) or self._begin(*pick)
-                if written is not None and not written.generation.done:
+                if written is not None and (not written.generation.done or self._renew(written)):
                     break
         with self._holding:
             for ahead in self._rounds:
@@ -324,6 +326,23 @@ class LookAhead:
         generation.add_listener(lambda: self._heard(ahead))
         return ahead
 
+    def _renew(self, ahead: Ahead) -> bool:
+        """Write anew what came out nearly the same as another; whether there is any."""
+        if not self._session.variety.renew:
+            return False
+        branches = ahead.generation.branches
+        ahead.duplicates.look(branches)
+        chosen = ahead.duplicates.to_renew(branches)
+        for index in chosen:
+            self._gone(len(branches[index].buffer.ids))
+            ahead.duplicates.renew(branches[index])
+        return bool(chosen)
+
+    def _gone(self, tokens: int) -> None:
+        """Tokens of the budget were thrown away."""
+        self._spent += tokens
+        self.written += tokens
+
     def _heard(self, ahead: Ahead) -> None:
         """The engine's thread comes by with news."""
         if ahead.generation.done:
@@ -346,8 +365,7 @@ class LookAhead:
         gone = [ahead for ahead in self._rounds if ahead not in kept]
         self._rounds = kept
         for ahead in gone:
-            self._spent += ahead.tokens
-            self.written += ahead.tokens
+            self._gone(ahead.tokens)
             ahead.drop()
 
     def _on_battery(self) -> bool:

@@ -78,14 +78,19 @@ class Duplicates:
             if self._changed(branch):
                 self._compare(branch, branches)
 
-    def to_renew(self, current: Round, spared: Collection[int]) -> list[int]:
-        """One of each two that are alike, that nobody has read, marked or steered."""
+    def to_renew(
+        self, branches: Sequence[Branch], spared: Collection[int] = (), seconds: float = math.inf
+    ) -> list[int]:
+        """One of each two that are alike, and that are neither steered nor ``spared``.
+
+        Only such as are being written, or ended by themselves less than ``seconds`` ago.
+        """
         found: list[int] = []
-        kept = current.locked | self.steered | set(spared)
+        kept = self.steered | set(spared)
         for index, other in sorted(self.alike.items()):
             for one in (index, other):
-                branch = current.branches[one]
-                if one not in kept and self.renewed[one] < _RENEWALS and _is_fresh(branch):
+                fresh = _is_fresh(branches[one], seconds)
+                if one not in kept and self.renewed[one] < _RENEWALS and fresh:
                     found.append(one)
                     break
         return list(dict.fromkeys(found))
@@ -131,7 +136,8 @@ def renew_alike(current: Round, wanted: Variety, read: Collection[int]) -> list[
         return []
     found = current.duplicates
     found.look(current.branches)
-    chosen = found.to_renew(current, read) if wanted.renew else []
+    spared = current.locked.union(read)
+    chosen = found.to_renew(current.branches, spared, _FRESH) if wanted.renew else []
     renewed = [index for index in chosen if not _is_marked(current, index)]
     for index in renewed:
         found.renew(current.branches[index])
@@ -147,12 +153,12 @@ def _is_marked(current: Round, index: int) -> bool:
     return marks is not None and (marks.bookmark or bool(marks.rating))
 
 
-def _is_fresh(branch: Branch) -> bool:
-    """Whether it is still being written, or has ended by itself a moment ago."""
+def _is_fresh(branch: Branch, seconds: float) -> bool:
+    """Whether it is still being written, or has ended by itself less than ``seconds`` ago."""
     if branch.buffer.typed or branch.state is BranchState.PAUSED:
         return False
     ended = branch.finish_reason in (FinishReason.STOPPED, FinishReason.KILLED, FinishReason.ERROR)
-    return branch.live or not ended and time.monotonic() - branch.changed_at < _FRESH
+    return branch.live or not ended and time.monotonic() - branch.changed_at < seconds
 
 
 # ---- orders

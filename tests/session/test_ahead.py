@@ -13,6 +13,7 @@ from srbwriter.engine.types import BranchState, Priority
 from srbwriter.prose import sentence_ends
 from srbwriter.session import Budget, Round, Session
 from srbwriter.session import ahead as looking
+from srbwriter.session.variety import Variety
 from srbwriter.story import ROOT, Story
 
 from .conftest import WAIT
@@ -85,6 +86,21 @@ def test_nothing_that_was_not_picked_is_in_the_story(reading: Session, file: Pat
     raw = file.read_bytes()
     picked = {branch.text for branch in session.round.branches} if session.round else set()
     assert not [text for text in unpicked if text not in picked and text.encode() in raw]
+
+
+def test_what_comes_out_alike_is_written_anew_before_anybody_sees_it(reading: Session) -> None:
+    session = reading
+    session.stop = replace(session.stop, max_tokens=40)
+    session.variety = Variety("independent")
+    session.sampling = replace(session.sampling, temperature=0.0)  # nothing but alike
+    session.look_ahead.budget = FOCUSED
+    until(session, lambda: sum(a.duplicates.renewed.total() for a in session.look_ahead._rounds) == 6)
+    ready(session, 0)
+    (ahead,) = session.look_ahead._rounds
+    assert dict(ahead.duplicates.renewed) == {1: 2, 2: 2, 3: 2}  # twice is enough
+    assert session.look_ahead.spent == 40 * (4 + 6)
+    session.pick(0)
+    assert session.generate().generation is ahead.generation
 
 
 def test_a_pick_midway_goes_on_where_it_is(reading: Session) -> None:
