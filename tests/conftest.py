@@ -25,7 +25,12 @@ if TYPE_CHECKING:
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # How long an example takes says something about the machine, not about the program.
-settings.register_profile("srbwriter", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "srbwriter",
+    deadline=None,
+    derandomize="CI" in os.environ,  # what lands is judged by the same examples each time
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("srbwriter")
 
 # Stories are saved thousands of times, and each save waits for the disk; memory keeps nobody waiting.

@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from srbwriter.demo import bundled_model
+from srbwriter.engine.engine import Engine
 from srbwriter.engine.remote import letters
 from srbwriter.engine.remote.dialects.base import Ask, probe_fingerprint
 from srbwriter.engine.remote.dialects.koboldcpp import KoboldCpp
@@ -21,7 +23,10 @@ from srbwriter.engine.remote.dialects.srb import Srb
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.remote.problems import from_answer, own_words
 from srbwriter.engine.remote.transport import EventReader, Transport
-from srbwriter.engine.types import Request, Sampling
+from srbwriter.engine.types import Cut, Request, Sampling, Stop
+
+from .peers import OPTIONS, connected, served
+from .test_backend import WAIT, spelt, until
 
 _LINES = st.text(st.characters(blacklist_characters="\r\n", blacklist_categories=("Cs",)))
 
@@ -201,3 +206,18 @@ def test_slots_of_others_are_left_to_the_server() -> None:
     written(slots, 3, STORY_A, [0, 0, 0, 1000])
     slots.begun(3)
     assert slots.choose(told(0, 0, 0, 1000), STORY_A, 1) == -1  # it is going to be busy
+
+
+def test_a_branch_that_is_taken_back_over_there_is_taken_back_here() -> None:
+    """By a phrase that is banned, or by somebody else who steers it."""
+    with Engine.load(bundled_model(), OPTIONS) as engine, served(engine) as url, connected(url) as here:
+        generation = here.submit(Request("Once", n=2, stop=Stop(max_tokens=300, ignore_eog=True)))
+        until(generation, lambda: len(generation.branches[0].ids) >= 20)
+        [theirs] = engine._generations
+        theirs.branches[0].rewind(tokens=8)
+        theirs.wait(WAIT)
+        generation.wait(WAIT)
+        assert any(isinstance(event, Cut) for event in theirs.log)
+        for mine, there in zip(generation.branches, theirs.branches, strict=True):
+            assert (mine.text, mine.ids, mine.buffer.ends) == (there.text, there.ids, there.buffer.ends)
+        spelt(here, generation)

@@ -243,6 +243,13 @@ def test_a_lorebook_is_its_entries() -> None:
     rejects(changed(value, 3, "entries"), "entries", "a list")
 
 
+@pytest.mark.parametrize("spoilt", [[], {}, None])
+def test_a_category_without_a_name_switches_nothing_off(spoilt: Any) -> None:
+    value = changed(fixture_json("novelai.lorebook"), [{"id": spoilt, "enabled": False}], "categories")
+    value["entries"][0]["category"] = spoilt
+    assert read_json(value, "a.lorebook").root.settings.lore[0].enabled
+
+
 # --- any history
 
 

@@ -31,7 +31,7 @@ from ..types import (
     Text,
     TokenLogprob,
 )
-from .dialects.base import Piece
+from .dialects.base import Piece, TakenBack
 
 if TYPE_CHECKING:
     from .serving import Stretch
@@ -124,7 +124,8 @@ class Lane:
         self.run, self.branch = run, branch
         self.stretch: Stretch | None = None  # the request that writes it now
         self.resting = False  # paused over there; its stretch goes on
-        self.backlog: list[Piece] = []  # what came while it rested
+        self.stood = 0  # characters when the other side began with it
+        self.backlog: list[Piece | TakenBack] = []  # what came while it rested
         self.base: Sequence[int] = run.ids
         self.first = 0
         self.unspelt = ""  # text that stands there already and that the next tokens have to spell
@@ -368,7 +369,17 @@ class Lane:
         """Keep ``chars`` characters and the tokens within them; what no token covers is the tail."""
         if chars <= 0:
             self.new_take()
-            return
+        else:
+            self._keep(chars)
+
+    def take_back(self, chars: int) -> None:
+        """The other side goes another way after so many characters of what it wrote."""
+        chars = max(self.stood + chars, 0)
+        if chars < len(self.branch.text):
+            self._keep(chars)
+            self.run.events.append(Cut(self.branch.index, chars, len(self.buffer.ids)))
+
+    def _keep(self, chars: int) -> None:
         old = self.buffer
         keep = bisect_right(old.ends, chars)
         if self.branch.overlap and (not keep or old.ends[keep - 1] < 0):  # cut amid the token that healed

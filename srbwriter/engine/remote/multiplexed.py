@@ -61,7 +61,8 @@ class Shared:
             self._reading = True
             self._spawn(self._read())
         try:
-            limits = cast("dict[str, float | None]", request.extensions.get("timeout", {}))
+            extensions = cast("dict[str, dict[str, float | None]]", request.extensions)
+            limits = extensions.get("timeout", {})
             async with asyncio.timeout(limits.get("read")):
                 await came.wait()
         except TimeoutError as error:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..types import BranchState, EngineError, FinishReason, Priority, PromptProgress, StateChanged
-from .dialects.base import Ask, Dialect, Named, News, Over, Piece, Placed, PromptRead
+from .dialects.base import Ask, Dialect, Named, News, Over, Piece, Placed, PromptRead, TakenBack
 from .lanes import Lane, Run, Spell, plain
 from .options import RemoteOptions
 from .pool import Peer, Pool
@@ -45,7 +45,7 @@ class Stretch:
         self._steered: asyncio.Task[None] | None = None
         self.ahead = run.request.priority is Priority.AHEAD  # when it was asked for
         for lane in lanes:
-            lane.stretch = self
+            lane.stretch, lane.stood = self, len(lane.branch.text) - len(lane.unspelt)
 
     @property
     def live(self) -> list[Lane]:
@@ -348,6 +348,10 @@ class Service:
                 lane = stretch.lanes[news.lane] if news.lane < len(stretch.lanes) else None
                 if lane is not None:
                     self._piece(stretch, lane, news)
+            case TakenBack(number, chars):
+                lane = stretch.lanes[number] if number < len(stretch.lanes) else None
+                if lane is not None:
+                    self._take_back(lane, news, chars)
             case PromptRead():
                 self._read(stretch.run, news.cached)
             case Named():
@@ -370,12 +374,20 @@ class Service:
         if piece.finish is not None and lane.stretch is stretch:
             self._ended(stretch, lane, piece.finish, piece.problem)
 
+    def _take_back(self, lane: Lane, news: TakenBack, chars: int) -> None:
+        if lane.branch.state is BranchState.PAUSED:
+            lane.backlog.append(news)
+        else:
+            lane.take_back(chars)
+
     def speak(self, lane: Lane) -> None:
         """A branch that rested over there goes on: what came before it did is written first."""
         backlog, lane.backlog = lane.backlog, []
-        for piece in backlog:
-            if lane.stretch is not None:
-                self._piece(lane.stretch, lane, piece)
+        for news in backlog:
+            if isinstance(news, TakenBack):
+                lane.take_back(news.chars)
+            elif lane.stretch is not None:
+                self._piece(lane.stretch, lane, news)
 
     def _read(self, run: Run, cached: int) -> None:
         """Their account of the prompt has come, or text that shows that it has been read."""

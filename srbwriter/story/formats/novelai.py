@@ -5,7 +5,7 @@ The text itself, with its retries, is read in :mod:`novelai_text`.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from srbwriter.story.formats.base import Format
 from srbwriter.story.formats.build import Grower, notice, time_of
@@ -169,11 +169,12 @@ def _add_lorebook(draft: StoryDraft, above: Cursor) -> None:
 def _read_entries(draft: StoryDraft, lorebook: Cursor) -> None:
     """The entries; those of a category that is switched off are off, too."""
     categories = [as_object(category) for category in as_list(lorebook.peek("categories"))]
-    off = {category["id"] for category in categories if category.get("enabled") is False and "id" in category}
+    ids = [category.get("id") for category in categories if category.get("enabled") is False]
+    off = [name for name in ids if isinstance(name, str)]
     add_lore(draft, each(lorebook, "entries", lambda entry, place: _entry(entry, f"novelai-{place}", off)))
 
 
-def _entry(cursor: Cursor, entry_id: str, off: set[Any]) -> LoreEntry:
+def _entry(cursor: Cursor, entry_id: str, off: Sequence[str]) -> LoreEntry:
     config = cursor.inner("contextConfig")
     text = cursor.need_text("text")
     budget = config.number("tokenBudget")

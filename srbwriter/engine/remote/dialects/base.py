@@ -55,6 +55,13 @@ class Piece(NamedTuple):
     problem: str = ""  # where ``finish`` is an error
 
 
+class TakenBack(NamedTuple):
+    """A branch goes another way from there: only so many characters remain of what it wrote."""
+
+    lane: int
+    chars: int
+
+
 class PromptRead(NamedTuple):
     """So many tokens of the prompt were in their cache."""
 
@@ -77,7 +84,7 @@ class Over(NamedTuple):
     """The answer has come to its end."""
 
 
-News: TypeAlias = "Piece | PromptRead | Named | Placed | Over"
+News: TypeAlias = "Piece | TakenBack | PromptRead | Named | Placed | Over"
 
 
 class Dialect(Protocol):

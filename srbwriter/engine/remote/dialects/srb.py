@@ -16,7 +16,7 @@ from ..options import RemoteOptions
 from ..problems import RemoteError, garbage, own_words
 from ..profile import Profile
 from ..transport import Transport
-from .base import Ask, Dialect, Named, News, Over, Piece, PromptRead, decoded
+from .base import Ask, Dialect, Named, News, Over, Piece, PromptRead, TakenBack, decoded
 
 _COMPLETIONS = "/srb/v1/completions?sse=1&rich=1"
 _NAMES = {p.field: p.name for p in PARAMETERS if p.record == "sampling"}
@@ -36,6 +36,7 @@ class Event(msgspec.Struct, gc=False):
     logprobs: list[Logprob] = msgspec.field(default_factory=list[Logprob])
     reason: str = ""
     cached: int = 0
+    chars: int = 0
     done: int = 0
     total: int = -1
     id: str = ""
@@ -123,7 +124,9 @@ class Srb(Dialect):
                 return (Over(),)
             case "error":
                 raise RemoteError(self.transport.where, own_words(data) or "it failed")
-            case "state" | "cut" | "banned" | "added":
+            case "cut" if event.index >= 0:
+                return (TakenBack(event.index, event.chars),)
+            case "state" | "banned" | "added":
                 return ()
             case _:
                 raise garbage(self.transport.where, data)
