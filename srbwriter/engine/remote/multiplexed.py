@@ -61,8 +61,7 @@ class Shared:
             self._reading = True
             self._spawn(self._read())
         try:
-            extensions = cast("dict[str, dict[str, float | None]]", request.extensions)
-            limits = extensions.get("timeout", {})
+            limits: dict[str, float | None] = cast(Any, request).extensions.get("timeout", {})
             async with asyncio.timeout(limits.get("read")):
                 await came.wait()
         except TimeoutError as error:
