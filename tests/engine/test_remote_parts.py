@@ -26,7 +26,7 @@ from srbwriter.engine.remote.transport import EventReader, Transport
 from srbwriter.engine.types import Cut, Request, Sampling, Stop
 
 from .peers import OPTIONS, connected, served
-from .test_backend import WAIT, spelt, until
+from .test_backend import PROMPT, WAIT, spelt, until
 
 _LINES = st.text(st.characters(blacklist_characters="\r\n", blacklist_categories=("Cs",)))
 
@@ -221,3 +221,15 @@ def test_a_branch_that_is_taken_back_over_there_is_taken_back_here() -> None:
         for mine, there in zip(generation.branches, theirs.branches, strict=True):
             assert (mine.text, mine.ids, mine.buffer.ends) == (there.text, there.ids, there.buffer.ends)
         spelt(here, generation)
+
+
+def test_branches_are_drawn_together_over_there() -> None:
+    with Engine.load(bundled_model(), OPTIONS) as engine, served(engine) as url, connected(url) as here:
+        asked = Request(PROMPT, n=4, siblings="distinct", stop=Stop(max_tokens=4), sampling=Sampling(seed=3))
+        begun = {branch.ids[0] for branch in here.submit(asked).wait(WAIT).branches}
+        assert len(begun) == 4
+        begun = {branch.ids[0] for branch in engine.submit(asked).wait(WAIT).branches}
+        assert len(begun) == 4
+        asked = dataclasses.replace(asked, siblings="independent")
+        begun = {branch.ids[0] for branch in here.submit(asked).wait(WAIT).branches}
+        assert len(begun) < 4

@@ -30,7 +30,7 @@ class Profile:
     prompt_logprobs: bool = False
     sampling: frozenset[str] = ALL_SAMPLING  # fields of Sampling that it understands
     stops: frozenset[str] = frozenset()  # of min_tokens, ignore_eog: those that it understands
-    request: frozenset[str] = frozenset()  # of cache_prompt, strict, penalty_prompt, lora
+    request: frozenset[str] = frozenset()  # fields of a request that concern no single branch
     requests: int = 0  # under way at once at most; 0: it does not say
     handles: bool = False  # one branch of a running request can be let go
     ahead: bool = False  # it knows requests that wait until nothing else is to be done
@@ -67,7 +67,7 @@ class Profile:
         them = self.server
         if name == "logits_callback":
             return f"the logits stay with {them}; they cannot be changed from here"
-        if name in ("siblings", "repulsion"):
+        if name in ("siblings", "repulsion") and name not in self.request:
             return f"the logits stay with {them}, so each branch is drawn by itself there"
         if name in ALL_SAMPLING:
             return "" if name in self.sampling else f"{them} does not know {name}"

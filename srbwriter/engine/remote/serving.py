@@ -206,6 +206,7 @@ class Service:
             ignore_eog=first.branch.stop_rule.ignore_eog or early > 0,
             request=request,
             scored=request.prompt_logprobs is not None and not stretch.run.read,
+            whole=len(lanes) == len(stretch.run.lanes) and first.path == stretch.run.ids,
         )
 
     async def _serve(self, stretch: Stretch) -> None:

@@ -37,6 +37,7 @@ class Ask:
     ignore_eog: bool
     request: Request  # for what concerns no single branch
     scored: bool  # log-probabilities of the prompt are wanted
+    whole: bool = True  # these are all branches of ``request``, and none has begun
     slot: int = -1  # where it is to run, of the places that they tell apart; -1: wherever they like
 
     @property

@@ -64,7 +64,8 @@ class Srb(Dialect):
             eog=frozenset(told["eog"]), fim=(fim[0], fim[1], fim[2]) if fim else None,
             add_bos=told["add_bos"], ids=True, many=int(told["max_n"]), logprobs=1 << 20,
             stops=frozenset({"min_tokens", "ignore_eog"}),
-            request=frozenset({"cache_prompt", "strict", "penalty_prompt", "lora"}), handles=True,
+            request=frozenset({"cache_prompt", "strict", "penalty_prompt", "lora", "siblings", "repulsion"}),
+            handles=True,
             ahead="ahead" in told.get("priorities", ()),
         )  # fmt: skip
 
@@ -102,6 +103,10 @@ class Srb(Dialect):
             body["strict"] = True
         if request.penalty_prompt is not None:
             body["penalty_prompt"] = request.penalty_prompt  # token ids by now
+        if ask.whole and request.siblings != "independent":  # who is rolled again is drawn by itself
+            body["siblings"] = request.siblings
+        if ask.whole and request.repulsion:
+            body["repulsion"] = request.repulsion
         if request.lora is not None:
             body["lora"] = [{"id": number, "scale": scale} for number, scale in request.lora]
         return _COMPLETIONS, body
