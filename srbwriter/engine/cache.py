@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Literal, Protocol
 
 import numpy as np
@@ -114,7 +114,6 @@ class Memory(States, Protocol):
 
     def copy(self, source: int, target: int, start: int = -1, end: int = -1) -> None: ...
     def remove(self, seq: int, start: int = -1, end: int = -1) -> None: ...
-    def remove_behind(self, start: int) -> None: ...
     def clear(self) -> None: ...
     def compact(self) -> None: ...
 
@@ -455,33 +454,10 @@ class Cache:
         """
         if not self.partial:
             return
-        begin: dict[int, int] = {}
         for seq, nodes in [(seq, self._since_parting(seq)) for seq in self.parked]:
-            if not nodes or not all(node.piece is not None and len(node.seqs) == 1 for node in nodes):
-                continue
-            parent = nodes[-1].parent
-            if parent is not None and self._shortens(nodes[-1], parent):
-                begin[seq] = parent.end
-                continue
-            for _ in nodes:
-                self._evict_last(seq)
-        if begin:
-            self._cut(begin)
-
-    def _cut(self, begin: Mapping[int, int]) -> None:
-        """Take the cells of sequences from a position on, in one go where nobody else has any there.
-
-        llama.cpp goes through all cells for each time that it is asked.
-        """
-        last = max(begin.values())
-        alone = all(tip.end <= last for seq, tip in self.tree.tip.items() if seq not in begin)
-        if alone:
-            self.memory.remove_behind(last)
-        for seq, start in begin.items():
-            if not alone or start < last:
-                self.memory.remove(seq, start)
-            self.tree.truncate(seq, start)
-        self._settled = False
+            if all(node.piece is not None and len(node.seqs) == 1 for node in nodes):
+                for _ in nodes:
+                    self._evict_last(seq)
 
     def make_way(self) -> bool:
         """Something is about to run: what nobody runs leaves the cells, so that it costs few steps.
@@ -682,9 +658,6 @@ class Cache:
             if 2 * above.end < node.end:
                 return None
             if len(above.seqs) > len(known):
-                ends_there = next(iter(above.tips & self.parked), None)  # nothing is to be taken from it
-                if ends_there is not None:
-                    return ends_there, above
                 for seq in (above.seqs & self.parked) - known:
                     if self._is_spare(seq, above):
                         return seq, above

@@ -186,11 +186,6 @@ class Context:
             if not self._lib.llama_memory_seq_rm(self.memory, seq + offset, start, end):
                 raise NativeError("llama_memory_seq_rm", f"sequence {seq}, {start} to {end}")
 
-    def remove_behind(self, start: int) -> None:
-        """Drop what every sequence has from position ``start`` on. Raises NativeError if refused."""
-        if not self._lib.llama_memory_seq_rm(self.memory, -1, start, -1):
-            raise NativeError("llama_memory_seq_rm", f"all sequences from {start}")
-
     def last_position(self, seq: int) -> int:
         """Highest evaluated position of ``seq``, -1 when it is empty."""
         self._check(seq)
