@@ -28,7 +28,7 @@ def new_terminal(tmp_path: Path) -> Iterator[NewTerminal]:
     made: list[Terminal] = []
 
     def new(name: str) -> Terminal:
-        made.append(Terminal(tmp_path / name))
+        made.append(Terminal(tmp_path / f"{name}-{len(made)}"))
         return made[-1]
 
     yield new

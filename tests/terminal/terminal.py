@@ -53,13 +53,14 @@ _TAKE_TERMINAL = (
 # What a shell does for one program: a job of its own, which may stop and is sent on by SIGCONT to the shell.
 # Arguments are the file for the program's number, and the program.
 _BE_SHELL = """
-import fcntl, os, signal, sys, termios
+import contextlib, fcntl, os, signal, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 go_on = []
 signal.signal(signal.SIGCONT, lambda *_: go_on.append(1))
 job = os.fork()
-os.setpgid(job, job)
+with contextlib.suppress(PermissionError):  # the job has done so itself, and is the program already
+    os.setpgid(job, job)
 os.tcsetpgrp(0, job or os.getpid())
 if not job:
     signal.signal(signal.SIGTTOU, signal.SIG_DFL)

@@ -20,6 +20,7 @@ from tests.terminal.support import (
     OPENING,
     Loss,
     loss,
+    losses_within,
     make_story,
     report,
     steady,
@@ -72,7 +73,7 @@ def test_nothing_older_than_two_saves_is_lost(new_terminal: NewTerminal, library
         for place, moments in KILLS.items()
         for seed in range(moments)
     ]
-    losses = two_at_once(acts)
+    losses = losses_within(BOUND, acts)
     report("killed while each save takes a second", losses)
     assert max(found.age for found in losses) <= BOUND
 

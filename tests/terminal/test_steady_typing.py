@@ -20,13 +20,13 @@ from tests.terminal.support import (
     OPENING,
     Loss,
     loss,
+    losses_within,
     make_story,
     node_texts,
     report,
     steady,
     text_of,
     to_branches,
-    two_at_once,
     words_from,
 )
 from tests.terminal.terminal import CTRL_N, CTRL_Q, CTRL_S, ENTER, F3, Terminal
@@ -152,6 +152,6 @@ def killed_while_typing(new_terminal: NewTerminal, place: str, seed: int) -> Los
 @pytest.mark.parametrize("place", list(PLACES))
 def test_nothing_older_than_a_moment_is_lost(place: str, new_terminal: NewTerminal) -> None:
     acts = [partial(killed_while_typing, new_terminal, place, seed) for seed in range(MOMENTS[place])]
-    losses = two_at_once(acts)
+    losses = losses_within(BOUND, acts)
     report(f"killed while typing, {place}", losses)
     assert max(found.age for found in losses) <= BOUND
