@@ -104,7 +104,7 @@ def report(title: str, losses: Iterable[Loss]) -> None:
 
 
 def losses_within(bound: float, acts: Sequence[Callable[[], Loss]]) -> list[Loss]:
-    """What each of ``acts`` lost; one that lost what is older than ``bound`` seconds is done twice more, alone.
+    """What each of ``acts`` lost; one that lost what is older than ``bound`` seconds is done twice more.
 
     A machine that holds a program up for a while says nothing about it; what is amiss is so every time.
     """
