@@ -104,7 +104,7 @@ class Shared:
                     state.acknowledge_received_data(event.flow_controlled_length, stream)
             state.reset_stream(stream, h2.errors.ErrorCodes.CANCEL)
         events.clear()
-        self._left.add(stream)
+        self._left = {one for one in self._left if self.has(one)} | {stream}
         if came := self._waiting.get(stream):
             came.set()
         self._spawn(self._tell())

@@ -262,7 +262,7 @@ class Transport:
         finally:
             if not task.done():
                 exchange.leave()
-                if exchange.client is not self._shared:
+                if exchange.client is None or self._alone(exchange.client):
                     task.cancel()
 
     async def _exchange(
@@ -282,7 +282,7 @@ class Transport:
                         await exchange.items.put(chunk)
                         if exchange.left:
                             break
-                    if not response.is_closed and client is not self._shared:
+                    if not response.is_closed and self._alone(client):
                         self._let_go(client)
         except Exception as error:  # theirs whose request it is, if they are still there
             end = error
