@@ -241,11 +241,14 @@ class Cache:
         self.tree.touch(self.tree.match(path, None, demand.space).node)
 
     def catch_up(self, demand: Demand) -> None:
-        """Let ``demand`` go on where others have got to on its way, since it began."""
+        """Let ``demand`` go on where others have got to on its way, since it began; they may have left."""
         tip, goal = self.tree.tip[demand.seq], demand.node
         assert goal is not None
+        excused, _ = self._excuses.get(demand.seq, (0, ""))  # what is stored up to there it evaluates
         node = goal if self.partial else goal.parent
         while node is not None and node is not tip and not self._holders(node):
+            if self.partial and node.piece is not None and min(node.end, goal.end - 1) > excused:
+                break
             node = node.parent
         if node is not None and min(node.end, goal.end - 1) > tip.end:
             self.release(demand)

@@ -17,6 +17,7 @@ from srbwriter.engine.cache import IDLE_CELLS, Cache
 from srbwriter.engine.disk import DiskCache
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.tree import SHARED, Demand
 from srbwriter.engine.types import EngineOptions, InvalidRequest, Priority, Request, Stop
 
 from .support import (
@@ -446,3 +447,22 @@ def test_a_prompt_that_is_known_is_read_once_where_that_is_cheaper_than_bringing
         engine._cache.storage.cheaper_to_evaluate = lambda nodes: True  # type: ignore[method-assign]
         again = engine.submit(asked)
         drive(engine, lambda: again.done, 40)
+
+
+def test_who_began_before_others_evaluated_its_way_brings_it_back_when_they_have_left() -> None:
+    """It is another's text word for word, and that one has left the cells meanwhile."""
+    with closing(small()) as engine:
+        cache, path = engine._cache, words(engine, 60)
+        waits = Demand(Priority.NORMAL, SHARED)
+        cache.tree.want(waits, path)
+        assert cache.lease(waits, len(path) - 1)
+        other = engine.submit(Request(path, add_bos=False, stop=ONE, sampling=GREEDY))
+        finish(engine, other)
+        rest(engine)
+        while cache.evict():
+            pass
+        assert engine.resident(path) == len(path) > cache.tree.tip[waits.seq].end
+        cache.catch_up(waits)
+        assert cache.tree.tip[waits.seq].end == len(path) - 1
+        cache.tree.unwant(waits)
+        cache.release(waits)
