@@ -89,8 +89,8 @@ class Duplicates:
         kept = self.steered | set(spared)
         for index, other in sorted(self.alike.items()):
             for one in (index, other):
-                fresh = _is_fresh(branches[one], seconds)
-                if one not in kept and self.renewed[one] < _RENEWALS and fresh:
+                may_go = one not in kept and self.renewed[one] < _RENEWALS
+                if may_go and _is_fresh(branches[one], seconds):
                     found.append(one)
                     break
         return list(dict.fromkeys(found))

@@ -99,9 +99,8 @@ def seam(spans: Spans, at: int, sizes: TokenSizes | None) -> Seam:
 def seam_of(head: Spans, joined: Spans) -> Seam:
     """The seam at which ``joined`` has to be cut to give back ``head``."""
     if joined[: len(head)] == head:
-        tokens = (
-            len(head[-1].ids) if head else 0
-        )  # counted, as what is written on may begin without a character
+        # Tokens are counted, as what is written on may begin with one that has no character yet.
+        tokens = len(head[-1].ids) if head else 0
         return Seam(len(head) - 1, tokens) if tokens else Seam(len(head))
     index = next(i for i, span in enumerate(head) if joined[i] != span)
     part = head[index:]

@@ -80,7 +80,7 @@ class Shared:
                 for key, came in self._waiting.items():
                     if came is key or self._connection._events.get(key):
                         came.set()
-        except (*_BROKEN, h2.exceptions.ProtocolError, httpcore.ConnectionNotAvailable) as error:
+        except Exception as error:  # theirs who wait: nobody else would wake them
             self._broken = error
         finally:
             self._reading = False

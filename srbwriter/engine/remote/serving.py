@@ -349,10 +349,10 @@ class Service:
                 lane = stretch.lanes[news.lane] if news.lane < len(stretch.lanes) else None
                 if lane is not None:
                     self._piece(stretch, lane, news)
-            case TakenBack(number, chars):
-                lane = stretch.lanes[number] if number < len(stretch.lanes) else None
+            case TakenBack():
+                lane = stretch.lanes[news.lane] if news.lane < len(stretch.lanes) else None
                 if lane is not None:
-                    self._take_back(lane, news, chars)
+                    self._take_back(lane, news)
             case PromptRead():
                 self._read(stretch.run, news.cached)
             case Named():
@@ -375,11 +375,12 @@ class Service:
         if piece.finish is not None and lane.stretch is stretch:
             self._ended(stretch, lane, piece.finish, piece.problem)
 
-    def _take_back(self, lane: Lane, news: TakenBack, chars: int) -> None:
+    @staticmethod
+    def _take_back(lane: Lane, news: TakenBack) -> None:
         if lane.branch.state is BranchState.PAUSED:
             lane.backlog.append(news)
         else:
-            lane.take_back(chars)
+            lane.take_back(news.chars)
 
     def speak(self, lane: Lane) -> None:
         """A branch that rested over there goes on: what came before it did is written first."""
