@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is no
 class Terminal:
     """A terminal of its own in tmux."""
 
-    def __init__(self, folder: Path, width: int = 120, height: int = 40) -> None:
+    def __init__(self, folder: Path, width: int = 150, height: int = 40) -> None:
         self._socket = ""
         self._folder = folder
         self._size = width, height

@@ -71,6 +71,7 @@ class TokenView(Dialog[None]):
         self._coming: Future[TokenText] | None = None
         self._written = 0  # tokens of the branch when it was read
         self._at: int | None = None  # of the token; None until the text is there
+        self._aim = 0  # where that is to be: a branch that is written anew may not be there yet
         self._chosen: int | None = None  # which of the alternatives; None: the best that stands not there
         self._why = ""
         self._cursor_before = screen.editor.place
@@ -148,8 +149,8 @@ class TokenView(Dialog[None]):
         if before is not None and before.take == fresh.take and before.prompt == fresh.prompt:
             fresh.known, fresh.asked, fresh.spelling = before.known, before.asked, before.spelling
         if self._at is None:
-            self._at = fresh.place_of(self._char)
-        self._at = max(0, min(self._at, len(fresh.tokens) - 1))
+            self._aim = fresh.place_of(self._char)
+        self._at = max(0, min(self._aim, len(fresh.tokens) - 1))
 
     def _look(self) -> None:
         """See what has come since the last look, and show it."""
@@ -254,7 +255,7 @@ class TokenView(Dialog[None]):
 
     def _go(self, place: int) -> None:
         if self._text is not None and self._at is not None and self._text.tokens:
-            self._at = max(0, min(place, len(self._text.tokens) - 1))
+            self._aim = self._at = max(0, min(place, len(self._text.tokens) - 1))
             self._chosen = None
             self._show()
 

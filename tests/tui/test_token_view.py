@@ -1,0 +1,37 @@
+"""The view of a text token by token while that text is written anew."""
+
+from __future__ import annotations
+
+from srbwriter.tui.screens.tokens import TokenView
+from tests.tui.conftest import Bench, OpenBench
+from tests.tui.scenarios.common import opened, started
+
+
+async def looked(bench: Bench, view: TokenView, count: int) -> None:
+    """Let the view see the branch, which has so many tokens now."""
+    branch = bench.session.round.branches[0]
+    while view._text is None or view._coming is not None or len(view._text.tokens) != count:
+        assert len(branch.buffer.ids) == count
+        view._look()
+        await bench.pilot.pause()
+
+
+async def test_a_ban_leaves_the_cursor_in_its_place_however_slowly_it_is_written_anew(
+    open_bench: OpenBench,
+) -> None:
+    async with open_bench() as bench:
+        await started(bench)
+        bench.session.stop_all()
+        await bench.settle()
+        await bench.press("full_stop")
+        view: TokenView = await opened(bench, TokenView)
+        await looked(bench, view, len(bench.session.round.branches[0].buffer.ids))
+        await bench.press("home", "right", "right", "right")
+        await bench.press("b")
+        branch = bench.session.round.branches[0]
+        bench.engine_until(lambda: len(branch.buffer.ids) <= 3)
+        await looked(bench, view, len(branch.buffer.ids))  # shorter than where the cursor was
+        assert view._at is not None and view._at < 3
+        bench.engine_until(lambda: len(branch.buffer.ids) >= 8)
+        await looked(bench, view, len(branch.buffer.ids))
+        assert view._at == 3
