@@ -84,8 +84,8 @@ def as_sheet(phrases: tuple[str, ...]) -> str:
     return "\n".join(phrases) + "\n" if phrases else CLICHES
 
 
-def as_phrases(sheet: str) -> tuple[str, ...]:
-    """The phrases on a sheet, each once; a line that begins with ``#`` is a remark."""
+def sheet_lines(sheet: str) -> tuple[str, ...]:
+    """What a sheet lists, each line once; one that begins with ``#`` is a remark."""
     lines = (" ".join(line.split()) for line in sheet.splitlines())
     return tuple(dict.fromkeys(line for line in lines if line and not line.startswith("#")))
 

@@ -25,6 +25,8 @@ from srbwriter.engine.types import (
     TokenRun,
 )
 
+from .bans import sheet_lines
+
 if TYPE_CHECKING:
     from srbwriter.engine.backend import Backend
     from srbwriter.engine.generation import Branch, Buffer, Generation
@@ -49,13 +51,12 @@ _LIKELIEST = 20  # for engines elsewhere that tell of no others
 
 
 def questions(rubric: str, note: str = "") -> tuple[str, ...]:
-    """The questions on a sheet, with the author's note filled in; remarks begin with ``#``.
+    """The questions on a sheet, with the author's note filled in.
 
     Raises ValueError for more or longer ones than can be asked.
     """
     note = " ".join(note.split())
-    lines = [" ".join(line.split()) for line in rubric.splitlines()]
-    lines = [line for line in lines if line and not line.startswith("#") and (note or "{note}" not in line)]
+    lines = [line for line in sheet_lines(rubric) if note or "{note}" not in line]
     asked = tuple(dict.fromkeys(line.replace("{note}", note) for line in lines))
     if len(asked) > MOST_QUESTIONS or any(len(line) > MOST_CHARS + len(note) for line in asked):
         raise ValueError(f"a rubric has {MOST_QUESTIONS} questions of {MOST_CHARS} characters at most")

@@ -58,7 +58,7 @@ def bans(screen: WriteScreen) -> None:
         if why := session.lacks("banned_phrases"):
             screen.notify(why, severity="error")
             return False
-        phrases = banning.as_phrases(text)
+        phrases = banning.sheet_lines(text)
         done = screen.guarded(lambda: (banning.ban(session, phrases), screen.app.knobs.keep()))
         if done:
             screen.notify(f"{counted(len(phrases), 'phrase')} will not come." if phrases else "All may come.")
