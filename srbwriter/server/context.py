@@ -61,6 +61,7 @@ class Context:
         self._chosen = False  # whether the query has named a model
         self._gone: asyncio.Task[None] | None = None
         self._values: dict[str, Any] | None = None
+        self._raw: bytes | None = None  # the body
 
     @property
     def settings(self) -> ServerSettings:
@@ -129,6 +130,7 @@ class Context:
         if one.state == "READY" or self.request.scope["type"] == "websocket":
             await models.take(one)
         else:
+            await self._body()  # whoever watches for the client to leave takes what it sends
             try:
                 await self.until_gone(models.take(one))
             finally:
@@ -178,6 +180,11 @@ class Context:
         return await off_loop(len(raw) * PER_BYTE, lambda: parse(raw)) if raw.strip() else None
 
     async def _body(self) -> bytes:
+        if self._raw is None:
+            self._raw = await self._read_body()
+        return self._raw
+
+    async def _read_body(self) -> bytes:
         limit = self.settings.max_body
         chunks: list[bytes] = []
         size = 0

@@ -171,14 +171,15 @@ class RoundHistory:
     def __init__(self) -> None:
         self._rounds: dict[NodeId, Round] = {}
 
-    def remember(self, current: Round) -> None:
-        self._rounds.pop(current.parent, None)
-        self._rounds[current.parent] = current
+    def remember(self, current: Round, node: NodeId) -> None:
+        """``current`` is shown where the writer stands at ``node``: where it goes on from, or words later."""
+        self._rounds.pop(node, None)
+        self._rounds[node] = current
         while len(self._rounds) > _KEPT_ROUNDS:
             del self._rounds[next(iter(self._rounds))]
 
     def at(self, story: Story, node: NodeId) -> Round | None:
-        """The last round that went on from ``node``, also of an earlier sitting; None if there was none."""
+        """The last round shown at ``node``, or that goes on from there in the story; None if there is none."""
         return self._rounds.get(node) or restore(story, node)
 
 

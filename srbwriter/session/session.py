@@ -347,7 +347,7 @@ class Session:
         assert engine is not None
         current.model, current.vocab = engine.info.name, engine.info.vocab
         self._recorder.follow(current)
-        self._history.remember(current)
+        self._history.remember(current, current.parent)
         self.look_ahead.look()
 
     def _recall(self) -> None:
@@ -634,9 +634,25 @@ class Session:
     def together(self, act: Callable[[], Result]) -> Result:
         """Do ``act``, a verb of the story, in one transaction with everything typed before it."""
         try:
-            return self._recorder.together(act)
+            return self._recorder.together(lambda: self._leaving(act))
         finally:
             self.look_ahead.look()
+
+    def _leaving(self, act: Callable[[], Result]) -> Result:
+        """Do ``act``, which may lead elsewhere: whoever comes back sees the branches that are shown now."""
+        current, here = self.round, self.story.current
+        if current is not None and current.generation is not None and self._typed_since(current.parent, here):
+            self._history.remember(current, here)
+        return act()
+
+    def _typed_since(self, parent: NodeId, here: NodeId) -> bool:
+        """Whether ``here`` is ``parent``, or only words of the writer lie between."""
+        node: NodeId | None = here
+        while node != parent:
+            if node is None or self.story.node(node).author != "writer":
+                return False
+            node = self.story.parent(node)
+        return True
 
     def draft(self, sheet: str) -> typing.Draft:
         """Where the words of an open sheet are safe; ``sheet`` names it in a word or two."""
@@ -669,7 +685,9 @@ class Session:
             current = self.round
             assert current is not None
             self.stop_all()
-            return self._recorder.together(lambda: self._take(current, index, upto, text))
+            return self._recorder.together(
+                lambda: self._leaving(lambda: self._take(current, index, upto, text))
+            )
 
     def _take(self, current: Round, index: int, upto: int | None, text: str | None) -> NodeId:
         self._recorder.settle(current, index)

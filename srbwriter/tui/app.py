@@ -63,6 +63,7 @@ class App(TextualApp[None]):
         super().__init__()
         self.session = session
         self.messages = Messages()
+        self.defects: list[str] = []  # of ours that were told, each once
         self.keyboard = Keyboard(self, super().on_event)
         self.next_story: Path | None = None
         self.next_notes: list[str] = []

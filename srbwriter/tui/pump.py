@@ -82,7 +82,10 @@ class Pump:
                 gc.collect()
             if self._ticks % _IDLE_TICKS:
                 return
-        self.flush(slowly=self._ticks % _SLOW_TICKS == 0)
+        try:
+            self.flush(slowly=self._ticks % _SLOW_TICKS == 0)
+        except Exception as error:
+            self._screen.admit(error, again=False)  # it may come with every look
 
     def flush(self, slowly: bool = True) -> None:
         """Paint everything that is new now."""

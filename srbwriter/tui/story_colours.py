@@ -60,8 +60,8 @@ class StoryColours:
         known = self._session.tokens.scores(text.ids, text.tokens[0].at if text.tokens else 0)
         parts: list[tuple[int, str]] = []
         place = 0
-        for token, after in zip(text.tokens, [*text.tokens[1:], None], strict=True):
-            end = len(editor.whole) if after is None else after.start
+        ends = [*(token.start for token in text.tokens[1:]), len(editor.whole)]
+        for token, end in zip(text.tokens, ends, strict=False):  # of no token there is one end too many
             parts += [
                 (max(0, token.start - place), UNKNOWN),
                 (end - token.start, step(mode, known.get(token.at))),

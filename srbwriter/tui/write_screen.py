@@ -155,6 +155,8 @@ class WriteScreen(Screen[None]):
     def run(self, command: str, number: int = 0) -> None:
         """Run a command. What the engine or the story refuse is said, never raised."""
         known = COMMANDS[command]
+        if self.session.round is not self._round:
+            self.flush()  # the key before has led to other branches, and nothing has been painted since
         if known.numbered:
             self.guarded(lambda: known.handler(self, number or self.grid.current + 1))
         else:
@@ -169,12 +171,20 @@ class WriteScreen(Screen[None]):
         except (EngineError, StoryError, ValueError, OSError) as error:
             log.warning("refused: %s", error)
             self.notify(str(error), severity="error")
-        except Exception as error:  # a defect of ours must not end the program
-            log.exception("a command failed")
-            self.app.push_screen(CrashNote(error))
+        except Exception as error:
+            self.admit(error)
         self.pump.wake()
         self._show_keys()
         return done
+
+    def admit(self, error: Exception, again: bool = True) -> None:
+        """A defect of ours must not end the program: say so, for one that was told before only if ``again``."""
+        known = repr(error) in self.app.defects
+        if again or not known:
+            log.error("a defect", exc_info=error)
+            self.app.push_screen(CrashNote(error))
+        if not known:
+            self.app.defects.append(repr(error))
 
     @on(KeyLine.Pressed)
     def _key_pressed(self, event: KeyLine.Pressed) -> None:

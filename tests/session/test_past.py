@@ -15,7 +15,7 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import NoModel, Stop
 from srbwriter.session import Session
-from srbwriter.story import ROOT, Story
+from srbwriter.story import ROOT, NodeId, Story
 
 from .conftest import OPTIONS
 from .test_session import OPENING, written
@@ -178,7 +178,11 @@ class Wanderings(RuleBasedStateMachine):
         assert self.session.text() == text
 
     def only_branches_of_here(self) -> None:
-        assert self.session.round is None or self.session.round.parent == self.session.story.current
+        story, shown = self.session.story, self.session.round
+        node: NodeId | None = story.current
+        while shown is not None and node != shown.parent:  # what was typed beside them stands behind
+            assert node is not None and story.node(node).author == "writer"
+            node = story.parent(node)
 
     @invariant()
     def one_stands_in_the_living_tree(self) -> None:

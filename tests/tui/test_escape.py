@@ -144,3 +144,12 @@ async def test_keys_that_come_together_go_to_the_dialog_that_opens(
             bench.app.post_message(Key(key, key if len(key) == 1 else None))
         await bench.settle()
         assert strayed == [command]
+
+
+async def test_a_paste_into_the_story_is_not_said_to_be_lost(open_bench: OpenBench) -> None:
+    async with open_bench("The rain.") as bench:
+        await bench.press("ctrl+end")
+        bench.app.post_message(Paste(" It fell\r\non."))
+        await bench.settle()
+        assert bench.screen.editor.text == "The rain. It fell\non."
+        assert not bench.app.messages.all

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textual.events import Key
+
 from tests.tui.conftest import OpenBench
 
 
@@ -37,3 +39,51 @@ async def test_back_at_the_beginning_the_panes_are_empty(open_bench: OpenBench) 
         await bench.press("P")
         assert bench.session.text() == ""
         assert all(pane.text == "" for pane in bench.screen.grid.panes)
+
+
+async def test_after_an_undone_pick_behind_typed_words_its_siblings_are_there(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.write()
+        texts = bench.texts()
+        bench.screen.editor.focus()
+        await bench.press(*" Zebra.")
+        await bench.on_panes()
+        await bench.press("3")
+        await bench.tokens(6)
+        await bench.press("u")
+        assert bench.session.text() == "It rained. Zebra."
+        assert bench.texts() == texts
+        await bench.press("2")
+        assert bench.session.text() == "It rained. Zebra." + texts[1]
+        await bench.press("u", "u", "ctrl+y")  # the typing too, and again
+        assert bench.session.text() == "It rained. Zebra." and bench.texts() == texts
+
+
+async def test_the_branches_stay_when_what_is_undone_leads_nowhere_else(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.write()
+        texts = bench.texts()
+        bench.screen.editor.focus()
+        await bench.press(*" Zebra.")
+        bench.session.together(lambda: bench.session.story.rename("Another"))
+        await bench.on_panes()
+        await bench.press("u")
+        assert bench.session.title != "Another" and bench.session.text() == "It rained. Zebra."
+        assert bench.texts() == texts
+
+
+async def test_keys_behind_an_undo_act_on_the_branches_that_it_brings_back(open_bench: OpenBench) -> None:
+    async with open_bench() as bench:
+        await bench.write()
+        await bench.settle()
+        await bench.on_panes()
+        await bench.press("1")
+        bench.session.add_branches(1)
+        await bench.tokens(6)
+        bench.screen.grid.go(bench.session.n)  # the pane that the round before has not
+        await bench.pilot.pause()
+        for key in "ur":
+            bench.app.post_message(Key(key, key))
+        await bench.settle()
+        assert bench.app.screen is bench.screen
+        assert len(bench.session.round.branches) == bench.session.n

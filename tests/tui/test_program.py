@@ -104,6 +104,34 @@ async def test_a_defect_is_shown_with_its_report_and_the_desk_stays(
         assert bench.app.screen is bench.screen
         await bench.press(*" Hard", "ctrl+s")
         assert bench.session.text() == "It rained. Hard"
+        assert bench.app.defects == ["RuntimeError('a defect')"]
+        bench.app.defects.clear()
+
+
+async def test_a_defect_in_what_is_painted_again_and_again_is_told_once(
+    open_bench: OpenBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_bench() as bench:
+        looks: list[int] = []
+
+        def fail() -> None:
+            looks.append(1)
+            raise RuntimeError("a defect")
+
+        with monkeypatch.context() as broken:
+            broken.setattr(bench.screen, "flush", fail)
+            while not looks or not isinstance(bench.app.screen, CrashNote):
+                bench.screen.pump.tick()
+                await bench.pilot.pause()
+            await bench.pilot.press("escape")
+            seen = len(looks)
+            while len(looks) == seen:
+                bench.screen.pump.tick()
+                await bench.pilot.pause()
+            assert bench.app.screen is bench.screen
+        await bench.press(*" Hard", "ctrl+s")
+        assert bench.session.text() == "It rained. Hard"
+        bench.app.defects.clear()
 
 
 async def test_a_fatal_defect_leaves_the_story_and_words_instead_of_code(open_bench: OpenBench) -> None:

@@ -132,6 +132,7 @@ class ProseArea(Keyed, TextArea):
     def on_paste(self, event: events.Paste) -> None:
         """Lines of what is pasted may end in the ways of other systems; terminals send a return."""
         event.text = event.text.replace("\r\n", "\n").replace("\r", "\n")
+        event.stop()  # it has been taken: nobody else is to say that it was not
 
     # ---- movements
 
