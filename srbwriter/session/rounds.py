@@ -179,7 +179,7 @@ class RoundHistory:
             del self._rounds[next(iter(self._rounds))]
 
     def at(self, story: Story, node: NodeId) -> Round | None:
-        """The last round shown at ``node``, or that goes on from there in the story; None if there is none."""
+        """The last round shown at ``node``, or that the story has below it; None if there is none."""
         return self._rounds.get(node) or restore(story, node)
 
 

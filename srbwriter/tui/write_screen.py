@@ -178,7 +178,7 @@ class WriteScreen(Screen[None]):
         return done
 
     def admit(self, error: Exception, again: bool = True) -> None:
-        """A defect of ours must not end the program: say so, for one that was told before only if ``again``."""
+        """A defect must not end the program: it is told; one that was told before only if ``again``."""
         known = repr(error) in self.app.defects
         if again or not known:
             log.error("a defect", exc_info=error)
