@@ -450,6 +450,21 @@ class NoRoom(EngineError):
     """The context has no cell or no sequence left; the message names the cure."""
 
 
+class RemoteError(EngineError):
+    """The engine elsewhere cannot be reached, or refuses. ``again`` tells whether to try once more.
+
+    ``status`` is that of its answer, 0 where there was none; ``field`` what a 400 is about, if it says so.
+    """
+
+    def __init__(
+        self, where: str, problem: str, *, again: bool = True, wait: float = 0.0, status: int = 0,
+        field: str = "",
+    ) -> None:  # fmt: skip
+        self.where, self.problem, self.again, self.wait = where, problem, again, wait
+        self.status, self.field = status, field
+        super().__init__(f"{where}: {problem}")
+
+
 class Cancelled(EngineError):
     """The request was cancelled before it could finish."""
 

@@ -16,6 +16,7 @@ from srbwriter.engine.types import (
     InvalidRequest,
     LimitExceeded,
     NotSupported,
+    RemoteError,
 )
 
 Dialect = Literal["srb", "openai", "llamacpp", "kobold"]
@@ -114,6 +115,10 @@ def from_engine(error: BaseException) -> ApiError:
         return ApiError(501, str(error))
     if isinstance(error, (EngineClosed, Cancelled)):
         return unavailable(str(error))
+    if isinstance(error, RemoteError):  # its words, and not where it is: that is no business of a client's
+        if error.status in (400, 422):
+            return bad(error.field or None, error.problem)
+        return ApiError(error.status if error.status in (413, 501) else 503, error.problem)
     if isinstance(error, EngineError):
         return ApiError(503, str(error))
     return ApiError(500, f"{type(error).__name__}: {error}")

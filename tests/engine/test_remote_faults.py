@@ -14,13 +14,13 @@ import pytest
 
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions, address, shown
-from srbwriter.engine.remote.problems import RemoteError
 from srbwriter.engine.types import (
     BranchState,
     FinishReason,
     InvalidRequest,
     NotSupported,
     Priority,
+    RemoteError,
     Request,
     Sampling,
     Stop,

@@ -21,8 +21,7 @@ from hypercorn.config import Config
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
-from srbwriter.engine.remote.problems import RemoteError
-from srbwriter.engine.types import FinishReason, Request, Sampling, Stop
+from srbwriter.engine.types import FinishReason, RemoteError, Request, Sampling, Stop
 
 from .scripted import PROMPT, STORY
 from .test_backend import WAIT, until

@@ -18,10 +18,12 @@ from concurrent.futures import TimeoutError as NotYet
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 from ..ending import close_at_exit
 from ..generation import Branch, Buffer, Command, Generation
 from ..limits import check_ids, check_prompt, one_or_each
-from ..parameters import PARAMETERS
+from ..parameters import PARAMETERS, validate
 from ..prompt import assemble, token_ids, unfinished
 from ..types import (
     BranchState,
@@ -34,6 +36,7 @@ from ..types import (
     ModelInfo,
     NotSupported,
     Priority,
+    RemoteError,
     Request,
     Sampling,
     Stop,
@@ -44,7 +47,6 @@ from .dialects.base import Dialect
 from .lanes import SEEDS, Lane, Run, mixed
 from .options import RemoteOptions
 from .pool import Peer, Pool
-from .problems import RemoteError
 from .profile import ALL_SAMPLING, Profile
 from .serving import Service
 from .verbs import Verbs
@@ -444,12 +446,11 @@ class RemoteEngine:
     def _check_sampling(self, sampling: object) -> None:
         if not isinstance(sampling, Sampling):
             raise InvalidRequest("sampling", f"{sampling!r} is not a Sampling")
-        for parameter in (p for p in PARAMETERS if p.record == "sampling"):
-            parameter.check(getattr(sampling, parameter.field))
+        validate(sampling)
+        if sampling.json_schema:
+            _check_schema(sampling.json_schema)
         for name in ALL_SAMPLING - self.profile.sampling:  # what stands where it always stands is left out
             self._refuse(name, getattr(sampling, name) != getattr(_PLAIN, name))
-        if sum(bool(x) for x in (sampling.grammar, sampling.json_schema, sampling.regex)) > 1:
-            raise InvalidRequest("grammar", "give one of grammar, json_schema and regex")
 
     def _check_stop(self, stop: object) -> None:
         if not isinstance(stop, Stop):
@@ -559,3 +560,13 @@ class RemoteEngine:
     def _check_open(self) -> None:
         if self._closing:
             raise EngineClosed("the engine was closed")
+
+
+def _check_schema(text: str) -> None:
+    """Dialects send a schema as JSON. Raises InvalidRequest where the text is none."""
+    try:
+        schema: Any = msgspec.json.decode(text.encode())
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise InvalidRequest("json_schema", f"it is not JSON: {error}") from None
+    if not isinstance(schema, dict):
+        raise InvalidRequest("json_schema", "a schema is a JSON object")

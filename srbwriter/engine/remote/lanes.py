@@ -25,6 +25,7 @@ from ..types import (
     Finished,
     FinishReason,
     Priority,
+    RemoteError,
     Sampling,
     StateChanged,
     Stop,
@@ -293,8 +294,8 @@ class Lane:
         self.flush()
         self.leave()
         branch.state, branch.finish_reason, branch.error = BranchState.FAILED, FinishReason.ERROR, error
-        tokens = len(self.buffer.ids)
-        self.run.events.append(Finished(branch.index, FinishReason.ERROR, tokens, problem=str(error)))
+        tokens, words = len(self.buffer.ids), error.problem if isinstance(error, RemoteError) else str(error)
+        self.run.events.append(Finished(branch.index, FinishReason.ERROR, tokens, problem=words))
 
     def flush(self) -> None:
         """Publish what was held back."""

@@ -8,13 +8,13 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from ..types import RemoteError
 from .dialects.base import Dialect, not_found
 from .dialects.koboldcpp import KoboldCpp
 from .dialects.llamacpp import LlamaCpp
 from .dialects.openai import VLLM, OpenAI, SGLang, cards_of
 from .dialects.srb import Srb
 from .options import RemoteOptions
-from .problems import RemoteError
 from .profile import Profile
 from .transport import Transport
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -9,22 +10,12 @@ from typing import Any, cast
 
 import httpx
 
-from ..types import EngineError
+from ..types import RemoteError
 
 _LONGEST = 400  # characters of a server's own words
 _LONGEST_WAIT = 120.0  # seconds that a server can make us wait
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
 """Answers after which the same request may do better."""
-
-
-class RemoteError(EngineError):
-    """The engine elsewhere cannot be reached, or refuses. ``again`` tells whether to try once more."""
-
-    def __init__(
-        self, where: str, problem: str, *, again: bool = True, wait: float = 0.0, status: int = 0
-    ) -> None:
-        self.where, self.problem, self.again, self.wait, self.status = where, problem, again, wait, status
-        super().__init__(f"{where}: {problem}")
 
 
 def from_transport(where: str, error: Exception) -> RemoteError:
@@ -52,16 +43,19 @@ def from_transport(where: str, error: Exception) -> RemoteError:
 
 def from_answer(where: str, status: int, headers: Mapping[str, str], body: bytes) -> RemoteError:
     """What an answer that is no 2xx comes to: the server's own words, and the cure where there is one."""
-    words = own_words(body) or f"HTTP {status}"
+    words, field = own_words(body) or f"HTTP {status}", ""
     if status in (401, 403):
         words = f"it wants another key ({words}); give it with --connect-key"
     elif status == 404:
         words = f"there is nothing like that ({words}); is it the right address, model and --dialect?"
     elif status == 429:
         words = f"it has too much to do ({words})"
-    elif status >= 500:
+    elif status in (400, 422):
+        field = _culprit(body, words)
+    elif status >= 500 and status != 501:
         words = f"it failed ({words})"
-    return RemoteError(where, words, again=status in _AGAIN, wait=_retry_after(headers), status=status)
+    again, wait = status in _AGAIN, _retry_after(headers)
+    return RemoteError(where, words, again=again, wait=wait, status=status, field=field)
 
 
 def garbage(where: str, data: bytes) -> RemoteError:
@@ -78,6 +72,16 @@ def own_words(body: bytes) -> str:
         value = None
     found = _message(value) or ("" if value is not None or "<html" in text.lower() else text)
     return re.sub(r"\s+", " ", found)[:_LONGEST]
+
+
+def _culprit(body: bytes, words: str) -> str:
+    """The field that a 400 is about: as OpenAI tells it, or in srbwriter's and llama.cpp's words."""
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        told: Any = json.loads(body)["error"]["param"]
+        if isinstance(told, str):
+            return told
+    named = re.match(r"Field '(\w+)'", words)
+    return named[1] if named else ""
 
 
 def _message(value: Any) -> str:

@@ -14,12 +14,19 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..types import BranchState, EngineError, FinishReason, Priority, PromptProgress, StateChanged
+from ..types import (
+    BranchState,
+    EngineError,
+    FinishReason,
+    Priority,
+    PromptProgress,
+    RemoteError,
+    StateChanged,
+)
 from .dialects.base import Ask, Dialect, Named, News, Over, Piece, Placed, PromptRead, TakenBack
 from .lanes import Lane, Run, Spell, plain
 from .options import RemoteOptions
 from .pool import Peer, Pool
-from .problems import RemoteError
 from .profile import Profile
 
 log = logging.getLogger(__name__)
@@ -240,7 +247,8 @@ class Service:
                 )
             if not error.again or lane.failures > self.options.retries:
                 tries = f" ({lane.failures} attempts)" if lane.failures > 1 else ""
-                lane.fail(RemoteError(error.where, error.problem + tries, again=False, status=error.status))
+                words, status, field = error.problem + tries, error.status, error.field
+                lane.fail(RemoteError(error.where, words, again=False, status=status, field=field))
                 continue
             lane.branch.error = RemoteError(error.where, f"{error.problem}; trying again")
             lane.branch.state = BranchState.WAITING

@@ -14,9 +14,10 @@ import msgspec
 
 from srbwriter import __version__
 
+from ..types import RemoteError
 from . import multiplexed
 from .options import RemoteOptions, address, shown
-from .problems import RemoteError, from_answer, from_transport, garbage
+from .problems import from_answer, from_transport, garbage
 
 logging.getLogger("httpx").setLevel(logging.WARNING)  # it would write a line for every request
 

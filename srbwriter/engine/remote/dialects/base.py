@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from ...types import FinishReason, ModelInfo, Request, Sampling, TokenLogprob
+from ...types import FinishReason, ModelInfo, RemoteError, Request, Sampling, TokenLogprob
 from .. import letters
 from ..options import RemoteOptions
-from ..problems import RemoteError, garbage, own_words
+from ..problems import garbage, own_words
 from ..profile import Profile
 from ..transport import Transport
 

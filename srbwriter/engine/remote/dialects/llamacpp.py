@@ -20,9 +20,8 @@ import msgspec
 from ...parameters import spelled
 from ...text import fingerprint
 from ...tree import common_prefix
-from ...types import FinishReason, TokenLogprob
+from ...types import FinishReason, RemoteError, TokenLogprob
 from ..options import RemoteOptions
-from ..problems import RemoteError
 from ..profile import ALL_SAMPLING, Profile
 from ..transport import Transport
 from .base import Ask, Dialect, News, Piece, Placed, PromptRead, decoded, is_control, model_info, not_found

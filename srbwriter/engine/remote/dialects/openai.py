@@ -13,10 +13,9 @@ from typing import Any, cast
 import msgspec
 
 from ...parameters import spelled
-from ...types import FinishReason, TokenLogprob
+from ...types import FinishReason, RemoteError, TokenLogprob
 from .. import letters
 from ..options import RemoteOptions
-from ..problems import RemoteError
 from ..profile import Profile
 from ..transport import Transport
 from .base import (

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from ...parameters import PARAMETERS
-from ...types import FinishReason, ModelInfo, Priority, TokenLogprob
+from ...types import FinishReason, ModelInfo, Priority, RemoteError, TokenLogprob
 from ..options import RemoteOptions
-from ..problems import RemoteError, garbage, own_words
+from ..problems import garbage, own_words
 from ..profile import Profile
 from ..transport import Transport
 from .base import Ask, Dialect, Named, News, Over, Piece, PromptRead, TakenBack, decoded

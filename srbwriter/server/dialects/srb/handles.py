@@ -13,7 +13,7 @@ from srbwriter.engine.text import whole_tokens
 from srbwriter.engine.types import Priority, Prompt, Request
 from srbwriter.server.context import Context, cancel, frames, json_response
 from srbwriter.server.dialects.srb.completions import EventLines, branch_runs, read_request
-from srbwriter.server.errors import ApiError, bad
+from srbwriter.server.errors import ApiError, bad, from_engine
 from srbwriter.server.fields import Fields, read_ids
 from srbwriter.server.notifier import Follower
 from srbwriter.server.params import (
@@ -36,7 +36,7 @@ def branch_object(branch: Branch, ids: bool = False) -> dict[str, Any]:
         "state": str(branch.state),
         "reason": None if branch.finish_reason is None or branch.live else str(branch.finish_reason),
         "stop_text": branch.stop_text,
-        "error": None if branch.error is None else str(branch.error),
+        "error": None if branch.error is None else from_engine(branch.error).message,
         "text": branch.text,
         "tokens": len(branch.buffer.ids),
         "seed": branch.seed,
@@ -57,7 +57,7 @@ def request_object(record: Record, place: int, *, texts: bool = False) -> dict[s
         "id": record.id,
         "created": int(record.created),
         "state": "running" if record.live else "failed" if error is not None else "done",
-        "error": None if error is None else str(error),
+        "error": None if error is None else from_engine(error).message,
         "queue": place,
         "count": len(record.branches),
         "picked": record.picked,
