@@ -256,12 +256,15 @@ class Services:
         return erased
 
     def _admit(self, more: int, dialect: Dialect) -> None:
+        most = self.settings.max_requests
+        if more > most:  # it would not fit the idlest server
+            raise bad(None, f"{more} prompts or sets of adapters in one request, {most} are possible")
         running = sum(len(record.generations) for record in self.registry.live())
-        if running + more <= self.settings.max_requests:
+        if running + more <= most:
             return
         raise ApiError(
             429 if dialect == "openai" else 503,
-            f"{running} requests are being answered, the limit is {self.settings.max_requests}",
+            f"{running} requests are being answered, the limit is {most}",
             headers={"Retry-After": "1"},
         )
 

@@ -12,6 +12,7 @@ from srbwriter.engine import Engine
 from srbwriter.session.judging import RUBRIC, answers, questions
 from tests.fakes.engine import FakeEngine
 
+from .conftest import Serve
 from .test_handles import follow
 from .test_real_engine import http, model  # noqa: F401 - fixtures
 from .wire import frames
@@ -66,6 +67,24 @@ def test_what_asks_nothing_is_refused(client: httpx.Client, rubric: Any, word: s
 
 def test_what_nobody_may_see_is_not_judged(client: httpx.Client) -> None:
     assert client.post("/srb/v1/requests/none/judge", json={}).status_code == 404
+
+
+@pytest.mark.parametrize("questions_asked", [5, 16])
+def test_more_is_asked_than_may_be_answered_at_once(client: httpx.Client, questions_asked: int) -> None:
+    path, _ = written(client, n=64, max_tokens=1)
+    told = client.post(f"{path}/judge", json={"rubric": [f"Is it {k}?" for k in range(questions_asked)]})
+    assert told.status_code == 200, told.text
+    assert [len(one["answers"]) for one in told.json()["data"]] == [questions_asked] * 64
+    mine = client.get("/srb/v1/requests").json()["data"]
+    assert [one["id"] for one in mine if one["state"] == "running"] == []
+
+
+def test_judging_leaves_room_for_others(serve: Serve, engine: FakeEngine) -> None:
+    with httpx.Client(base_url=serve(max_requests=3).url, timeout=20) as client:
+        path, _ = written(client, n=4)
+        assert client.post(f"{path}/judge", json={"rubric": ["a?", "b?"]}).status_code == 200
+        many = client.post("/v1/completions", json={"prompt": ["a"] * 4, "max_tokens": 1, "model": "m"})
+        assert many.status_code == 400 and "3 are possible" in many.text
 
 
 # ---- banned phrases

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from typing import Any, get_args
 
 from starlette.responses import Response
 
-from srbwriter.engine.exploring import Ends, Exploration, Exploring, Fork, fork_of, question, with_fewer
+from srbwriter.engine.exploring import Ends, Exploration, Exploring, Fork, fork_of, question
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import InvalidRequest, Request
+from srbwriter.engine.types import InvalidRequest
 from srbwriter.server.answers import finite, token_object
-from srbwriter.server.context import Context, cancel, json_response
+from srbwriter.server.context import Context, json_response
+from srbwriter.server.dialects.srb.asking import answered
 from srbwriter.server.dialects.srb.completions import read_request
 from srbwriter.server.dialects.srb.handles import RUNNING
-from srbwriter.server.errors import ApiError, bad, from_engine
+from srbwriter.server.errors import bad, from_engine
 from srbwriter.server.fields import Fields, read_ids
-from srbwriter.server.notifier import Follower
-from srbwriter.server.registry import Record, new_id
 
 
 async def unexplored(context: Context) -> Response:
@@ -90,45 +89,18 @@ def _wanted(fields: Fields) -> Exploring:
 
 async def _follow(context: Context, exploration: Exploration) -> None:
     while asked := exploration.requests():
-        exploration.hear(await _done(context, asked), context.engine)
+        exploration.hear(await answered(context, asked), context.engine)
 
 
 async def _fork(context: Context, generation: Generation) -> Fork:
     """Where the branches of a request part. Raises ApiError."""
     after: tuple[int, ...] = ()
     while True:
-        (told,) = await _done(context, [question(generation, after)])
+        (told,) = await answered(context, [question(generation, after)])
         fork = fork_of(generation, after, told.next_logprobs, context.engine)
         if fork.further is None:
             return fork
         after = fork.further
-
-
-async def _done(context: Context, asked: Sequence[Request]) -> list[Generation]:
-    """Requests that nobody reads but us, when they are done. Raises ApiError for one that failed."""
-    record = await _submitted(context, asked)
-    try:
-        with Follower(context.services.notifier, record.generations) as follower:
-            await follower.finish()
-    finally:
-        cancel(record)
-        context.services.registry.remove(record)
-    error = next((g.error for g in record.generations if g.error is not None), None)
-    if error is not None:
-        raise from_engine(error)
-    return list(record.generations)
-
-
-async def _submitted(context: Context, asked: Sequence[Request]) -> Record:
-    """An engine elsewhere that tells fewer tokens is asked for fewer. Raises ApiError."""
-    while True:
-        try:
-            return await context.submit(asked, new_id())
-        except ApiError as error:
-            fewer = [one for one in map(with_fewer, asked) if one is not None]
-            if error.status != 400 or "next_logprobs" not in str(error) or len(fewer) < len(asked):
-                raise
-            asked = fewer
 
 
 def _told(context: Context, fork: Fork) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.types import Priority, Request
 from srbwriter.server.context import Context
+from srbwriter.server.dialects.srb.asking import answered
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields
 from srbwriter.session.judging import RUBRIC, Answers, answers, asks, may_be_judged, mean, questions
@@ -34,10 +35,10 @@ async def judge(context: Context) -> Response:
     if not ended:
         raise ApiError(409, "no branch of this request has ended yet")
     asked = await context.read(lambda: _read(fields, context, list(ended.values())))
-    answer = await context.submit(asked.requests)
+    asking = await context.until_gone(answered(context, asked.requests))
 
     def make() -> Mapping[str, Any]:
-        told = iter(answer.generations)
+        told = iter(asking)
         data: list[dict[str, Any]] = []
         for index in ended:
             shares = [one.read(next(told).next_logprobs) for one in asked.answers]
@@ -46,11 +47,11 @@ async def judge(context: Context) -> Response:
             "id": record.id,
             "questions": asked.questions,
             "data": data,
-            "prompt_tokens": answer.prompt_tokens,
-            "cached_tokens": answer.cached_tokens,
+            "prompt_tokens": sum(len(one.prompt_ids) for one in asking),
+            "cached_tokens": sum(one.cached_tokens for one in asking),
         }
 
-    return await context.whole(answer, make)
+    return await context.answer(0.0, make)
 
 
 def _read(fields: Fields, context: Context, branches: list[Branch]) -> _Asked:
