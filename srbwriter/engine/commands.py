@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from ..prose import last_sentence_start
 from .active import ActiveBranch, ActiveRequest, constraint_key, tokens_within
@@ -238,6 +238,10 @@ class Commands:
             active.close_chain()
         self._prepare(active)
 
+    def change(self, active: ActiveBranch, sampling: Sampling, stop: Stop) -> None:
+        self.set_sampling(active, sampling)
+        self.set_stop(active, stop)
+
     def set_stop(self, active: ActiveBranch, stop: Stop) -> None:
         ignore = active.ignore_eog
         active.set_stop(stop)
@@ -249,12 +253,14 @@ class Commands:
             self._prepare(active)
 
     def add_branch(
-        self, request: ActiveRequest, n: int, sampling: Sampling | None, stop: Stop | None,
-        begin: tuple[int, ...], without: tuple[int, ...],
+        self, request: ActiveRequest, n: int, samplings: Sampling | tuple[Sampling, ...] | None,
+        stops: Stop | tuple[Stop, ...] | None, begin: tuple[int, ...], without: tuple[int, ...],
     ) -> None:  # fmt: skip
         first = request.branches[0].branch
-        for _ in range(n):
+        for k in range(n):
             index = len(request.branches)
+            sampling = samplings[k] if isinstance(samplings, tuple) else samplings
+            stop = stops[k] if isinstance(stops, tuple) else stops
             chosen = sampling if sampling is not None else first.sampling
             own = sampling.seed if sampling is not None else None
             seed = request.seed(own, first.seed, index)
@@ -380,9 +386,10 @@ def prepared(command: Command, model: Model) -> Command:
     Raises InvalidRequest for a grammar that is none.
     """
     request = command.generation.engine_state
-    for value in command.args:
-        if isinstance(value, Sampling):
-            compile_for(request, value, model)
+    for arg in command.args:
+        for value in cast("tuple[Any, ...]", arg) if isinstance(arg, tuple) else (arg,):
+            if isinstance(value, Sampling):
+                compile_for(request, value, model)
     if command.verb != "append":
         return command
     text, begun = command.args[0], request.heal_prefix.decode("utf-8", "replace")

@@ -194,6 +194,10 @@ class Branch:
     def set_stop(self, stop: Stop) -> None:
         self._post("set_stop", stop)
 
+    def change(self, sampling: Sampling, stop: Stop) -> None:
+        """Both of these at once; neither where one of them is refused."""
+        self._post("change", sampling, stop)
+
     def _post(self, verb: str, *args: Any) -> None:
         self.generation.send(Command(verb, self.generation, self.index, args))
 
@@ -204,6 +208,7 @@ ENDING = {"cancel": FinishReason.STOPPED, "stop": FinishReason.STOPPED, "kill": 
 """Verbs that end branches and do no more, and how."""
 BRANCH_VERBS = (
     "stop", "kill", "reroll", "extend", "pause", "resume", "rewind", "append", "set_sampling", "set_stop",
+    "change",
 )  # fmt: skip
 """Commands about one branch; whoever carries them out has a method for each."""
 BEYOND_THE_END = 12
@@ -310,11 +315,13 @@ class Generation:
         self.send(Command("cancel", self))
 
     def add_branch(
-        self, n: int = 1, sampling: Sampling | None = None, stop: Stop | None = None,
+        self, n: int = 1, sampling: Sampling | tuple[Sampling, ...] | None = None,
+        stop: Stop | tuple[Stop, ...] | None = None,
         begin: tuple[int, ...] = (), without: tuple[int, ...] = (),
     ) -> None:  # fmt: skip
         """Fork ``n`` more branches from the prompt; they follow as ``Added`` events.
 
+        ``sampling`` and ``stop`` are one for all of them, or a tuple of one for each.
         With ``begin`` they begin with these tokens, and go on with none of ``without``.
         """
         self.send(Command("add_branch", self, -1, (n, sampling, stop, begin, without)))

@@ -27,6 +27,7 @@ _TAKES: dict[str, tuple[tuple[type, ...], ...]] = {
     "append": ((str,), (bool,)),
     "set_sampling": ((Sampling,),),
     "set_stop": ((Stop,),),
+    "change": ((Sampling,), (Stop,)),
     "add_branch": ((int,), _SAMPLING, _STOP, (tuple,), (tuple,)),
 }
 _MOST = 2**31 - 1  # llama.cpp counts tokens, threads and layers in 32 bits
@@ -60,7 +61,14 @@ def check_request(request: Request, model: SamplerModel, max_branches: int) -> N
 
 def check_command(command: Command, model: SamplerModel, max_branches: int) -> None:
     """Raises InvalidRequest for a verb that cannot be carried out."""
-    for kinds, value in zip(_TAKES.get(command.verb, ()), command.args, strict=False):
+    given = list(zip(_TAKES.get(command.verb, ()), command.args, strict=False))
+    if command.verb == "add_branch":
+        n, sampling, stop, *_ = command.args
+        given[1:3] = [
+            *((_SAMPLING, one) for one in limits.one_or_each("sampling", sampling, n)),
+            *((_STOP, one) for one in limits.one_or_each("stop", stop, n)),
+        ]
+    for kinds, value in given:
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise InvalidRequest(command.verb, f"it cannot take {value!r}")
         if isinstance(value, Sampling):

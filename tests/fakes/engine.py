@@ -302,10 +302,12 @@ class FakeEngine:
             self.cancel_seen.set()
             return [e for b in generation.branches if b.live for e in self._finish(b, FinishReason.STOPPED)]
         if command.verb == "add_branch":
-            n, sampling, stop, *_ = command.args
+            n, samplings, stops, *_ = command.args
             first = len(generation.branches)
-            for index in range(first, first + n):
-                self._add_extra(generation, index, sampling, stop)
+            for k in range(n):
+                sampling = samplings[k] if isinstance(samplings, tuple) else samplings
+                stop = stops[k] if isinstance(stops, tuple) else stops
+                self._add_extra(generation, first + k, sampling, stop)
             from srbwriter.engine.types import Added
 
             return [Added(index) for index in range(first, first + n)]
@@ -364,6 +366,8 @@ class FakeEngine:
                 branch.sampling = command.args[0]
             case "set_stop":
                 branch.stop_rule = command.args[0]
+            case "change":
+                branch.sampling, branch.stop_rule = command.args
             case _:
                 pass
         return []

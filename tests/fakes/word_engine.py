@@ -170,6 +170,10 @@ class WordEngine:
         self._branch(command).stop_rule = command.args[0]
         return []
 
+    def _do_change(self, command: Command) -> list[Event]:
+        self._branch(command).sampling, self._branch(command).stop_rule = command.args
+        return []
+
     def _do_add_branch(self, command: Command) -> list[Event]:
         n, sampling, _ = command.args
         return [Added(self._add(command.generation, sampling).index) for _ in range(n)]

@@ -209,3 +209,26 @@ def test_slots_pin_what_they_left(http: httpx.Client, model: Engine) -> None:
     value = http.post("/completion", json={"prompt": STORY, "n_predict": 6, "id_slot": 3}).json()
     assert value["id_slot"] == 3
     assert http.post("/slots/3?action=erase").json()["n_erased"] == value["tokens_cached"]
+
+
+def test_a_refused_verb_is_not_half_carried_out(http: httpx.Client) -> None:
+    body = {"prompt": STORY, "n": 1, "max_tokens": 4, "stop": [], "temperature": 0}
+    path = f"/srb/v1/requests/{http.post('/srb/v1/requests', json=body).json()['id']}"
+    follow(http, path)
+    first = http.get(path).json()["branches"][0]["text"]
+    hot = {"temperature": 100, "top_k": 0, "top_p": 1, "min_p": 0}
+    for wrong in ({"stop_token_ids": [999_999]}, {"grammar": "bad"}, {"regex": "(", "max_tokens": 9}):
+        assert http.patch(path + "/branches/0", json={**hot, **wrong}).status_code == 400
+    assert http.post(path + "/branches/0/extend", json={"max_tokens": 4}).status_code == 202
+    follow(http, path, http.get(path).json()["events"])
+    more = http.get(path).json()["branches"][0]["text"]
+    assert more == http.post("/completion", json={**body, "max_tokens": 8}).json()["content"]
+    assert more.startswith(first) and more != first
+    grammars = ['root ::= "a"', "bad"]
+    assert http.post(path + "/branches", json={"grammar": grammars}).status_code == 400
+    assert len(http.get(path).json()["branches"]) == 1
+    grammars[1] = 'root ::= "b"'
+    seen = http.get(path).json()["events"]
+    assert http.post(path + "/branches", json={"grammar": grammars}).status_code == 202
+    follow(http, path, seen)
+    assert [branch["text"] for branch in http.get(path).json()["branches"]][1:] == ["a", "b"]

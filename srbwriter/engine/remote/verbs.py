@@ -144,6 +144,10 @@ class Verbs:
             lane.branch.seed = sampling.seed
         self._again(lane)
 
+    def change(self, lane: Lane, sampling: Sampling, stop: Stop) -> None:
+        self.set_stop(lane, stop)  # first, so that what is asked for anew is asked for by both
+        self.set_sampling(lane, sampling)
+
     def set_stop(self, lane: Lane, stop: Stop) -> None:
         old = lane.branch.stop_rule
         lane.set_stop(stop)
@@ -157,12 +161,15 @@ class Verbs:
             self._again(lane)
 
     def add_branch(
-        self, run: Run, n: int, sampling: Sampling | None, stop: Stop | None,
-        begin: Sequence[int], without: Sequence[int], spelt: Sequence[bytes],
+        self, run: Run, n: int, samplings: Sampling | tuple[Sampling, ...] | None,
+        stops: Stop | tuple[Stop, ...] | None, begin: Sequence[int], without: Sequence[int],
+        spelt: Sequence[bytes],
     ) -> None:  # fmt: skip
         first = run.lanes[0].branch
-        for _ in range(n):
+        for k in range(n):
             index = len(run.lanes)
+            sampling = samplings[k] if isinstance(samplings, tuple) else samplings
+            stop = stops[k] if isinstance(stops, tuple) else stops
             chosen = sampling if sampling is not None else first.sampling
             own = sampling.seed if sampling is not None else None
             rule = stop if stop is not None else first.stop_rule

@@ -155,8 +155,7 @@ async def add_branches(context: Context) -> Response:
     like = generation.branches[0]
     base = replace(like.sampling, seed=None)
     _, samplings, stops = await context.read(lambda: read_branches(fields, context, n, base, like.stop_rule))
-    for k, one in enumerate(samplings):
-        generation.add_branch(1, one, stops[k] if isinstance(stops, tuple) else stops)
+    generation.add_branch(n, samplings, stops)  # all of them or none
     return json_response({"id": record.id, "verb": "add", "n": n}, RUNNING)
 
 
@@ -175,8 +174,7 @@ async def patch_branch(context: Context) -> Response:
     branch = branch_of(context, record)
     fields = Fields(await context.json())
     sampling = await context.read(lambda: read_sampling(fields, branch.sampling, context.engine))
-    branch.set_sampling(sampling)
-    branch.set_stop(read_stop(fields, branch.stop_rule))
+    branch.change(sampling, read_stop(fields, branch.stop_rule))
     return _done(record, branch, "patch")
 
 
@@ -284,6 +282,7 @@ async def _pick(context: Context, record: Record, branch: Branch, fields: Fields
     ``chars`` keeps only the beginning of its text. Answers when the branch has ended: until then it may write
     another token.
     """
+    chars = fields.integer("chars", 0, 0) if fields.has("chars") else None
     for other in record.branches:
         if other is branch:
             other.stop()
@@ -297,8 +296,8 @@ async def _pick(context: Context, record: Record, branch: Branch, fields: Fields
     parent: dict[str, Any] = {"request": record.id, "branch": record.picked}
     value: dict[str, Any] = {**branch_object(branch), "index": record.picked, "verb": "pick"}
     value["parent"] = parent
-    if fields.has("chars"):
-        parent["chars"] = fields.integer("chars", 0, 0, len(value["text"]))
+    if chars is not None:
+        parent["chars"] = min(chars, len(value["text"]))
         value["text"] = value["text"][: parent["chars"]]
     return json_response(value)
 
