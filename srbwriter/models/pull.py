@@ -121,7 +121,7 @@ def _look(hub: Hub, url: str) -> Source:
     size = found.get("x-linked-size") or answer.headers.get("Content-Length", "")
     mark = (found.get("x-linked-etag") or found.get("etag", "")).removeprefix("W/").strip('"')
     is_digest = "x-linked-etag" in found and len(mark) == 64
-    return Source(url, int(size) if size.isdigit() else 0, mark if is_digest else "", mark)
+    return Source(url, int(size) if size.isdecimal() else 0, mark if is_digest else "", mark)
 
 
 # ---- one file from the network to the disk
@@ -235,7 +235,7 @@ class _Busy(Exception):
 
 def _announced(answer: httpx.Response, start: int) -> int:
     length = answer.headers.get("Content-Length", "")
-    return start + int(length) if length.isdigit() else 0
+    return start + int(length) if length.isdecimal() else 0
 
 
 @contextlib.contextmanager

@@ -513,7 +513,7 @@ def _tokens(key: Any, engine: Backend, n_vocab: int) -> list[int]:
     if isinstance(key, str):
         if len(key) > limits.LIST_CHARS:
             raise bad("logit_bias", f"Field 'logit_bias': a text of more than {limits.LIST_CHARS} characters")
-        if not key.lstrip("-").isdecimal() or len(key) > 12:
+        if not key.removeprefix("-").isdecimal() or len(key) > 12:
             return engine.tokenize(key)
         key = int(key)
     if not is_integer(key):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -138,3 +139,12 @@ def test_the_cache_and_what_penalties_look_back_at() -> None:
     for wrong in (5, {"a": 1}, [10**9], [None], True):
         with pytest.raises(ApiError, match="prompt"):
             options(penalty_prompt=wrong)
+
+
+@pytest.mark.parametrize(
+    "path", ["/completion", "/v1/completions", "/srb/v1/completions", "/api/v1/generate"]
+)
+@pytest.mark.parametrize("key", ["--5", "-", "²", "-²", "- 5"])
+def test_a_bias_by_text_that_looks_like_a_number(client: httpx.Client, path: str, key: str) -> None:
+    body = {"prompt": "Once", "model": "m", "max_tokens": 1, "logit_bias": {key: 1}}
+    assert client.post(path, json=body).status_code == 200
