@@ -22,7 +22,7 @@ from srbwriter import __version__
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.infill import infill_ids
-from srbwriter.engine.limits import check_prompt
+from srbwriter.engine.limits import BRANCHES, check_prompt
 from srbwriter.engine.types import ContextOverflow, EngineError, Prompt, Request, TokenRun
 from srbwriter.server.fields import read_prompts
 from srbwriter.server.models import Loader, Models, Offer
@@ -150,6 +150,7 @@ class Services:
         Raises ApiError: 400 for what the engine refuses, 429 or 503 with Retry-After when too much runs.
         """
         engine = self.engine
+        _check_branches(requests)
         self._admit(len(requests), dialect)
         generations: list[Generation] = []
 
@@ -267,6 +268,14 @@ class Services:
             f"{running} requests are being answered, the limit is {most}",
             headers={"Retry-After": "1"},
         )
+
+
+def _check_branches(requests: Sequence[Request]) -> None:
+    """Refuse more branches of all prompts together than one request may have. Raises ApiError (400)."""
+    branches = sum(request.n for request in requests)
+    if branches > BRANCHES:
+        count = f"{len(requests)} prompts have {branches} branches"
+        raise bad("n", f"Fields 'prompt' and 'n': {count}, {BRANCHES} are possible, of all together")
 
 
 def _check_length(request: Request, window: int) -> None:

@@ -97,3 +97,15 @@ def test_a_look_back_that_is_longer_than_the_context_is_the_whole_context(
 ) -> None:
     answer = client.post("/completion", json={**BODY, "repeat_penalty": 1.1, "repeat_last_n": 1_000_000})
     assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/completion", "/v1/completions"])
+def test_branches_are_counted_through_all_prompts(
+    client: httpx.Client, engine: FakeEngine, path: str
+) -> None:
+    body: dict[str, Any] = {"model": "m", "prompt": ["a"] * 17, "n": 64, "max_tokens": 1}
+    answer = client.post(path, json=body)
+    assert answer.status_code == 400
+    assert all(word in answer.text for word in ("'prompt'", "'n'", "1088", "1024"))
+    assert not engine.submitted
+    assert client.post(path, json={**body, "prompt": ["a"] * 16}).status_code == 200
