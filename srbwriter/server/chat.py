@@ -179,7 +179,10 @@ def read_text(value: Any, field: str) -> str:
     parts: list[str] = []
     for part in cast("list[Any]", value):
         entry: Mapping[str, Any] = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
-        if entry.get("type") not in _TEXT_PARTS or not isinstance(entry.get("text"), str):
+        kind = entry.get("type")
+        if isinstance(kind, str) and kind not in _TEXT_PARTS:
             raise bad(field, f"Field '{field}': this model reads text only; no images, sound or files")
+        if kind is None or not isinstance(entry.get("text"), str):
+            raise bad(field, f"Field '{field}': a part of content is an object with type and text")
         parts.append(entry["text"])
     return "\n".join(parts)

@@ -90,6 +90,11 @@ class Context:
             self._values = await self.given(await self._body())
         return self._values
 
+    @property
+    def sent(self) -> Mapping[str, Any]:
+        """The fields of the body, as far as it has been read."""
+        return self._values or {}
+
     async def given(self, raw: bytes) -> dict[str, Any]:
         """The same of a message that came over a WebSocket; it is this context's body from then on."""
         self.effort = len(raw) * PER_BYTE

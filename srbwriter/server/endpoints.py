@@ -22,6 +22,7 @@ from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import EngineError
 from srbwriter.server.context import ClientGone, Context, json_response
 from srbwriter.server.errors import ApiError, Dialect, from_engine
+from srbwriter.server.fields import by_its_spelling
 from srbwriter.server.params import OF_DIALECTS
 from srbwriter.server.services import Services
 
@@ -69,7 +70,7 @@ class Endpoint:
             except (ClientGone, ClientDisconnect):
                 return Response(status_code=499)  # nobody reads it; the log shows it
             except Exception as error:
-                return failure(error, context.dialect)
+                return failure(error, context.dialect, context.sent)
 
         return [Route(path, answer, methods=[self.method]) for path in self.paths]
 
@@ -105,9 +106,9 @@ def as_told(error: Exception) -> ApiError:
     return from_engine(error)
 
 
-def failure(error: Exception, dialect: Dialect) -> Response:
-    """An error as an answer in ``dialect``."""
-    told = as_told(error)
+def failure(error: Exception, dialect: Dialect, sent: Mapping[str, Any]) -> Response:
+    """An error as an answer in ``dialect``, to a client that ``sent`` these fields."""
+    told = by_its_spelling(as_told(error), sent)
     return json_response(told.body(dialect), told.status, told.headers)
 
 

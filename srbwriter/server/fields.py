@@ -70,9 +70,12 @@ class Fields:
             number = low if low is not None and number < low else cast(int, high)
         return number
 
-    def size(self, name: str, default: int, low: int = 0) -> int:
-        """A whole number whose bound is the table's: more is refused, less than ``low`` is ``low``."""
-        most = _TABLE[name].maximum
+    def size(self, name: str, default: int, low: int = 0, *, like: str = "") -> int:
+        """A whole number whose bound is the table's: more is refused, less than ``low`` is ``low``.
+
+        ``like``: the row that it is another name of, in one dialect.
+        """
+        most = _TABLE[like or name].maximum
         spelling, value = self.found(name)
         if value is None:
             return default
@@ -155,6 +158,20 @@ class Fields:
         return cast("dict[str, Any]", value)
 
 
+def by_its_spelling(error: ApiError, sent: Mapping[str, Any]) -> ApiError:
+    """The error about the field as the client spells it in ``sent``: an engine knows only one name of it."""
+    name = error.field
+    if name is not None and sent.get(name) is None:
+        spellings = (*ALIASES.get(name, ()), *_IN_ONE_DIALECT.get(name, ()))
+        error.field = next((other for other in spellings if sent.get(other) is not None), name)
+        error.message = error.message.replace(f"'{name}'", f"'{error.field}'", 1)
+    return error
+
+
+_IN_ONE_DIALECT = {"next_ids": ("ids",), "prompt": ("input", "content")}
+"""Other names of a field that hold for some paths only, and so are no spellings of it."""
+
+
 def is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -208,7 +225,7 @@ def read_penalty_prompt(fields: Fields, engine: Backend) -> Prompt | None:
         return None if value is None else ()
     if not isinstance(value, str | list):
         raise bad("penalty_prompt", "Field 'penalty_prompt': expected text or token ids")
-    return _one(value, engine)
+    return _one(value, engine, "penalty_prompt")
 
 
 def read_ids(field: str, value: Any, engine: Backend) -> list[int]:
@@ -224,9 +241,9 @@ def read_ids(field: str, value: Any, engine: Backend) -> list[int]:
     return ids
 
 
-def _one(value: Any, engine: Backend) -> Prompt:
+def _one(value: Any, engine: Backend, field: str = "prompt") -> Prompt:
     if isinstance(value, str):
-        check_prompt("prompt", len(value))
+        check_prompt(field, len(value))
         return value
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
@@ -234,14 +251,14 @@ def _one(value: Any, engine: Backend) -> Prompt:
             raise ApiError(501, "this model reads text only; no images or other media")
         text = fields.get("prompt_string")
         if isinstance(text, str):
-            return _one(text, engine)
+            return _one(text, engine, field)
     if isinstance(value, list) and value:
         items = cast("list[Any]", value)
-        check_prompt("prompt", sum(len(item) for item in items if isinstance(item, str)), len(items))
+        check_prompt(field, sum(len(item) for item in items if isinstance(item, str)), len(items))
         if all(is_integer(item) for item in items):
-            return _checked("prompt", items, engine)
-        return read_mixed("prompt", items, engine)
-    raise bad("prompt", "Field 'prompt': expected text, token ids, or a list of these")
+            return _checked(field, items, engine)
+        return read_mixed(field, items, engine)
+    raise bad(field, f"Field '{field}': expected text, token ids, or a list of these")
 
 
 def _checked(field: str, ids: list[int], engine: Backend) -> list[int]:

@@ -23,7 +23,7 @@ from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.infill import infill_ids
 from srbwriter.engine.limits import BRANCHES, check_prompt
-from srbwriter.engine.types import ContextOverflow, EngineError, Prompt, Request, TokenRun
+from srbwriter.engine.types import ContextOverflow, EngineError, InvalidRequest, Prompt, Request, TokenRun
 from srbwriter.server.fields import read_prompts
 from srbwriter.server.models import Loader, Models, Offer
 from srbwriter.server.notifier import Notifier
@@ -237,6 +237,10 @@ class Services:
                 ids = await asyncio.to_thread(verb, file)
                 slot.pinned, tokens, size = tuple(ids), len(ids), file.stat().st_size
                 await asyncio.to_thread(cast("Any", engine).pin, f"slot-{slot.id}", ids)
+        except InvalidRequest as error:
+            field = "id_slot" if action == "save" else "filename"
+            words = error.problem.replace(str(file), file.name)  # where its folder is concerns nobody
+            raise bad(field, f"Field '{field}': {words}") from error
         except EngineError as error:
             raise from_engine(error) from error
         except OSError as error:

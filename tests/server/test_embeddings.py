@@ -86,7 +86,7 @@ def test_llamacpps_form(http: httpx.Client, path: str) -> None:
         ({"input": [[]]}, "input"),
         ({"input": [1.5]}, "input"),
         ({"input": {"a": 1}}, "input"),
-        ({"input": [10**9]}, "prompt"),
+        ({"input": [10**9]}, "input"),
         ({"input": "a", "encoding_format": "hex"}, "encoding_format"),
         ({"input": "a", "dimensions": 3}, "dimensions"),
         ({"input": "a", "pooling": "median"}, "pooling"),

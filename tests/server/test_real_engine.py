@@ -232,3 +232,50 @@ def test_a_refused_verb_is_not_half_carried_out(http: httpx.Client) -> None:
     assert http.post(path + "/branches", json={"grammar": grammars}).status_code == 202
     follow(http, path, seen)
     assert [branch["text"] for branch in http.get(path).json()["branches"]][1:] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/v1/completions", {"penalty_prompt": [999_999]}, "penalty_prompt"),
+        ("/v1/completions", {"penalty_prompt": [[]]}, "penalty_prompt"),
+        ("/v1/embeddings", {"input": [999_999]}, "input"),
+        ("/embedding", {"content": [999_999]}, "content"),
+        ("/srb/v1/next", {"k": 101}, "k"),
+        ("/srb/v1/next", {"ids": [1] * 5000}, "ids"),
+        ("/v1/chat/completions", {"logprobs": True, "top_logprobs": 101}, "top_logprobs"),
+        ("/v1/completions", {"logprobs": True, "top_logprobs": 101}, "top_logprobs"),
+        ("/api/v1/generate", {"grammar_string": "bad"}, "grammar_string"),
+        ("/v1/completions", {"grammar_string": "bad"}, "grammar_string"),
+        ("/v1/internal/logits", {"top_logits": 101}, "top_logits"),
+    ],
+)
+def test_an_error_names_what_the_client_sent(
+    http: httpx.Client, path: str, body: dict[str, Any], field: str
+) -> None:
+    messages = [{"role": "user", "content": "x"}]
+    told: dict[str, Any] = {"messages": messages} if "chat" in path else {}
+    if "input" not in body and "content" not in body:
+        told["prompt"] = "x"
+    answer = http.post(path, json={"model": "m", **told, **body})
+    assert answer.status_code == 400
+    assert f"Field '{field}'" in answer.text, answer.text
+    if path.startswith("/v1/") and "internal" not in path:
+        assert answer.json()["error"]["param"] == field
+
+
+def test_tokens_of_a_branch_name_their_field(http: httpx.Client) -> None:
+    path = http.post("/srb/v1/requests", json={"prompt": STORY, "n": 1, "max_tokens": 2}).headers["location"]
+    follow(http, path)
+    answer = http.post(f"{path}/branches/0/tokens", json={"k": 101})
+    assert answer.status_code == 400 and "Field 'k'" in answer.text
+
+
+@pytest.mark.parametrize("part", ["a", None, {}, {"text": "a"}, {"type": "text"}, {"type": 5}])
+def test_a_part_of_a_message_that_is_none_is_no_image(http: httpx.Client, part: Any) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": [part]}], "max_tokens": 1}
+    answer = http.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 400
+    assert "image" not in answer.text and "part" in answer.text
+    body["messages"] = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]
+    assert "images" in http.post("/v1/chat/completions", json=body).text

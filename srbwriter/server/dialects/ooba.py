@@ -74,7 +74,7 @@ async def logits(context: Context) -> Response:
     fields = Fields(await context.json())
     if fields.flag("use_samplers"):
         raise bad("use_samplers", "Field 'use_samplers': these are the model's own probabilities")
-    top = Fields({"logprobs": fields.values.get("top_logits")}).size("logprobs", 50, 1)
+    top = fields.size("top_logits", 50, 1, like="logprobs")
     stop = Stop(max_tokens=1, ignore_eog=True)
     request = Request(
         prompt=_text(fields, "prompt"), logprobs=top, stop=stop, sampling=Sampling(seed=0), parse_special=True

@@ -67,7 +67,7 @@ def _logprobs(fields: Fields) -> int | None:
     if value is None or value is False:
         return None
     if value is True:
-        return Fields({"logprobs": fields.values.get("top_logprobs")}).size("logprobs", 1)
+        return fields.size("top_logprobs", 1, like="logprobs")
     top = Fields({"logprobs": value})
     if top.integer("logprobs", 0) < 0:
         raise bad("logprobs", "Field 'logprobs': it cannot be less than 0")
@@ -224,7 +224,7 @@ async def input_tokens(context: Context) -> Response:
 
 def _chat_logprobs(fields: Fields) -> int | None:
     wanted = Fields({"logprobs": fields.values.get("logprobs")}).flag("logprobs")
-    top = Fields({"logprobs": fields.values.get("top_logprobs")}).size("logprobs", _DEFAULT_TOP)
+    top = fields.size("top_logprobs", _DEFAULT_TOP, like="logprobs")
     if not wanted:
         if fields.values.get("top_logprobs"):
             raise bad("top_logprobs", "Field 'top_logprobs': needs logprobs to be true")

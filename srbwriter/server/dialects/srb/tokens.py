@@ -33,7 +33,7 @@ async def next_tokens(context: Context) -> Response:
         ids = () if given is None else tuple(read_ids("ids", given, engine))
         prompts = [before] if before is not None else read_prompts(fields.raw("prompt"), engine)
         options = read_options(fields, False, engine)
-        k = Fields({"logprobs": fields.raw("k")}).size("logprobs", USUAL)
+        k = fields.size("k", USUAL, like="logprobs")
         return [
             Request(
                 prompt=prompt, stop=ONLY_READ, next_logprobs=k, next_ids=ids,
@@ -60,7 +60,7 @@ async def branch_tokens(context: Context) -> Response:
     written = len(branch.buffer.ids)
     start = fields.integer("from", 0, 0, written)
     end = fields.integer("to", written, start, written)
-    k = Fields({"logprobs": fields.raw("k")}).size("logprobs", USUAL)
+    k = fields.size("k", USUAL, like="logprobs")
     before, ids = branch.generation.prompt_ids, tuple(branch.buffer.ids)
     asked = Request(
         prompt=(*before, *ids[:end]), prompt_logprobs=k, score_from=len(before) + start, stop=ONLY_READ,
