@@ -314,9 +314,13 @@ def elsewhere(settings: Settings) -> bool:
 
 
 def remote_options(settings: Settings) -> RemoteOptions:
-    """How the engine elsewhere is spoken to. Raises ConfigError for a key file that cannot be read."""
+    """How the engine elsewhere is spoken to.
+
+    Raises ConfigError for a key file that cannot be read, and for what a model elsewhere is not given here.
+    """
     from srbwriter.engine.remote.options import RemoteOptions
 
+    refuse_elsewhere(settings, keys.LORA, keys.CONTROL_VECTORS)
     urls = tuple(url for entry in settings[keys.CONNECT] for url in entry.replace(",", " ").split())
     return RemoteOptions(
         urls=urls,
@@ -328,6 +332,19 @@ def remote_options(settings: Settings) -> RemoteOptions:
         seed=settings[keys.SEED],
         verify=settings[keys.CONNECT_VERIFY],
     )
+
+
+def refuse_elsewhere(settings: Settings, *rows: Key[Any]) -> None:
+    """Raises ConfigError for a setting about a model of this machine that was given for this very start.
+
+    What a settings file says beside is for the starts without ``--connect``.
+    """
+    for row in rows:
+        if settings[row] and settings.source(row) in ("flag", "environment"):
+            raise ConfigError(
+                f"{row.name} ({row.flags[0]}) is for a model that runs here, and with --connect it runs "
+                f"elsewhere: leave it out, and give it to the server there"
+            )
 
 
 def _connect_key(settings: Settings) -> str:

@@ -168,6 +168,8 @@ def run(settings: Settings) -> int:
     from srbwriter.server.settings import ServerError
 
     offers = server_offers(settings)
+    if launch.elsewhere(settings) and not offers:
+        launch.refuse_elsewhere(settings, SLOT_SAVE_PATH)
     loader = cast("EngineLoader", offers[0].loader) if offers else launch.loader(settings)
     try:
         options = server_settings(settings)

@@ -573,7 +573,8 @@ def adapters_of(engine: Backend) -> Adapters | None:
 def _used(scales: Scales, engine: Backend) -> Scales:
     """Adapters at scale 0 are none, so that every server takes them."""
     used = tuple((number, scale) for number, scale in scales if scale)
-    if used and not adapters_of(engine):
+    passed_on = not hasattr(engine, "adapters") and not engine.lacks("lora")  # who runs it knows its own
+    if used and not adapters_of(engine) and not passed_on:
         raise ApiError(501, "this server was started without LoRA adapters; give it some with --lora")
     return used
 

@@ -101,3 +101,19 @@ def test_serving_what_is_served_elsewhere(server: Scripted) -> None:
         assert answer.json()["choices"][0]["text"] == STORY[:5]
         card = client.get("/v1/models").json()["data"][0]
         assert card["id"] == "scripted" and card["max_model_len"] == 1 << 15
+
+
+@pytest.mark.parametrize("flag", ["--lora", "--control-vector", "--slot-save-path"])
+def test_what_belongs_to_a_model_here_is_refused(
+    server: Scripted, flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = ["--serve", "--port", "0", "--connect", server.url, flag, str(tmp_path)]
+    assert cli.main(told) == 2
+    assert flag in (words := capsys.readouterr().err) and "--connect" in words
+
+
+def test_a_settings_file_may_say_it_for_other_starts(server: Scripted, tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('[model]\nlora = ["a.gguf"]\n')
+    settings = load(every_key(), {"model.connect": (server.url,)}, {}, file)
+    assert launch.remote_options(settings).urls == (server.url,)

@@ -83,6 +83,7 @@ class FakeEngine:
             chat_template=chat_template,
             metadata={"tokenizer.ggml.model": "fake"},
         )
+        self.adapters = None  # it was given none
         self.piece_table = Pieces(PIECES)
         self.submitted: list[Request] = []
         self.generations: list[Generation] = []

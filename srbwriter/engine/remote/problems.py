@@ -52,7 +52,9 @@ def from_answer(where: str, status: int, headers: Mapping[str, str], body: bytes
         words = f"it has too much to do ({words})"
     elif status in (400, 422):
         field = _culprit(body, words)
-    elif status >= 500 and status != 501:
+    elif status == 501:
+        words = f"the engine elsewhere cannot: {words}"
+    elif status >= 500:
         words = f"it failed ({words})"
     again, wait = status in _AGAIN, _retry_after(headers)
     return RemoteError(where, words, again=again, wait=wait, status=status, field=field)
