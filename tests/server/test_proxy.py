@@ -15,6 +15,7 @@ from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import EngineOptions
 from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
 
+from .test_handles import follow
 from .wire import frames
 
 
@@ -72,3 +73,44 @@ def test_a_branch_that_is_refused_over_there_fails_beside_the_others(
     ends = {event["index"]: event for event in events if event["event"] == "stop"}
     assert ends[0]["reason"] != "error"
     assert ends[1]["reason"] == "error" and ends[1]["error"].startswith("Field 'grammar'")
+
+
+def test_adapters_are_asked_of_who_runs_the_model(servers: tuple[httpx.Client, httpx.Client]) -> None:
+    for server in servers:
+        body = {"prompt": "x", "max_tokens": 1, "lora": [{"id": 0, "scale": 0.5}]}
+        answer = server.post("/completion", json=body)
+        assert answer.status_code == 501 and "without LoRA adapters" in answer.text
+    assert "engine elsewhere" in answer.text
+
+
+def test_what_could_have_stood_in_a_place_is_told_from_elsewhere(
+    servers: tuple[httpx.Client, httpx.Client],
+) -> None:
+    told: list[dict[str, Any]] = []
+    for server in servers:
+        body = {"prompt": "Once upon a time,", "n": 1, "max_tokens": 6, "temperature": 0, "stop": []}
+        path = server.post("/srb/v1/requests", json=body).headers["location"]
+        follow(server, path)
+        answer = server.post(f"{path}/branches/0/tokens", json={"k": 3, "from": 1, "to": 4})
+        assert answer.status_code == 200, answer.text
+        told.append(answer.json())
+    (own, passed) = ([token for token in one["tokens"]] for one in told)
+    assert [token["at"] for token in passed] == [1, 2, 3]
+    for one, other in zip(own, passed, strict=True):
+        assert (one["id"], one["text"]) == (other["id"], other["text"])
+        assert one["logprob"] == pytest.approx(other["logprob"], abs=0.05)
+        assert [t["id"] for t in one["alternatives"]] == [t["id"] for t in other["alternatives"]]
+        assert len(one["alternatives"]) == 3
+
+
+def test_tokens_of_a_prompt_are_told_beside_what_could_follow(
+    servers: tuple[httpx.Client, httpx.Client],
+) -> None:
+    for server in servers:
+        ids = server.post("/tokenize", json={"content": "Once upon a time", "add_special": True}).json()
+        body = {"prompt": ids["tokens"], "k": 2, "from": 2}
+        told = server.post("/srb/v1/next", json=body).json()
+        assert [one["id"] for one in told["prompt"]] == ids["tokens"][2:]
+        assert all(one["logprob"] < 0 and len(one["top"]) == 2 for one in told["prompt"])
+        assert len(told["tokens"]) == 2
+        assert "prompt" not in server.post("/srb/v1/next", json={"prompt": "x"}).json()

@@ -310,6 +310,7 @@ class Service:
             await self._score(run, dialect, ask)
         if run.to_foretell:
             await self._foretell(run, dialect)
+        if ask.scored or run.request.next_logprobs is not None or run.request.next_ids:
             for lane in [lane for lane in stretch.live if lane.left == 0]:
                 lane.finish(FinishReason.LENGTH)
             if not stretch.live:
@@ -341,9 +342,9 @@ class Service:
                     break  # leaving closes the connection, which ends there what nobody wants any more
 
     async def _score(self, run: Run, dialect: Dialect, ask: Ask) -> None:
-        best = run.request.prompt_logprobs or 0
-        told = await dialect.score(ask.ids, best)
-        run.generation.prompt_logprobs = list(told)[max(run.request.score_from - 1, 0) :]
+        best, first = run.request.prompt_logprobs or 0, max(run.request.score_from, 1)
+        run.generation.prompt_logprobs = list(await dialect.score(ask.ids, best, first))
+        self._read(run, 0)
 
     async def _foretell(self, run: Run, dialect: Dialect) -> None:
         asked = run.request

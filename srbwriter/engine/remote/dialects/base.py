@@ -124,8 +124,11 @@ class Dialect(Protocol):
         """One prompt from chat messages; None where it is to be rendered here."""
         return None
 
-    async def score(self, ids: Sequence[int], best: int) -> Sequence[TokenLogprob]:
-        """Log-probabilities of ``ids[1:]``, where the profile says that they can be had."""
+    async def score(self, ids: Sequence[int], best: int, first: int = 1) -> Sequence[TokenLogprob]:
+        """Log-probabilities of ``ids[first:]``, where the profile says that they can be had.
+
+        ``first`` is 1 at least: nothing foretells the first token.
+        """
         return ()
 
     async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:

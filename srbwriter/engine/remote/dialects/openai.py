@@ -202,15 +202,17 @@ class VLLM(OpenAI):
             ids = ids[:-1]  # the end itself
         return Piece(choice.index, text, ids, _logprobs(choice.logprobs, ids), finish)
 
-    async def score(self, ids: Sequence[int], best: int) -> Sequence[TokenLogprob]:
-        """Log-probabilities of ``ids[1:]``. Raises RemoteError."""
+    async def score(self, ids: Sequence[int], best: int, first: int = 1) -> Sequence[TokenLogprob]:
+        """Log-probabilities of ``ids[first:]``. Raises RemoteError."""
         body = {
             "model": self.model, "prompt": list(ids), "max_tokens": 1, "prompt_logprobs": best,
             "add_special_tokens": False, "temperature": 0,
         }  # fmt: skip
         answer = await self.transport.ask("POST", COMPLETIONS, body, self.options.silent_seconds)
         rows = cast("list[dict[str, Any] | None]", answer["choices"][0]["prompt_logprobs"])
-        return tuple(_scored(token, row or {}, best) for token, row in zip(ids[1:], rows[1:], strict=True))
+        return tuple(
+            _scored(token, row or {}, best) for token, row in zip(ids[first:], rows[first:], strict=True)
+        )
 
     async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
         """Each of ``wanted`` that is not among the best is scored as the end of a prompt."""

@@ -66,6 +66,7 @@ class Srb(Dialect):
             stops=frozenset({"min_tokens", "ignore_eog"}),
             request=frozenset({"cache_prompt", "strict", "penalty_prompt", "lora", "siblings", "repulsion"}),
             handles=True,
+            prompt_logprobs=bool(told.get("scores")),
             ahead="ahead" in told.get("priorities", ()),
         )  # fmt: skip
 
@@ -154,6 +155,12 @@ class Srb(Dialect):
         body = {"prompt": list(ids), "k": best, "ids": list(wanted)}
         answer = await self.transport.ask("POST", "/srb/v1/next", body, self.options.silent_seconds)
         return [(int(token["id"]), float(token["logprob"])) for token in answer["tokens"]]
+
+    async def score(self, ids: Sequence[int], best: int, first: int = 1) -> Sequence[TokenLogprob]:
+        body = {"prompt": list(ids), "k": best, "from": first}
+        answer = await self.transport.ask("POST", "/srb/v1/next", body, self.options.silent_seconds)
+        told = msgspec.convert(answer["prompt"], list[Logprob])
+        return [TokenLogprob(one.id, one.logprob, tuple(one.top)) for one in told]
 
     async def promote(self, request: str) -> None:
         await self.transport.read("POST", f"/srb/v1/requests/{request}/promote", {})

@@ -50,6 +50,7 @@ _NEXT = {
         "parent": BRANCHES["properties"]["parent"],
         "k": {"type": "integer", "minimum": 0},
         "ids": {"type": "array", "items": {"type": "integer"}},
+        "from": {"type": "integer", "minimum": 1},
     },
     "example": {"prompt": "Once upon a", "k": 3},
 }

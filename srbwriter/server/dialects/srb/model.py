@@ -25,7 +25,8 @@ async def model(context: Context) -> Response:
     return json_response({
         "version": __version__, "info": info, "n_ctx": engine.n_ctx, "max_n": context.services.max_n,
         "bos": engine.bos, "eos": engine.eos, "eog": sorted(engine.eog), "fim": engine.fim,
-        "add_bos": engine.add_bos, "priorities": PRIORITIES if not engine.lacks("look_ahead") else (),
+        "add_bos": engine.add_bos, "scores": not engine.lacks("prompt_logprobs"),
+        "priorities": PRIORITIES if not engine.lacks("look_ahead") else (),
     })  # fmt: skip
 
 

@@ -22,7 +22,10 @@ USUAL = 10
 
 
 async def next_tokens(context: Context) -> Response:
-    """The ``k`` likeliest tokens after a prompt, or after each of several, and those of ``ids``."""
+    """The ``k`` likeliest tokens after a prompt, or after each of several, and those of ``ids``.
+
+    With ``from`` also the prompt's own tokens from that number on, with as many others of each place.
+    """
     fields = Fields(await context.json())
     parent = fields.mapping("parent")
     before = None if parent is None else await branch_runs(parent, context)
@@ -32,12 +35,14 @@ async def next_tokens(context: Context) -> Response:
         given = fields.raw("ids")
         ids = () if given is None else tuple(read_ids("ids", given, engine))
         prompts = [before] if before is not None else read_prompts(fields.raw("prompt"), engine)
+        first = fields.integer("from", 1, 1) if fields.has("from") else None
         options = read_options(fields, False, engine)
         k = fields.size("k", USUAL, like="logprobs")
         return [
             Request(
                 prompt=prompt, stop=ONLY_READ, next_logprobs=k, next_ids=ids,
-                add_bos=wants_bos(prompt) and before is None, **options,
+                add_bos=wants_bos(prompt) and before is None,
+                prompt_logprobs=None if first is None else k, score_from=first or 0, **options,
             )
             for prompt in prompts
         ]  # fmt: skip
@@ -86,7 +91,12 @@ def _several(prompt: object) -> bool:
 
 
 def _told(engine: Backend, generation: Generation) -> dict[str, Any]:
+    scored = [
+        {"id": one.id, "logprob": finite(one.logprob), "top": [(id, finite(p)) for id, p in one.top]}
+        for one in generation.prompt_logprobs
+    ]
     return {
+        **({"prompt": scored} if generation.request.prompt_logprobs is not None else {}),
         "tokens": listed(engine, generation.next_logprobs),
         "prompt_tokens": len(generation.prompt_ids),
         "cached_tokens": generation.cached_tokens,
