@@ -90,6 +90,7 @@ class Socket:
                     if fits:
                         await self.handler(context, socket)
                     else:
+                        await socket.accept()  # closed before, it would be a 403 without words
                         await socket.close(1013, "too many WebSockets are open")
             except (WebSocketDisconnect, TimeoutError):
                 pass  # it left, or stopped reading

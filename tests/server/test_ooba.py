@@ -218,13 +218,31 @@ def test_stopping_over_http_ends_a_stream(
     assert text_of(told) == " there was" and told[-1]["event"] == "stream_end"
 
 
-def test_too_much_ahead_ends_the_connection(client: httpx.Client, engine: FakeEngine) -> None:
+def test_too_much_ahead_ends_the_connection_when_what_waits_is_answered(
+    client: httpx.Client, engine: FakeEngine
+) -> None:
     engine.hold = 1
-    with connect(at(str(client.base_url))) as ws, pytest.raises(ConnectionClosed):
+    with connect(at(str(client.base_url))) as ws:
+        ws.send(json.dumps(BODY))
+        begun = [json.loads(ws.recv(60))]
+        for _ in range(6):
+            ws.send(json.dumps(BODY))
+        ws.ping().wait(60)  # they have all come
+        engine.release()
+        assert text_of(begun + read(ws)) == TEXT
+        assert [text_of(read(ws)) for _ in range(4)] == [TEXT] * 4
+        with pytest.raises(ConnectionClosed) as closed:
+            ws.recv(60)
+    assert closed.value.rcvd is not None
+    assert closed.value.rcvd.code == 1008 and "4 messages" in closed.value.rcvd.reason
+
+
+def test_who_leaves_after_too_much_is_noticed(client: httpx.Client, engine: FakeEngine) -> None:
+    engine.hold = 1
+    with connect(at(str(client.base_url))) as ws:
         for _ in range(20):
             ws.send(json.dumps(BODY))
-        while True:
-            ws.recv(60)
+        ws.recv(60)
     assert engine.cancel_seen.wait(60)
 
 
@@ -308,8 +326,11 @@ def test_sockets_are_counted(serve: Serve) -> None:
     with connect(url), connect(url):
         with connect(url) as third:
             assert text_of(ask(third)) == TEXT
-            with pytest.raises(InvalidStatus, match="403"):
-                connect(url)
+            with connect(url) as fourth, pytest.raises(ConnectionClosed) as closed:
+                fourth.recv(60)
+            told = closed.value.rcvd
+            assert told is not None
+            assert (told.code, told.reason) == (1013, "too many WebSockets are open")
         wait_for(lambda: can_open(url))
 
 
@@ -317,7 +338,7 @@ def can_open(url: str) -> bool:
     try:
         with connect(url) as ws:
             return text_of(ask(ws)) == TEXT
-    except InvalidStatus:
+    except ConnectionClosed:
         return False
 
 

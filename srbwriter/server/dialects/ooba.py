@@ -291,23 +291,47 @@ async def chat_stream(context: Context, socket: WebSocket) -> None:
     await _serve(context, socket, chat=True)
 
 
+class _Inbox:
+    """Messages of one client that wait for their turn."""
+
+    def __init__(self) -> None:
+        self.messages: asyncio.Queue[str | None] = asyncio.Queue(_WAITING)  # None: no more will come
+        self.refusing = False  # too many came: those that wait are still answered, later ones are not
+
+    def put(self, message: str) -> None:
+        if not self.refusing:
+            try:
+                self.messages.put_nowait(message)
+            except asyncio.QueueFull:
+                self.refusing = True
+
+    def end(self) -> None:
+        with contextlib.suppress(asyncio.QueueFull):  # then it is ended by who has left, or by `refusing`
+            self.messages.put_nowait(None)
+
+    async def get(self) -> str | None:
+        return None if self.refusing and self.messages.empty() else await self.messages.get()
+
+
 async def _serve(context: Context, socket: WebSocket, chat: bool) -> None:
-    """Answer messages one after the other, until the client leaves."""
+    """Answer messages one after the other, until the client leaves or has sent too many ahead."""
     await socket.accept()
-    messages: asyncio.Queue[str | None] = asyncio.Queue(_WAITING)
+    inbox = _Inbox()
     answering: asyncio.Task[None] | None = None
 
     def busy() -> bool:
         return answering is not None and not answering.done()
 
-    reader = asyncio.create_task(_read(socket, messages, context.settings.timeout, busy))
+    reader = asyncio.create_task(_read(socket, inbox, context.settings.timeout, busy))
     try:
-        while (message := await messages.get()) is not None:
+        while (message := await inbox.get()) is not None:
             answering = asyncio.create_task(_answer(context, socket, message, chat))
             await asyncio.wait({answering, reader}, return_when=asyncio.FIRST_COMPLETED)
             if not answering.done():
                 break  # it left
             answering.result()
+        if inbox.refusing and not reader.done():
+            await socket.close(1008, f"{_WAITING} messages may wait for their turn; later ones were not read")
     finally:
         for task in (reader, answering):
             if task is not None:
@@ -316,33 +340,23 @@ async def _serve(context: Context, socket: WebSocket, chat: bool) -> None:
                     await task
 
 
-async def _read(
-    socket: WebSocket, messages: asyncio.Queue[str | None], seconds: float, busy: Callable[[], bool]
-) -> None:
-    """Messages as they come, None when no more will.
-
-    A client is let go that sends too much ahead, or says nothing for so long while it is owed nothing.
-    """
-    try:
-        while True:
-            try:
-                async with asyncio.timeout(seconds):
-                    event = await socket.receive()
-            except TimeoutError:
-                if busy():
-                    continue
-                raise
-            if event["type"] != "websocket.receive":
-                break
-            text = event.get("text")
-            messages.put_nowait(
-                text if text is not None else (event.get("bytes") or b"").decode("utf-8", "replace")
-            )
-    except (TimeoutError, asyncio.QueueFull):
-        with contextlib.suppress(RuntimeError, WebSocketDisconnect):
-            await socket.close(1008)
-    with contextlib.suppress(asyncio.QueueFull):
-        messages.put_nowait(None)
+async def _read(socket: WebSocket, inbox: _Inbox, seconds: float, busy: Callable[[], bool]) -> None:
+    """Messages as they come. A client is let go that says nothing for so long while it is owed nothing."""
+    while True:
+        try:
+            async with asyncio.timeout(seconds):
+                event = await socket.receive()
+        except TimeoutError:
+            if busy():
+                continue
+            with contextlib.suppress(RuntimeError, WebSocketDisconnect):
+                await socket.close(1008, f"nothing came for {seconds:g} seconds")
+            break
+        if event["type"] != "websocket.receive":
+            break
+        text = event.get("text")
+        inbox.put(text if text is not None else (event.get("bytes") or b"").decode("utf-8", "replace"))
+    inbox.end()
 
 
 async def _answer(context: Context, socket: WebSocket, message: str, chat: bool) -> None:
