@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.types import Event, Failed, Finished, Request, Text
-from srbwriter.server.errors import ApiError, Dialect, from_engine
+from srbwriter.server.errors import ApiError, Dialect, bad, from_engine
 from srbwriter.server.notifier import Follower
 from srbwriter.server.registry import Record
 from srbwriter.server.services import Services
@@ -107,8 +107,10 @@ class Context:
             self.effort += _PER_BIAS * len(cast("list[Any]", biases))
         if self.chooses and not self.services.models.alone and not self._goes_on(self._values):
             name = self._values.get("model")
-            if (isinstance(name, str) and name) or not self._chosen:
-                await self.choose(name if isinstance(name, str) else "")
+            if name is not None and not isinstance(name, str):  # said before any model is loaded for it
+                raise bad("model", "Field 'model': expected text")
+            if name or not self._chosen:
+                await self.choose(name or "")
         return self._values
 
     def _goes_on(self, values: Mapping[str, Any]) -> bool:

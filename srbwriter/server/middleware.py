@@ -109,6 +109,8 @@ class Middleware:
     def __init__(self, app: ASGIApp, settings: ServerSettings, is_public: Callable[[str], bool]) -> None:
         self._app, self._settings, self._is_public = app, settings, is_public
         self._guard = Guard(settings)
+        # A client of TCP has no address any more where it reset the connection before it was looked at.
+        self._nameless = "unknown" if settings.unix_socket is None else "unix"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -174,7 +176,7 @@ class Middleware:
         ):
             return ApiError(403, _not_from(origin))
         given = header(headers, b"authorization"), header(headers, b"x-api-key")
-        peer = scope["client"][0] if scope.get("client") else "unix"
+        peer = scope["client"][0] if scope.get("client") else self._nameless
         client = self._guard.client(*given, peer)
         scope["srbwriter.client"] = client or Client(peer, False, peer)
         if client is not None or self._is_public(scope["path"]):

@@ -283,3 +283,12 @@ def test_a_name_in_the_query_loads_it_with_the_body_still_to_come(serve: Start) 
     for name in ("toy", "big"):
         answer = client.post(f"/completion?model={name}", json=body, timeout=60)
         assert answer.status_code == 200 and answer.json()["tokens_predicted"] == 2, answer.text
+
+
+def test_a_name_that_is_no_text_loads_nothing(serve: Start) -> None:
+    client = serve()
+    for wrong in (5, ["big"], True):
+        body = {"model": wrong, "prompt": "x", "max_tokens": 1}
+        answer = client.post("/v1/completions", json=body)
+        assert answer.status_code == 400 and answer.json()["error"]["param"] == "model"
+    assert states(client) == {"big": "unloaded", "toy": "unloaded"}

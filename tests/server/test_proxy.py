@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import httpx
@@ -14,6 +16,7 @@ from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import EngineOptions
 from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
+from tests.engine.scripted import PROMPT, STORY, Scripted
 
 from .test_handles import follow
 from .wire import frames
@@ -114,3 +117,30 @@ def test_tokens_of_a_prompt_are_told_beside_what_could_follow(
         assert all(one["logprob"] < 0 and len(one["top"]) == 2 for one in told["prompt"])
         assert len(told["tokens"]) == 2
         assert "prompt" not in server.post("/srb/v1/next", json={"prompt": "x"}).json()
+
+
+def test_health_tells_whether_somebody_is_there(servers: tuple[httpx.Client, httpx.Client]) -> None:
+    assert servers[1].get("/health").status_code == 200
+    with closing(Scripted("vllm")) as there:
+        port = there.server_address[1]
+        with RemoteEngine.connect(RemoteOptions((there.url,), first_wait=0.01)) as engine:
+            here = started(engine)
+            with httpx.Client(base_url=here.url, timeout=60) as proxy:
+                assert proxy.get("/health").json()["status"] == "ok"
+                there.close()
+                answer = wait_for(proxy, 503)
+                assert answer.json()["error"]["type"] == "unavailable_error"
+                assert "no connection" in answer.text and "127.0.0.1" not in answer.text
+                with closing(Scripted("vllm", port)):
+                    assert wait_for(proxy, 200).json()["status"] == "ok"
+                    body = {"prompt": PROMPT, "max_tokens": 5}
+                    assert proxy.post("/completion", json=body).json()["content"] == STORY[:5]
+            here.stop(20)
+
+
+def wait_for(proxy: httpx.Client, status: int) -> httpx.Response:
+    """What was seen a moment ago still holds for a while."""
+    begun = time.monotonic()
+    while (answer := proxy.get("/health")).status_code != status:
+        assert time.monotonic() - begun < 60
+    return answer

@@ -9,6 +9,7 @@ import socket
 import ssl
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from srbwriter.engine.types import Request
 from srbwriter.server import ServerError, ServerSettings, read_keys
 from srbwriter.server.dialects import ENDPOINTS
-from srbwriter.server.middleware import Guard
+from srbwriter.server.middleware import Guard, Middleware
 from srbwriter.server.settings import check_exposure, is_loopback
 from tests.fakes.engine import FakeEngine
 
@@ -364,3 +365,20 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
         capture_output=True,
     )
     return key, cert
+
+
+@pytest.mark.parametrize(("file", "name"), [(None, "unknown"), (Path("/x"), "unix")])
+async def test_a_client_without_an_address(file: Path | None, name: str) -> None:
+    """One that has reset its connection has none any more; on a socket file nobody has."""
+    seen: list[Any] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope["srbwriter.client"])
+
+    async def nothing(*_: Any) -> Any:
+        return None
+
+    scope = {"type": "http", "method": "GET", "path": "/health", "headers": [], "client": None}
+    middleware = Middleware(app, ServerSettings(unix_socket=file, access_log=False), lambda _: True)
+    await middleware(scope, nothing, nothing)
+    assert [client.name for client in seen] == [name]

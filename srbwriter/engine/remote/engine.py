@@ -203,6 +203,10 @@ class RemoteEngine:
         """The addresses, and how they fare."""
         return self._pool.peers
 
+    def trouble_now(self) -> str:
+        """Why nothing could be written at this moment, in words; nothing if it could. Somebody is asked."""
+        return self._wait(self._pool.trouble_now())
+
     def stand_back(self) -> None:
         """Nothing is written on this machine."""
 

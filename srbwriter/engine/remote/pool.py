@@ -24,6 +24,7 @@ _BLOCK = 64  # tokens of a prefix that are remembered together
 _KEPT = 16_384  # such blocks
 _AHEAD = 4  # requests that an address may have more than the idlest and still keep its prefixes
 _LONGEST_OUT = 30.0  # seconds
+_LOOK_SECONDS, _LOOKS_APART = 3.0, 1.0  # a look at whether somebody is there may take, and holds for
 _WAITS = (0.0, 0.1, 0.3)  # seconds between attempts to find out who is there
 
 
@@ -69,6 +70,19 @@ class Peer:
                 await asyncio.sleep(wait)
         raise AssertionError
 
+    async def trouble_now(self) -> str:
+        """Why it could write nothing at this moment, in words; nothing if it could.
+
+        Any answer is a sign of life: not every kind of server has that path.
+        """
+        try:
+            await asyncio.wait_for(self.transport.read("GET", "/health", None, _LOOK_SECONDS), _LOOK_SECONDS)
+        except RemoteError as error:
+            return error.problem if error.status in (0, 502, 503, 504) else ""
+        except TimeoutError:
+            return "it does not answer"
+        return ""
+
     def failed(self, error: RemoteError) -> None:
         """Leave it out for a while, each time for longer."""
         self._failures += 1
@@ -86,6 +100,8 @@ class Pool:
     def __init__(self, options: RemoteOptions) -> None:
         self.peers = [Peer(url, options) for url in options.urls]
         self._homes: OrderedDict[int, Peer] = OrderedDict()
+        self._looking = asyncio.Lock()
+        self._seen, self._look_again = "", 0.0
 
     async def connect(self) -> Profile:
         """Ask all who they are; the profile of the first that answers.
@@ -135,6 +151,15 @@ class Pool:
         while len(self._homes) > _KEPT:
             self._homes.popitem(last=False)
         return chosen
+
+    async def trouble_now(self) -> str:
+        """Why none of them could write anything at this moment; nothing if one could."""
+        async with self._looking:
+            if time.monotonic() >= self._look_again:
+                found = await asyncio.gather(*(peer.trouble_now() for peer in self.peers))
+                self._seen = "" if "" in found else found[0]
+                self._look_again = time.monotonic() + _LOOKS_APART
+            return self._seen
 
     async def close(self) -> None:
         await asyncio.gather(*(peer.transport.close() for peer in self.peers), return_exceptions=True)

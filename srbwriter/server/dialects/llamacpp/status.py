@@ -6,6 +6,7 @@ https://prometheus.io/docs/instrumenting/exposition_formats/#text-based-format, 
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from starlette.responses import Response
 from srbwriter.engine.types import EngineStats
 from srbwriter.server.answers import settings_object
 from srbwriter.server.context import Context, json_response
-from srbwriter.server.errors import ApiError, bad
+from srbwriter.server.errors import ApiError, bad, unavailable
 from srbwriter.server.fields import Fields
 from srbwriter.server.params import Params, adapters_of, read_common, read_scales
 from srbwriter.server.registry import Slot
@@ -29,7 +30,9 @@ async def health(context: Context) -> Response:
     if models.alone:
         if services.loader.error is not None:
             raise ApiError(500, f"the model could not be loaded: {services.loader.error}")
-        _ = services.engine  # 503 while it is being loaded; of several each is when it is asked for
+        look = getattr(services.engine, "trouble_now", None)  # 503 while it is being loaded
+        if look is not None and (trouble := await asyncio.to_thread(look)):
+            raise unavailable(f"the engine elsewhere: {trouble}")
     busy, most = sum(one.busy() for one in models.loaded()), sum(one.max_n for one in models.loaded())
     full = bool(most) and busy == most
     answer: dict[str, Any] = {
