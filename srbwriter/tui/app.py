@@ -222,6 +222,10 @@ class App(TextualApp[None]):
         """Textual's own way out: the writer's last words come first."""
         self.write_screen.run("quit")
 
+    def knows(self, key: str) -> bool:
+        """Whether a key means something to what has the keys."""
+        return key in self.screen.active_bindings or key in self.known_keys.on_branch
+
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             types = isinstance(event, events.Paste) or event.is_printable or event.key in _TYPE

@@ -2,7 +2,8 @@
 
 Textual hands a key to the widget that has the focus when the key arrives. Keys that arrive together, over a
 slow line or from quick hands, would so all go to the widget below a screen that the first of them opens. Here
-a key waits until everything that the one before it set off has been done.
+a key waits until everything that the one before it set off has been done. An escape and a key right behind it
+are two keys, unless alt with that key means something where they go.
 """
 
 from __future__ import annotations
@@ -10,16 +11,21 @@ from __future__ import annotations
 import asyncio
 import unicodedata
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from textual import events
+from textual._ansi_sequences import ANSI_SEQUENCES_KEYS
+from textual._xterm_parser import XTermParser
+from textual.drivers import linux_driver
 from textual.message_pump import MessagePump
 
 if TYPE_CHECKING:
     from srbwriter.tui.app import App
 
 _PATIENCE = 2.0  # seconds that a widget may take for a key before the next one goes on without it
+ESC = "\x1b"
+_ALT, _FIRST = "alt+", "escape_before_a_key"
 _CHAINS = 2  # a key goes up to the app, and what its binding does sends a message up once more
 
 
@@ -27,8 +33,9 @@ class Keyboard:
     """The line of keys in front of an app. ``deliver`` hands one to the widget that has the focus."""
 
     def __init__(self, app: App, deliver: Callable[[events.Event], Awaitable[None]]) -> None:
+        linux_driver.XTermParser = _Parser  # pyright: ignore[reportPrivateImportUsage]
         self._app, self._deliver = app, deliver
-        self._waiting: deque[events.Event] = deque()
+        self._waiting: deque[events.Key | events.Paste] = deque()
         self._task: asyncio.Task[None] | None = None
         self._open = False
 
@@ -45,7 +52,8 @@ class Keyboard:
 
     def take(self, event: events.Key | events.Paste) -> None:
         """Put a key or a paste into the line."""
-        self._waiting.append(_with_ink(event))
+        first = isinstance(event, events.Key) and event.key == _FIRST
+        self._waiting.append(events.Key("escape", ESC) if first else _with_ink(event))
         self._go_on()
 
     def _go_on(self) -> None:
@@ -55,6 +63,9 @@ class Keyboard:
     async def _run(self) -> None:
         while self._waiting:
             event = self._waiting.popleft()
+            if isinstance(event, events.Key) and self._is_two(event):
+                self._waiting.appendleft(_behind_escape(event))
+                event = events.Key("escape", ESC)
             target: MessagePump = self._app.focused or self._app.screen
             try:
                 await self._deliver(event)
@@ -62,6 +73,10 @@ class Keyboard:
                 self._app._handle_exception(error)  # pyright: ignore[reportPrivateUsage]
                 return
             await self._settled(target)
+
+    def _is_two(self, event: events.Key) -> bool:
+        """Whether alt with a key is an escape and the key: never where a terminal tells them apart."""
+        return event.character is not None and event.key.startswith(_ALT) and not self._app.knows(event.key)
 
     async def _settled(self, target: MessagePump) -> None:
         """Wait until widgets, screen and app have done what a key to ``target`` set off."""
@@ -86,6 +101,30 @@ async def _passed(node: MessagePump) -> None:
             await asyncio.wait_for(done.wait(), _PATIENCE)
         except TimeoutError:  # it was taken off the screen meanwhile, or is very busy
             return
+
+
+class _Parser(XTermParser):
+    """Keeps the escape of a key that comes right behind it, whatever that key is.
+
+    A terminal sends the same for alt and a key as for the two one after the other. Textual takes it for alt
+    and a letter, and for what a Mac writes with option and a digit; before other keys it forgets the escape.
+    """
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        if sequence == ESC:  # of two keys that the next escape has ended: Textual would write ^ for it
+            yield events.Key(_FIRST, ESC)
+            return
+        if len(sequence) == 2 and isinstance(ANSI_SEQUENCES_KEYS.get(sequence), str):
+            sequence, alt = sequence[1], True
+        for key in super()._sequence_to_key_events(sequence):
+            name = f"shift+{key.key.lower()}" if key.key.isupper() else key.key
+            yield events.Key(f"{_ALT}{name}", key.character) if alt else key
+
+
+def _behind_escape(event: events.Key) -> events.Key:
+    """The key that came with an escape right before it."""
+    name = event.key.removeprefix(_ALT)
+    return events.Key(event.character or name if name.startswith("shift+") else name, event.character)
 
 
 def _with_ink(event: events.Key | events.Paste) -> events.Key | events.Paste:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.terminal.support import OPENING, make_story, text_of, with_branches
-from tests.terminal.terminal import CTRL_F, CTRL_P, ESC, F3, Terminal
+from tests.terminal.support import OPENING, make_story, node_texts, says_saved, text_of, with_branches
+from tests.terminal.terminal import CTRL_F, CTRL_P, ESC, F3, TAB, Terminal
 
 BURST = b"1" * 8
 """On a branch, ``1`` puts it into the story: the worst that a key can do in the wrong place."""
@@ -67,3 +67,33 @@ def test_keys_before_the_first_screen_stands_are_not_lost(terminal: Terminal) ->
     terminal.type("and rained, ")
     terminal.wait_for("and rained,")
     terminal.wait(lambda _: text_of(file) == f"{OPENING}and rained, ", "words on the disk")
+
+
+def test_a_key_right_behind_an_escape_is_a_key_of_its_own(terminal: Terminal) -> None:
+    file = with_branches(terminal)
+    terminal.wait(says_saved, "all words of the branches in the file")
+    before, branches = text_of(file), [text for text in node_texts(file) if text]
+    for key, words in (
+        (b".", "bans it here"),
+        (b"K", "temperature"),
+        (b"t", "Knobs of branch"),
+        (b"\x10", "a command"),
+    ):
+        terminal.press(TAB)
+        terminal.wait_for("STORY")
+        terminal.press(ESC + key)
+        terminal.wait_for(words)
+        leave(terminal)
+    terminal.press(TAB)
+    terminal.wait_for("STORY")
+    terminal.press(ESC + b"K" + ESC)  # the second escape ends what the first began
+    terminal.wait(on_branches, "knobs that have come and gone")
+    terminal.press(TAB)
+    terminal.wait_for("STORY")
+    terminal.type(" Zebra")
+    terminal.press(ESC + b"2")
+    terminal.wait(
+        lambda _: " Zebra" in text_of(file) and "BRANCH" in terminal.screen, "a pick behind the words"
+    )
+    terminal.wait(lambda _: text_of(file) != before + " Zebra", "the pick")
+    assert text_of(file).removeprefix(before + " Zebra") in branches

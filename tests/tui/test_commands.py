@@ -64,12 +64,14 @@ def test_no_key_means_two_things(kind: str) -> None:
 
 
 def test_every_key_of_every_screen_has_a_name_for_the_settings() -> None:
-    """Those of a dialog that waits for one key are what it asks, and an editor's are its characters."""
+    """Those of a dialog that waits for one key are what it asks, an editor's are its characters, and the
+    keyboard's are what a terminal sends."""
     read_keys = re.compile(r"event\.key (?:!=|==|in|not in)|\.get\(event\.key\)")
     files = [
         file for file in Path(commands.__file__).parent.rglob("*.py") if read_keys.search(file.read_text())
     ]
-    assert {file.stem for file in files} == {"app", "ask", "dialog", "help", "picker", "story_editor"}
+    known = {"app", "ask", "dialog", "help", "keyboard", "picker", "story_editor"}
+    assert {file.stem for file in files} == known
     for screen in commands.screens():
         declared = vars(screen).get("BINDINGS", [])
         assert declared == commands.own_bindings(screen, inherited=False), screen

@@ -150,7 +150,7 @@ def test_neighbours_of_one_source_are_one_row() -> None:
         Part("story", "d", 4, True),
     ]
     shown = " ".join(str(ContextView(Context(parts, 20, 100))._budget()).split())
-    rows = "story 0 tokens does not fit", "story 1 of 2 11 tokens", "note 2 tokens", "story 2 of 2 4 tokens"
+    rows = "story 1 word without room", "story 1 of 2 11 tokens", "note 2 tokens", "story 2 of 2 4 tokens"
     for row in rows:
         assert row in shown
 

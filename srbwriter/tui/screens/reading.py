@@ -16,6 +16,8 @@ from textual.content import Content
 from textual.widgets import Static, TextArea
 
 from srbwriter import paths
+from srbwriter.story.model import counted
+from srbwriter.story.words import count
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import QUIT, Dialog, Page
 from srbwriter.tui.widgets.lines import bar
@@ -148,10 +150,11 @@ class ContextView(Dialog[None]):
             (f"{bar(share, 40)} {context.used} of {context.total} tokens\n", ""),
         ]
         for part in _rows(context.parts):
-            fate = "" if part.fits else "  does not fit"
-            parts.append(
-                (f"  {part.source:<22}{part.tokens:>7} tokens{fate}\n", "" if part.fits else "$text-muted")
-            )
+            if part.fits:
+                parts.append((f"  {part.source:<22}{part.tokens:>7} tokens\n", ""))
+            else:  # nobody made tokens of it
+                words = counted(count(part.text).words, "word")
+                parts.append((f"  {part.source:<22}{words:>14} without room\n", "$text-muted"))
         return Content.assemble(*parts)
 
     def _text(self) -> Content:
