@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from textual.widgets import OptionList, Static
+from textual.widgets import Input, OptionList, Static
 
 from srbwriter.tui import knobs
+from srbwriter.tui.screens.ask import Ask
 from srbwriter.tui.screens.help import Help
 from srbwriter.tui.screens.knobs import Knobs
 from srbwriter.tui.screens.picker import Picker
@@ -36,6 +37,18 @@ async def test_knobs_are_narrowed_by_either_name_and_turned_there(open_bench: Op
         assert bench.app.screen is screen, "escape closed more than the line"
         await bench.press("escape")
         assert bench.app.screen is bench.screen
+
+
+async def test_a_ladder_that_cannot_be_read_is_asked_for_again(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        bench.screen.run("knobs")
+        await opened(bench, Knobs)
+        await bench.press("slash", *"temperature", "enter", "l", *"0.4", "enter")
+        asked: Ask = await opened(bench, Ask)
+        assert asked.query_one(Input).value == "0.4" and "two values" in visible(bench)
+        await bench.press(*"0.4 1.2", "enter")
+        await opened(bench, Knobs)
+        assert bench.session.sweep == ("temperature", 0.4, 1.2)
 
 
 async def test_help_is_narrowed_by_what_a_key_does(open_bench: OpenBench) -> None:

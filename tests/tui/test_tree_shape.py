@@ -35,6 +35,19 @@ async def test_nothing_is_split_at_the_beginning_of_a_node_nor_is_the_root(open_
         assert bench.app.screen is asked
         await bench.press("escape", "home", "s", "M", "left_square_bracket")
         assert bench.app.screen is tree and len(list(bench.session.story.reading_order())) == 2
+        assert bench.app.messages.all[-1].words == "This is the beginning of the story, which has no words."
+
+
+async def test_folded_branches_say_why_they_are_not_joined(open_bench: OpenBench) -> None:
+    async with open_bench("It rained.") as bench:
+        story = bench.session.story
+        story.visit(story.add(story.current, [f"It went on {n}." for n in range(12)])[0])
+        bench.screen.run("tree")
+        tree = await opened(bench, TreeScreen)
+        await bench.press("end", "up")
+        assert tree.view.row.folded
+        await bench.press("M")
+        assert "space shows them" in bench.app.messages.all[-1].words
 
 
 async def test_a_node_moves_among_its_siblings_and_undo_takes_that_back(open_bench: OpenBench) -> None:

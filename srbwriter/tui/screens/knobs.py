@@ -274,6 +274,12 @@ class Knobs(Dialog[None]):
         if knob not in knobs.LADDERS:
             self.notify(f"{knob.name} cannot be spread across branches.")
             return
+        value = self.setup.get(knob)
+        ends = knobs.stepped(knob, value, -8), knobs.stepped(knob, value, 8)
+        self._ask_ladder(knob, self._spread_over(knob) or knobs.ladder_words(knob, *ends))
+
+    def _ask_ladder(self, knob: Parameter, now: str, wrong: str = "") -> None:
+        """Ask for the ends of a ladder, which are ``now``; again where they are ``wrong``."""
 
         def answered(text: str | None) -> None:
             if text is None:
@@ -281,18 +287,15 @@ class Knobs(Dialog[None]):
             try:
                 ends = knobs.parse_ladder(knob, text)
             except InvalidRequest as error:
-                self.notify(str(error), severity="error")
+                self._ask_ladder(knob, text, f"{error}\n")
                 return
             if ends is not None:
                 self._climb((knob.field, *ends))
             else:
                 self._level(knob)
 
-        value = self.setup.get(knob)
-        ends = knobs.stepped(knob, value, -8), knobs.stepped(knob, value, 8)
-        now = self._spread_over(knob) or knobs.ladder_words(knob, *ends)
         question = f"{knob.name} from the first branch to the last: two values, or nothing for no ladder"
-        self.open(Ask(question, now), answered)
+        self.open(Ask(wrong + question, now, select=True), answered)
 
 
 def _range(knob: Parameter) -> str:

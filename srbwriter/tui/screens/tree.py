@@ -260,9 +260,15 @@ class TreeScreen(Page[Way]):
     # ---- the shape of the tree
 
     def _own_node(self) -> NodeId | None:
-        """The node under the cursor if it is one that can be cut and moved."""
+        """The node under the cursor if it is one that can be cut and moved; else the writer is told."""
         row = self.view.row
-        return None if row.folded or row.node == ROOT else row.node
+        if row.folded:
+            self.notify(self.with_keys("These branches are folded; {tree_fold} shows them."))
+        elif row.node == ROOT:
+            self.notify("This is the beginning of the story, which has no words.")
+        else:
+            return row.node
+        return None
 
     @action("tree_split", "s", "split")
     def action_split(self) -> None:
