@@ -33,6 +33,7 @@ from srbwriter.tui.messages import Messages, Shows
 from srbwriter.tui.options import Preferences
 from srbwriter.tui.screens.help import CommandProvider
 from srbwriter.tui.screens.trouble import crash_words
+from srbwriter.tui.widgets.branch_pane import BranchPane
 from srbwriter.tui.widgets.prose_area import ProseArea
 from srbwriter.tui.write_screen import WriteScreen
 
@@ -68,6 +69,7 @@ class App(TextualApp[None]):
         self.next_story: Path | None = None
         self.next_notes: list[str] = []
         self.next_begins = self.begins = False  # whether branches are written as soon as a story is open
+        self.next_on_branches = self.on_branches = False  # whether they have the keys then, if there are any
         self._typed_at = -math.inf
         self.address = ""  # where a server beside the app listens
         self.notes: list[str] = []  # what the writer is told once the screen is up
@@ -190,11 +192,13 @@ class App(TextualApp[None]):
     def open_story(self, file: Path, notes: Iterable[str] = (), begins: bool = False) -> None:
         """Leave this story and open another: the screen begins again with it, and the model stays.
 
-        ``notes`` is what the writer is told then; with ``begins`` branches are written at once.
+        ``notes`` is what the writer is told then; with ``begins`` branches are written at once. Where the
+        branches have the keys, those of the other story get them, if it shows any.
         """
         if not self.write_screen.transfers.may_leave():
             return
         self.next_story, self.next_notes, self.next_begins = file, list(notes), begins
+        self.next_on_branches = isinstance(self.write_screen.focused, BranchPane)
         self.write_screen.leave()
 
     def notify(

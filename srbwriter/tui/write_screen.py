@@ -127,7 +127,8 @@ class WriteScreen(Screen[None]):
     def _begin(self) -> None:
         try:
             receive(self)
-            if self.app.begins and self.guarded(self.write):
+            begun = self.app.begins and self.guarded(self.write)
+            if begun or (self.app.on_branches and self._shown > 0):
                 self.grid.go(0)
         finally:
             self.app.keyboard.open()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.terminal.support import OPENING, make_story, node_texts, text_of
+from tests.terminal.support import OPENING, make_story, node_texts, text_of, with_branches
 from tests.terminal.terminal import CTRL_N, CTRL_Q, ENTER, ESC, Terminal
 
 CTRL_O = b"\x0f"
@@ -35,3 +35,18 @@ def test_keys_typed_just_before_a_switch_are_kept_and_so_are_running_branches(te
     terminal.press(CTRL_Q)
     terminal.ended()
     assert text_of(orchard) == "Apples."
+
+
+def test_a_copy_opened_from_the_branches_leaves_them_the_keys(terminal: Terminal) -> None:
+    file = with_branches(terminal)
+    terminal.press(b"&")
+    terminal.wait_for("Title of the copy")
+    terminal.press(ENTER)
+    terminal.wait_for("This is the copy.")
+    terminal.wait(lambda screen: "BRANCH 1" in screen and screen.count("■") >= 2, "branches with the keys")
+    terminal.press(b"K")
+    terminal.wait_for("temperature")
+    terminal.press(ESC, CTRL_Q)
+    terminal.ended()
+    [copy] = [other for other in file.parent.glob("*.srbw") if other != file]
+    assert text_of(copy) == text_of(file)
