@@ -302,9 +302,9 @@ class Cache:
             if tokens:
                 self.storage.traffic.count(why, tokens)
 
-    def store_logits(self, seq: int, row: NDArray[np.float32]) -> None:
-        """Keep a copy of ``row`` as what follows the tip of ``seq``."""
-        self.tree.store_logits(seq, np.array(row, np.float32))
+    def store_logits(self, seq: int, row: NDArray[np.float32], awaited: bool = False) -> None:
+        """Keep a copy of ``row`` as what follows the tip of ``seq``; see :meth:`TokenTree.store_logits`."""
+        self.tree.store_logits(seq, np.array(row, np.float32), awaited)
 
     def logits_after(self, ids: Sequence[int], space: int = SHARED) -> NDArray[np.float32] | None:
         return self.tree.logits_after(ids, space)

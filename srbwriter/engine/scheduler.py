@@ -406,7 +406,7 @@ class Scheduler:
             else:
                 self.loop.next_token(demand, row)
             return
-        self.cache.store_logits(demand.seq, self.context.logits(row))
+        self.cache.store_logits(demand.seq, self.context.logits(row), isinstance(demand, ActiveBranch))
         self.cache.release(demand)
         if isinstance(demand, ActiveBranch | Scoring):
             demand.request.foretell(self.context.logits(row))

@@ -344,17 +344,19 @@ class TokenTree:
         upper.children[node.tokens[0]] = node
         return upper
 
-    def store_logits(self, seq: int, row: Any) -> None:
-        """Keep the logits after the tip of ``seq``, so that forking there evaluates nothing."""
+    def store_logits(self, seq: int, row: Any, awaited: bool = False) -> None:
+        """Keep the logits after the tip of ``seq``, so that forking there evaluates nothing.
+
+        ``awaited``: whoever has read up to there goes on from them.
+        """
         node = self.tip[seq]
         if node.parent is None:
             return
         node.logits = row
         self._rows[node] = None
         self._rows.move_to_end(node, last=node.last_used > 0)
-        while len(self._rows) > self._rows_budget:
-            oldest, _ = self._rows.popitem(last=False)
-            oldest.logits = None
+        if len(self._rows) > self._rows_budget:
+            self._forget_logits(self._row_to_go(node, awaited))
 
     @property
     def stored_rows(self) -> int:
@@ -528,6 +530,16 @@ class TokenTree:
             del parent.children[node.tokens[0]]
             self._forget_logits(node)
             node = parent
+
+    def _row_to_go(self, stored: Node, awaited: bool) -> Node:
+        """Whose row makes room for the one just ``stored``: the oldest that nobody waits for.
+
+        One that somebody waits for would be evaluated for them again, and go again.
+        """
+        for node in self._rows:
+            if not (awaited and node is stored) and all(demand.seq >= 0 for demand in node.demands):
+                return node
+        return next(node for node in self._rows if node is not stored)
 
     def _forget_logits(self, node: Node) -> None:
         if node.logits is not None:

@@ -371,3 +371,17 @@ def test_closing_ends_what_is_written_ahead() -> None:
             if begun(early, 1):
                 break
     assert early.done
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_rows_of_logits_that_are_all_in_use_do_not_keep_it_from_writing(n: int) -> None:
+    with small(logits_rows=4) as engine:
+        engine._scheduler.queue.ahead_waits = 0.0
+        for k in range(6):
+            finish(engine, ask(engine, f"Tom saw {k} cats and", tokens=3))
+        rest(engine)
+        assert engine.stats().logits_rows == 4
+        early = ahead(engine, "The king said", n=n, tokens=5)
+        drive(engine, lambda: early.done, most=100)
+        assert lengths(early) == [5] * n
+        assert engine.stats().logits_rows == 4
