@@ -93,9 +93,9 @@ class Storage:
         self._save(node, next(iter(node.seqs)))
 
     def _save(self, node: Node, seq: int) -> None:
-        start = node.start if self.states.cuttable else 0
+        start, tokens = (node.start, node.tokens) if self.states.cuttable else (0, node.ids())
         data = self.states.save(seq, start, node.end)
-        self.tree.store(node, Piece(start, node.end, data, int(data.size)))
+        self.tree.store(node, Piece(start, tokens, data, int(data.size)))
         self.traffic.saved_tokens += len(node.tokens)
         self._shrink()
 
@@ -186,7 +186,7 @@ class Storage:
     def adopt(self, ids: Sequence[int], parts: Sequence[Part]) -> None:
         """Keep states that were made of ``ids`` before, where they are not kept already."""
         for part in parts:
-            piece = Piece(part.start, part.end, part.state, int(part.state.size))
+            piece = Piece(part.start, ids[part.start : part.end], part.state, int(part.state.size))
             self._plant(ids[: part.end], piece, SHARED)
         self._shrink()
 
@@ -211,14 +211,12 @@ class Storage:
     def from_disk(self, space: int) -> None:
         """Make the tree know what the disk holds of a space."""
         for ids, file in self.disk.entries(self.namespace(space)) if self.disk is not None else ():
-            self._plant(ids, Piece(file.start, file.end, None, file.size, file), space)
+            self._plant(ids, Piece(file.start, ids[file.start :], None, file.size, file), space)
 
 
 def ids_through(node: Node, piece: Piece) -> list[int]:
     """All tokens up to the end of the state that ``node`` has, or has a part of."""
-    while node.end < piece.end:  # it was cut since
-        node = next(child for child in node.children.values() if child.piece is piece)
-    return node.ids()
+    return [*node.ids()[: piece.start], *piece.tokens]
 
 
 def host_budget(asked: int | None) -> int:

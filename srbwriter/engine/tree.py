@@ -48,13 +48,17 @@ class Grown(NamedTuple):
 class Piece:
     """The state of the tokens at positions [start, end) of one path, outside the cells.
 
-    ``users`` are the nodes it belongs to: a node that is cut in two leaves it to both.
+    ``users`` are the nodes it belongs to: a node that is cut in two leaves it to both, and either may go
+    before the other. So it knows its ``tokens`` itself.
     """
 
-    __slots__ = ("data", "end", "file", "size", "start", "users")
+    __slots__ = ("data", "end", "file", "size", "start", "tokens", "users")
 
-    def __init__(self, start: int, end: int, data: Any, size: int, file: Any = None) -> None:
-        self.start, self.end = start, end
+    def __init__(
+        self, start: int, tokens: Sequence[int], data: Any, size: int, file: Any = None
+    ) -> None:  # fmt: skip
+        self.start, self.end = start, start + len(tokens)
+        self.tokens = tuple(tokens)
         self.data = data  # in host memory, or None
         self.file = file  # on disk, or None
         self.size = size  # bytes

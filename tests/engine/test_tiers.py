@@ -282,6 +282,27 @@ def test_a_killed_branch_leaves_every_tier() -> None:
         assert all(whole(engine, branch) for branch in others)
 
 
+def test_a_state_whose_end_was_thrown_away_is_written_down_all_the_same(tmp_path: Path) -> None:
+    """A branch that left the cells in one piece, was gone on from amid that, and was killed."""
+    with small(disk_dir=tmp_path / "states") as engine:
+        first = panes(engine, words(engine, 20), 1, 40)
+        while engine.call(engine._cache.evict):
+            pass
+        killed = first.branches[0]
+        runs = [*first.prompt_ids, *killed.ids[:20], *words(engine, 3, seed=1)]
+        second = panes(engine, runs, 1, 8)
+        killed.kill()
+        engine.process()
+        held = engine.resident(path_of(second.branches[0]))
+        rest(engine)
+        assert engine.resident(path_of(second.branches[0])) >= held
+        assert engine.stats().disk_bytes > 0
+        part = path_of(killed)[:30]
+        assert engine.save_session(tmp_path / "session.bin", part)[0] == 30
+        engine.reset()
+        assert engine.load_session(tmp_path / "session.bin") == part
+
+
 # ---- the disk
 
 

@@ -168,8 +168,8 @@ def test_only_anchors_are_found_for_memories_that_cannot_be_cut() -> None:
 
 def test_what_is_stored_below_something_lost_goes_and_what_is_wanted_there_stays() -> None:
     tree = TokenTree()
-    upper = tree.plant([1, 2], Piece(0, 2, object(), 8))
-    tree.plant([1, 2, 3, 4], Piece(2, 4, object(), 8))
+    upper = tree.plant([1, 2], Piece(0, [1, 2], object(), 8))
+    tree.plant([1, 2, 3, 4], Piece(2, [3, 4], object(), 8))
     demand = Demand(Priority.NORMAL, SHARED)
     tree.want(demand, [1, 2, 3, 5])
     assert tree.match([1, 2, 3, 5]).length == 3
