@@ -18,7 +18,7 @@ from .active import ActiveBranch, ActiveRequest, constraint_key, tokens_within
 from .constraints import PrefixConstraint, compile_constraint
 from .generation import BEYOND_THE_END, BRANCH_VERBS, Branch, Buffer, Command, Generation
 from .model import Model
-from .prompt import Typed, token_ids, typed, unfinished
+from .prompt import Typed, Unfinished, token_ids, typed, unfinished
 from .queue import Queue
 from .sampling_loop import SamplingLoop
 from .siblings import Siblings
@@ -206,12 +206,11 @@ class Commands:
         if unspelt:
             branch.overlap = len(unspelt)
         heals = goes_on and active.request.asked.heal and not any(constraint_key(active.sampling))
-        prefix = unfinished(self.model, new.ids, text).encode() if heals else b""
-        if prefix:
-            new = Typed(new.ids[:-1], new.ends[:-1])
-        self._typed(active, text, new, len(unspelt))
-        if prefix:
-            self.loop.heal(active, prefix)
+        taken_off = unfinished(self.model, new.ids, text) if heals else Unfinished()
+        kept = len(new.ids) - taken_off.tokens
+        self._typed(active, text, Typed(new.ids[:kept], new.ends[:kept]), len(unspelt))
+        if taken_off.tokens:
+            self.loop.heal(active, taken_off.text.encode())
         if go_on or branch.live and branch.state is not BranchState.PAUSED:
             self._revive(active)
 

@@ -231,7 +231,7 @@ class Generation:
         self.post = post
         self.branches: list[Branch] = []
         self.prompt_ids: tuple[int, ...] = ()  # as evaluated
-        self.healed = ""  # end of the prompt that the first token of each branch spells again
+        self.healed = ""  # end of the prompt that the first tokens of each branch spell again
         self.prompt_logprobs: list[TokenLogprob] = []  # of prompt_ids[1:], when asked for
         self.next_logprobs: tuple[tuple[int, float], ...] = ()  # what could follow it, when asked for
         self.prompt_done = 0

@@ -137,6 +137,10 @@ class Model:
         """What one token writes; None where that is no whole characters."""
         return self.pieces.text[token]
 
+    def begins_a_token(self, text: str) -> bool:
+        """Whether there is a token that begins with ``text``."""
+        return len(self.piece_index.beginning_with(text.encode("utf-8", "replace"))) > 0
+
     def special_text(self, token: int | None) -> str:
         """How a control token is written out; nothing for one the vocabulary lacks."""
         return "" if token is None else self.special_pieces[token].decode("utf-8", "replace")

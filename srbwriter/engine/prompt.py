@@ -13,6 +13,9 @@ from .types import InvalidRequest, Prompt, Request, TokenRun
 if TYPE_CHECKING:
     from .model import Model
 
+MOST_HEALED = 4
+"""Tokens that token healing takes off a text, at most."""
+
 
 class Vocabulary(Protocol):
     """What tokenises prompts: a model of our own, or an engine elsewhere."""
@@ -30,6 +33,10 @@ class Vocabulary(Protocol):
         """What one token writes; None where that is no whole characters."""
         ...
 
+    def begins_a_token(self, text: str) -> bool:
+        """Whether there is a token that begins with ``text``, as far as that is known."""
+        ...
+
 
 def assemble(model: Vocabulary, request: Request) -> tuple[list[int], str]:
     """Token ids of the prompt, and the text that token healing took off its end.
@@ -44,20 +51,37 @@ def assemble(model: Vocabulary, request: Request) -> tuple[list[int], str]:
         if model.bos is None:
             raise InvalidRequest("prompt", "it is empty, and this model cannot begin from nothing")
         ids = [model.bos]
-    healed = unfinished(model, ids, typed) if request.heal and not _constrained(request) else ""
-    return (ids[:-1], healed) if healed else (ids, "")
+    if not request.heal or _constrained(request):
+        return ids, ""
+    healed = unfinished(model, ids, typed)
+    return ids[: len(ids) - healed.tokens], healed.text
 
 
-def unfinished(model: Vocabulary, ids: Sequence[int], text: str) -> str:
-    """What token healing takes off a text that ends in typed ``text``: what the last token writes.
+class Unfinished(NamedTuple):
+    """What token healing takes off a text: so many tokens at its end, and what they write."""
 
-    Nothing after a line break (a finished line is not completed), nor where the token is not text of its
-    own.
+    tokens: int = 0
+    text: str = ""
+
+
+def unfinished(model: Vocabulary, ids: Sequence[int], text: str) -> Unfinished:
+    """What token healing takes off a text that ends in typed ``text``: its last tokens, mostly one.
+
+    It is more than one where a single token begins with what they write: half a word is rarely spelt by
+    the beginning of the tokens of the whole word. Nothing after a line break (a finished line is not
+    completed), nor where the last token is not text of its own.
     """
-    if len(ids) < 2 or not text or text.endswith("\n"):
-        return ""
-    last = model.spelt(ids[-1])
-    return last if last and text.endswith(last) else ""
+    found, end = Unfinished(), ""
+    if not text or text.endswith("\n"):
+        return found
+    for count, token in enumerate(reversed(ids[1:][-MOST_HEALED:]), 1):
+        piece = model.spelt(token)
+        if not piece or "\n" in piece or not text.endswith(piece + end):
+            break
+        end = piece + end
+        if count == 1 or model.begins_a_token(end):
+            found = Unfinished(count, end)
+    return found
 
 
 def token_ids(model: Vocabulary, field: str, prompt: Prompt, parse_special: bool) -> list[int]:

@@ -188,7 +188,7 @@ class Request:
     score_from: int = 0  # prompt_logprobs of the tokens from this one on only; 0 and 1 are all there are
     begin: tuple[int, ...] = ()  # tokens that each branch begins with, as if it had written them
     without: tuple[int, ...] = ()  # tokens that may not come right after them
-    heal: bool = False  # let the first token complete the prompt's last, typed one
+    heal: bool = False  # let the first tokens complete the prompt's last, typed word
     add_bos: bool = True
     parse_special: bool = False  # special tokens written out in text become one id
     overflow: Overflow = "error"

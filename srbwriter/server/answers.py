@@ -195,7 +195,7 @@ class Tokens:
     """Pairs the ids of one branch with the text that was published for them."""
 
     def __init__(self, engine: Backend, hidden: int = 0) -> None:
-        """``hidden`` characters of the first token end the prompt already (token healing)."""
+        """``hidden`` characters of the first tokens end the prompt already (token healing)."""
         self._engine = engine
         self._hidden = hidden
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

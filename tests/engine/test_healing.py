@@ -50,6 +50,37 @@ def test_a_word_cut_in_half_is_completed_with_the_token_the_model_knows(engine: 
         assert not branch.text.startswith(generation.healed)  # what was typed is not shown twice
 
 
+@pytest.mark.parametrize(
+    ("prompt", "rest"), [("Once upon a tim", "e"), ("Once upon a ti", "me"), ("There was a little gir", "l")]
+)
+def test_a_word_whose_beginning_is_several_tokens_is_completed(
+    engine: Engine, prompt: str, rest: str
+) -> None:
+    generation = write(engine, prompt, sampling=GREEDY)
+    assert len(generation.prompt_ids) < len(engine.tokenize(prompt, add_bos=True)) - 1
+    text = generation.branches[0].text
+    assert text.startswith((rest + " ", rest + ","))
+    assert whole(engine, generation) == prompt + text
+
+
+def test_what_could_follow_a_word_of_several_tokens_spells_it_again(engine: Engine) -> None:
+    generation = write(engine, "Once upon a tim", next_logprobs=3, stop=Stop(max_tokens=0))
+    best, _ = generation.next_logprobs[0]
+    assert engine.token_bytes(best) == b" time"
+
+
+def test_healing_goes_back_no_further_than_a_token_can_reach(engine: Engine) -> None:
+    """A word that is done, and a name that no token begins like, keep all but their last token."""
+    for prompt in ("Once upon a time", "He went to the park.", "There was a Zqxw"):
+        healed = write(engine, prompt, stop=Stop(max_tokens=1))
+        assert len(healed.prompt_ids) == len(engine.tokenize(prompt, add_bos=True)) - 1
+
+
+def test_healing_stops_at_a_line_break(engine: Engine) -> None:
+    generation = write(engine, "Once upon\ntim", stop=Stop(max_tokens=1))
+    assert engine.detokenize(generation.prompt_ids).endswith("\n")
+
+
 def test_healing_lets_longer_tokens_in_than_the_typed_one(engine: Engine) -> None:
     """A space at the end is the classic: no token of the vocabulary follows it well."""
     prompt = PROMPT + " He saw a "

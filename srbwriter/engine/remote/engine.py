@@ -352,6 +352,10 @@ class RemoteEngine:
         except UnicodeDecodeError:
             return None
 
+    def begins_a_token(self, text: str) -> bool:
+        """Not that anybody knew: no server tells its whole vocabulary."""
+        return False
+
     def _bytes(self, ids: Sequence[int], special: bool) -> list[bytes]:
         self.check_ids(ids)
         known = self._pieces[special]
@@ -505,7 +509,7 @@ class RemoteEngine:
         """The tokens of what a person typed, and what the last of them writes if it is to be healed."""
         ids = tuple(self.tokenize_continuation(text))
         heals = generation.request.heal and not self.lacks("heal")
-        return ids, unfinished(self, ids, text) if heals else ""
+        return ids, unfinished(self, ids, text).text if heals else ""
 
     def _obey(self) -> None:
         """Carry out what was commanded; requests that came together are looked at together."""
