@@ -266,6 +266,8 @@ class Engine:
             self._wake.wait()
             return self._step() or True
         rest = self._scheduler.rest()
+        if rest == 0:  # what is written ahead may begin since this step did
+            return self._step()
         if (
             not timeout
             or not self._wake.wait(timeout if rest is None else min(timeout, rest))

@@ -74,6 +74,7 @@ class Queue:
         self.worked_at = float("-inf")  # when anything else than writing ahead was last done
         self.elsewhere: Callable[[], bool] = lambda: False  # whether the model works beside the batch
         self.held_back_until = float("-inf")  # somebody else needs the cores till then
+        self.held_up = False  # no room was found for somebody when it was last looked for
         self.crowded = False  # no room was found for what runs ahead; it rests until there is something new
         self.prompt_tokens = 0
         self.reused_tokens = 0
@@ -128,9 +129,13 @@ class Queue:
         return any(waiting(r) for request in self._wanted for r in request.branches)
 
     def rest(self, now: float) -> float | None:
-        """Seconds until what is written ahead may begin; None where that is not a question of time."""
+        """Seconds until what is written ahead may begin; None where that is not a question of time.
+
+        0 where it may: the time came after the last step had begun.
+        """
         if (
             self.crowded
+            or self.held_up
             or self.busy
             or not any(
                 waiting(r) for q in self.requests if q.asked.priority is Priority.AHEAD for r in q.branches
@@ -140,11 +145,13 @@ class Queue:
         if self.elsewhere():
             self.worked_at = now
         left = max(self.worked_at + self.ahead_waits * self.broken_in, self.held_back_until) - now
-        return left if left > 0 else None
+        if left <= 0 and any(waiting(r) for request in self._wanted for r in request.branches):
+            return None  # it is for them to begin first
+        return max(left, 0.0)
 
     @property
     def _may_run_ahead(self) -> bool:
-        return not self.pressing and not self.crowded and self.rest(self.loop.now) is None
+        return not self.pressing and not self.crowded and not self.rest(self.loop.now)
 
     def stand_aside(self) -> None:
         """What is written ahead gives way as soon as anybody wants something else."""
@@ -249,6 +256,7 @@ class Queue:
         The first that does not fit keeps its place; only short prompts pass it.
         """
         queue = [r for r in self.requests if not r.asked.strict and any(map(waiting, r.branches))]
+        self.held_up = False
         if not queue:
             return
         if any(r.asked.priority is Priority.AHEAD for r in queue) and not self._may_run_ahead:
@@ -259,12 +267,12 @@ class Queue:
         under_way: dict[Step, Demand] = {}
         for demand in (*self.writing, *self.reading):
             self._goes_on(demand, under_way)
-        held_up = False
         for request in queue:
-            if self.too_new(request) or (held_up and len(request.ids) > SHORT):
+            if self.too_new(request) or (self.held_up and len(request.ids) > SHORT):
                 continue
             try:
-                held_up = not self._admit_request(request, under_way) or held_up
+                if not self._admit_request(request, under_way):
+                    self.held_up = True
             except EngineError as error:
                 self.loop.fail_request(request, error)
                 self.retire()

@@ -42,6 +42,19 @@ def begun(generation: Generation, tokens: int = 3) -> bool:
     return all(length >= tokens for length in lengths(generation))
 
 
+def test_nobody_sleeps_beyond_the_time_at_which_it_may_begin(engine: Engine) -> None:
+    """The wait may run out while a step is under way, which goes by the time at its beginning."""
+    queue = engine._scheduler.queue
+    queue.ahead_waits = 3600.0
+    finish(engine, ask(engine, "The king said", tokens=1))
+    early = ahead(engine, "The king said", n=1)
+    rest(engine)
+    assert (engine._scheduler.rest() or 0) > 3000
+    queue.worked_at -= 3600.0
+    assert engine._scheduler.rest() == 0.0
+    finish(engine, early)
+
+
 # ---- who goes first
 
 
@@ -312,6 +325,7 @@ def test_without_room_it_rests_and_takes_it_when_it_comes(engine: Engine) -> Non
         rest(engine)
         early = children(engine, first, 0, tokens=30, n=2)
         rest(engine)  # comes back: nothing spins
+        assert engine._scheduler.rest() is None
         assert not early.done
         assert whole(engine, first.branches[0])
         early.promote()
