@@ -68,6 +68,7 @@ class ActiveBranch(Demand):
     __slots__ = (
         "banned",
         "base",
+        "begun_with",
         "branch",
         "chain",
         "chain_is",
@@ -103,6 +104,7 @@ class ActiveBranch(Demand):
         self.branch = branch
         self.prompting = False  # whether its sequence reads the prompt, for all branches of the request
         self.since = 0  # the step at which it began to wait or to run
+        self.begun_with = 0  # tokens that it had when it was let in
         self.base: list[int] = request.ids
         self.first = 0
         self.chain: Chain | None = None

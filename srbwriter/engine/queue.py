@@ -384,7 +384,8 @@ class Queue:
         goal, end = demand.node, self.tree.tip[demand.seq].end
         assert goal is not None
         demand.urgency = request.asked.priority
-        active.since = self.step
+        if own:  # who reads for all keeps its place among those that wait, and goes on first
+            active.since, active.begun_with = self.step, len(active.buffer.ids)
         self._account(request, min(end, len(request.ids)))
         if own and logits is not None and end == goal.end:
             self.write(active)
@@ -505,7 +506,8 @@ class Queue:
         if requests[request]:
             return None
         longest = own if clients[request.client] else running
-        longest = [r for r in longest if self.step - r.since >= QUANTUM]
+        # not who is still on the way back to where it was: it would begin again, and again, for nothing
+        longest = [r for r in longest if len(r.buffer.ids) - r.begun_with >= QUANTUM]
         return min(longest, key=lambda r: (r.since, -r.branch.index), default=None)
 
 

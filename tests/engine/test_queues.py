@@ -53,6 +53,18 @@ def test_branches_that_fit_only_one_at_a_time_all_finish(n: int) -> None:
         assert {b.finish_reason for b in generation.branches} == {FinishReason.LENGTH}
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_two_that_keep_nothing_outside_the_cells_take_turns_and_get_on(n: int) -> None:
+    """Where one was, the other has to read all of its text anew, a little at a time."""
+    with stepped(chunk=8, n_ctx=256) as engine:
+        both = [
+            ask(engine, long_prompt(engine, 200, tale), n=n, tokens=24, cache_prompt=False)
+            for tale in ("Tom. ", "The old king. ")
+        ]
+        finish(engine, *both)
+        assert [lengths(g) for g in both] == [[24] * n] * 2
+
+
 def test_one_that_fits_alone_to_the_last_cell_never_fails() -> None:
     with stepped(n_ctx=256) as engine:
         ask(engine, "The king", n=8, tokens=20, priority=Priority.BACKGROUND)
