@@ -146,6 +146,11 @@ class ActiveBranch(Demand):
         """Whether it stands where the prompt ends, as all branches of its request do at first."""
         return not self.buffer.ids and self.base is self.request.ids
 
+    @property
+    def still_healing(self) -> bool:
+        """Whether its tokens spell a part of the prompt's end again, and all of it is still to come."""
+        return self.heal is not None and self.hidden > 0 and bool(self.buffer.ids)
+
     def set_stop(self, stop: Stop, more: int | None = None) -> None:
         """Apply a stop rule; ``more`` tokens from here instead of its max_tokens."""
         self.branch.stop_rule = stop

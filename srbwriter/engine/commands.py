@@ -145,7 +145,8 @@ class Commands:
         if not branch.live:
             if branch.finish_reason is FinishReason.EOG:  # else it would choose the end again at once
                 active.min_tokens = max(active.min_tokens, len(branch.buffer.ids) + BEYOND_THE_END)
-            self._restart_text(active)
+            if not active.still_healing:
+                self._restart_text(active)
             self._revive(active)
 
     def rewind(

@@ -597,6 +597,10 @@ class SamplingLoop:
 
     def flush(self, active: ActiveBranch) -> None:
         """Publish what was held back; text that typing announced and no token spells yet becomes the tail."""
+        if active.still_healing:
+            if active.turnings is not None:
+                self._say(active, "")
+            return  # nothing has been held back yet, and what is half spelt may be gone on with
         held = active.text.finish()
         if active.skip:
             held = self._hide(active, held)

@@ -253,3 +253,23 @@ def test_typing_while_the_prompts_end_is_half_spelt_keeps_all_of_it(engine: Engi
     finish(engine, generation)
     spelt = engine.detokenize([*generation.prompt_ids, *branch.ids]) + branch.buffer.tail
     assert spelt.lstrip().startswith(prompt + " x")
+
+
+@pytest.mark.parametrize("prompt", ["There was a king", "Once upon a tim"])
+def test_going_on_while_the_prompts_end_is_half_spelt_spells_the_rest(engine: Engine, prompt: str) -> None:
+    """Byte by byte: the branch ends, and goes on, within the word."""
+    alone = [token for token in range(engine.info.n_vocab) if len(engine.token_bytes(token)) == 1]
+
+    def letter_by_letter(logits: Any, view: Any) -> None:
+        logits[alone] += 1000
+
+    generation = write(
+        engine, prompt, stop=Stop(max_tokens=1, ignore_eog=True), logits_callback=letter_by_letter
+    )
+    branch = generation.branches[0]
+    assert branch.text == "" and len(branch.ids) == 1
+    for _ in range(8):
+        branch.extend(1)
+        finish(engine, generation)
+    assert len(branch.ids) == 9 and branch.text
+    assert whole(engine, generation) == prompt + branch.text
