@@ -236,21 +236,21 @@ class Commands:
         if sampling.seed is not None:
             active.branch.seed = sampling.seed
             active.close_chain()
-        self._prepare(active)
+        self._prepare(active, anew=True)
 
     def change(self, active: ActiveBranch, sampling: Sampling, stop: Stop) -> None:
         self.set_sampling(active, sampling)
         self.set_stop(active, stop)
 
     def set_stop(self, active: ActiveBranch, stop: Stop) -> None:
-        ignore = active.ignore_eog
+        ignore, least = active.ignore_eog, active.min_tokens
         active.set_stop(stop)
         if active.ignore_eog != ignore:
             active.rule_changed()
         if active.branch.live and active.buffer.ids and active.limit <= len(active.buffer.ids):
             self._end(active, FinishReason.LENGTH)
         else:
-            self._prepare(active)
+            self._prepare(active, anew=(active.ignore_eog, active.min_tokens) != (ignore, least))
 
     def add_branch(
         self, request: ActiveRequest, n: int, samplings: Sampling | tuple[Sampling, ...] | None,
@@ -274,12 +274,17 @@ class Commands:
 
     # ---- inside
 
-    def _prepare(self, active: ActiveBranch) -> None:
-        """Let a branch that writes go on by other rules, or end in the attempt."""
+    def _prepare(self, active: ActiveBranch, anew: bool) -> None:
+        """Let a branch that writes go on by other rules, or end in the attempt.
+
+        ``anew``: a token that was drawn, and waits for a slow grammar, was drawn by rules that hold no more.
+        """
         if active.pending is not None:
             self.queue.park(active)  # it chooses anew when it is let in
         elif active.seq >= 0 and not self.loop.prepare(active):
             self.queue.retire()
+        if anew:
+            active.drawn = None
 
     def _take_off(self, active: ActiveBranch) -> None:
         self.queue.unlist(active)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -254,3 +255,31 @@ def engine_form(engine: Engine, pattern: str) -> str:
     made = compile_constraint(Sampling(regex=pattern), engine.model)
     assert made is not None
     return made.form
+
+
+@pytest.mark.parametrize("verb", ["set_sampling", "set_stop"])
+def test_a_token_that_was_drawn_by_other_rules_is_not_written(engine: Engine, slow: None, verb: str) -> None:
+    """The rules change while the grammar is asked about it."""
+    engine.reset()
+    end = min(engine.model.eog)
+
+    def ends(logits: Any, view: Any) -> None:
+        if verb == "set_stop" and len(view.ids) == 3:
+            logits[end] += 1000.0
+
+    sampling = seeded(4, temperature=0.0, grammar="root ::= [a-zA-Z .,]*")
+    stop = Stop(max_tokens=8)
+    generation = engine.submit(Request(PROMPT, sampling=sampling, stop=stop, logits_callback=ends))
+    [branch], [active] = generation.branches, generation.engine_state.branches
+    drive(engine, lambda: active.pending is not None and len(branch.ids) == 3, most=50)
+    assert active.pending is not None
+    token = active.pending.token
+    if verb == "set_sampling":
+        branch.set_sampling(replace(sampling, logit_bias=((token, float("-inf")),)))
+    else:
+        assert token == end
+        branch.set_stop(replace(stop, min_tokens=6))
+    drive(engine, lambda: len(branch.ids) > 4 or generation.done, most=50)
+    assert branch.ids[3] != token
+    branch.stop()
+    finish(engine, generation)
