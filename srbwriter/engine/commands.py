@@ -20,13 +20,12 @@ from .generation import BEYOND_THE_END, BRANCH_VERBS, Branch, Buffer, Command, G
 from .model import Model
 from .prompt import Typed, Unfinished, token_ids, typed, unfinished
 from .queue import Queue
-from .sampling_loop import SamplingLoop
+from .sampling_loop import SamplingLoop, in_words
 from .siblings import Siblings
 from .types import (
     Added,
     BranchState,
     Cut,
-    EngineError,
     FinishReason,
     InvalidRequest,
     Priority,
@@ -58,9 +57,9 @@ class Commands:
         try:
             if request.generation.error is None and not request.failed:
                 self._handle(command, request)
-        except EngineError as error:
+        except Exception as error:  # nobody else has to do with it
             log.warning("request %d, %s: %s", request.generation.number, command.verb, error)
-            self.loop.fail_request(request, error)
+            self.loop.fail_request(request, in_words(error))
         request.generation.arrived(command)
         self._again(request)
 

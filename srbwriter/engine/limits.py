@@ -95,7 +95,11 @@ def _parts(value: object) -> list[object]:
 def check_ids(name: str, ids: Iterable[int], n_vocab: int) -> None:
     """Raises InvalidRequest for a token id of the field ``name`` that is not in the vocabulary."""
     for token in ids:
-        if not 0 <= token < n_vocab:
+        try:
+            known = 0 <= token < n_vocab
+        except TypeError:
+            raise InvalidRequest(name, f"{token!r} is not a token id") from None
+        if not known:
             raise InvalidRequest(name, f"token id {token} is not in 0 … {n_vocab - 1}")
 
 

@@ -7,6 +7,7 @@ anything heavy: the command line reads this table to print its help.
 from __future__ import annotations
 
 import math
+import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -133,7 +134,7 @@ class Parameter:
                 return ""
             low, high = number_words(self.minimum), number_words(self.maximum)
             return f"{value} is not in {low or '∞'} … {high or '∞'}"
-        return self._oversize(value)
+        return self._oversize(value) or self._unwritable(value)
 
     def _oversize(self, value: Any) -> str:
         if self.most is not None and len(value) > self.most:
@@ -146,7 +147,17 @@ class Parameter:
             return f"{sum(lengths)} characters in all, {self.in_all} are possible"
         return ""
 
+    def _unwritable(self, value: Any) -> str:
+        """Texts to sample or stop by go to libraries that take whole characters only."""
+        if self.kind not in ("text", "texts") or self.record not in ("sampling", "stop"):
+            return ""
+        for text in (value,) if self.kind == "text" else value:
+            if not text.isascii() and _HALF.search(text):
+                return f"{reprlib.repr(text)} holds half of a surrogate pair, which is no character"
+        return ""
 
+
+_HALF = re.compile("[\ud800-\udfff]")
 _KIND_WORDS: dict[Kind, str] = {
     "int": "a whole number",
     "float": "a finite number",

@@ -98,8 +98,8 @@ class SamplingLoop:
         """Build what the branch samples with; False when its settings or its text end it instead."""
         try:
             self._make_ready(active)
-        except EngineError as error:
-            self.break_off(active, error)
+        except Exception as error:  # it is this branch's alone, whatever it is
+            self.break_off(active, in_words(error))
             return False
         return True
 
@@ -671,6 +671,14 @@ class SamplingLoop:
                 active.branch.finish_reason, active.branch.error = FinishReason.ERROR, error
         failed: Event = Failed(error)
         request.events.append(failed)
+
+
+def in_words(error: Exception) -> EngineError:
+    """What ends a branch or a request. One that nobody foresaw is logged with where it came from."""
+    if isinstance(error, EngineError):
+        return error
+    log.error("an error that nobody foresaw", exc_info=error)
+    return EngineError(f"an error that nobody foresaw: {type(error).__name__}: {error}")
 
 
 def _now_and_then(active: ActiveBranch) -> bool:

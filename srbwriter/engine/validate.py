@@ -30,6 +30,8 @@ _TAKES: dict[str, tuple[tuple[type, ...], ...]] = {
     "change": ((Sampling,), (Stop,)),
     "add_branch": ((int,), _SAMPLING, _STOP, (tuple,), (tuple,)),
 }
+_SEEDS = next(p for p in PARAMETERS if p.record == "sampling" and p.field == "seed")
+_SEED_OF = {"reroll": 0, "rewind": 3}  # the place among their arguments
 _MOST = 2**31 - 1  # llama.cpp counts tokens, threads and layers in 32 bits
 _LEAST_OPTIONS = {
     "n_ctx": 1, "n_batch": 1, "n_ubatch": 1, "threads": 1, "threads_batch": 1,
@@ -82,6 +84,8 @@ def check_command(command: Command, model: SamplerModel, max_branches: int) -> N
             limits.check_prompt("text", len(value))
         elif isinstance(value, tuple):
             limits.check_ids(command.verb, cast("tuple[int, ...]", value), model.n_vocab)
+    if command.verb in _SEED_OF:
+        _SEEDS.check(command.args[_SEED_OF[command.verb]])
     if command.verb == "add_branch" and not 1 <= command.args[0] <= max_branches:
         raise LimitExceeded(command.args[0], max_branches)
     if command.verb == "add_branch":

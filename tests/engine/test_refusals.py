@@ -8,9 +8,17 @@ import pytest
 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import FinishReason, InvalidRequest, LimitExceeded, Sampling, Stop
+from srbwriter.engine.types import (
+    EngineError,
+    FinishReason,
+    InvalidRequest,
+    LimitExceeded,
+    Request,
+    Sampling,
+    Stop,
+)
 
-from .support import exact_engine, finish, started
+from .support import PROMPT, exact_engine, finish, started
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +36,12 @@ def engine() -> Iterator[Engine]:
         lambda g: g.branches[0].set_sampling("greedy"),
         lambda g: g.branches[0].set_stop(Stop(strings="the")),  # type: ignore[arg-type]
         lambda g: g.branches[0].set_stop(Stop(max_tokens=-1)),
+        lambda g: g.branches[0].set_sampling(Sampling(regex="\ud800")),
+        lambda g: g.branches[0].set_stop(Stop(strings=("\ud800",))),
         lambda g: g.branches[0].reroll(seed=-3),
+        lambda g: g.branches[0].reroll(seed=1 << 64),
+        lambda g: g.branches[0].reroll(begin=("a",)),  # type: ignore[arg-type]
+        lambda g: g.branches[0].rewind(tokens=1, seed=1 << 64),
         lambda g: g.branches[0].extend(-2),
         lambda g: g.branches[0].rewind(tokens=-2),
         lambda g: g.branches[0].rewind(),
@@ -48,6 +61,38 @@ def test_a_verb_that_means_nothing_is_refused_and_changes_nothing(
     with pytest.raises(InvalidRequest):
         ask(generation)
     assert generation.done
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(dry_multiplier=1.0, dry_sequence_breakers=("\ud800",)),
+        Sampling(banned_phrases=("\ud800",)),
+        Sampling(grammar='root ::= "\ud800"'),
+        Sampling(json_schema='"\ud800"'),
+    ],
+)
+def test_half_a_character_to_sample_by_is_refused(engine: Engine, sampling: Sampling) -> None:
+    with pytest.raises(InvalidRequest):
+        engine.submit(Request(PROMPT, sampling=sampling))
+
+
+@pytest.mark.parametrize("place", ["template_for", "seed"])
+def test_an_error_that_nobody_foresaw_ends_the_request_that_it_is_of(
+    engine: Engine, undisturbed: list[tuple[int, ...]], place: str
+) -> None:
+    good, bad = started(engine), engine.submit(Request("Once", heal=False))
+
+    def fails(*_: object) -> None:
+        raise OverflowError("too much")
+
+    bad.branches[0].set_sampling(Sampling(top_k=7))
+    setattr(bad.engine_state, place, fails)
+    bad.branches[0].reroll()
+    with pytest.raises(EngineError, match="too much"):
+        finish(engine, bad)
+    finish(engine, good)
+    assert [b.ids for b in good.branches] == undisturbed
 
 
 def test_more_branches_than_can_live_are_refused(engine: Engine) -> None:
