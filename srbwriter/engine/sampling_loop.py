@@ -520,6 +520,8 @@ class SamplingLoop:
             )
         del buffer.ids[kept:], buffer.ends[kept:], buffer.logprobs[kept:]
         buffer.drawn = [drawn for drawn in buffer.drawn if drawn.position < kept]
+        if kept < active.first:  # the window was shifted within the stop text: the rest stands in the base
+            active.base, active.first = active.base[: kept - active.first], kept
         if dropped:
             active.text_changed()
         buffer.tail = branch.text[covered:]

@@ -22,7 +22,7 @@ from srbwriter.engine.types import (
 )
 from srbwriter.engine.window import fit
 
-from .support import GREEDY, drive, exact_engine, finish, seeded
+from .support import GREEDY, drive, exact_engine, finish, forcing, long_prompt, seeded, stepped
 
 WINDOW = 128
 REQUEST = Request("", stop=Stop(max_tokens=4, ignore_eog=True), sampling=GREEDY, add_bos=False)
@@ -208,3 +208,24 @@ def test_ids_may_be_numpys() -> None:
         generation = engine.submit(replace(REQUEST, prompt=ids))
         finish(engine, generation)
         assert list(generation.prompt_ids) == ids.tolist()
+
+
+def test_a_stop_string_across_a_shift_leaves_the_tokens_before_it() -> None:
+    """What of it slid into the kept part of the window is not gone on from."""
+    with stepped(n_ctx=256) as engine:
+        script = engine.tokenize_continuation(" He was glad and he sat there and he ate red end of all")
+        for begin in range(4, 8):
+            prompt = long_prompt(engine, engine.n_ctx - begin - 1)
+            strings = (engine.detokenize(script[begin : begin + 3]),)
+            stop = Stop(max_tokens=len(script), strings=strings, ignore_eog=True)
+            callback = forcing([script], {})
+            generation = engine.submit(
+                Request(prompt, add_bos=False, overflow="shift", n_keep=4, logits_callback=callback,
+                        sampling=GREEDY, stop=stop)
+            )  # fmt: skip
+            finish(engine, generation)
+            [branch], [active] = generation.branches, generation.engine_state.branches
+            assert generation.truncated
+            assert list(branch.ids) == script[:begin]
+            assert active.length == len(active.path)
+            assert active.path[-begin:] == script[:begin]
