@@ -198,10 +198,7 @@ class ActiveBranch(Demand):
             buffer.pieces += [text] if text else []
             buffer.ids += ids
             buffer.ends += ends
-            if self.request.asked.logprobs is not None:
-                buffer.logprobs += [
-                    TokenLogprob(token, -math.inf) for token in ids
-                ]  # which nobody has looked up
+            buffer.logprobs += self.unscored(ids)
             self.branch.overlap = healed
             self.text.restart(text, len(ids))
             self.text.break_in(speller.broken)
@@ -210,6 +207,12 @@ class ActiveBranch(Demand):
             self.request.events.append(Text(self.branch.index, text, tuple(ids)))
         if without:
             self.without = {len(self.buffer.ids): frozenset(without)}
+
+    def unscored(self, ids: Sequence[int]) -> list[TokenLogprob]:
+        """What stands beside ``ids`` that the model has not written, where log-probabilities are told."""
+        if self.request.asked.logprobs is None:
+            return []
+        return [TokenLogprob(token, -math.inf) for token in ids]
 
     def cut(self, chars: int, tail_ids: Sequence[int] = ()) -> None:
         """Keep ``chars`` characters: whole tokens up to there, then ``tail_ids`` for the rest."""
@@ -222,6 +225,7 @@ class ActiveBranch(Demand):
         new.typed = [(begin, min(end, chars)) for begin, end in old.typed if begin < chars]
         new.ids.extend(tail_ids)
         new.ends.extend([chars] * len(tail_ids))
+        new.logprobs.extend(self.unscored(tail_ids))
         if keep < self.first:  # the window was shifted since; it is made anew where it is still needed
             self.base, self.first = self.request.ids, 0
         self.branch.buffer = new

@@ -7,7 +7,6 @@ admission put it back where the cache already holds most of it.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -33,7 +32,6 @@ from .types import (
     Stop,
     Take,
     Text,
-    TokenLogprob,
 )
 
 log = logging.getLogger(__name__)
@@ -220,8 +218,7 @@ class Commands:
         begin = len(branch.text)
         buffer.typed.append((begin, begin + len(text)))  # before the text, so that no reader misses it
         buffer.pieces.append(text)
-        if active.request.asked.logprobs is not None:
-            buffer.logprobs += [TokenLogprob(token, -math.inf) for token in new.ids]
+        buffer.logprobs += active.unscored(new.ids)
         buffer.ids.extend(new.ids)
         buffer.ends.extend(begin + max(end - unspelt, 0) for end in new.ends)
         active.limit += len(new.ids)
@@ -318,6 +315,7 @@ class Commands:
             ids = self.model.tokenize_continuation(buffer.tail)
             buffer.ids.extend(ids)
             buffer.ends.extend([len(active.branch.text)] * len(ids))
+            buffer.logprobs += active.unscored(ids)
             buffer.tail = ""
             active.text_changed()
 
@@ -377,7 +375,8 @@ def _take_up(active: ActiveBranch, take: Take, model: Model) -> None:
     for token in ids:
         spelt += model.pieces.bytes[token]
         ends.append(len(spelt.decode("utf-8", "ignore")) - len(unspelt))
-    branch.buffer = Buffer(pieces=[take.text] if take.text else [], ids=ids, ends=ends)
+    pieces = [take.text] if take.text else []
+    branch.buffer = Buffer(pieces=pieces, ids=ids, ends=ends, logprobs=active.unscored(ids))
     branch.overlap = len(unspelt)
     branch.finish_reason, branch.state = take.finish_reason, BranchState.DONE
     active.text.restart(take.text, len(ids))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from srbwriter.engine.engine import Engine
-from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import Priority, Request, Sampling, Stop, Text, TokenLogprob
+from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.types import Priority, Request, Sampling, Stop, Take, Text, TokenLogprob
 
 from .support import PROMPT, Reference, decoded_rows, drive, exact_engine, finish, seeded
 
@@ -258,3 +258,22 @@ def test_a_reroll_scores_nothing_again(engine: Engine) -> None:
     generation.branches[0].reroll()
     finish(engine, generation)
     assert generation.prompt_logprobs == before
+
+
+@pytest.mark.parametrize(
+    ("asked", "verb"),
+    [
+        ({"stop": RULE}, lambda branch: branch.rewind(chars=2)),
+        ({"stop": RULE, "takes": (Take(" He was glad"),)}, lambda branch: branch.extend(5)),
+        ({"stop": replace(RULE, strings=("a",))}, lambda branch: branch.extend(5)),
+    ],
+)
+def test_they_stay_beside_their_tokens_whatever_is_done(
+    engine: Engine, asked: dict[str, Any], verb: Callable[[Branch], None]
+) -> None:
+    generation = engine.submit(Request(PROMPT, logprobs=0, sampling=seeded(3), **asked))
+    finish(engine, generation)
+    [branch] = generation.branches
+    verb(branch)
+    finish(engine, generation)
+    assert branch.ids and [known.id for known in branch.logprobs] == list(branch.ids)
