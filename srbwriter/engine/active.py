@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 Logits: TypeAlias = "NDArray[np.float32]"
 ConstraintKey: TypeAlias = "tuple[str | None, str | None, str | None]"
 NO_LIMIT = 1 << 60
+_TEMPLATES = 64  # of one request, that are kept for branches which sample alike
 _BLOCK = 256  # logits of which the highest is found in one go
 WAITING_STATES = frozenset({BranchState.WAITING, BranchState.PROMPT, BranchState.WRITING})
 
@@ -417,6 +418,8 @@ class ActiveRequest:
         key = sampling, active.ignore_eog
         template = self.templates.get(key)
         if template is None:
+            while len(self.templates) >= _TEMPLATES:
+                self.templates.pop(next(iter(self.templates))).close()
             banned = sorted(model.eog) if active.ignore_eog else ()
             template = SamplerTemplate(sampling, model, n_ctx, banned)
             if template.history_length:

@@ -470,11 +470,16 @@ class Queue:
             self.crowded = True
             self.suspend(live[0])
             return True
-        if live and isinstance(live[0], ActiveBranch):
-            self.loop.finish(live[0], FinishReason.CONTEXT, None)
-            self.retire()
-            return True
-        return False
+        if not live:
+            return False
+        ended = [live[0]] if isinstance(live[0], ActiveBranch) else []
+        if isinstance(live[0], Scoring):
+            self.suspend(live[0])
+            ended = [r for r in live[0].request.branches if r.branch.live]
+        for active in ended:
+            self.loop.finish(active, FinishReason.CONTEXT, None)
+        self.retire()
+        return bool(ended)
 
     def preempt(self, request: ActiveRequest) -> bool:
         """Take a sequence from what is less urgent than ``request``, or from who has more than a share."""

@@ -546,7 +546,10 @@ class SamplingLoop:
         kept = reason is not FinishReason.KILLED
         if kept and active.seq >= 0 and active.request.asked.priority is Priority.FOREGROUND:
             self.expect_more(active)
+        held = active.seq >= 0
         self.detach(active, row, kept)
+        if not kept and not held:  # it was paused, or waits: what it wrote may be anywhere
+            self._give_back(active)
         self._rest(active, kept)
         branch.finish_reason, branch.stop_text = reason, stop_text
         branch.state = BranchState.DONE
@@ -583,7 +586,15 @@ class SamplingLoop:
 
     def discard(self, active: ActiveBranch) -> None:
         """An ended branch was thrown away: what the cache holds of it alone is given back, its text stays."""
-        branch, path = active.branch, active.path
+        branch = active.branch
+        self._give_back(active)
+        active.close_chain()
+        branch.finish_reason, branch.stop_text = FinishReason.KILLED, None
+        active.request.events.append(Finished(branch.index, FinishReason.KILLED, len(branch.buffer.ids)))
+
+    def _give_back(self, active: ActiveBranch) -> None:
+        """What the cache holds of a branch alone goes, in every tier."""
+        path = active.path
         node = self.cache.tree.reach(path, active.request.space)
         for demand in [d for d in node.demands if d in self.pending]:
             self.pending.remove(demand)
@@ -593,9 +604,6 @@ class SamplingLoop:
         if active.urgency is Priority.AHEAD:
             kept = max(kept, self.cache.used(path, active.request.space))
         self.cache.forget(path, kept, active.request.space)
-        active.close_chain()
-        branch.finish_reason, branch.stop_text = FinishReason.KILLED, None
-        active.request.events.append(Finished(branch.index, FinishReason.KILLED, len(branch.buffer.ids)))
 
     def flush(self, active: ActiveBranch) -> None:
         """Publish what was held back; text that typing announced and no token spells yet becomes the tail."""

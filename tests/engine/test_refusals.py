@@ -120,3 +120,16 @@ def test_killing_gives_the_cells_back_at_once(engine: Engine) -> None:
     generation.branches[0].kill()
     engine.process()
     assert engine.stats().used_cells == len(generation.prompt_ids) < before
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_killing_a_paused_branch_gives_the_cells_back(engine: Engine, n: int) -> None:
+    generation = started(engine, n=n)
+    for branch in generation.branches:
+        branch.pause()
+    engine.process()
+    for branch in generation.branches:
+        branch.kill()
+    engine.process()
+    assert generation.done
+    assert engine.stats().used_cells <= len(generation.prompt_ids)

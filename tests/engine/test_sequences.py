@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from srbwriter.engine.types import (
     EngineClosed,
     EngineError,
     EngineOptions,
+    FinishReason,
     InvalidRequest,
     NoRoom,
     NotANumber,
@@ -33,13 +35,17 @@ from .support import (
     GREEDY,
     PROMPT,
     Reference,
+    ask,
     assert_same_logits,
     decoded_rows,
+    drive,
     exact_engine,
     exact_model,
     finish,
+    long_prompt,
     seeded,
     small_engine,
+    stepped,
     toy_model,
 )
 from .toy_models import make_gemma, make_jamba, make_mamba
@@ -460,3 +466,16 @@ TestRecurrent = RecurrentMachine.TestCase
 TestAttention.settings = TestSliding.settings = TestHybrid.settings = TestRecurrent.settings = settings(
     max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+def test_a_prompt_to_score_ends_where_a_sequence_holds_the_cells_it_needs() -> None:
+    with stepped(chunk=8, n_ctx=256) as engine:
+        face = engine.sequences
+        seq = face.new_seq()
+        generation = ask(engine, long_prompt(engine, 200), tokens=3, prompt_logprobs=0)
+        drive(engine, lambda: generation.prompt_done > 0)
+        face.eval(seq, long_prompt(engine, 120, "The king. "))
+        with suppress(NoRoom):
+            face.eval(seq, long_prompt(engine, 120, "The queen. "))
+        drive(engine, lambda: generation.done)
+        assert generation.branches[0].finish_reason is FinishReason.CONTEXT

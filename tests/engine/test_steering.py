@@ -390,3 +390,16 @@ def test_a_reader_with_a_cursor_misses_nothing(engine: Engine) -> None:
         resets += reset
         assert seen == branch.text
     assert resets == 2  # typing is not taking back
+
+
+def test_settings_that_come_one_after_the_other_do_not_pile_up(engine: Engine) -> None:
+    rule = Stop(max_tokens=150, ignore_eog=True)
+    generation = engine.submit(Request(PROMPT, sampling=seeded(3), stop=rule))
+    [branch], most = generation.branches, 0
+    for place in range(100):
+        branch.set_sampling(Sampling(temperature=1.0 + place / 1000))
+        engine.process()
+        most = max(most, len(generation.engine_state.templates))
+    assert 0 < most <= 64
+    finish(engine, generation)
+    assert len(branch.ids) == 150
