@@ -57,6 +57,9 @@ def check_request(request: Request, model: SamplerModel, max_branches: int) -> N
     for field in ("prompt_logprobs", "next_logprobs", "next_ids"):
         if request.strict and getattr(request, field) not in (None, ()):
             raise InvalidRequest(field, "a strict request has none: ask for them in another")
+    for field in ("next_logprobs", "next_ids"):
+        if (request.begin or request.takes) and getattr(request, field) not in (None, ()):
+            raise InvalidRequest(field, "it is about what follows the prompt: ask without begin and takes")
     if request.logits_callback is not None and not callable(request.logits_callback):
         raise InvalidRequest("logits_callback", "it cannot be called")
 

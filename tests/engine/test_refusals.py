@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from srbwriter.engine.types import (
     Request,
     Sampling,
     Stop,
+    Take,
 )
 
 from .support import PROMPT, exact_engine, finish, started
@@ -75,6 +77,15 @@ def test_a_verb_that_means_nothing_is_refused_and_changes_nothing(
 def test_half_a_character_to_sample_by_is_refused(engine: Engine, sampling: Sampling) -> None:
     with pytest.raises(InvalidRequest):
         engine.submit(Request(PROMPT, sampling=sampling))
+
+
+@pytest.mark.parametrize("begun", [{"begin": (5,)}, {"takes": (Take(" He"),)}])
+@pytest.mark.parametrize("asked", [{"next_logprobs": 3}, {"next_ids": (5,)}])
+def test_what_could_follow_the_prompt_is_asked_where_branches_stand_there(
+    engine: Engine, asked: dict[str, Any], begun: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidRequest, match="follows the prompt"):
+        engine.submit(Request(PROMPT, **asked, **begun))
 
 
 @pytest.mark.parametrize("place", ["template_for", "seed"])
