@@ -530,5 +530,8 @@ def _for_nobody(demand: Demand) -> bool:
 
 
 def _waits_since(request: ActiveRequest) -> int:
-    """The step at which the first of its branches that wait began to."""
-    return min(active.since for active in request.branches if waiting(active))
+    """The step at which the first of its branches that wait began to.
+
+    Whoever closes the engine, on another thread, may have ended them just now.
+    """
+    return min((active.since for active in request.branches if waiting(active)), default=0)

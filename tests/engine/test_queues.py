@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from srbwriter.engine import queue
+from srbwriter.engine.active import ActiveRequest
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.types import FinishReason, LimitExceeded, Priority, Request, Sampling, Stop
 
@@ -190,3 +192,20 @@ def test_branches_under_one_engine_thread_run_to_their_end(threaded: Engine) -> 
     for request in requests:
         request.wait(WAIT)
         assert lengths(request) == [8] * 4
+
+
+def test_a_request_that_is_abandoned_while_others_are_let_in_costs_them_no_step(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A verb on another thread does that, where the engine is being closed and a step is under way."""
+    requests = [ask(engine, f"Tale {k}", tokens=4) for k in range(2)]
+
+    class Shares(queue.Shares):
+        def of(self, request: ActiveRequest) -> tuple[int, int]:
+            requests[0].abandon()
+            return super().of(request)
+
+    monkeypatch.setattr(queue, "Shares", Shares)
+    finish(engine, requests[1])
+    assert lengths(requests[1]) == [4]
+    assert engine.stats().decodes > 0
