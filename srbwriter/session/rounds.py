@@ -171,8 +171,21 @@ class RoundHistory:
     def __init__(self) -> None:
         self._rounds: dict[NodeId, Round] = {}
 
-    def remember(self, current: Round, node: NodeId) -> None:
-        """``current`` is shown where the writer stands at ``node``: where it goes on from, or words later."""
+    def remember(self, current: Round) -> None:
+        self._put(current.parent, current)
+
+    def leave(self, story: Story, shown: Round | None) -> None:
+        """The writer goes elsewhere, and comes back to what is shown: branches beside words typed since."""
+        if shown is None or shown.generation is None:
+            return
+        node: NodeId | None = story.current
+        while node != shown.parent:
+            if node is None or story.node(node).author != "writer":
+                return
+            node = story.parent(node)
+        self._put(story.current, shown)
+
+    def _put(self, node: NodeId, current: Round) -> None:
         self._rounds.pop(node, None)
         self._rounds[node] = current
         while len(self._rounds) > _KEPT_ROUNDS:

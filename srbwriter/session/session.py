@@ -347,7 +347,7 @@ class Session:
         assert engine is not None
         current.model, current.vocab = engine.info.name, engine.info.vocab
         self._recorder.follow(current)
-        self._history.remember(current, current.parent)
+        self._history.remember(current)
         self.look_ahead.look()
 
     def _recall(self) -> None:
@@ -640,19 +640,8 @@ class Session:
 
     def _leaving(self, act: Callable[[], Result]) -> Result:
         """Do ``act``, which may lead elsewhere: whoever comes back sees the branches that are shown now."""
-        current, here = self.round, self.story.current
-        if current is not None and current.generation is not None and self._typed_since(current.parent, here):
-            self._history.remember(current, here)
+        self._history.leave(self.story, self.round)
         return act()
-
-    def _typed_since(self, parent: NodeId, here: NodeId) -> bool:
-        """Whether ``here`` is ``parent``, or only words of the writer lie between."""
-        node: NodeId | None = here
-        while node != parent:
-            if node is None or self.story.node(node).author != "writer":
-                return False
-            node = self.story.parent(node)
-        return True
 
     def draft(self, sheet: str) -> typing.Draft:
         """Where the words of an open sheet are safe; ``sheet`` names it in a word or two."""
