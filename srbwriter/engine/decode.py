@@ -7,7 +7,7 @@ and no text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from .cache import Cache
@@ -88,7 +88,9 @@ class Decoder:
         if not reading:
             return Plan(rows, shared, portions)
         tips = self.cache.tree.tip
-        under_way = {(tips[d.seq], d.node and d.node.tokens[0]) for d in rows}
+        under_way: set[tuple[Node | None, int | None]] = {
+            (tips[d.seq], d.node and d.node.tokens[0]) for d in rows
+        }
         outputs = self.context.max_outputs - len(rows)
         room = min(chunk, self.context.max_rows - len(rows))
         for demand in reading:
@@ -105,8 +107,8 @@ class Decoder:
             step = tip, way[0].tokens[0]
             if step in under_way and not demand.every:
                 continue  # another evaluates it in this very step, and it is there in the next
-            under_way.add(step)
             tokens, answers = self._tokens(way, most)
+            under_way.update(_steps(way, len(tokens)))
             wanted = True if demand.every else int(answers)
             row = self.context.batch.add_run(tokens, tip.end, demand.seq, wanted)
             portions.append(Portion(demand, tokens, row, answers))
@@ -192,6 +194,18 @@ def _way(goal: Node, tip: Node) -> list[Node]:
         assert above is not None
         way.append(above)
     return way[::-1]
+
+
+def _steps(way: Sequence[Node], tokens: int) -> Iterator[tuple[Node | None, int]]:
+    """From which node with which token each node begins that the first ``tokens`` of a way lead to.
+
+    More than one: a prompt that is scored goes through nodes that are held, where others go on from.
+    """
+    for node in way:
+        if tokens <= 0:
+            return
+        yield node.parent, node.tokens[0]
+        tokens -= len(node.tokens)
 
 
 def _mean(old: float, new: float) -> float:

@@ -11,7 +11,18 @@ from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Generation
 from srbwriter.engine.types import EngineOptions, FinishReason, Priority, Request, Stop, TokenRun
 
-from .support import GREEDY, PROMPT, WAIT, decoded_rows, finish, runs_of, seeded
+from .support import (
+    GREEDY,
+    PROMPT,
+    SHORT,
+    WAIT,
+    decoded_rows,
+    drive,
+    finish,
+    runs_of,
+    seeded,
+    small_engine,
+)
 
 TWENTY = Stop(max_tokens=20, ignore_eog=True)
 
@@ -205,3 +216,15 @@ def test_ids_of_another_vocabulary_are_tokenised_again(engine: Engine) -> None:
     foreign = write(engine, (TokenRun(PROMPT), TokenRun(text, (5, 6, 7), "another vocabulary")))
     own = engine.tokenize(PROMPT + text)
     assert list(foreign.prompt_ids)[-len(own) :] == own
+
+
+def test_a_scored_prompt_is_read_for_others_from_where_they_hold_it() -> None:
+    with small_engine() as engine:
+        other = engine.submit(Request("The king", stop=SHORT))
+        drive(engine, lambda: other.branches[0].ids)  # it holds the beginning that all texts have
+        read = engine.stats().prompt_rows
+        scored = engine.submit(Request("Tom and Lily", prompt_logprobs=0, stop=SHORT))
+        longer = engine.submit(Request("Tom and Lily went to the park", stop=SHORT))
+        finish(engine, other, scored, longer)
+        assert engine.stats().prompt_rows - read == len(longer.prompt_ids)
+        assert "" not in engine.stats().evaluated_again
