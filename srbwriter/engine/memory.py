@@ -56,6 +56,11 @@ class Traffic:
         self.evaluated_again[reason] = self.evaluated_again.get(reason, 0) + tokens
 
 
+_SLOWEST = 1e-8
+"""Seconds a byte takes at most: one that took longer waited for a busy machine, and nothing is tried again that is
+too dear."""
+
+
 class Storage:
     """Host memory and disk beneath the cells.
 
@@ -149,7 +154,7 @@ class Storage:
             return False
         traffic = self.traffic
         took = (time.perf_counter() - started) / piece.size
-        traffic.byte_seconds = min(traffic.byte_seconds or took, took)
+        traffic.byte_seconds = min(traffic.byte_seconds or _SLOWEST, took)
         traffic.restored_tokens += node.end - first
         return True
 
