@@ -57,8 +57,8 @@ class Traffic:
 
 
 _SLOWEST = 1e-8
-"""Seconds a byte takes at most: one that took longer waited for a busy machine, and nothing is tried again that is
-too dear."""
+"""Seconds that a byte takes at most. One that took longer waited for a busy machine; and what is thought too
+dear is not tried again, so that nobody would learn better."""
 
 
 class Storage:
