@@ -226,16 +226,16 @@ class Engine:
         check_request(request, self.model, self.max_branches)
         chosen = self.adapters.resolve(request.lora)
         ids, healed = assemble(self.model, request)
-        if healed:
+        if healed.tokens:
             _ = self.model.piece_index  # made here, if this is the first
         fitted = fit(ids, request, self.n_ctx)
         generation = Generation(next(self._numbers), request, self._post)
         generation.truncated = len(fitted) != len(ids)
         generation.prompt_ids = tuple(fitted)
-        generation.healed = healed
+        generation.healed, generation.healed_tokens = healed.text, healed.tokens
         sampling = request.sampling[0] if isinstance(request.sampling, tuple) else request.sampling
         seed = sampling.seed if sampling.seed is not None else self._seed + 7919 * next(self._seeds)
-        active = make_request(generation, fitted, healed.encode(), seed, self.model, self._context.cells)
+        active = make_request(generation, fitted, healed.text.encode(), seed, self.model, self._context.cells)
         if self.adapters:
             self._assign_space(active, chosen)
         with self._known:

@@ -232,6 +232,7 @@ class Generation:
         self.branches: list[Branch] = []
         self.prompt_ids: tuple[int, ...] = ()  # as evaluated
         self.healed = ""  # end of the prompt that the first tokens of each branch spell again
+        self.healed_tokens = 0  # as many of the prompt, which are not among its ids
         self.prompt_logprobs: list[TokenLogprob] = []  # of prompt_ids[1:], when asked for
         self.next_logprobs: tuple[tuple[int, float], ...] = ()  # what could follow it, when asked for
         self.prompt_done = 0

@@ -38,8 +38,8 @@ class Vocabulary(Protocol):
         ...
 
 
-def assemble(model: Vocabulary, request: Request) -> tuple[list[int], str]:
-    """Token ids of the prompt, and the text that token healing took off its end.
+def assemble(model: Vocabulary, request: Request) -> tuple[list[int], Unfinished]:
+    """Token ids of the prompt, and what token healing took off its end.
 
     Raises InvalidRequest when there is nothing to evaluate, too much to look at, or an id is unknown.
     """
@@ -52,9 +52,9 @@ def assemble(model: Vocabulary, request: Request) -> tuple[list[int], str]:
             raise InvalidRequest("prompt", "it is empty, and this model cannot begin from nothing")
         ids = [model.bos]
     if not request.heal or _constrained(request):
-        return ids, ""
+        return ids, Unfinished()
     healed = unfinished(model, ids, typed)
-    return ids[: len(ids) - healed.tokens], healed.text
+    return ids[: len(ids) - healed.tokens], healed
 
 
 class Unfinished(NamedTuple):

@@ -402,6 +402,11 @@ class EngineStats:
 class EngineError(Exception):
     """Base of everything the engine raises on purpose; ``str()`` is fit for a person."""
 
+    @property
+    def words(self) -> str:
+        """What is wrong, for somebody whom it does not concern where an engine elsewhere is."""
+        return str(self)
+
 
 class ModelError(EngineError):
     """A model file cannot be used. Names the file and the cure."""
@@ -463,6 +468,10 @@ class RemoteError(EngineError):
         self.where, self.problem, self.again, self.wait = where, problem, again, wait
         self.status, self.field = status, field
         super().__init__(f"{where}: {problem}")
+
+    @property
+    def words(self) -> str:
+        return self.problem
 
 
 class Cancelled(EngineError):

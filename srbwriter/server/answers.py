@@ -15,7 +15,6 @@ from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.parameters import PARAMETERS
 from srbwriter.engine.types import FinishReason, PromptProgress, TokenLogprob
-from srbwriter.server.errors import from_engine
 from srbwriter.server.params import Params, default_order
 from srbwriter.server.registry import Record
 
@@ -48,7 +47,7 @@ def stop_type(reason: FinishReason | None, stop_text: str | None) -> str:
 
 def problem(branch: Branch) -> dict[str, str]:
     """What is added to a choice that could not go on: why, in words."""
-    return {} if branch.error is None else {"error": from_engine(branch.error).message}
+    return {} if branch.error is None else {"error": branch.error.words}
 
 
 def usage(record: Record) -> dict[str, Any]:

@@ -33,7 +33,6 @@ from srbwriter.tui.messages import Messages, Shows
 from srbwriter.tui.options import Preferences
 from srbwriter.tui.screens.help import CommandProvider
 from srbwriter.tui.screens.trouble import crash_words
-from srbwriter.tui.widgets.branch_pane import BranchPane
 from srbwriter.tui.widgets.prose_area import ProseArea
 from srbwriter.tui.write_screen import WriteScreen
 
@@ -64,12 +63,11 @@ class App(TextualApp[None]):
         super().__init__()
         self.session = session
         self.messages = Messages()
-        self.defects: list[str] = []  # of ours that were told, each once
         self.keyboard = Keyboard(self, super().on_event)
         self.next_story: Path | None = None
         self.next_notes: list[str] = []
         self.next_begins = self.begins = False  # whether branches are written as soon as a story is open
-        self.next_on_branches = self.on_branches = False  # whether they have the keys then, if there are any
+        self.on_branches = False  # whether they have the keys at first, and when the story is left
         self._typed_at = -math.inf
         self.address = ""  # where a server beside the app listens
         self.notes: list[str] = []  # what the writer is told once the screen is up
@@ -192,13 +190,11 @@ class App(TextualApp[None]):
     def open_story(self, file: Path, notes: Iterable[str] = (), begins: bool = False) -> None:
         """Leave this story and open another: the screen begins again with it, and the model stays.
 
-        ``notes`` is what the writer is told then; with ``begins`` branches are written at once. Where the
-        branches have the keys, those of the other story get them, if it shows any.
+        ``notes`` is what the writer is told then; with ``begins`` branches are written at once.
         """
         if not self.write_screen.transfers.may_leave():
             return
         self.next_story, self.next_notes, self.next_begins = file, list(notes), begins
-        self.next_on_branches = isinstance(self.write_screen.focused, BranchPane)
         self.write_screen.leave()
 
     def notify(
@@ -225,10 +221,6 @@ class App(TextualApp[None]):
     async def action_quit(self) -> None:
         """Textual's own way out: the writer's last words come first."""
         self.write_screen.run("quit")
-
-    def knows(self, key: str) -> bool:
-        """Whether a key means something to what has the keys."""
-        return key in self.screen.active_bindings or key in self.known_keys.on_branch
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:

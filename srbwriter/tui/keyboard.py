@@ -76,7 +76,10 @@ class Keyboard:
 
     def _is_two(self, event: events.Key) -> bool:
         """Whether alt with a key is an escape and the key: never where a terminal tells them apart."""
-        return event.character is not None and event.key.startswith(_ALT) and not self._app.knows(event.key)
+        if event.character is None or not event.key.startswith(_ALT):
+            return False
+        meant = event.key in self._app.screen.active_bindings or event.key in self._app.known_keys.on_branch
+        return not meant
 
     async def _settled(self, target: MessagePump) -> None:
         """Wait until widgets, screen and app have done what a key to ``target`` set off."""

@@ -169,6 +169,6 @@ def open_app(settings: Settings, story: Path | None, beside: Beside | None = Non
                 return app.return_code or 0
             left = session.story.file
             story, notes, begins = app.next_story, app.next_notes, app.next_begins
-            on_branches = app.next_on_branches
+            on_branches = app.on_branches
             loader = session.loader  # the model stays
             models.callback(loader.close)

@@ -93,8 +93,7 @@ def left(session: Session, load: Watch, work: str = "", on_branch: bool = False)
     generation = current.generation if current is not None else None
     total = len(generation.prompt_ids) if generation is not None else 0
     if generation is not None and session.model is not None and total:
-        unfinished = 1 if generation.healed else 0  # a token that the branches spell anew
-        parts.append(f"context {total + unfinished}/{session.model.n_ctx}")
+        parts.append(f"context {total + generation.healed_tokens}/{session.model.n_ctx}")
     if current is not None:
         speed = sum(branch.tokens_per_second for branch in current.branches if branch.live)
         if speed:

@@ -87,6 +87,7 @@ class WriteScreen(Screen[None]):
         self.order = AS_DRAWN  # of the panes
         self._ordered: tuple[object, int] = (None, 0)  # the round that stands so, and how many branches
         self._colours = StoryColours(session)
+        self.defects: list[str] = []  # of ours that were told, each once
         self._forked = -1  # the branch that is gone to as soon as it is there
         self._round: Round | None = None
         self._shown = -1
@@ -180,12 +181,12 @@ class WriteScreen(Screen[None]):
 
     def admit(self, error: Exception, again: bool = True) -> None:
         """A defect must not end the program: it is told; one that was told before only if ``again``."""
-        known = repr(error) in self.app.defects
+        known = repr(error) in self.defects
         if again or not known:
             log.error("a defect", exc_info=error)
             self.app.push_screen(CrashNote(error))
         if not known:
-            self.app.defects.append(repr(error))
+            self.defects.append(repr(error))
 
     @on(KeyLine.Pressed)
     def _key_pressed(self, event: KeyLine.Pressed) -> None:
@@ -577,6 +578,7 @@ class WriteScreen(Screen[None]):
 
     def leave(self) -> None:
         """End the program; where words cannot be saved, the writer decides."""
+        self.app.on_branches = isinstance(self.focused, BranchPane)
         try:
             self.session.keep()
         except StoryError as error:

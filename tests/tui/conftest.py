@@ -107,7 +107,7 @@ def open_bench(tmp_path: Path) -> OpenBench:
         async with app.run_test(size=size) as pilot:
             await pilot.pause()
             yield Bench(app, pilot, session)
-        assert not app.defects
+        assert not app.write_screen.defects
         if not session.closed:
             session.close()
 

@@ -104,8 +104,8 @@ async def test_a_defect_is_shown_with_its_report_and_the_desk_stays(
         assert bench.app.screen is bench.screen
         await bench.press(*" Hard", "ctrl+s")
         assert bench.session.text() == "It rained. Hard"
-        assert bench.app.defects == ["RuntimeError('a defect')"]
-        bench.app.defects.clear()
+        assert bench.screen.defects == ["RuntimeError('a defect')"]
+        bench.screen.defects.clear()
 
 
 async def test_a_defect_in_what_is_painted_again_and_again_is_told_once(
@@ -131,7 +131,7 @@ async def test_a_defect_in_what_is_painted_again_and_again_is_told_once(
             assert bench.app.screen is bench.screen
         await bench.press(*" Hard", "ctrl+s")
         assert bench.session.text() == "It rained. Hard"
-        bench.app.defects.clear()
+        bench.screen.defects.clear()
 
 
 async def test_a_fatal_defect_leaves_the_story_and_words_instead_of_code(open_bench: OpenBench) -> None:

@@ -27,7 +27,7 @@ def test_where_the_next_story_cannot_be_opened_the_one_before_comes_back(
         def __init__(self, session: Session, settings: Settings) -> None:
             self.session, self.notes = session, list[str]()
             self.next_story = None if seen else bad
-            self.next_begins = False
+            self.next_begins = self.on_branches = False
             self.next_notes: list[str] = []
 
         def run(self) -> None:
@@ -57,7 +57,7 @@ def test_stories_opened_one_after_the_other_share_a_model(
         def __init__(self, session: Session, settings: Settings) -> None:
             self.session, self.notes = session, list[str]()
             self.next_story = None if seen else tmp_path / "b.srbw"
-            self.next_begins = False
+            self.next_begins = self.on_branches = False
             self.next_notes = [] if seen else ["was imported"]
 
         def run(self) -> None:

@@ -17,6 +17,7 @@ from srbwriter.tui.screens.lorebook import Lorebook
 from srbwriter.tui.screens.reading import ContextView
 from srbwriter.tui.screens.sheet import Sheet
 from tests.tui.conftest import Bench, OpenBench
+from tests.tui.scenarios.common import visible
 
 
 async def typed(bench: Bench, words: str) -> None:
@@ -117,8 +118,8 @@ async def test_the_panel_shows_the_ladder_that_holds_and_drops_it(open_bench: Op
         assert session.sweep is None
         assert not line.display
         await bench.press("l", "ctrl+u", *"nothing", "enter")
-        assert "two values" in said(bench)
-        await bench.press("l", "ctrl+u", "enter")
+        assert "two values" in visible(bench)
+        await bench.press("ctrl+u", "enter")
         assert session.sweep is None
 
 

@@ -230,7 +230,7 @@ class RemoteEngine:
         generation = Generation(next(self._numbers), request, self._post)
         generation.prompt_ids = tuple(fitted)
         generation.truncated = len(fitted) != len(ids)
-        generation.healed = healed
+        generation.healed, generation.healed_tokens = healed.text, healed.tokens
         generation.engine_state = self._lay_out(generation, tuple(fitted))
         self._generations.add(generation)
         self._post(Command("submit", generation))

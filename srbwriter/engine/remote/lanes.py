@@ -25,7 +25,6 @@ from ..types import (
     Finished,
     FinishReason,
     Priority,
-    RemoteError,
     Sampling,
     StateChanged,
     Stop,
@@ -294,8 +293,8 @@ class Lane:
         self.flush()
         self.leave()
         branch.state, branch.finish_reason, branch.error = BranchState.FAILED, FinishReason.ERROR, error
-        tokens, words = len(self.buffer.ids), error.problem if isinstance(error, RemoteError) else str(error)
-        self.run.events.append(Finished(branch.index, FinishReason.ERROR, tokens, problem=words))
+        problem = Finished(branch.index, FinishReason.ERROR, len(self.buffer.ids), problem=error.words)
+        self.run.events.append(problem)
 
     def flush(self) -> None:
         """Publish what was held back."""

@@ -36,7 +36,7 @@ def branch_object(branch: Branch, ids: bool = False) -> dict[str, Any]:
         "state": str(branch.state),
         "reason": None if branch.finish_reason is None or branch.live else str(branch.finish_reason),
         "stop_text": branch.stop_text,
-        "error": None if branch.error is None else from_engine(branch.error).message,
+        "error": None if branch.error is None else branch.error.words,
         "text": branch.text,
         "tokens": len(branch.buffer.ids),
         "seed": branch.seed,
