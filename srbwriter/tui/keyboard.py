@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from srbwriter.tui.app import App
 
 _PATIENCE = 2.0  # seconds that a widget may take for a key before the next one goes on without it
-ESC = "\x1b"
+ESC, TAB = "\x1b", "\t"
 _ALT, _FIRST = "alt+", "escape_before_a_key"
 _CHAINS = 2  # a key goes up to the app, and what its binding does sends a message up once more
 
@@ -110,14 +110,17 @@ class _Parser(XTermParser):
     """Keeps the escape of a key that comes right behind it, whatever that key is.
 
     A terminal sends the same for alt and a key as for the two one after the other. Textual takes it for alt
-    and a letter, and for what a Mac writes with option and a digit; before other keys it forgets the escape.
+    and a letter, for shift and tab, and for what a Mac writes with option and a digit; before other keys it
+    forgets the escape. What is left to it is alt with backspace, ``f`` and ``b``, by which words are edited.
     """
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
         if sequence == ESC:  # of two keys that the next escape has ended: Textual would write ^ for it
             yield events.Key(_FIRST, ESC)
             return
-        if len(sequence) == 2 and isinstance(ANSI_SEQUENCES_KEYS.get(sequence), str):
+        if sequence == ESC + TAB or (
+            len(sequence) == 2 and isinstance(ANSI_SEQUENCES_KEYS.get(sequence), str)
+        ):
             sequence, alt = sequence[1], True
         for key in super()._sequence_to_key_events(sequence):
             name = f"shift+{key.key.lower()}" if key.key.isupper() else key.key
