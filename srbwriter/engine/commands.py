@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any
 
 from ..prose import last_sentence_start
 from .active import ActiveBranch, ActiveRequest, constraint_key, tokens_within
@@ -389,10 +389,9 @@ def prepared(command: Command, model: Model) -> Command:
     Raises InvalidRequest for a grammar that is none.
     """
     request = command.generation.engine_state
-    for arg in command.args:
-        for value in cast("tuple[Any, ...]", arg) if isinstance(arg, tuple) else (arg,):
-            if isinstance(value, Sampling):
-                compile_for(request, value, model)
+    for value in command.values():
+        if isinstance(value, Sampling):
+            compile_for(request, value, model)
     if command.verb != "append":
         return command
     text, begun = command.args[0], request.heal_prefix.decode("utf-8", "replace")

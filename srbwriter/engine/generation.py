@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from .types import (
     BranchState,
@@ -40,6 +40,11 @@ class Command(NamedTuple):
     generation: Generation
     branch: int = -1
     args: tuple[Any, ...] = ()
+
+    def values(self) -> Iterator[Any]:
+        """Its arguments; where one is a tuple, as of one for each branch, what is in it."""
+        for arg in self.args:
+            yield from cast("tuple[Any, ...]", arg) if isinstance(arg, tuple) else (arg,)
 
 
 @dataclass(slots=True)

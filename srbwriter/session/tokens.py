@@ -201,7 +201,7 @@ class Tokens:
         engine, generation, buffer = self._model(), branch.generation, branch.buffer
         ids, prompt = tuple(buffer.ids), generation.prompt_ids
         tokens = spelt(ids, engine.pieces(ids), len(prompt), -branch.overlap)
-        tokens = [token for k, token in enumerate(tokens) if k == 0 or token.end > 0]
+        tokens = [token for k, token in enumerate(tokens) if k == 0 or token.start >= 0 or token.end > 0]
         tokens = [token._replace(start=max(token.start, 0), end=max(token.end, 0)) for token in tokens]
         healed = generation.healed if branch.overlap else ""
         take = generation.number, buffer.revision

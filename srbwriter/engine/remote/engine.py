@@ -482,12 +482,11 @@ class RemoteEngine:
 
     def _post(self, command: Command) -> None:
         generation = command.generation
-        for arg in command.args:
-            for value in cast("tuple[Any, ...]", arg) if isinstance(arg, tuple) else (arg,):
-                if isinstance(value, Sampling):
-                    self._check_sampling(value)
-                elif isinstance(value, Stop):
-                    self._check_stop(value)
+        for value in command.values():
+            if isinstance(value, Sampling):
+                self._check_sampling(value)
+            elif isinstance(value, Stop):
+                self._check_stop(value)
         if command.verb == "add_branch" and not 1 <= command.args[0] <= self.max_branches:
             raise LimitExceeded(command.args[0], self.max_branches)
         if self._closing:
