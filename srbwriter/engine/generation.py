@@ -390,8 +390,7 @@ class Generation:
                 return
             self.error, self._idle = failure, True
             self._changed.notify_all()
-            if self._idle:
-                self._ended.notify_all()
+            self._ended.notify_all()
         for branch in self.branches:
             if branch.live:
                 branch.state = BranchState.FAILED

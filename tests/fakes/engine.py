@@ -19,6 +19,7 @@ from srbwriter.engine.types import (
     ContextOverflow,
     Cut,
     Done,
+    EngineClosed,
     EngineError,
     EngineStats,
     Event,
@@ -269,6 +270,9 @@ class FakeEngine:
                     if not any(isinstance(event, Failed) for event in news):
                         news.append(Done(len(generation.prompt_ids), generation.cached_tokens, written))
                 generation.publish(news)
+        for generation in self.generations:  # readers are told, as they are by the engine
+            if not generation.done:
+                generation.abandon(EngineClosed("the engine was closed"))
 
     def _runnable(self) -> bool:
         return any(self._may_write(branch) for g in self.generations for branch in g.branches)

@@ -70,13 +70,16 @@ def test_what_nobody_may_see_is_not_judged(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("questions_asked", [5, 16])
-def test_more_is_asked_than_may_be_answered_at_once(client: httpx.Client, questions_asked: int) -> None:
+def test_more_is_asked_than_may_be_answered_at_once(
+    client: httpx.Client, engine: FakeEngine, questions_asked: int
+) -> None:
     path, _ = written(client, n=64, max_tokens=1)
     told = client.post(f"{path}/judge", json={"rubric": [f"Is it {k}?" for k in range(questions_asked)]})
     assert told.status_code == 200, told.text
     assert [len(one["answers"]) for one in told.json()["data"]] == [questions_asked] * 64
     mine = client.get("/srb/v1/requests").json()["data"]
     assert [one["id"] for one in mine if one["state"] == "running"] == []
+    assert engine.stats().live_branches == 0
 
 
 def test_judging_leaves_room_for_others(serve: Serve, engine: FakeEngine) -> None:
