@@ -212,6 +212,18 @@ def test_a_pane_that_is_written_again_is_written_ahead_for_again(reading: Sessio
     assert current.generation.done
 
 
+def test_what_follows_a_pane_is_not_ready_while_that_is_written_again(reading: Session) -> None:
+    session = reading
+    session.look_ahead.budget = FOCUSED
+    ready(session, 0)
+    session.reroll(0)
+    session.pause(0)
+    assert session.round is not None
+    branch = session.round.branches[0]
+    until(session, lambda: branch.state is BranchState.PAUSED)
+    assert session.look_ahead.share(0) is None
+
+
 def test_the_focus_goes_first_and_all_follow(reading: Session) -> None:
     session = reading
     session.look_ahead.focus(3)

@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
 from textual.content import Content
+from textual.keys import format_key
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -117,50 +118,11 @@ class StatusLine(Widget):
         return Strip(segments).adjust_cell_length(self.size.width, style)
 
 
-_NAMES = {
-    "enter": "⏎",
-    "escape": "esc",
-    "backspace": "⌫",
-    "plus": "+",
-    "minus": "-",
-    "equals_sign": "=",
-    "left": "←",
-    "right": "→",
-    "up": "↑",
-    "down": "↓",
-    "pageup": "pgup",
-    "pagedown": "pgdn",
-    "right_square_bracket": "]",
-    "left_square_bracket": "[",
-    "less_than_sign": "<",
-    "greater_than_sign": ">",
-    "slash": "/",
-    "question_mark": "?",
-    "apostrophe": "'",
-    "comma": ",",
-    "full_stop": ".",
-    "colon": ":",
-    "semicolon": ";",
-    "vertical_line": "|",
-    "asterisk": "*",
-    "number_sign": "#",
-    "quotation_mark": '"',
-    "ampersand": "&",
-    "exclamation_mark": "!",
-    "at": "@",
-    "dollar_sign": "$",
-    "percent_sign": "%",
-    "left_curly_bracket": "{",
-    "right_curly_bracket": "}",
-    "backslash": "\\",
-}
-
-
 def key_name(key: str) -> str:
     """A key as it is shown: ``^n`` for ctrl+n, ``⏎`` for enter."""
     if key.startswith("ctrl+"):
         return "^" + key_name(key.removeprefix("ctrl+"))
-    return _NAMES.get(key, key.upper() if key[0] == "f" and key[1:].isdigit() else key)
+    return key.upper() if key[0] == "f" and key[1:].isdigit() else format_key(key)
 
 
 _STAYS = ("pick_number", "generate", "back", "switch", "help", "quit", "palette", "reroll", "tokens")
