@@ -218,7 +218,9 @@ class Cache:
             if self.free_sequence(covering, unused=ahead):
                 start, stored = self._start(goal, most)  # the tree may have changed under it
             else:
-                seq = None if ahead else self._claim(start)  # an anchor is kept for others while there are ids
+                seq = (
+                    None if ahead else self._claim(start)
+                )  # an anchor is kept for others while there are ids
                 if seq is None:
                     return False
         if seq is None:
