@@ -468,7 +468,7 @@ class Cache:
     def _withdraw(self, seq: int, nodes: list[Node]) -> bool:
         """Take a parked sequence back to before ``nodes``, its last; False if something would be lost.
 
-        What many sequences hold is there for who comes next, and stays, but for words that branches begin with.
+        What many sequences hold is there for who comes next and stays, but for words that branches begin with.
         """
         if any(node.piece is None or not node.seqs <= self.parked for node in nodes):
             return False
@@ -548,7 +548,7 @@ class Cache:
         return node.seqs if self.partial else node.tips
 
     def _start(self, goal: Node, most: int) -> tuple[Node, list[Node]]:
-        """The node in cells from which a sequence goes to its :meth:`_anchor`, and what is stored of that way.
+        """The node in cells from which a sequence goes to its :meth:`_anchor`, and what is stored on the way.
 
         The last of that comes first.
         """
