@@ -468,7 +468,7 @@ class Cache:
     def _withdraw(self, seq: int, nodes: list[Node]) -> bool:
         """Take a parked sequence back to before ``nodes``, its last; False if something would be lost.
 
-        What many sequences hold is there for who comes next and stays, but for words that branches begin with.
+        What many sequences hold stays for who comes next, but for words that branches begin with.
         """
         if any(node.piece is None or not node.seqs <= self.parked for node in nodes):
             return False
