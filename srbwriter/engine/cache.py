@@ -185,6 +185,10 @@ class Cache:
             node = node.parent
         return node
 
+    def keeps(self, space: int) -> bool:
+        """Whether text of ``space`` is kept outside the cells; that of a request alone is not."""
+        return bool(self.storage.budget) and space <= SHARED
+
     def lacks(self, demand: Demand, most: int) -> int:
         """Cells that the way of ``demand`` takes beyond those in use; ``most`` of its tokens may be held."""
         goal = demand.node
@@ -599,10 +603,10 @@ class Cache:
 
     def _store(self, node: Node) -> bool:
         """Keep the state of a resident node outside the cells as well; False where that cannot be."""
-        if node.piece is not None or not self._holders(node) or not self.storage.budget:
+        if node.piece is not None or not self._holders(node):
             return False
-        if self.tree.root_of(node).space > SHARED:
-            return False  # a request of its own kind, which nobody comes back to
+        if not self.keeps(self.tree.root_of(node).space):
+            return False
         self.storage.save(node)
         self._changes += 1
         return node.piece is not None
