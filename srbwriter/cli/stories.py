@@ -60,9 +60,13 @@ def find_story(named: str, commands: Collection[str] = ()) -> Path:
 
     Raises Failure, with the nearest names.
     """
+    if not named.strip():
+        raise Failure("which story? give its title, its file's name or its path", Exit.USAGE)
     path = Path(named).expanduser()
     if path.is_file():
         return path
+    if looks_like_a_path(named) and path.is_dir():
+        raise Failure(f"{path}: is a folder — name a story in it")
     if looks_like_a_path(named):
         raise Failure(f"{path}: there is no such file")
     direct = paths.library_dir() / f"{named}{SUFFIX}"
@@ -141,7 +145,6 @@ Begin a story in the library, and print where it is.
         path: Path | None = getattr(arguments, "output", None)
         if path is None:
             path = library.free_path(paths.library_dir(), title)
-            path.parent.mkdir(parents=True, exist_ok=True)
         with Story.create(path, title) as story:
             opened(story.file, story.title)
             print(story.file)
@@ -198,8 +201,8 @@ List the stories of the library, and those opened lately elsewhere, last changed
         print(columns(rows, right=(1,)))
         for story in stories:
             if story.problem:
-                check = f"srbwriter check {shlex.quote(str(story.path))}"
-                say(f"{story.path} {story.problem} — {check} says more")
+                cure = f" — srbwriter check {shlex.quote(str(story.path))} says more"
+                say(f"{story.path} {story.problem}{'' if ' — ' in story.problem else cure}")
         return Exit.OK
 
 
