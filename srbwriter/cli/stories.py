@@ -462,9 +462,14 @@ Make a story of a file: Word, HTML, Markdown, text, Loom, mikupad, KoboldAI, Sil
         output: Path | None = getattr(arguments, "output", None)
         if output is not None and len(files) > 1:
             raise Failure("-o makes one story, and several files were given", Exit.USAGE)
+        code = Exit.OK
         for file in files:
-            _import(file, output, getattr(arguments, "title", ""), encoding, form)
-        return Exit.OK
+            try:
+                _import(file, output, getattr(arguments, "title", ""), encoding, form)
+            except (StoryError, formats.FormatError) as error:
+                say(str(error))
+                code = Exit.ERROR
+        return code
 
 
 def _import(file: Path, output: Path | None, title: str, encoding: str, form: str) -> None:

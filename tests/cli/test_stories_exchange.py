@@ -167,6 +167,14 @@ def test_several_files_become_a_story_each(run: Any) -> None:
     assert code == Exit.OK and len(out.splitlines()) == 2
 
 
+def test_a_file_that_is_broken_costs_no_other_its_import(run: Any, tmp_path: Path) -> None:
+    for name, text in (("a.md", "# A"), ("b.json", '{"a":'), ("c.md", "# C")):
+        (tmp_path / name).write_text(text)
+    code, _, err = run("import", *(str(tmp_path / name) for name in ("a.md", "b.json", "none", "c.md")))
+    assert code == Exit.ERROR and "b.json: at line 1" in err and "none: there is no such file" in err
+    assert library_files() == {"a.srbw", "c.srbw"}
+
+
 def test_what_is_broken_in_a_file_is_said_and_the_rest_is_imported(run: Any, tmp_path: Path) -> None:
     file = tmp_path / "torn.json"
     file.write_text('{"text": "a", "children": [{"text": "b", "children": []}, 7]}')
