@@ -36,6 +36,7 @@ _UNSAVED = (
     sqlite3.SQLITE_PERM,
 )
 NO_STORY = "is not a story — `srbwriter import` reads texts, and the files of other programs"
+CLOSE_IT = "close it there, and try again"
 _DISK_FULL = "the disk is full — free some space, and try again"
 _CLOSED = "access is not permitted — change the permissions, or choose another place"
 _CURES = {
@@ -211,8 +212,10 @@ def making(path: Path) -> Generator[None]:
 
 def not_saved(path: Path, error: OSError | sqlite3.Error) -> NotSaved:
     """What the system or SQLite said about ``path``, in words."""
-    full = getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT)
-    full = full or getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return NotSaved(path, "another program has it locked", full=False, cure=CLOSE_IT)
+    full = getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT) or code == sqlite3.SQLITE_FULL
     return NotSaved(path, getattr(error, "strerror", None) or str(error), full)
 
 

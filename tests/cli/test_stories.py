@@ -163,6 +163,17 @@ def test_a_story_of_a_newer_version_is_listed_with_the_cure(run: Any) -> None:
     assert code == Exit.ERROR and "is a story — open it" in err
 
 
+def test_a_story_that_another_program_holds_is_said_with_the_cure(run: Any) -> None:
+    """As a browser of databases does, or a program that synchronises folders."""
+    path = make()
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("BEGIN EXCLUSIVE")
+        code, _, err = run("info", str(path))
+    assert code == Exit.ERROR and "another program has it locked — close it there, and try again" in err
+    assert run("info", str(path))[0] == Exit.OK
+
+
 @pytest.mark.parametrize("command", ["info", "export", "check"])
 def test_another_kind_of_file_is_no_story(run: Any, tmp_path: Path, command: str) -> None:
     file = tmp_path / "letter.srbw"
