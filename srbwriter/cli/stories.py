@@ -105,6 +105,18 @@ def story_to_open(named: str, commands: Collection[str] = ()) -> Path:
     return path if looks_like_a_path(named) else find_story(named, commands)
 
 
+def _for_a_story(output: Path | None) -> Path | None:
+    """Where a story is to be made. Raises Failure for the name of an exported file."""
+    if output is None:
+        return None
+    from srbwriter.story import formats
+
+    if (form := formats.for_file(output)) is not None:
+        cure = f"a story ends in {SUFFIX}; `srbwriter export` makes a {form.extension} of one"
+        raise Failure(f"{output}: {cure}", Exit.USAGE)
+    return output
+
+
 def listing(forms: Sequence[Format]) -> str:
     """A line for each format: its name, its extension, what it is."""
     width = max(len(form.name) for form in forms) + 2
@@ -142,7 +154,7 @@ Begin a story in the library, and print where it is.
         title = " ".join(arguments.title.split())
         if not title:
             raise Failure('a story needs a title: srbwriter new "The Orchard"', Exit.USAGE)
-        path: Path | None = getattr(arguments, "output", None)
+        path = _for_a_story(getattr(arguments, "output", None))
         if path is None:
             path = library.free_path(paths.library_dir(), title)
         with Story.create(path, title) as story:
@@ -459,7 +471,7 @@ Make a story of a file: Word, HTML, Markdown, text, Loom, mikupad, KoboldAI, Sil
         files: list[Path] = getattr(arguments, "files", [])
         if not files:
             raise Failure("which file? srbwriter import FILE", Exit.USAGE)
-        output: Path | None = getattr(arguments, "output", None)
+        output = _for_a_story(getattr(arguments, "output", None))
         if output is not None and len(files) > 1:
             raise Failure("-o makes one story, and several files were given", Exit.USAGE)
         code = Exit.OK
@@ -628,9 +640,10 @@ def _make_copy(arguments: argparse.Namespace) -> None:
 
 
 def _restore_copy(arguments: argparse.Namespace) -> None:
+    output = _for_a_story(getattr(arguments, "output", None))
     copy = _chosen_copy(arguments)
     title = files.moment_title(copy)  # or two stories would go by one name
-    target: Path = getattr(arguments, "output", None) or library.free_path(paths.library_dir(), title)
+    target = output or library.free_path(paths.library_dir(), title)
     made = files.copy_as(copy.path, target, title).resolve()
     opened(made, title)
     print(made)

@@ -238,6 +238,8 @@ def check_target(target: Path, *, force: bool) -> None:
     """Raise TransferError, before any work, if nothing can be written to ``target``."""
     if target.is_dir():
         raise TransferError(target, "is a folder — name a file in it")
+    if target.exists() and not target.is_file():
+        raise TransferError(target, "is no file — name one, or - for standard output")
     if not target.parent.is_dir():
         raise TransferError(target.parent, "there is no such folder — make it, or choose another")
     if not os.access(target.parent, os.W_OK):
