@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import math
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -24,6 +26,7 @@ from srbwriter.engine.types import (
     Request,
     Sampling,
     Stop,
+    Take,
     Text,
     TokenRun,
 )
@@ -269,6 +272,25 @@ def test_tokens_come_with_their_log_probabilities(backend: Backend, can: Callabl
         assert all(entry.logprob <= 0 and len(entry.top) >= 2 for entry in branch.logprobs)
 
 
+def test_tokens_that_the_model_did_not_write_stand_without_their_log_probabilities(
+    backend: Backend, can: Callable[[str], None]
+) -> None:
+    can("logprobs")
+    source = written(backend).branches[0]
+    take = Take(source.text, source.ids, source.finish_reason)
+    asked = Request(PROMPT, n=2, logprobs=0, stop=SHORT)
+    generation = backend.submit(replace(asked, takes=(take,))).wait(WAIT)
+    old, branch = generation.branches
+    old.append(" And then", go_on=True)
+    branch.reroll(begin=source.ids[:3])
+    generation.wait(WAIT)
+    typed = len(source.ids) + len(backend.tokenize_continuation(" And then"))
+    for each, given in ((old, typed), (branch, 3)):
+        assert [entry.id for entry in each.logprobs] == list(each.ids)
+        assert {entry.logprob for entry in each.logprobs[:given]} == {-math.inf}
+        assert len(each.ids) > given and all(entry.logprob > -99 for entry in each.logprobs[given:])
+
+
 def test_a_prompt_is_scored(backend: Backend, can: Callable[[str], None]) -> None:
     can("prompt_logprobs")
     generation = backend.submit(Request(PROMPT, prompt_logprobs=0, stop=SHORT)).wait(WAIT)
@@ -363,6 +385,22 @@ def test_a_word_that_breaks_off_is_completed(backend: Backend, can: Callable[[st
     picked = (TokenRun(CUT), TokenRun(branch.text, branch.ids, backend.info.vocab, branch.overlap))
     following = backend.submit(Request(picked, stop=stop)).wait(WAIT)
     assert following.prompt_ids == (*generation.prompt_ids, *branch.ids)
+
+
+def test_a_word_whose_beginning_is_several_tokens_is_completed(
+    backend: Backend, can: Callable[[str], None]
+) -> None:
+    can("heal")
+    stop = rule(backend, Stop(max_tokens=6, ignore_eog=True))
+    asked = Request("Once upon a tim", heal=True, sampling=Sampling(temperature=0.0), stop=stop)
+    generation = backend.submit(asked).wait(WAIT)
+    [branch] = generation.branches
+    assert generation.healed == " tim" and branch.text.startswith(("e ", "e,"))
+    branch.append(" He went to his grandm", go_on=True)
+    generation.wait(WAIT)
+    assert "grandma" in branch.text or "grandmo" in branch.text
+    whole = backend.detokenize([*generation.prompt_ids, *branch.ids]).lstrip()
+    assert whole == "Once upon a tim" + branch.text
 
 
 def test_a_typed_word_that_breaks_off_is_completed(backend: Backend, can: Callable[[str], None]) -> None:

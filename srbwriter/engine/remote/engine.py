@@ -24,7 +24,7 @@ from ..ending import close_at_exit
 from ..generation import Branch, Buffer, Command, Generation
 from ..limits import check_ids, check_prompt, one_or_each
 from ..parameters import PARAMETERS, validate
-from ..prompt import assemble, token_ids, unfinished
+from ..prompt import Unfinished, assemble, token_ids, unfinished
 from ..types import (
     BranchState,
     Cancelled,
@@ -272,6 +272,7 @@ class RemoteEngine:
                 pieces=[take.text] if take.text else [],
                 ids=ids_of_take,
                 ends=ends if whole else [len(take.text)] * len(ids_of_take),
+                logprobs=lane.unscored(ids_of_take),
             )
             lane.came = len(ids_of_take)
             lane.unspelt = "" if take.text else lane.unspelt
@@ -353,8 +354,8 @@ class RemoteEngine:
             return None
 
     def begins_a_token(self, text: str) -> bool:
-        """Not that anybody knew: no server tells its whole vocabulary."""
-        return False
+        """Whether there is a token that begins with ``text``, as far as they tell."""
+        return self._question(lambda dialect: dialect.begins_a_token(text))
 
     def _bytes(self, ids: Sequence[int], special: bool) -> list[bytes]:
         self.check_ids(ids)
@@ -504,11 +505,11 @@ class RemoteEngine:
         if alone:
             self._loop.call_soon_threadsafe(self._obey)
 
-    def _typed(self, generation: Generation, text: str) -> tuple[tuple[int, ...], str]:
-        """The tokens of what a person typed, and what the last of them writes if it is to be healed."""
+    def _typed(self, generation: Generation, text: str) -> tuple[tuple[int, ...], Unfinished]:
+        """The tokens of what a person typed, and which of them are to be healed."""
         ids = tuple(self.tokenize_continuation(text))
         heals = generation.request.heal and not self.lacks("heal")
-        return ids, unfinished(self, ids, text).text if heals else ""
+        return ids, unfinished(self, ids, text) if heals else Unfinished()
 
     def _obey(self) -> None:
         """Carry out what was commanded; requests that came together are looked at together."""

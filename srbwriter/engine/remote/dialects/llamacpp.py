@@ -24,7 +24,19 @@ from ...types import FinishReason, RemoteError, TokenLogprob
 from ..options import RemoteOptions
 from ..profile import ALL_SAMPLING, Profile
 from ..transport import Transport
-from .base import Ask, Dialect, News, Piece, Placed, PromptRead, decoded, is_control, model_info, not_found
+from .base import (
+    Ask,
+    Dialect,
+    News,
+    Piece,
+    Placed,
+    PromptRead,
+    begins_one,
+    decoded,
+    is_control,
+    model_info,
+    not_found,
+)
 
 _COMPLETION = "/completion"
 _LIKELIEST = 1000  # tokens of which is told how likely they are, where certain ones are looked for
@@ -106,6 +118,7 @@ class LlamaCpp(Dialect):
         self.transport, self.options = transport, options
         self._decoder = msgspec.json.Decoder(Event)
         self._pieces: list[bytes] = []
+        self._sorted: list[bytes] = []  # of those that write text
         self._control = self._eog = frozenset[int]()
         self._slots: Slots | None = Slots()  # None: they do not tell of theirs
 
@@ -122,6 +135,7 @@ class LlamaCpp(Dialect):
         self._eog = ends if eos is None else ends | {eos}
         marks = (i for i, piece in enumerate(self._pieces) if is_control(piece.decode("utf-8", "replace")))
         self._control = self._eog.union(marks, () if bos is None else (bos,))
+        self._sorted = sorted(piece for i, piece in enumerate(self._pieces) if i not in self._control)
         info = model_info(
             str(card["id"]), self.transport.where, min(self.options.n_ctx or window, window),
             fingerprint(self._pieces), n_vocab=n_vocab, n_embd=int(meta.get("n_embd") or 0),
@@ -242,6 +256,9 @@ class LlamaCpp(Dialect):
     async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
         hidden = frozenset[int]() if special else self._control
         return [b"" if token in hidden else self._pieces[token] for token in ids]
+
+    async def begins_a_token(self, text: str) -> bool:
+        return begins_one(text, self._sorted)
 
 
 _TEMPLATE = ("add_generation_prompt", "continue_final_message", "tools")

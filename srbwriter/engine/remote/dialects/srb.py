@@ -16,7 +16,7 @@ from ..options import RemoteOptions
 from ..problems import garbage, own_words
 from ..profile import Profile
 from ..transport import Transport
-from .base import Ask, Dialect, Named, News, Over, Piece, PromptRead, TakenBack, decoded
+from .base import Ask, Dialect, Named, News, Over, Piece, PromptRead, TakenBack, begins_one, decoded
 
 _COMPLETIONS = "/srb/v1/completions?sse=1&rich=1"
 _NAMES = {p.field: p.name for p in PARAMETERS if p.record == "sampling"}
@@ -51,6 +51,7 @@ class Srb(Dialect):
         self._decoder = msgspec.json.Decoder(Event)
         self._pieces: list[bytes] = []
         self._special: list[bytes] = []
+        self._sorted: list[bytes] = []
 
     async def probe(self) -> Profile:
         told: dict[str, Any] = await self.transport.ask("GET", "/srb/v1/model")
@@ -143,13 +144,22 @@ class Srb(Dialect):
         return [int(token) for token in answer["tokens"]]
 
     async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
+        await self._know()
+        table = self._special if special else self._pieces
+        return [table[token] for token in ids]
+
+    async def begins_a_token(self, text: str) -> bool:
+        await self._know()
+        return begins_one(text, self._sorted)
+
+    async def _know(self) -> None:
+        """Ask for their vocabulary, once."""
         if not self._pieces:
             told = await self.transport.ask("GET", "/srb/v1/vocabulary", None, self.options.silent_seconds)
             self._pieces, self._special = (
                 [base64.b64decode(piece) for piece in told[name]] for name in ("pieces", "special")
             )
-        table = self._special if special else self._pieces
-        return [table[token] for token in ids]
+            self._sorted = sorted(self._pieces)
 
     async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
         body = {"prompt": list(ids), "k": best, "ids": list(wanted)}
