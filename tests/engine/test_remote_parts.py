@@ -134,7 +134,10 @@ def test_llama_server_tells_what_could_follow_and_certain_tokens_among_its_likel
     tops = [{"id": 5, "logprob": -0.5}, {"id": 6, "logprob": -1.5}, {"id": 7, "logprob": None}]
     transport = Answering({"completion_probabilities": [{"id": 5, "logprob": -0.5, "top_logprobs": tops}]})
     dialect = LlamaCpp(cast("Transport", transport), RemoteOptions(("http://there",)))
-    assert asyncio.run(dialect.next((1, 2), 1, (7, 99))) == [(5, -0.5), (7, -9999.0)]
+    assert asyncio.run(dialect.next((1, 2), Request("", next_logprobs=1, next_ids=(7, 99)))) == [
+        (5, -0.5),
+        (7, -9999.0),
+    ]
     assert transport.asked[0]["prompt"] == [1, 2] and transport.asked[0]["n_predict"] == 1
     assert transport.asked[0]["n_probs"] > 99
 
@@ -145,7 +148,11 @@ def test_vllm_scores_the_tokens_that_are_not_among_the_likeliest() -> None:
     second = {"choices": [{"prompt_logprobs": [None, {"2": {"logprob": -3.0}}, {"9": {"logprob": -7.0}}]}]}
     transport = Answering(first, second)
     dialect = VLLM(cast("Transport", transport), RemoteOptions(("http://there",)))
-    assert asyncio.run(dialect.next((1, 2), 2, (5, 9))) == [(5, -0.5), (6, -1.5), (9, -7.0)]
+    assert asyncio.run(dialect.next((1, 2), Request("", next_logprobs=2, next_ids=(5, 9)))) == [
+        (5, -0.5),
+        (6, -1.5),
+        (9, -7.0),
+    ]
     assert transport.asked[1]["prompt"] == [1, 2, 9]
 
 

@@ -342,13 +342,11 @@ class Service:
                     break  # leaving closes the connection, which ends there what nobody wants any more
 
     async def _score(self, run: Run, dialect: Dialect, ask: Ask) -> None:
-        best, first = run.request.prompt_logprobs or 0, max(run.request.score_from, 1)
-        run.generation.prompt_logprobs = list(await dialect.score(ask.ids, best, first))
+        run.generation.prompt_logprobs = list(await dialect.score(ask.ids, run.request))
         self._read(run, 0)
 
     async def _foretell(self, run: Run, dialect: Dialect) -> None:
-        asked = run.request
-        told = await dialect.next(run.ids, asked.next_logprobs or 0, asked.next_ids)
+        told = await dialect.next(run.ids, run.request, run.generation.healed)
         run.generation.next_logprobs, run.to_foretell = tuple(told), False
         self._read(run, 0)
 

@@ -135,17 +135,20 @@ class Dialect(Protocol):
         """One prompt from chat messages; None where it is to be rendered here."""
         return None
 
-    async def score(self, ids: Sequence[int], best: int, first: int = 1) -> Sequence[TokenLogprob]:
-        """Log-probabilities of ``ids[first:]``, where the profile says that they can be had.
+    async def score(self, ids: Sequence[int], request: Request) -> Sequence[TokenLogprob]:
+        """Log-probabilities of ``ids`` as ``request`` wants them, if the profile says that they can be had.
 
-        ``first`` is 1 at least: nothing foretells the first token.
+        Those from its ``score_from`` on, or from the second: nothing foretells the first token.
         """
         return ()
 
-    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
-        """The ``best`` likeliest tokens after ``ids``, best first, then the others of ``wanted``.
+    async def next(
+        self, ids: Sequence[int], request: Request, begun: str = ""
+    ) -> Sequence[tuple[int, float]]:
+        """The likeliest tokens after ``ids`` as ``request`` wants them, then the others of its ``next_ids``.
 
-        Those of ``wanted`` that the server tells nothing of are left out.
+        Those of these that the server tells nothing of are left out. The likeliest spell ``begun``, or the
+        beginning of it, where the server tells enough for that.
         """
         return ()
 
@@ -161,6 +164,13 @@ class Dialect(Protocol):
 
     async def steer(self, request: str, index: int, verb: str) -> None:
         """``stop``, ``kill``, ``pause`` or ``resume`` one branch of a request that has a name."""
+
+
+def scales(request: Request) -> dict[str, Any]:
+    """The adapters that a request names, as llama.cpp and srbwriter are told of them."""
+    if request.lora is None:
+        return {}
+    return {"lora": [{"id": number, "scale": scale} for number, scale in request.lora]}
 
 
 def begins_one(text: str, pieces: Sequence[bytes]) -> bool:

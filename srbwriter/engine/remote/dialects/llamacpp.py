@@ -20,7 +20,7 @@ import msgspec
 from ...parameters import spelled
 from ...text import fingerprint
 from ...tree import common_prefix
-from ...types import FinishReason, RemoteError, TokenLogprob
+from ...types import FinishReason, RemoteError, Request, TokenLogprob
 from ..options import RemoteOptions
 from ..profile import ALL_SAMPLING, Profile
 from ..transport import Transport
@@ -36,6 +36,7 @@ from .base import (
     is_control,
     model_info,
     not_found,
+    scales,
 )
 
 _COMPLETION = "/completion"
@@ -184,9 +185,7 @@ class LlamaCpp(Dialect):
             body["json_schema"] = msgspec.json.decode(sampling.json_schema.encode())
         if request.logprobs is not None:
             body["n_probs"] = max(request.logprobs, 1)
-        if request.lora is not None:
-            body["lora"] = [{"id": number, "scale": scale} for number, scale in request.lora]
-        return _COMPLETION, body
+        return _COMPLETION, body | scales(request)
 
     def read(self, data: bytes) -> Sequence[News]:
         event = decoded(self._decoder, data, self.transport.where)
@@ -231,14 +230,23 @@ class LlamaCpp(Dialect):
                 raise
             return None  # ours says what is wrong with the messages, if anything is
 
-    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
-        """Of ``wanted`` it tells those among its own likeliest."""
-        most = _LIKELIEST if wanted else max(best, 1)
+    async def next(
+        self, ids: Sequence[int], request: Request, begun: str = ""
+    ) -> Sequence[tuple[int, float]]:
+        """It tells its likeliest; those that are wanted are looked for among them."""
+        best, start = request.next_logprobs or 0, begun.encode()
+        most = _LIKELIEST if request.next_ids or start else max(best, 1)
         body = {"prompt": list(ids), "n_predict": 1, "n_probs": most, "cache_prompt": True, "stream": False}
+        body |= scales(request)
         answer = await self.transport.ask("POST", _COMPLETION, body, self.options.silent_seconds)
         known = msgspec.convert(answer["completion_probabilities"], list[Score])
         told = list(_logprob(known[0]).top) if known else []
-        return told[:best] + [pair for pair in told[best:] if pair[0] in wanted]
+        likely = [pair for pair in told if self._spells(pair[0], start)][:best]
+        return likely + [pair for pair in told if pair[0] in request.next_ids and pair not in likely]
+
+    def _spells(self, token: int, text: bytes) -> bool:
+        piece = self._pieces[token] if text else b""
+        return piece.startswith(text) or bool(piece) and text.startswith(piece)
 
     async def tokenize(self, text: str, parse_special: bool) -> list[int]:
         return await self._tokens(text, parse_special=parse_special)

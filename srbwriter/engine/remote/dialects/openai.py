@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from ...parameters import spelled
-from ...types import FinishReason, RemoteError, TokenLogprob
+from ...types import FinishReason, RemoteError, Request, TokenLogprob
 from .. import letters
 from ..options import RemoteOptions
 from ..profile import Profile
@@ -202,8 +202,10 @@ class VLLM(OpenAI):
             ids = ids[:-1]  # the end itself
         return Piece(choice.index, text, ids, _logprobs(choice.logprobs, ids), finish)
 
-    async def score(self, ids: Sequence[int], best: int, first: int = 1) -> Sequence[TokenLogprob]:
-        """Log-probabilities of ``ids[first:]``. Raises RemoteError."""
+    async def score(self, ids: Sequence[int], request: Request) -> Sequence[TokenLogprob]:
+        return await self._score(ids, request.prompt_logprobs or 0, max(request.score_from, 1))
+
+    async def _score(self, ids: Sequence[int], best: int, first: int) -> Sequence[TokenLogprob]:
         body = {
             "model": self.model, "prompt": list(ids), "max_tokens": 1, "prompt_logprobs": best,
             "add_special_tokens": False, "temperature": 0,
@@ -214,8 +216,11 @@ class VLLM(OpenAI):
             _scored(token, row or {}, best) for token, row in zip(ids[first:], rows[first:], strict=True)
         )
 
-    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
-        """Each of ``wanted`` that is not among the best is scored as the end of a prompt."""
+    async def next(
+        self, ids: Sequence[int], request: Request, begun: str = ""
+    ) -> Sequence[tuple[int, float]]:
+        """Each wanted token that is not among the best is scored as the end of a prompt."""
+        best = request.next_logprobs or 0
         body = {
             "model": self.model, "prompt": list(ids), "max_tokens": 1, "logprobs": max(best, 1),
             "add_special_tokens": False, "temperature": 0, "return_tokens_as_token_ids": True,
@@ -224,9 +229,9 @@ class VLLM(OpenAI):
         tops: list[dict[str, float]] = answer["choices"][0]["logprobs"]["top_logprobs"]
         told = sorted(((_token_id(name), value) for name, value in tops[0].items()), key=lambda one: -one[1])
         told = told[:best]
-        for token in dict.fromkeys(wanted):
+        for token in dict.fromkeys(request.next_ids):
             if token not in dict(told):
-                told.append((token, (await self.score((*ids, token), 0))[-1].logprob))
+                told.append((token, (await self._score((*ids, token), 0, len(ids)))[0].logprob))
         return told
 
     async def tokenize(self, text: str, parse_special: bool) -> list[int]:

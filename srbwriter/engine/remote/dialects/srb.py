@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from ...parameters import PARAMETERS
-from ...types import FinishReason, ModelInfo, Priority, RemoteError, TokenLogprob
+from ...types import FinishReason, ModelInfo, Priority, RemoteError, Request, TokenLogprob
 from ..options import RemoteOptions
 from ..problems import garbage, own_words
 from ..profile import Profile
 from ..transport import Transport
-from .base import Ask, Dialect, Named, News, Over, Piece, PromptRead, TakenBack, begins_one, decoded
+from .base import Ask, Dialect, Named, News, Over, Piece, PromptRead, TakenBack, begins_one, decoded, scales
 
 _COMPLETIONS = "/srb/v1/completions?sse=1&rich=1"
 _NAMES = {p.field: p.name for p in PARAMETERS if p.record == "sampling"}
@@ -109,9 +109,7 @@ class Srb(Dialect):
             body["siblings"] = request.siblings
         if ask.whole and request.repulsion:
             body["repulsion"] = request.repulsion
-        if request.lora is not None:
-            body["lora"] = [{"id": number, "scale": scale} for number, scale in request.lora]
-        return _COMPLETIONS, body
+        return _COMPLETIONS, body | scales(request)
 
     def read(self, data: bytes) -> Sequence[News]:
         event = decoded(self._decoder, data, self.transport.where)
@@ -161,16 +159,22 @@ class Srb(Dialect):
             )
             self._sorted = sorted(self._pieces)
 
-    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
-        body = {"prompt": list(ids), "k": best, "ids": list(wanted)}
-        answer = await self.transport.ask("POST", "/srb/v1/next", body, self.options.silent_seconds)
+    async def next(
+        self, ids: Sequence[int], request: Request, begun: str = ""
+    ) -> Sequence[tuple[int, float]]:
+        heals = {"prompt": [*ids, begun], "heal": True} if begun else {"prompt": list(ids)}
+        body = heals | {"k": request.next_logprobs or 0, "ids": list(request.next_ids)}
+        answer = await self._next(body, request)
         return [(int(token["id"]), float(token["logprob"])) for token in answer["tokens"]]
 
-    async def score(self, ids: Sequence[int], best: int, first: int = 1) -> Sequence[TokenLogprob]:
-        body = {"prompt": list(ids), "k": best, "from": first}
-        answer = await self.transport.ask("POST", "/srb/v1/next", body, self.options.silent_seconds)
-        told = msgspec.convert(answer["prompt"], list[Logprob])
+    async def score(self, ids: Sequence[int], request: Request) -> Sequence[TokenLogprob]:
+        body = {"prompt": list(ids), "k": request.prompt_logprobs or 0, "from": max(request.score_from, 1)}
+        told = msgspec.convert((await self._next(body, request))["prompt"], list[Logprob])
         return [TokenLogprob(one.id, one.logprob, tuple(one.top)) for one in told]
+
+    async def _next(self, body: dict[str, Any], request: Request) -> Any:
+        body |= scales(request)
+        return await self.transport.ask("POST", "/srb/v1/next", body, self.options.silent_seconds)
 
     async def promote(self, request: str) -> None:
         await self.transport.read("POST", f"/srb/v1/requests/{request}/promote", {})
