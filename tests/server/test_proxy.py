@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,11 +13,13 @@ import pytest
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine
+from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
 from srbwriter.engine.types import EngineOptions
-from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
+from srbwriter.server import Loaded, Offer, ServerHandle, ServerSettings, start_in_thread
 from tests.engine.scripted import PROMPT, STORY, Scripted
+from tests.engine.toy_models import make_qwen
 
 from .test_handles import follow
 from .wire import frames
@@ -138,9 +141,32 @@ def test_health_tells_whether_somebody_is_there(servers: tuple[httpx.Client, htt
             here.stop(20)
 
 
+def test_health_of_several_models_tells_which_one_nobody_answers_for(tmp_path: Path) -> None:
+    toy = EngineLoader(make_qwen(tmp_path / "toy.gguf"), EngineOptions(n_ctx=256, gpu_layers=0))
+    with closing(Scripted("vllm")) as there, RemoteEngine.connect(RemoteOptions((there.url,))) as engine:
+        offers = [Offer(Loaded(engine), kept=True), Offer(toy, "toy")]
+        here = start_in_thread(offers[0].loader, ServerSettings(port=0, access_log=False, max_n=8), offers)
+        with httpx.Client(base_url=here.url, timeout=60) as proxy:
+            told = proxy.get("/health").json()
+            assert (told["status"], told["issues"], told["slots_idle"]) == ("ok", [], 8)
+            there.close()
+            told = waits_for(proxy, lambda answer: answer.json().get("issues")).json()
+            assert (told["status"], told["slots_idle"]) == ("ok", 0)  # the toy is loaded when it is asked for
+            [issue] = told["issues"]
+            assert issue.startswith("scripted: the engine elsewhere: no connection") and "127" not in issue
+            answer = proxy.post("/completion", json={"model": "toy", "prompt": "Once", "max_tokens": 2})
+            assert answer.status_code == 200
+            assert proxy.get("/health").json()["slots_idle"] == 8
+        here.stop(20)
+
+
 def wait_for(proxy: httpx.Client, status: int) -> httpx.Response:
+    return waits_for(proxy, lambda answer: answer.status_code == status)
+
+
+def waits_for(proxy: httpx.Client, holds: Callable[[httpx.Response], Any]) -> httpx.Response:
     """What was seen a moment ago still holds for a while."""
     begun = time.monotonic()
-    while (answer := proxy.get("/health")).status_code != status:
+    while not holds(answer := proxy.get("/health")):
         assert time.monotonic() - begun < 60
     return answer
