@@ -5,8 +5,8 @@ connection for all, nobody over there is told, and those who wait take turns at 
 there may wait behind another for whom nothing comes. Here a request is never cancelled: its stream is
 reset, and httpcore ends it as it ends one that the server has reset. One task reads for all.
 
-This leans on attributes that httpcore does not promise. With a release that has others HTTP/1.1 is spoken, see
-:func:`unknown`.
+This leans on attributes that httpcore does not promise. With a release that has others, HTTP/1.1 is spoken:
+see :func:`unknown`.
 """
 
 from __future__ import annotations
