@@ -350,8 +350,9 @@ def test_a_branch_begins_with_tokens_of_another(backend: Backend) -> None:
 
 
 def test_a_token_is_banned_in_its_place_or_that_is_refused(backend: Backend) -> None:
-    generation = written(backend)
-    branch = generation.branches[0]
+    greedy = Request(PROMPT, sampling=Sampling(temperature=0.0), stop=rule(backend, SHORT))
+    generation = backend.submit(greedy).wait(WAIT)
+    [branch] = generation.branches
     before = branch.ids
     if why := backend.lacks("without"):
         with pytest.raises(NotSupported) as refused:
@@ -360,7 +361,18 @@ def test_a_token_is_banned_in_its_place_or_that_is_refused(backend: Backend) -> 
         return
     branch.reroll(begin=before[:2], without=before[2:3])
     generation.wait(WAIT)
-    assert branch.ids[:2] == before[:2] and branch.ids[2:3] != before[2:3]
+    assert branch.ids[:2] == before[:2] and branch.ids[2:3] != before[2:3] and len(branch.ids) == 10
+    spelt(backend, generation)
+    branch.reroll(begin=before[:2], without=(*before[2:3], branch.ids[2]))
+    generation.add_branch(2, begin=before[:1], without=before[1:2], stop=rule(backend, SHORT))
+    generation.wait(WAIT)
+    assert all(each.ids[0] == before[0] and each.ids[1] != before[1] for each in generation.branches[1:])
+    assert branch.finish_reason is FinishReason.LENGTH
+    other = backend.submit(replace(greedy, n=3, without=before[:1])).wait(WAIT)
+    assert all(each.ids[0] != before[0] and len(each.ids) == 8 for each in other.branches)
+    branch.reroll()
+    generation.wait(WAIT)
+    assert branch.ids == before
 
 
 def test_a_grammar_holds(backend: Backend, can: Callable[[str], None]) -> None:

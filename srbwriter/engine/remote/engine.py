@@ -253,7 +253,7 @@ class RemoteEngine:
             branch = Branch(generation, index, sampling, stop, run.seed(seed, base, index))
             generation.branches.append(branch)
             run.lanes.append(Lane(run, branch))
-            run.lanes[-1].begin(request.begin, self.pieces(request.begin))
+            run.lanes[-1].begin(request.begin, self.pieces(request.begin), request.without)
         for lane, take in zip(run.lanes, request.takes, strict=False):
             branch = lane.branch
             spelt = self.detokenize(take.ids) if take.ids else ""
@@ -442,6 +442,7 @@ class RemoteEngine:
         }
         for name, value in wanted.items():
             self._refuse(name, value)
+        _check_barred(request.without, one_or_each("sampling", request.sampling, request.n))
         for name in ("logprobs", "prompt_logprobs", "next_logprobs"):
             if (getattr(request, name) or 0) > self.profile.logprobs >= 0:
                 raise InvalidRequest(name, f"{self.profile.server} tells {self.profile.logprobs} at most")
@@ -498,6 +499,9 @@ class RemoteEngine:
         elif command.verb in ("reroll", "add_branch"):
             *_, begin, without = command.args
             self._refuse("without", bool(without))
+            given = [value for value in command.values() if isinstance(value, Sampling)]
+            at = max(command.branch, 0)
+            _check_barred(without, given or [generation.branches[at].sampling])
             command = command._replace(args=(*command.args, self.pieces(begin)))
         with self._posting:
             self._commands.append(command)
@@ -569,6 +573,14 @@ class RemoteEngine:
     def _check_open(self) -> None:
         if self._closing:
             raise EngineClosed("the engine was closed")
+
+
+def _check_barred(without: Sequence[int], samplings: Iterable[Sampling]) -> None:
+    """What follows a banned token's place is asked for in another request. Raises NotSupported."""
+    if without and any(s.grammar or s.json_schema or s.regex for s in samplings):
+        raise NotSupported(
+            "tokens are banned in one place by two requests there, and a grammar cannot go on in the middle"
+        )
 
 
 def _check_schema(text: str) -> None:

@@ -133,6 +133,7 @@ class Lane:
         self.unspelt = ""  # text that stands there already and that the next tokens have to spell
         self.came = 0  # tokens of this take, where they are counted as they come
         self.failures = 0  # attempts since the last token
+        self.without: dict[int, tuple[int, ...]] = {}  # tokens that may not come at a place of the take
         self.beyond = False  # it is to go on where the model saw an end
         self.words = Wording(_NOTHING, branch.stop_rule)
         self.limit = NO_LIMIT
@@ -160,6 +161,11 @@ class Lane:
     def left(self) -> int | None:
         """Tokens that it may still write; None: no limit."""
         return None if self.limit >= NO_LIMIT else max(self.limit - self.written, 0)
+
+    @property
+    def barred(self) -> tuple[int, ...]:
+        """Tokens that may not come next."""
+        return self.without.get(len(self.buffer.ids), ())
 
     @property
     def next_seed(self) -> int:
@@ -338,16 +344,23 @@ class Lane:
     def new_take(self) -> None:
         """Forget the text; the reader sees a new revision."""
         self.branch.buffer = Buffer(self.buffer.revision + 1)
-        self.base, self.first, self.came = self.run.ids, 0, 0
+        self.base, self.first, self.came, self.without = self.run.ids, 0, 0, {}
         self.heal(self.run.generation.healed)
         self.words.restart("")
         self.branch.started_at = self.branch.changed_at = 0.0
         self.set_stop(self.branch.stop_rule)
 
-    def begin(self, ids: Sequence[int], spelt: Sequence[bytes]) -> None:
-        """Let a new take begin with ``ids``, which write ``spelt``, and write as much as its rule says."""
-        if not ids:
-            return
+    def begin(self, ids: Sequence[int], spelt: Sequence[bytes], without: Sequence[int]) -> None:
+        """Let a new take begin with ``ids``, which write ``spelt``, and not go on with one of ``without``.
+
+        It writes as much as its rule says after them.
+        """
+        if ids:
+            self._begin(ids, spelt)
+        if without:
+            self.without = {len(self.buffer.ids): tuple(without)}
+
+    def _begin(self, ids: Sequence[int], spelt: Sequence[bytes]) -> None:
         decoder, ends = codecs.getincrementaldecoder("utf-8")("replace"), list[int]()
         text = ""
         for piece in spelt:
@@ -458,6 +471,12 @@ class Lane:
 def plain(sampling: Sampling) -> Sampling:
     """``sampling`` without its seed: branches that are equal but for that can be asked for together."""
     return replace(sampling, seed=None)
+
+
+def barring(sampling: Sampling, tokens: Sequence[int]) -> Sampling:
+    """``sampling`` that never chooses one of ``tokens``."""
+    bias = dict(sampling.logit_bias) | dict.fromkeys(tokens, -math.inf)
+    return replace(sampling, logit_bias=tuple(bias.items()))
 
 
 def _ends(begin: int, text: str, spelt: list[str] | None, count: int) -> list[int]:

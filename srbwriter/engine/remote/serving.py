@@ -24,7 +24,7 @@ from ..types import (
     StateChanged,
 )
 from .dialects.base import Ask, Dialect, Named, News, Over, Piece, Placed, PromptRead, TakenBack
-from .lanes import Lane, Run, Spell, plain
+from .lanes import Lane, Run, Spell, barring, plain
 from .options import RemoteOptions
 from .pool import Peer, Pool
 from .profile import Profile
@@ -47,6 +47,7 @@ class Stretch:
         self.slot = -1  # where its first branch runs, if they tell
         self.stands: Sequence[int] = ()  # what that branch had when it left or ended
         self.progressed = False
+        self.barring = False  # it writes one token only, which some may not be
         self.cut = False  # somebody left before the other side had come to an end
         self.wasted = 0  # branches that are written on over there and thrown away here
         self._steered: asyncio.Task[None] | None = None
@@ -186,7 +187,7 @@ class Service:
         for lane in fresh:
             rule = lane.branch.stop_rule
             asked = plain(lane.branch.sampling), lane.left, lane.min_tokens, lane.beyond, rule.ignore_eog
-            key = (*asked, lane.unspelt, lane.branch.overlap)
+            key = (*asked, lane.unspelt, lane.branch.overlap, lane.barred)
             alike.setdefault(key, []).append(lane)
         for lanes_alike in alike.values():
             group: list[Lane] = []
@@ -204,11 +205,16 @@ class Service:
         native = "min_tokens" in self.profile.stops
         early = first.min_tokens - first.written if not native and first.beyond else 0
         most = first.left if first.left is None else max(first.left, 1)
+        stretch.barring = bool(first.barred)
+        if early > 0 or first.barred:  # then it goes on in another request
+            short = 1 if first.barred else early
+            most = min(short, most or short)
+        sampling = self.profile.spelling(first.branch.sampling, first.unspelt)
         return Ask(
             ids=first.path,
-            sampling=self.profile.spelling(first.branch.sampling, first.unspelt),
+            sampling=barring(sampling, first.barred) if first.barred else sampling,
             seeds=tuple(lane.next_seed for lane in lanes),
-            max_tokens=min(early, most or early) if early > 0 else most,
+            max_tokens=most,
             min_tokens=max(first.min_tokens - first.written, 0) if native else 0,
             ignore_eog=first.branch.stop_rule.ignore_eog or early > 0,
             request=request,
@@ -415,6 +421,8 @@ class Service:
         match reason:
             case FinishReason.EOG if early and not lane.beyond and "min_tokens" not in self.profile.stops:
                 lane.beyond = True
+                self._once_more(lane)
+            case FinishReason.LENGTH if stretch.barring and lane.left != 0:
                 self._once_more(lane)
             case FinishReason.LENGTH if lane.beyond and lane.left != 0:
                 lane.beyond = False

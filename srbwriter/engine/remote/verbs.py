@@ -86,7 +86,7 @@ class Verbs:
         lane.new_take()
         lane.beyond = False
         lane.run.events.append(Cut(branch.index, 0, 0))
-        lane.begin(begin, spelt)
+        lane.begin(begin, spelt, without)
         self._revive(lane)
 
     def extend(self, lane: Lane, stop: Stop | int | None) -> None:
@@ -180,7 +180,7 @@ class Verbs:
             lane = Lane(run, branch)
             run.lanes.append(lane)
             run.events.append(Added(index))
-            lane.begin(begin, spelt)
+            lane.begin(begin, spelt, without)
 
     def _again(self, lane: Lane) -> None:
         """What writes on is asked for anew, by other rules."""
