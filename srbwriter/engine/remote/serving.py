@@ -47,6 +47,8 @@ class Stretch:
         self.slot = -1  # where its first branch runs, if they tell
         self.stands: Sequence[int] = ()  # what that branch had when it left or ended
         self.progressed = False
+        self.trouble = ""  # why it was left
+        self.heard = 0.0  # when something came last, on the loop's clock
         self.barring = False  # it writes one token only, which some may not be
         self.cut = False  # somebody left before the other side had come to an end
         self.wasted = 0  # branches that are written on over there and thrown away here
@@ -329,14 +331,38 @@ class Service:
             dialect.left(asked, max(stretch.slot, asked), stretch.stands)
 
     async def _answer(self, stretch: Stretch, peer: Peer, dialect: Dialect, ask: Ask) -> None:
-        run = stretch.run
-        path, body = dialect.request(ask)
         self.prompt_tokens += len(ask.ids)
+        watch: asyncio.Task[None] | None = None
+        try:
+            async with asyncio.timeout(None) as end:
+                watch = self.spawn(self._watch(stretch, peer, end))
+                await self._listen(stretch, peer, dialect, ask)
+        except TimeoutError:
+            raise RemoteError(peer.where, stretch.trouble) from None
+        finally:
+            if watch is not None:
+                watch.cancel()
+
+    async def _watch(self, stretch: Stretch, peer: Peer, end: asyncio.Timeout) -> None:
+        """End an answer that has been quiet for long, where they say that they are ill, or take nobody."""
+        loop, most = asyncio.get_running_loop(), self.options.quiet_seconds
+        stretch.heard = loop.time()
+        while True:
+            await asyncio.sleep(max(stretch.heard + most - loop.time(), most / 2))
+            if loop.time() - stretch.heard >= most and (trouble := await peer.gone()):
+                stretch.trouble = trouble
+                end.reschedule(loop.time())
+                return
+
+    async def _listen(self, stretch: Stretch, peer: Peer, dialect: Dialect, ask: Ask) -> None:
+        run, loop = stretch.run, asyncio.get_running_loop()
+        path, body = dialect.request(ask)
         async with peer.transport.events(path, body) as batches:
             for lane in stretch.live:
                 lane.set_state(BranchState.PROMPT)
             run.publish()
             async for batch in batches:
+                stretch.heard = loop.time()
                 for data in batch:
                     for news in dialect.read(data):
                         self._hear(stretch, news)
