@@ -16,7 +16,7 @@ from srbwriter.engine import Engine
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
-from srbwriter.engine.types import EngineOptions
+from srbwriter.engine.types import EngineOptions, Request, Stop
 from srbwriter.server import Loaded, Offer, ServerHandle, ServerSettings, start_in_thread
 from tests.engine.scripted import PROMPT, STORY, Scripted
 from tests.engine.toy_models import make_qwen
@@ -120,6 +120,20 @@ def test_tokens_of_a_prompt_are_told_beside_what_could_follow(
         assert all(one["logprob"] < 0 and len(one["top"]) == 2 for one in told["prompt"])
         assert len(told["tokens"]) == 2
         assert "prompt" not in server.post("/srb/v1/next", json={"prompt": "x"}).json()
+
+
+def test_a_proxy_whose_engine_does_not_tell_its_vocabulary_is_written_with() -> None:
+    with closing(Scripted("vllm")) as there, RemoteEngine.connect(RemoteOptions((there.url,))) as engine:
+        here = started(engine)
+        with RemoteEngine.connect(RemoteOptions((here.url,))) as beyond:
+            assert beyond.profile.dialect == "srb"
+            rule = Stop(max_tokens=30)
+            generation = beyond.submit(Request(PROMPT, n=2, heal=True, stop=rule)).wait(60)
+            assert generation.healed == PROMPT[-1]
+            assert [branch.text for branch in generation.branches] == [STORY[:29]] * 2
+            assert [beyond.detokenize(branch.ids) for branch in generation.branches] == ["e" + STORY[:29]] * 2
+            assert beyond.token_bytes(ord("x")) == b"x"
+        here.stop(20)
 
 
 def test_health_tells_whether_somebody_is_there(servers: tuple[httpx.Client, httpx.Client]) -> None:

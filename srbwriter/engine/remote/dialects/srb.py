@@ -19,6 +19,7 @@ from ..transport import Transport
 from .base import Ask, Dialect, Named, News, Over, Piece, PromptRead, TakenBack, begins_one, decoded, scales
 
 _COMPLETIONS = "/srb/v1/completions?sse=1&rich=1"
+_VOCABULARY = "/srb/v1/vocabulary"
 _NAMES = {p.field: p.name for p in PARAMETERS if p.record == "sampling"}
 
 
@@ -52,6 +53,7 @@ class Srb(Dialect):
         self._pieces: list[bytes] = []
         self._special: list[bytes] = []
         self._sorted: list[bytes] = []
+        self._whole = True  # they tell their whole vocabulary
 
     async def probe(self) -> Profile:
         told: dict[str, Any] = await self.transport.ask("GET", "/srb/v1/model")
@@ -142,22 +144,33 @@ class Srb(Dialect):
         return [int(token) for token in answer["tokens"]]
 
     async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
-        await self._know()
+        if not await self._knows_all():
+            body = {"ids": list(ids), "special": special}
+            told = await self.transport.ask("POST", _VOCABULARY, body)
+            return [base64.b64decode(piece) for piece in told["pieces"]]
         table = self._special if special else self._pieces
         return [table[token] for token in ids]
 
     async def begins_a_token(self, text: str) -> bool:
-        await self._know()
+        if not await self._knows_all():
+            return await super().begins_a_token(text)
         return begins_one(text, self._sorted)
 
-    async def _know(self) -> None:
-        """Ask for their vocabulary, once."""
-        if not self._pieces:
-            told = await self.transport.ask("GET", "/srb/v1/vocabulary", None, self.options.silent_seconds)
+    async def _knows_all(self) -> bool:
+        """Ask for their vocabulary, once; one that stands in front of another engine may not know it."""
+        if self._whole and not self._pieces:
+            try:
+                told = await self.transport.ask("GET", _VOCABULARY, None, self.options.silent_seconds)
+            except RemoteError as error:
+                if error.status != 501:
+                    raise
+                self._whole = False
+                return False
             self._pieces, self._special = (
                 [base64.b64decode(piece) for piece in told[name]] for name in ("pieces", "special")
             )
             self._sorted = sorted(self._pieces)
+        return self._whole
 
     async def next(
         self, ids: Sequence[int], request: Request, begun: str = ""
