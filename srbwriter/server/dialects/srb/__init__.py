@@ -22,7 +22,7 @@ from srbwriter.server.dialects.srb.handles import (
     steer,
 )
 from srbwriter.server.dialects.srb.judging import judge
-from srbwriter.server.dialects.srb.model import model, vocabulary
+from srbwriter.server.dialects.srb.model import model, pieces, vocabulary
 from srbwriter.server.dialects.srb.tokens import branch_tokens, next_tokens
 from srbwriter.server.endpoints import BRANCHES, FIELDS, PROMPT, Endpoint, object_of
 
@@ -55,6 +55,16 @@ _NEXT = {
     "example": {"prompt": "Once upon a", "k": 3},
 }
 
+_IDS = {
+    "type": "object",
+    "properties": {
+        "ids": {"type": "array", "items": {"type": "integer"}},
+        "special": {"type": "boolean", "default": False},
+    },
+    "required": ["ids"],
+    "example": {"ids": [5, 6]},
+}
+
 _RUBRIC = {
     "type": "object",
     "properties": {
@@ -85,6 +95,7 @@ ENDPOINTS = (
     ),
     Endpoint("GET", ("/srb/v1/model",), model, "srb", "the model, its context and its special tokens"),
     Endpoint("GET", ("/srb/v1/vocabulary",), vocabulary, "srb", "what each token writes, in base64"),
+    Endpoint("POST", ("/srb/v1/vocabulary",), pieces, "srb", "what some tokens write, in base64", body=_IDS),
     Endpoint(
         "POST", ("/srb/v1/next",), next_tokens, "srb", "what could follow a prompt, and how likely it is",
         body=_NEXT,
