@@ -262,14 +262,14 @@ Scaled: TypeAlias = "tuple[tuple[str, float], ...]"
 
 def scaled_files(entries: Sequence[str]) -> Scaled:
     """Files and how much of each, from ``FILE``, ``FILE:SCALE`` or several of them with commas between."""
-    whole = [[entry] if Path(entry).expanduser().exists() else entry.split(",") for entry in entries]
+    whole = [[entry] if paths.expanded(entry).exists() else entry.split(",") for entry in entries]
     return tuple(_scaled(part) for parts in whole for part in parts if part)
 
 
 def _scaled(entry: str) -> tuple[str, float]:
     name, _, scale = entry.rpartition(":")
     try:
-        return (name, float(scale)) if name and not Path(entry).expanduser().exists() else (entry, 1.0)
+        return (name, float(scale)) if name and not paths.expanded(entry).exists() else (entry, 1.0)
     except ValueError:
         return entry, 1.0
 
@@ -354,7 +354,7 @@ def _connect_key(settings: Settings) -> str:
     if file is None:
         return ""
     try:
-        return file.expanduser().read_text("utf-8").partition("\n")[0].strip()
+        return paths.expanded(file).read_text("utf-8").partition("\n")[0].strip()
     except (OSError, ValueError) as error:
         raise ConfigError(f"{keys.CONNECT_KEY_FILE.name}: {file} cannot be read ({error})") from error
 

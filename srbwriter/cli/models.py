@@ -14,6 +14,7 @@ from srbwriter.cli.columns import columns, document
 from srbwriter.cli.exits import Exit, say
 from srbwriter.cli.flags import add_actions, add_keys
 from srbwriter.config import Settings, Table, keys, remember
+from srbwriter.paths import expanded
 
 if TYPE_CHECKING:
     from srbwriter.models import LocalModel
@@ -169,7 +170,7 @@ def _named(name: str) -> Path:
     """The file of that path, or of the model of that name. Raises NoSuchModel."""
     from srbwriter.models import find
 
-    path = Path(name).expanduser()
+    path = expanded(name)
     return path.absolute() if path.is_file() else find(name)
 
 
@@ -179,7 +180,7 @@ def _named(name: str) -> Path:
 def _add(arguments: argparse.Namespace, settings: Settings) -> None:
     from srbwriter.models import add
 
-    _added(add(arguments.file.expanduser(), link=getattr(arguments, "link", False)), arguments, settings)
+    _added(add(expanded(arguments.file), link=getattr(arguments, "link", False)), arguments, settings)
 
 
 def _added(file: Path, arguments: argparse.Namespace, settings: Settings) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from srbwriter.cli.exits import Failure, say
 from srbwriter.config import Key, Settings, keys
 from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, one_of
+from srbwriter.paths import expanded
 
 if TYPE_CHECKING:
     from srbwriter.engine import EngineLoader
@@ -191,7 +192,7 @@ def server_offers(settings: Settings, first: Loader | None = None) -> list[Offer
     from srbwriter import launch
     from srbwriter.server import Offer
 
-    more = [Path(name).expanduser() for name in settings[MORE_MODELS]]
+    more = [expanded(name) for name in settings[MORE_MODELS]]
     whole = first is None and settings.source(MODELS_MAX) != "default"
     if not more and not whole:
         return []

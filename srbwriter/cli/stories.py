@@ -60,7 +60,7 @@ def find_story(named: str, commands: Collection[str] = ()) -> Path:
 
     Raises Failure, with the nearest names.
     """
-    path = Path(named).expanduser()
+    path = paths.expanded(named)
     if path.is_file():
         return path
     if looks_like_a_path(named):
@@ -97,7 +97,7 @@ def _not_found(named: str, stories: list[library.StoryInfo], commands: Collectio
 
 def story_to_open(named: str, commands: Collection[str] = ()) -> Path:
     """The story to write in; a path that does not exist yet is a new story. Raises Failure."""
-    path = Path(named).expanduser()
+    path = paths.expanded(named)
     return path if looks_like_a_path(named) else find_story(named, commands)
 
 
@@ -631,7 +631,7 @@ def _restore_copy(arguments: argparse.Namespace) -> None:
 def _chosen_copy(arguments: argparse.Namespace) -> Backup:
     story: str = arguments.story
     number: int = arguments.number
-    path = Path(story).expanduser().resolve()
+    path = paths.expanded(story).resolve()
     if path.is_relative_to(paths.backup_dir().resolve()):
         for copy in backups(path.parent):
             if copy.path == path:

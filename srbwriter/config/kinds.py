@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Generic, LiteralString, TypeVar, cast
 
+from srbwriter.paths import expanded
+
 T_co = TypeVar("T_co", covariant=True)
 Word = TypeVar("Word", bound=LiteralString)
 
@@ -84,7 +86,7 @@ def _path(value: object) -> Path:
     text = _text(value)
     if not text or "\0" in text:
         raise ValueError
-    return Path(text).expanduser()
+    return expanded(text)
 
 
 def _items(value: object) -> list[object]:

@@ -166,7 +166,7 @@ def read_overlay(table: Table) -> tuple[dict[str, Any], list[str]]:
 
 def _read_file(table: Table, environment: Mapping[str, str], named: Path | None) -> Iterator[tuple[str, Any]]:
     if named is None and environment.get(CONFIG_VARIABLE):
-        named = Path(environment[CONFIG_VARIABLE]).expanduser()
+        named = paths.expanded(environment[CONFIG_VARIABLE])
     file = named or paths.config_file()
     try:
         document = _parse(file)
@@ -184,7 +184,7 @@ def _parse(file: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        return tomllib.loads(file.read_text("utf-8-sig"))
     except FileNotFoundError:
         raise
     except OSError as error:

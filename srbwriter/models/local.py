@@ -78,9 +78,9 @@ def folders() -> dict[Place, list[Path]]:
 def _hub_cache(home: Path) -> Path:
     """As ``huggingface_hub.constants`` has it."""
     if named := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
-        return Path(named).expanduser()
+        return paths.expanded(named)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
-    return Path(os.environ.get("HF_HOME") or cache / "huggingface").expanduser() / "hub"
+    return paths.expanded(os.environ.get("HF_HOME") or cache / "huggingface") / "hub"
 
 
 def local_files() -> Iterator[LocalFile]:

@@ -72,9 +72,7 @@ async def rerank(context: Context) -> Response:
     """Jina's and Cohere's form, or that of text-embeddings-inference where the field is called ``texts``."""
     fields = Fields(await context.json())
     lane = _lane(context)
-    query = fields.raw("query")
-    if not isinstance(query, str):
-        raise bad("query", "Field 'query': expected text")
+    query = fields.need_text("query")
     tei = fields.has("texts") and not fields.has("documents")
     name = "texts" if tei else "documents"
     texts = _documents(name, fields.raw(name))

@@ -51,7 +51,15 @@ class Guard:
         if given[:7].lower() == "bearer ":
             given = given[7:].strip()
         sent = given.encode("utf-8", "surrogateescape")
-        found = [key for key in self._keys if hmac.compare_digest(sent, key.secret.encode())]
+        found = [
+            key
+            for key in self._keys
+            for spelled in (
+                key.secret,
+                key.secret.encode().decode("latin-1"),
+            )  # as headers come
+            if hmac.compare_digest(sent, spelled.encode())
+        ]
         return Client(found[0].name, found[0].admin, peer) if found else None
 
     def origin_allowed(self, origin: str) -> bool:

@@ -43,9 +43,7 @@ async def generate(context: Context) -> Response:
     """The text alone: as it is written, or a list of n texts."""
     fields = Fields(await context.json())
     params = await context.read(lambda: read_params(fields, context))
-    if not isinstance(fields.raw("message"), str):
-        raise bad("message", "Field 'message': expected text")
-    message, template = fields.text("message"), fields.text("prompt")
+    message, template = fields.need_text("message"), fields.text("prompt")
     prompt = template.replace(_PLACE, message) if template else message
     (whole,) = await context.services.read_prompts(prompt, context.effort)
     record = await context.submit([params.request(whole, parse_special=True)])

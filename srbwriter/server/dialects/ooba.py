@@ -54,14 +54,8 @@ async def count_text(context: Context) -> Response:
 
 
 async def _tokens(context: Context) -> list[int]:
-    text = _text(Fields(await context.json()), "text")
+    text = Fields(await context.json()).need_text("text")
     return await context.services.tokenize(text, add_bos=True, parse_special=True)
-
-
-def _text(fields: Fields, name: str) -> str:
-    if not isinstance(fields.raw(name), str):
-        raise bad(name, f"Field '{name}': expected text")
-    return fields.text(name)
 
 
 async def decode(context: Context) -> Response:
@@ -76,9 +70,8 @@ async def logits(context: Context) -> Response:
         raise bad("use_samplers", "Field 'use_samplers': these are the model's own probabilities")
     top = fields.size("top_logits", 50, 1, like="logprobs")
     stop = Stop(max_tokens=1, ignore_eog=True)
-    request = Request(
-        prompt=_text(fields, "prompt"), logprobs=top, stop=stop, sampling=Sampling(seed=0), parse_special=True
-    )
+    prompt = fields.need_text("prompt")
+    request = Request(prompt, logprobs=top, stop=stop, sampling=Sampling(seed=0), parse_special=True)
     record = await context.submit([request])
 
     def make() -> dict[str, dict[str, float]]:
@@ -119,7 +112,7 @@ def _names(context: Context) -> list[str]:
 
 async def model_load(context: Context) -> Response:
     """It answers from then on; one alone is loaded already."""
-    name = _text(Fields(await context.json()), "model_name")
+    name = Fields(await context.json()).need_text("model_name")
     if name not in _names(context):
         known = ", ".join(_names(context))
         raise bad(
@@ -140,7 +133,7 @@ async def model_unload(context: Context) -> Response:
 
 
 async def token_count(context: Context) -> Response:
-    text = _text(Fields(await context.json()), "prompt")
+    text = Fields(await context.json()).need_text("prompt")
     ids = await context.services.tokenize(text, add_bos=True, parse_special=True)
     return json_response({"results": [{"tokens": len(ids)}]})
 

@@ -75,9 +75,7 @@ async def encode_text(context: Context) -> Response:
         chat = await read_chat(fields, context)
         ids = await context.services.tokenize(chat.prompt, add_bos=chat.add_bos, parse_special=True)
     else:
-        text: Any = fields.raw("text") if fields.has("text") else fields.raw("prompt")
-        if not isinstance(text, str):
-            raise bad("text", "Field 'text': expected text")
+        text = fields.need_text("prompt" if fields.has("prompt") and not fields.has("text") else "text")
         special = fields.flag("encode_special_tokens", True)
         add_bos = fields.flag("add_bos", True)
         ids = await context.services.tokenize(text, add_bos=add_bos, parse_special=special)

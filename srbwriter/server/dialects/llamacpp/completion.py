@@ -69,12 +69,9 @@ async def infill(context: Context) -> Response:
     if context.engine.fim is None:
         raise NotSupported(NO_MARKS)
     params = await context.read(lambda: read_params(fields, context))
-    for name in ("input_prefix", "input_suffix"):
-        if not isinstance(fields.raw(name), str):
-            raise bad(name, f"Field '{name}': expected text")
-    prefix = fields.text("input_prefix") + fields.text("prompt")
+    prefix, suffix = fields.need_text("input_prefix"), fields.need_text("input_suffix")
     files = _files(fields.raw("input_extra")) if fields.has("input_extra") else []
-    ids = await context.services.infill(prefix, fields.text("input_suffix"), files)
+    ids = await context.services.infill(prefix + fields.text("prompt"), suffix, files)
     return await _answer(context, params, [ids], add_bos=True)
 
 
