@@ -11,7 +11,7 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -25,7 +25,7 @@ from starlette.types import ASGIApp
 from srbwriter.server.chat import template_of
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects import ENDPOINTS, SOCKETS
-from srbwriter.server.endpoints import Endpoint, Socket, description
+from srbwriter.server.endpoints import Socket, description, rows_of
 from srbwriter.server.errors import ApiError
 from srbwriter.server.lines import House
 from srbwriter.server.middleware import Middleware, dialect_of
@@ -40,8 +40,6 @@ _TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-
-
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -90,15 +88,14 @@ async def openapi(context: Context) -> Response:
     return json_response(context.services.openapi)
 
 
-PAGE = Endpoint("GET", ("/",), index, "llamacpp", "a page to write in", public=True, title="page")
-
-
+_row = partial(rows_of("llamacpp", "page"), public=True)
+PAGE = _row("GET /", index, "a page to write in")
 PAGES = (
-    Endpoint("GET", ("/page/{file}",), asset, "llamacpp", "files of the pages", public=True, title="page"),
-    Endpoint("GET", ("/docs",), docs, "llamacpp", "this description, to be read", public=True, title="page"),
-    Endpoint("GET", ("/chat",), chat, "llamacpp", "a page to talk in", public=True, title="page"),
-    Endpoint("GET", ("/completion.js",), helper, "llamacpp", "llama() for pages", public=True, title="page"),
-    Endpoint("GET", ("/openapi.json",), openapi, "llamacpp", "this description", public=True, title="page"),
+    _row("GET /page/{file}", asset, "files of the pages"),
+    _row("GET /docs", docs, "this description, to be read"),
+    _row("GET /chat", chat, "a page to talk in"),
+    _row("GET /completion.js", helper, "llama() for pages"),
+    _row("GET /openapi.json", openapi, "this description"),
 )
 """The rows besides the page itself, which gives way to a folder of one's own files."""
 

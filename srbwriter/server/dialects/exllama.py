@@ -14,7 +14,7 @@ from starlette.responses import Response
 from srbwriter.engine.types import Finished
 from srbwriter.server.answers import Written
 from srbwriter.server.context import Context, frames, json_response
-from srbwriter.server.endpoints import FIELDS, Endpoint
+from srbwriter.server.endpoints import FIELDS, object_of, rows_of
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields
 from srbwriter.server.params import Params, read_common
@@ -79,19 +79,16 @@ async def check(context: Context) -> Response:
     return json_response([context.services.model_name])
 
 
-_GENERATE: dict[str, Any] = {
-    "type": "object",
-    "required": ["message"],
-    "properties": {
-        "message": {"type": "string"},
-        "prompt": {"type": "string", "description": f"What stands around the message: {_PLACE} in a text."},
-        "stream": {"type": "boolean", "default": True},
-        **FIELDS,
-    },
-    "example": {"message": "Once upon a time,", "max_new_tokens": 16},
-}
+_GENERATE = object_of(
+    "message",
+    message="string",
+    prompt={"type": "string", "description": f"What stands around the message: {_PLACE} in a text."},
+    stream={"type": "boolean", "default": True},
+    **FIELDS,
+    example={"message": "Once upon a time,", "max_new_tokens": 16},
+)
+_row = rows_of("llamacpp", "exllama")
 ENDPOINTS = (
-    Endpoint("POST", ("/generate",), generate, "llamacpp", "a text as plain text, while it is written",
-             body=_GENERATE, title="exllama"),
-    Endpoint("GET", ("/check",), check, "llamacpp", "the model's name in a list", title="exllama"),
-)  # fmt: skip
+    _row("POST /generate", generate, "a text as plain text, while it is written", body=_GENERATE),
+    _row("GET /check", check, "the model's name in a list"),
+)

@@ -11,8 +11,8 @@ import asyncio
 import contextlib
 import html
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -22,7 +22,7 @@ from srbwriter.server.answers import Written, token_text
 from srbwriter.server.chat import read_chat
 from srbwriter.server.context import Context, frames, json_response
 from srbwriter.server.dialects.kobold import LEGACY, KoboldParams, submit
-from srbwriter.server.endpoints import CHAT, Endpoint, Handler, Socket, as_told, object_of
+from srbwriter.server.endpoints import CHAT, Socket, as_told, object_of, rows_of
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields, read_ids
 from srbwriter.server.registry import Record, new_id
@@ -390,50 +390,33 @@ async def _send(context: Context, socket: WebSocket, record: Record, writer: Leg
 # ---- rows
 
 
-def _row(
-    method: Literal["GET", "POST"],
-    path: str,
-    handler: Handler,
-    summary: str,
-    body: Mapping[str, Any] | None = None,
-    chooses: bool = True,
-) -> Endpoint:
-    dialect = "kobold" if path.startswith("/api/") else "openai"
-    return Endpoint(method, (path,), handler, dialect, summary, body, title="ooba", chooses=chooses)
-
-
-def _example(schema: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    return {**schema, "example": fields}
-
-
-_I = "/v1/internal/"
-_TEXT = _example(object_of(text="string"), text="Once upon a time")
-_TALK = _example(
-    {"type": "object", "properties": {"user_input": {"type": "string"}, "history": {"type": "object"}}},
-    user_input="Tell me a story.",
-    max_new_tokens=16,
-)
+_row, _older = rows_of("openai", "ooba"), rows_of("kobold", "ooba")
+_TEXT = object_of(text="string", example={"text": "Once upon a time"})
+_I = "/v1/internal"
 ENDPOINTS = (
-    _row("GET", _I + "health", health, "whether the model is ready"),
-    _row("POST", _I + "encode", encode_text, "text as token ids", _TEXT),
-    _row("POST", _I + "decode", decode, "token ids as text",
-         _example(object_of(tokens="array"), tokens=[1, 2])),
-    _row("POST", _I + "token-count", count_text, "how many tokens a text is", _TEXT),
-    _row("POST", _I + "logits", logits, "the likeliest next tokens",
-         _example(object_of(prompt="string", top_logits="integer"), prompt="Once upon a", top_logits=5)),
-    _row("POST", _I + "chat-prompt", chat_prompt, "a conversation as one prompt", CHAT),
-    _row("POST", _I + "stop-generation", stop_generation, "stop what this client asked for"),
-    _row("GET", _I + "model/info", model_info, "the loaded model"),
-    _row("GET", _I + "model/list", model_list, "the names it goes by"),
-    _row("POST", _I + "model/load", model_load, "load a model, which is the current one then",
-         object_of(model_name="string"), chooses=False),
-    _row("POST", _I + "model/unload", model_unload, "unload the current model"),
-    _row("POST", "/api/v1/token-count", token_count, "how many tokens a text is",
-         _example(object_of(prompt="string"), prompt="Once upon a time")),
-    _row("POST", "/api/v1/stop-stream", stop_stream, "stop what this client asked for"),
-    _row("POST", "/api/v1/model", model, "the loaded model",
-         _example(object_of(action="string", model_name="string"), action="info"), chooses=False),
-    _row("POST", "/api/v1/chat", chat, "a conversation with the next turn", _TALK),
+    _row(f"GET {_I}/health", health, "whether the model is ready"),
+    _row(f"POST {_I}/encode", encode_text, "text as token ids", body=_TEXT),
+    _row(f"POST {_I}/decode", decode, "token ids as text",
+         body=object_of(tokens="array", example={"tokens": [1, 2]})),
+    _row(f"POST {_I}/token-count", count_text, "how many tokens a text is", body=_TEXT),
+    _row(f"POST {_I}/logits", logits, "the likeliest next tokens",
+         body=object_of(prompt="string", top_logits="integer",
+                        example={"prompt": "Once upon a", "top_logits": 5})),
+    _row(f"POST {_I}/chat-prompt", chat_prompt, "a conversation as one prompt", body=CHAT),
+    _row(f"POST {_I}/stop-generation", stop_generation, "stop what this client asked for"),
+    _row(f"GET {_I}/model/info", model_info, "the loaded model"),
+    _row(f"GET {_I}/model/list", model_list, "the names it goes by"),
+    _row(f"POST {_I}/model/load", model_load, "load a model, which is the current one then",
+         body=object_of(model_name="string"), chooses=False),
+    _row(f"POST {_I}/model/unload", model_unload, "unload the current model"),
+    _older("POST /api/v1/token-count", token_count, "how many tokens a text is",
+           body=object_of(prompt="string", example={"prompt": "Once upon a time"})),
+    _older("POST /api/v1/stop-stream", stop_stream, "stop what this client asked for"),
+    _older("POST /api/v1/model", model, "the loaded model", chooses=False,
+           body=object_of(action="string", model_name="string", example={"action": "info"})),
+    _older("POST /api/v1/chat", chat, "a conversation with the next turn",
+           body=object_of(user_input="string", history="object",
+                          example={"user_input": "Tell me a story.", "max_new_tokens": 16})),
 )  # fmt: skip
 SOCKETS = (
     Socket("/api/v1/stream", stream),

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from srbwriter import __version__
 from srbwriter.server.chat import read_chat, template_in_use
 from srbwriter.server.context import EVENTS, Context, json_response
-from srbwriter.server.endpoints import CHAT, Endpoint, object_of
+from srbwriter.server.endpoints import MESSAGES, object_of, rows_of
 from srbwriter.server.errors import bad
 from srbwriter.server.fields import Fields, read_ids
 from srbwriter.server.services import Services
@@ -122,39 +122,26 @@ async def load(context: Context) -> Response:
     return json_response({"server_load": len(context.services.registry.live())})
 
 
-_ENCODE: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        **object_of(text="string", prompt="string", add_bos_token="boolean", encode_special_tokens="boolean")[
-            "properties"
-        ],
-        "messages": CHAT["properties"]["messages"],
-    },
-    "example": {"text": "Once upon a time"},
-}
-_DECODE = {**object_of(tokens="array"), "example": {"tokens": [1, 2]}}
+_ENCODE = object_of(
+    text="string", prompt="string", add_bos_token="boolean", encode_special_tokens="boolean",
+    messages=MESSAGES, example={"text": "Once upon a time"},
+)  # fmt: skip
 
-
-def _get(path: str, handler: Any, summary: str, title: str = "tabby") -> Endpoint:
-    return Endpoint("GET", (path,), handler, "openai", summary, title=title)
-
-
+_row, _vllm = rows_of("openai", "tabby"), rows_of("openai", "vllm")
 ENDPOINTS = (
-    _get("/v1/model", model, "the model in use"),
-    Endpoint("POST", ("/v1/model/load",), load_model, "openai", "load a model, which is the current one then",
-             body=object_of(model_name="string"), title="tabby", chooses=False),
-    Endpoint("POST", ("/v1/model/unload",), unload_model, "openai", "unload the current model", title="tabby",
-             chooses=False),
-    _get("/v1/model/list", models, "models, in tabbyAPI's form"),
-    Endpoint("POST", ("/v1/token/encode",), encode_text, "openai", "a text or conversation as token ids",
-             body=_ENCODE, title="tabby"),
-    Endpoint("POST", ("/v1/token/decode",), decode, "openai", "token ids as text", body=_DECODE,
-             title="tabby"),
-    _get("/v1/auth/permission", permission, "whether the key is an admin's"),
-    _get("/.well-known/serviceinfo", service_info, "which interfaces there are"),
+    _row("GET /v1/model", model, "the model in use"),
+    _row("POST /v1/model/load", load_model, "load a model, which is the current one then",
+         body=object_of(model_name="string"), chooses=False),
+    _row("POST /v1/model/unload", unload_model, "unload the current model", chooses=False),
+    _row("GET /v1/model/list", models, "models, in tabbyAPI's form"),
+    _row("POST /v1/token/encode", encode_text, "a text or conversation as token ids", body=_ENCODE),
+    _row("POST /v1/token/decode", decode, "token ids as text",
+         body=object_of(tokens="array", example={"tokens": [1, 2]})),
+    _row("GET /v1/auth/permission", permission, "whether the key is an admin's"),
+    _row("GET /.well-known/serviceinfo", service_info, "which interfaces there are"),
 )  # fmt: skip
 VLLM = (
-    _get("/version", version, "the program's version", "vllm"),
-    _get("/ping", ping, "whether it can answer", "vllm"),
-    _get("/load", load, "how many requests are being answered", "vllm"),
+    _vllm("GET /version", version, "the program's version"),
+    _vllm("GET /ping", ping, "whether it can answer"),
+    _vllm("GET /load", load, "how many requests are being answered"),
 )
