@@ -113,6 +113,17 @@ class Socket:
         return WebSocketRoute(self.path, answer)
 
 
+def told(make: Callable[[Context], Any], *, ready: bool = False) -> Handler:
+    """A handler that answers with a value and reads nothing; ``ready``: 503 before the model is."""
+
+    async def handler(context: Context) -> Response:
+        if ready:
+            _ = context.engine
+        return json_response(make(context))
+
+    return handler
+
+
 def as_told(error: Exception) -> ApiError:
     """What a client is told of an error. Only what nobody foresaw is a 500, and is logged."""
     if not isinstance(error, (ApiError, EngineError)):

@@ -32,17 +32,10 @@ from srbwriter.server.services import Services
 from srbwriter.server.settings import ServerError, ServerSettings, check_exposure, line_places
 
 _WORDS = b"the head of the request did not come in time"
-
-
 _HEAD = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: "
-
-
 _TOO_SLOW = b"%b%d\r\n\r\n%b" % (_HEAD, len(_WORDS), _WORDS)
 
-
 _RESERVE = 40  # descriptors for stories, models, pages and threads' own
-
-
 _LEAST = 8
 
 

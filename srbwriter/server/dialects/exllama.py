@@ -6,19 +6,17 @@ begins as something did before is found there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
 
-from srbwriter.engine.types import Finished
-from srbwriter.server.answers import Written
-from srbwriter.server.context import Context, frames, json_response
-from srbwriter.server.endpoints import FIELDS, object_of, rows_of
+from srbwriter.server.context import Context
+from srbwriter.server.endpoints import FIELDS, object_of, rows_of, told
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields
 from srbwriter.server.params import Params, read_common
-from srbwriter.server.streams import BranchFrames
+from srbwriter.server.streams import BranchFrames, Piece
 
 USUAL: Mapping[str, Any] = {
     "max_tokens": 200, "temperature": 0.7, "top_k": 20, "top_p": 0.65, "min_p": 0.06, "repeat_penalty": 1.15,
@@ -49,9 +47,7 @@ async def generate(context: Context) -> Response:
     record = await context.submit([params.request(whole, parse_special=True)])
     if params.stream:
         writer = PlainText(context, record, params)
-        return await context.stream(
-            record, frames(context, record, writer), media_type="text/plain; charset=utf-8", headers=_HEADERS
-        )
+        return await context.stream(record, writer, media_type="text/plain; charset=utf-8", headers=_HEADERS)
     return await context.whole(record, lambda: [branch.text for branch in record.generation.branches])
 
 
@@ -66,17 +62,8 @@ class PlainText(BranchFrames):
     def error(self, error: ApiError) -> bytes:
         return b""
 
-    def _piece(
-        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
-    ) -> None:
-        out.append(text)
-
-    def _finish(self, out: list[str], index: int, last: Finished) -> None:
-        pass
-
-
-async def check(context: Context) -> Response:
-    return json_response([context.services.model_name])
+    def _piece(self, out: list[str], index: int, piece: Piece) -> None:
+        out.append(piece.text)
 
 
 _GENERATE = object_of(
@@ -90,5 +77,5 @@ _GENERATE = object_of(
 _row = rows_of("llamacpp", "exllama")
 ENDPOINTS = (
     _row("POST /generate", generate, "a text as plain text, while it is written", body=_GENERATE),
-    _row("GET /check", check, "the model's name in a list"),
+    _row("GET /check", told(lambda context: [context.services.model_name]), "the model's name in a list"),
 )

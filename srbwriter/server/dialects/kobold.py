@@ -8,7 +8,7 @@ paths for the same things, and fields of either are read.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,20 +18,19 @@ from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.limits import check_prompt
 from srbwriter.engine.types import Finished, FinishReason
 from srbwriter.server.answers import (
-    Written,
     branch_tokens,
     finish_reason,
     legacy_logprobs,
     problem,
     timings,
 )
-from srbwriter.server.context import Context, frames, json_response
-from srbwriter.server.endpoints import KOBOLD, Handler, object_of, rows_of
+from srbwriter.server.context import Context, json_response
+from srbwriter.server.endpoints import KOBOLD, object_of, rows_of, told
 from srbwriter.server.errors import bad
 from srbwriter.server.fields import Fields, read_ids, wants_bos
 from srbwriter.server.params import Params, read_common
 from srbwriter.server.registry import Record
-from srbwriter.server.streams import BranchFrames
+from srbwriter.server.streams import BranchFrames, Piece
 from srbwriter.server.work import PER_ENTRY, encode
 
 VERSION = "1.102"
@@ -133,7 +132,7 @@ async def generate(context: Context) -> Response:
 async def generate_stream(context: Context) -> Response:
     """Tokens as events; with n > 1 each says whose it is."""
     record, params = await submit(context, Fields(await context.json()))
-    return await context.stream(record, frames(context, record, KoboldFrames(context, record, params)))
+    return await context.stream(record, KoboldFrames(context, record, params))
 
 
 def _results(context: Context, record: Record, params: KoboldParams) -> list[dict[str, Any]]:
@@ -158,14 +157,12 @@ def _known(context: Context, branch: Branch) -> dict[str, Any]:
 class KoboldFrames(BranchFrames):
     """``message`` events; no ``[DONE]``, which clients would try to read as JSON."""
 
-    def _piece(
-        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
-    ) -> None:
+    def _piece(self, out: list[str], index: int, piece: Piece) -> None:
         if self._params.logprobs is None:
-            if text:
-                self._event(out, index, token=text, finish_reason=None)
+            if piece.text:
+                self._event(out, index, token=piece.text, finish_reason=None)
             return
-        for token in tokens:
+        for token in piece.tokens:
             told = legacy_logprobs(self._context.engine, [token])["content"]
             top = [{"token": one["token"], "logprob": one["logprob"]} for one in told[0]["top_logprobs"]]
             self._event(out, index, token=token.text, finish_reason=None, top_logprobs=top if told else [])
@@ -278,15 +275,6 @@ async def detokenize(context: Context) -> Response:
 
 
 # ---- rows
-
-
-def told(make: Callable[[Context], Any]) -> Handler:
-    """A handler that answers with a value and reads nothing."""
-
-    async def handler(context: Context) -> Response:
-        return json_response(make(context))
-
-    return handler
 
 
 def _version(context: Context) -> dict[str, Any]:

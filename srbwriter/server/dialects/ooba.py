@@ -11,22 +11,23 @@ import asyncio
 import contextlib
 import html
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, cast
 
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from srbwriter.engine.types import Finished, Request, Sampling, Stop
-from srbwriter.server.answers import Written, token_text
+from srbwriter.engine.types import Request, Sampling, Stop
+from srbwriter.server.answers import token_text
 from srbwriter.server.chat import read_chat
 from srbwriter.server.context import Context, frames, json_response
 from srbwriter.server.dialects.kobold import LEGACY, KoboldParams, submit
-from srbwriter.server.endpoints import CHAT, Socket, as_told, object_of, rows_of
+from srbwriter.server.endpoints import CHAT, Socket, as_told, object_of, rows_of, told
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields, read_ids
+from srbwriter.server.params import adapters_of
 from srbwriter.server.registry import Record, new_id
-from srbwriter.server.streams import BranchFrames
+from srbwriter.server.streams import BranchFrames, Piece
 from srbwriter.server.work import PER_ENTRY, encode
 
 _WAITING = 4
@@ -37,11 +38,6 @@ _TOLD_AGAIN = 200_000
 
 
 # ---- /v1/internal
-
-
-async def health(context: Context) -> Response:
-    _ = context.engine
-    return json_response({"status": "ok"})
 
 
 async def encode_text(context: Context) -> Response:
@@ -94,14 +90,10 @@ async def stop_generation(context: Context) -> Response:
 
 
 async def model_info(context: Context) -> Response:
-    adapters = getattr(context.engine, "adapters", None)
+    adapters = adapters_of(context.engine)
     names = [one.path for one in adapters.list()] if adapters else []
     name = context.services.model_name
     return json_response({"model_name": name, "lora_names": names, "loader": "llama.cpp"})
-
-
-async def model_list(context: Context) -> Response:
-    return json_response({"model_names": _names(context)})
 
 
 def _names(context: Context) -> list[str]:
@@ -118,14 +110,12 @@ async def model_load(context: Context) -> Response:
         raise bad(
             "model_name", f"Field 'model_name': there is no model {name[:200]}; this server has {known}"
         )
-    context.need_admin("loading a model")
-    await context.services.models.load(name)
+    await context.load_model(name)
     return json_response("OK")
 
 
 async def model_unload(context: Context) -> Response:
-    context.need_admin("unloading a model")
-    await context.services.models.unload("")
+    await context.unload_model()
     return json_response("OK")
 
 
@@ -156,12 +146,10 @@ async def model(context: Context) -> Response:
         case "list":
             return json_response({"result": _names(context)})
         case "load" if (wanted := fields.text("model_name")) in _names(context):
-            context.need_admin("loading a model")
-            await context.services.models.load(wanted)
+            await context.load_model(wanted)
             return json_response({"result": {"model_name": wanted}})
         case "unload" if not context.services.models.alone:
-            context.need_admin("unloading a model")
-            await context.services.models.unload("")
+            await context.unload_model()
             return json_response({"result": {"model_name": "None"}})
         case "load" | "unload":
             raise ApiError(501, f"this server has {', '.join(_names(context))}; start another for another")
@@ -261,19 +249,14 @@ class LegacyFrames(BranchFrames):
     def error(self, error: ApiError) -> bytes:
         return encode({"event": "error", "message_num": self._number, **error.body("kobold")})
 
-    def _piece(
-        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
-    ) -> None:
-        if not text or index:
+    def _piece(self, out: list[str], index: int, piece: Piece) -> None:
+        if not piece.text or index:
             return
-        self._text += text
-        told = {"text": text} if self._history is None else {"history": self._history(self._text)}
+        self._text += piece.text
+        told = {"text": piece.text} if self._history is None else {"history": self._history(self._text)}
         event = {"event": "text_stream", "message_num": self._number, **told}
         self._number += 1
         out.append(encode(event).decode() + "\n")
-
-    def _finish(self, out: list[str], index: int, last: Finished) -> None:
-        pass
 
 
 async def stream(context: Context, socket: WebSocket) -> None:
@@ -394,7 +377,7 @@ _row, _older = rows_of("openai", "ooba"), rows_of("kobold", "ooba")
 _TEXT = object_of(text="string", example={"text": "Once upon a time"})
 _I = "/v1/internal"
 ENDPOINTS = (
-    _row(f"GET {_I}/health", health, "whether the model is ready"),
+    _row(f"GET {_I}/health", told(lambda _: {"status": "ok"}, ready=True), "whether the model is ready"),
     _row(f"POST {_I}/encode", encode_text, "text as token ids", body=_TEXT),
     _row(f"POST {_I}/decode", decode, "token ids as text",
          body=object_of(tokens="array", example={"tokens": [1, 2]})),
@@ -405,7 +388,8 @@ ENDPOINTS = (
     _row(f"POST {_I}/chat-prompt", chat_prompt, "a conversation as one prompt", body=CHAT),
     _row(f"POST {_I}/stop-generation", stop_generation, "stop what this client asked for"),
     _row(f"GET {_I}/model/info", model_info, "the loaded model"),
-    _row(f"GET {_I}/model/list", model_list, "the names it goes by"),
+    _row(f"GET {_I}/model/list", told(lambda context: {"model_names": _names(context)}),
+         "the names it goes by"),
     _row(f"POST {_I}/model/load", model_load, "load a model, which is the current one then",
          body=object_of(model_name="string"), chooses=False),
     _row(f"POST {_I}/model/unload", model_unload, "unload the current model"),

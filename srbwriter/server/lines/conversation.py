@@ -16,18 +16,14 @@ from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import Prompt, Request, TokenRun
 from srbwriter.server.fields import Fields
 from srbwriter.server.lines.wire import Refused
-from srbwriter.server.params import Params, read_n, read_options, read_sampling, read_stop
+from srbwriter.server.params import OF_DIALECTS, Params, read_n, read_options, read_sampling, read_stop
 from srbwriter.server.services import Services
 from srbwriter.server.work import parse
 
 # ---- parameters
 
-_NOT_HERE = frozenset(
-    {"priority", "logprobs", "prompt_logprobs", "next_logprobs", "next_ids", "score_from", "begin", "without"}
-)
-"""Rows that clients cannot have, or that lines have no words for."""
-
-ROWS: tuple[Parameter, ...] = tuple(row for row in PARAMETERS if row.name not in _NOT_HERE)
+ROWS = tuple(row for row in PARAMETERS if row.name == "parse_special" or row.name not in OF_DIALECTS)
+"""All but those that clients cannot have, or that lines have no words for."""
 
 _BY_NAME: Mapping[str, Parameter] = {
     name: row

@@ -25,6 +25,7 @@ from srbwriter.server.lines.conversation import only_cached, row_of
 from srbwriter.server.lines.peer import Asked, Peer, until_loaded
 from srbwriter.server.lines.wire import MOST, Fatal, Refused, escape, kv, message, unescape, unquoted
 from srbwriter.server.registry import Record
+from srbwriter.server.services import BARE_NAME
 from srbwriter.server.work import PER_BYTE, PER_ENTRY, off_loop
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,6 @@ _REASONS: Mapping[FinishReason, str] = {
 
 _PIECE = 1 << 16  # characters of a line of OUTPUT; escapes make them longer
 _HTTP = re.compile(rb"[A-Za-z]+ \S+ HTTP/\d\.\d")
-_BARE_NAME = re.compile(r"(?!\.)[\w.\- ]{1,200}")
 _SET_BYTE = 2e-6  # seconds: a grammar is checked, a bias by text made tokens
 
 
@@ -254,7 +254,7 @@ class Session(Peer):
         folder = self.services.settings.slot_save_path
         if folder is None:
             raise Refused(501, "start the server with --slot-save-path FOLDER to keep sessions")
-        if not _BARE_NAME.fullmatch(name):
+        if not BARE_NAME.fullmatch(name):
             raise Refused(400, "expected the bare name of a file: letters, digits, spaces, and ._-")
         return folder / name
 

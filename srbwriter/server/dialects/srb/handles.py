@@ -11,7 +11,8 @@ from starlette.responses import Response
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.text import whole_tokens
 from srbwriter.engine.types import Priority, Prompt, Request
-from srbwriter.server.context import Context, cancel, frames, json_response
+from srbwriter.server.answers import finite
+from srbwriter.server.context import Context, cancel, json_response
 from srbwriter.server.dialects.srb.completions import EventLines, branch_runs, read_request
 from srbwriter.server.errors import ApiError, bad, from_engine
 from srbwriter.server.fields import Fields, read_ids
@@ -45,7 +46,7 @@ def branch_object(branch: Branch, ids: bool = False) -> dict[str, Any]:
     }
     if ids:
         value["ids"] = list(branch.ids)
-        value["logprobs"] = [max(entry.logprob, -9999.0) for entry in branch.logprobs]
+        value["logprobs"] = [finite(entry.logprob) for entry in branch.logprobs]
         value["drawn"] = [drawn._asdict() for drawn in branch.buffer.drawn]
     return value
 
@@ -141,7 +142,7 @@ async def _follow(context: Context, only: int | None) -> Response:
     if int(given) and len(record.generations) > 1:
         raise bad("after", "after: a request of several prompts is followed from its beginning")
     writer = EventLines(context, record, sse=True, rich=True, only=only, first=int(given))
-    return await context.stream(record, frames(context, record, writer, after=int(given)), own=False)
+    return await context.stream(record, writer, after=int(given), own=False)
 
 
 async def add_branches(context: Context) -> Response:
