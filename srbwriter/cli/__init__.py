@@ -52,8 +52,8 @@ def _run(argv: list[str]) -> int:
     face.configure(parser, keys_of_all)
     arguments = parser.parse_args(flags.joined(argv[1:] if command.name else argv))
     said = flags.chosen(arguments, keys_of_all)
-    settings = load(keys_of_all, said, os.environ, getattr(arguments, "config", None))
-    with _log(settings, flags.remarks(arguments)):
+    settings = load(keys_of_all, said, os.environ, arguments.config)
+    with _log(settings, arguments.remarks):
         return face.run(arguments, settings)
 
 
