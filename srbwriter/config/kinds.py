@@ -13,6 +13,7 @@ from srbwriter.paths import expanded
 
 T_co = TypeVar("T_co", covariant=True)
 Word = TypeVar("Word", bound=LiteralString)
+Exact = TypeVar("Exact", int, str, bool)
 
 
 class Kind(Generic[T_co]):
@@ -39,10 +40,18 @@ class Kind(Generic[T_co]):
         self.choices: Final = choices
 
 
-def _integer(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise ValueError
+def _only(kind: type[Exact]) -> Callable[[object], Exact]:
+    """Takes values of exactly that type; truth is no number."""
+
+    def read(value: object) -> Exact:
+        if type(value) is kind:
+            return value
+        raise ValueError
+
+    return read
+
+
+_integer, _text, _switch = _only(int), _only(str), _only(bool)
 
 
 def _number(value: object) -> float:
@@ -55,18 +64,6 @@ def _finite(value: float) -> float:
     if value - value != 0:  # infinities and NaN
         raise ValueError
     return value
-
-
-def _text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    raise ValueError
-
-
-def _switch(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise ValueError
 
 
 _SWITCH_WORDS = {

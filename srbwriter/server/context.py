@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
@@ -215,11 +215,11 @@ class Context:
             raise ClientGone from None
         return b"".join(chunks)
 
-    async def until_gone(self, work: Coroutine[Any, Any, T]) -> T:
+    async def until_gone(self, work: Awaitable[T]) -> T:
         """The result of ``work``, which is cancelled when the client leaves first (ClientGone)."""
         if self._gone is None:
             self._gone = asyncio.create_task(_disconnect(self.request.receive))
-        task = asyncio.create_task(work)
+        task = asyncio.ensure_future(work)
         try:
             await asyncio.wait({task, self._gone}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():

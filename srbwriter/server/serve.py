@@ -18,7 +18,6 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 import uvicorn
@@ -264,11 +263,8 @@ class _Server(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-
-        def leave(number: int, frame: FrameType | None) -> None:
-            self.handle_exit(number, frame)
-
-        before = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM)}
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
         try:
             yield
         finally:
