@@ -122,7 +122,7 @@ def model_path(settings: Settings) -> Path:
 def _named(named: Path) -> Path:
     """That file, or else the model of that name; a settings file puts its folder before a mere name."""
     if named.is_dir():
-        return _only_model(named)
+        return only_model(named)
     if named.exists():
         return named
     from srbwriter.models import NoSuchModel, find
@@ -133,7 +133,7 @@ def _named(named: Path) -> Path:
         return named  # the engine says that there is no such file
 
 
-def _only_model(folder: Path) -> Path:
+def only_model(folder: Path) -> Path:
     """The one model in a folder; its first file where it is split. Raises ModelError."""
     found = _models_in(folder)
     if len(found) > 1:

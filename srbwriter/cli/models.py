@@ -168,10 +168,15 @@ def _connection(settings: Settings) -> None:
 
 
 def _named(name: str) -> Path:
-    """The file of that path, or of the model of that name. Raises NoSuchModel."""
+    """The file of that path, or the only model in that folder, or the model of that name.
+
+    Raises ModelError and NoSuchModel.
+    """
     from srbwriter.models import find
 
     path = expanded(name)
+    if path.is_dir() and "/" in name:
+        path = launch.only_model(path)
     return path.absolute() if path.is_file() else find(name)
 
 

@@ -169,11 +169,11 @@ THREADS = Key[int | None](
     "model.threads", INTEGER, None,
     "threads for writing; if not given, one a core, and fewer while other programs want the cores: a number "
     "that is given stays, and where others hold one of the cores each step may take 20 times as long",
-    ("--threads", "-t"), minimum=1,
+    ("--threads", "-t"), minimum=1, maximum=512,
 )
 THREADS_BATCH = Key[int | None](
     "model.threads_batch", INTEGER, None, "threads for reading the prompt", ("--threads-batch", "-tb"),
-    minimum=1,
+    minimum=1, maximum=512,
 )
 SAMPLING_THREADS = Key[int | None](
     "model.sampling_threads", INTEGER, None,

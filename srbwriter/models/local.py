@@ -217,6 +217,8 @@ def add(file: Path, *, link: bool = False) -> Path:
     """
     sources = [file.with_name(name) for name in part_names(file.name)]
     for source in sources:
+        if source.is_dir():
+            raise BadModelFile(source, "this is a folder", "name the .gguf file in it")
         if not source.is_file():
             raise BadModelFile(source, "no such file", "check the path")
     read_header(sources[0])

@@ -32,6 +32,9 @@ MOST_CELLS = 1 << 24
 """More than any model is trained for. llama.cpp goes through them one by one before it asks for the
 memory: at a thousand million that is a minute of work and tens of gigabytes."""
 
+MOST_THREADS = 512
+"""``GGML_MAX_N_THREADS``; some ten thousand are more than the runtime of OpenMP survives."""
+
 OK, NO_SLOT, ABORTED = 0, 1, 2
 
 
