@@ -224,7 +224,9 @@ def model_run(settings: Values, header: Header | None = None) -> Run:
 
 def engine_options(settings: Settings) -> EngineOptions:
     """How the model is to be run."""
-    cache_ram = settings[keys.CACHE_RAM]
+    cache_ram, lora = settings[keys.CACHE_RAM], scaled_files(settings[keys.LORA])
+    if settings[keys.LORA_INIT_WITHOUT_APPLY]:
+        lora = tuple((name, 0.0) for name, _ in lora)
     return EngineOptions(
         n_ctx=settings[keys.CTX_SIZE],
         n_batch=settings[keys.BATCH_SIZE],
@@ -248,7 +250,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         measure=True,
         seed=settings[keys.SEED],
         max_branches=settings[keys.MAX_N],
-        lora=_unless(settings[keys.LORA_INIT_WITHOUT_APPLY], scaled_files(settings[keys.LORA])),
+        lora=lora,
         control_vectors=scaled_files(settings[keys.CONTROL_VECTORS]),
         control_vector_layers=settings[keys.CONTROL_VECTOR_LAYERS],
         pooling=settings[keys.POOLING] or "",
@@ -272,10 +274,6 @@ def _scaled(entry: str) -> tuple[str, float]:
         return (name, float(scale)) if name and not paths.expanded(entry).exists() else (entry, 1.0)
     except ValueError:
         return entry, 1.0
-
-
-def _unless(idle: bool, files: Scaled) -> Scaled:
-    return tuple((name, 0.0) for name, _ in files) if idle else files
 
 
 def branches(settings: Settings) -> int:

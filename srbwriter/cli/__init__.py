@@ -47,7 +47,8 @@ def _run(argv: list[str]) -> int:
     program = f"srbwriter {command.name}".rstrip()
     brief = command is commands.DEFAULT and not {"-h", "--help", "--version"}.isdisjoint(argv)
     keys_of_all = overview() if brief else every_key()
-    parser = flags.parser(program, face.DESCRIPTION, _epilog(command))
+    epilog = "" if command.name else f"{commands.listing()}\n\n"
+    parser = flags.parser(program, face.DESCRIPTION, epilog + flags.exit_codes())
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings file [SRBWRITER_CONFIG]")
     face.configure(parser, keys_of_all)
     arguments = parser.parse_args(flags.joined(argv[1:] if command.name else argv))
@@ -55,12 +56,6 @@ def _run(argv: list[str]) -> int:
     settings = load(keys_of_all, said, os.environ, arguments.config)
     with _log(settings, arguments.remarks):
         return face.run(arguments, settings)
-
-
-def _epilog(command: commands.Command) -> str:
-    if command.name:
-        return flags.exit_codes()
-    return f"{commands.listing()}\n\n{flags.exit_codes()}"
 
 
 @contextlib.contextmanager

@@ -143,7 +143,7 @@ def run(settings: Settings) -> int:
         if (hint := launch.model_hint(settings)) is not None:
             say(hint)
         Thread(target=_announce_model, args=(loader,), name="srbwriter-announce", daemon=True).start()
-        return server.run(loader, options, ready=_announce, offers=offers)
+        return server.run(loader, options, ready=lambda url: say(f"listening on {url}"), offers=offers)
     except ServerError as error:
         raise Failure(str(error)) from error
     finally:
@@ -202,10 +202,6 @@ def server_settings(settings: Settings) -> ServerSettings:
     if (file := settings[CHAT_TEMPLATE_FILE]) is not None:
         options = replace(options, chat_template=read_text(file, "the chat template"))
     return options
-
-
-def _announce(url: str) -> None:
-    say(f"listening on {url}")
 
 
 def _announce_model(loader: EngineLoader) -> None:

@@ -67,7 +67,7 @@ class LocalModel:
 
 def folders() -> dict[Place, list[Path]]:
     """Where models of this machine lie, whether the folders exist or not."""
-    home = Path.home()
+    home = paths.expanded("~")
     return {
         "models folder": [paths.models_dir()],
         "Hugging Face": [_hub_cache(home)],
@@ -194,7 +194,7 @@ def pulled(wanted: Wanted) -> Path | None:
 
 
 def _snapshots(repo: str) -> Path:
-    return _hub_cache(Path.home()) / f"models--{repo.replace('/', '--')}" / "snapshots"
+    return _hub_cache(paths.expanded("~")) / f"models--{repo.replace('/', '--')}" / "snapshots"
 
 
 def _is_whole(path: Path) -> bool:

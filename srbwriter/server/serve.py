@@ -312,8 +312,8 @@ def _prepare_with(
     listeners = _listen(settings)
     for listener in listeners:
         listener.table = table
-    scheme = "https" if settings.ssl_cert_file else "http"
-    urls = [_url(scheme, listener, settings) for listener in listeners]
+    scheme = "" if settings.unix_socket else "https://" if settings.ssl_cert_file else "http://"
+    urls = [f"{scheme}{_address(listener)}" for listener in listeners]
     return _Prepared(_Server(config), [*listeners], lines, " and ".join(urls), tuple(map(_address, lines)))
 
 
@@ -399,9 +399,3 @@ def _address(listener: socket.socket) -> str:
         return f"unix:{file}"
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _url(scheme: str, listener: socket.socket, settings: ServerSettings) -> str:
-    if settings.unix_socket is not None:
-        return f"unix:{settings.unix_socket}"
-    return f"{scheme}://{_address(listener)}"

@@ -322,7 +322,9 @@ class ToolReader:
         return self._arguments(found)
 
     def _text(self, found: list[Said | Called | Argued], last: bool) -> bool:
-        at = self._rest.find(self._marker) if self._marker else self._bare()
+        at = self._rest.find(self._marker)
+        if not self._marker:  # then the whole answer is a call, or none of it
+            at = 0 if not self._begun and self._rest.lstrip().startswith(self._form.first) else -1
         if at >= 0:
             if said := self._rest[:at].rstrip():
                 found.append(Said(said))
@@ -334,10 +336,6 @@ class ToolReader:
             self._rest = self._rest[certain:]
             self._begun = True
         return False
-
-    def _bare(self) -> int:
-        """0 where the whole answer is a call without a marker, else -1."""
-        return 0 if not self._begun and self._rest.lstrip().startswith(self._form.first) else -1
 
     def _certain(self) -> int:
         """Characters that can be no part of a marker, nor of the space before one."""

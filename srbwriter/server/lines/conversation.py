@@ -59,7 +59,8 @@ class Knobs:
     def set(self, name: str, text: str) -> Parameter:
         """A value as text; lists and objects as JSON. Raises Refused or ApiError, and nothing has changed."""
         row = row_of(name)
-        value: Any = parse(text.encode("utf-8", "replace")) if _is_json(row, text) else text
+        is_json = row.kind in ("texts", "ids", "biases") and text[:1] in ("[", "{")
+        value: Any = parse(text.encode("utf-8", "replace")) if is_json else text
         told = {**self._told, row.name: value}
         self._params = self._read(told)
         self._told = told
@@ -114,10 +115,6 @@ def only_cached(request: Request) -> Request:
     sampling = request.sampling if not isinstance(request.sampling, tuple) else request.sampling[0]
     plain = replace(sampling, grammar=None, json_schema=None, regex=None)
     return replace(request, n=1, sampling=plain, stop=replace(stop, max_tokens=0), heal=False)
-
-
-def _is_json(row: Parameter, text: str) -> bool:
-    return row.kind in ("texts", "ids", "biases") and text[:1] in ("[", "{")
 
 
 # ---- turns

@@ -101,6 +101,7 @@ class Session(Peer):
 
     def _card(self) -> Iterable[bytes]:
         info, engine = self.engine.info, self.engine
+        stops: Sequence[str] = self.knobs.get(row_of("stop"))
         known: dict[str, Any] = {
             "model": self.services.model_name,
             "model_desc": info.description,
@@ -110,14 +111,10 @@ class Session(Peer):
             "n_ctx_train": info.n_ctx_train,
             "n_max": self.services.max_n,
             "interactive_mode": True,
-            "reverse_prompt": self._reverse_prompt(),
+            "reverse_prompt": stops[0] if stops else "",
             "debug": self.debug,
         }
         return [kv(name, value) for name, value in (*known.items(), *self.knobs.items(), *self._room())]
-
-    def _reverse_prompt(self) -> str:
-        stops: Sequence[str] = self.knobs.get(row_of("stop"))
-        return stops[0] if stops else ""
 
     def _room(self) -> list[tuple[str, int]]:
         return [("remaining_tokens", max(self.engine.n_ctx - self.talk.used, 0))]

@@ -44,7 +44,8 @@ class LlamaCppParams(Params):
 
 def read_params(fields: Fields, context: Context) -> LlamaCppParams:
     """Raises ApiError: 400 for a field that means nothing, 501 for what this server cannot do."""
-    _refuse(fields)
+    if fields.raw("image_data") or fields.raw("multimodal_data"):
+        raise ApiError(501, "this model reads text only; no images or other media")
     last = context.services.max_n - 1
     return LlamaCppParams(
         **read_common(fields, context),
@@ -171,11 +172,6 @@ class CompletionFrames(BranchFrames):
 
 
 # ---- reading
-
-
-def _refuse(fields: Fields) -> None:
-    if fields.raw("image_data") or fields.raw("multimodal_data"):
-        raise ApiError(501, "this model reads text only; no images or other media")
 
 
 def _read_system_prompt(fields: Fields, context: Context) -> None:

@@ -6,7 +6,6 @@ from typing import get_args
 
 from srbwriter.engine.exploring import MOST_TOKENS, MOST_WAYS, Ends, Exploring
 from srbwriter.server.dialects.srb.completions import completions
-from srbwriter.server.dialects.srb.exploring import explore, open_unexplored, unexplored
 from srbwriter.server.dialects.srb.handles import (
     add_branches,
     branch_events,
@@ -21,7 +20,7 @@ from srbwriter.server.dialects.srb.handles import (
     requests,
     steer,
 )
-from srbwriter.server.dialects.srb.judging import judge
+from srbwriter.server.dialects.srb.instruments import explore, judge, open_unexplored, unexplored
 from srbwriter.server.dialects.srb.model import model, vocabulary
 from srbwriter.server.dialects.srb.tokens import branch_tokens, next_tokens
 from srbwriter.server.endpoints import BRANCHES, FIELDS, PARENT, PROMPT, object_of, rows_of

@@ -130,8 +130,8 @@ async def events(context: Context) -> Response:
 
 
 async def branch_events(context: Context) -> Response:
-    record = _record(context)
-    return await _follow(context, record.index(branch_of(context, record)))
+    record, branch = _branch(context)
+    return await _follow(context, record.index(branch))
 
 
 async def _follow(context: Context, only: int | None) -> Response:
@@ -161,8 +161,7 @@ async def add_branches(context: Context) -> Response:
 
 
 async def read_branch(context: Context) -> Response:
-    record = _record(context)
-    branch = branch_of(context, record)
+    record, branch = _branch(context)
     index = record.index(branch)
     return await context.answer(
         len(branch.buffer.ids) * PER_ENTRY, lambda: {**branch_object(branch, ids=True), "index": index}
@@ -171,8 +170,7 @@ async def read_branch(context: Context) -> Response:
 
 async def patch_branch(context: Context) -> Response:
     """Change how a branch goes on: any sampler, any stop rule; what is not named stays."""
-    record = _record(context)
-    branch = branch_of(context, record)
+    record, branch = _branch(context)
     fields = Fields(await context.json())
     sampling = await context.read(lambda: read_sampling(fields, branch.sampling, context.engine))
     branch.change(sampling, read_stop(fields, branch.stop_rule))
@@ -181,8 +179,7 @@ async def patch_branch(context: Context) -> Response:
 
 async def steer(context: Context) -> Response:
     """One verb on one branch. It acts within a step and disturbs no other branch."""
-    record = _record(context)
-    branch = branch_of(context, record)
+    record, branch = _branch(context)
     name = context.path["verb"]
     fields = Fields(await context.json())
     if name == "fork":
@@ -326,6 +323,11 @@ def branch_of(context: Context, record: Record) -> Branch:
     if not text.isdecimal() or len(text) > 6:
         raise ApiError(404, f"request {record.id} has no branch {text}")
     return record.branch(int(text))
+
+
+def _branch(context: Context) -> tuple[Record, Branch]:
+    record = _record(context)
+    return record, branch_of(context, record)
 
 
 def _done(record: Record, branch: Branch, verb: str) -> Response:
