@@ -185,6 +185,10 @@ class Cache:
             node = node.parent
         return node
 
+    def keeps(self, space: int) -> bool:
+        """Whether text of ``space`` is kept outside the cells; that of a request alone is not."""
+        return bool(self.storage.budget) and space <= SHARED
+
     def lacks(self, demand: Demand, most: int) -> int:
         """Cells that the way of ``demand`` takes beyond those in use; ``most`` of its tokens may be held."""
         goal = demand.node
@@ -468,7 +472,7 @@ class Cache:
     def _withdraw(self, seq: int, nodes: list[Node]) -> bool:
         """Take a parked sequence back to before ``nodes``, its last; False if something would be lost.
 
-        What many sequences hold is there for who comes next, and stays, but for words that branches begin with.
+        What many sequences hold stays for who comes next, but for words that branches begin with.
         """
         if any(node.piece is None or not node.seqs <= self.parked for node in nodes):
             return False
@@ -548,7 +552,7 @@ class Cache:
         return node.seqs if self.partial else node.tips
 
     def _start(self, goal: Node, most: int) -> tuple[Node, list[Node]]:
-        """The node in cells from which a sequence goes to its :meth:`_anchor`, and what is stored of that way.
+        """The node in cells from which a sequence goes to its :meth:`_anchor`, and what is stored on the way.
 
         The last of that comes first.
         """
@@ -599,10 +603,10 @@ class Cache:
 
     def _store(self, node: Node) -> bool:
         """Keep the state of a resident node outside the cells as well; False where that cannot be."""
-        if node.piece is not None or not self._holders(node) or not self.storage.budget:
+        if node.piece is not None or not self._holders(node):
             return False
-        if self.tree.root_of(node).space > SHARED:
-            return False  # a request of its own kind, which nobody comes back to
+        if not self.keeps(self.tree.root_of(node).space):
+            return False
         self.storage.save(node)
         self._changes += 1
         return node.piece is not None
