@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 from textual import events
 from textual.geometry import Offset
 from textual.strip import Strip
@@ -283,3 +284,10 @@ def test_a_bar_has_always_the_same_width() -> None:
 
 def test_a_page_is_set_in_paragraphs() -> None:
     assert typeset("  One.\n\n\n\nTwo.\r\nThree. \n") == "One.\n\nTwo.\n\nThree."
+
+
+async def test_whether_words_are_saved_stays_beside_a_long_line(open_bench: OpenBench) -> None:
+    async with open_bench(size=(80, 24)) as bench:
+        line = bench.screen.status_line
+        line.left, line.right = (f"no model: {'漢字' * 20}.gguf: no such file",), ("saved", "3 words")
+        assert line.line.endswith("… saved ") and cell_len(line.line) in (79, 80)
