@@ -12,6 +12,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual import events
 from textual.content import Content
+from textual.keys import key_to_character
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -125,38 +126,19 @@ _NAMES = {
     "enter": "⏎",
     "escape": "esc",
     "backspace": "⌫",
-    "plus": "+",
-    "minus": "-",
-    "equals_sign": "=",
     "left": "←",
     "right": "→",
     "up": "↑",
     "down": "↓",
     "pageup": "pgup",
     "pagedown": "pgdn",
-    "right_square_bracket": "]",
-    "left_square_bracket": "[",
-    "less_than_sign": "<",
-    "greater_than_sign": ">",
+    # Signs that Textual calls by names of its own, not by Unicode's.
+    "plus": "+",
+    "minus": "-",
     "slash": "/",
-    "question_mark": "?",
-    "apostrophe": "'",
-    "comma": ",",
-    "full_stop": ".",
-    "colon": ":",
-    "semicolon": ";",
-    "vertical_line": "|",
-    "asterisk": "*",
-    "number_sign": "#",
-    "quotation_mark": '"',
-    "ampersand": "&",
-    "exclamation_mark": "!",
-    "at": "@",
-    "dollar_sign": "$",
-    "percent_sign": "%",
-    "left_curly_bracket": "{",
-    "right_curly_bracket": "}",
     "backslash": "\\",
+    "at": "@",
+    "underscore": "_",
 }
 
 
@@ -164,7 +146,10 @@ def key_name(key: str) -> str:
     """A key as it is shown: ``^n`` for ctrl+n, ``⏎`` for enter."""
     if key.startswith("ctrl+"):
         return "^" + key_name(key.removeprefix("ctrl+"))
-    return _NAMES.get(key, key.upper() if key[0] == "f" and key[1:].isdigit() else key)
+    if key[0] == "f" and key[1:].isdigit():
+        return key.upper()
+    sign = key_to_character(key) or ""
+    return _NAMES.get(key) or (sign if sign.strip() and sign.isprintable() else key)
 
 
 _STAYS = ("pick_number", "generate", "back", "switch", "help", "quit", "palette", "reroll", "tokens")
