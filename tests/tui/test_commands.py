@@ -114,3 +114,11 @@ def test_a_key_of_the_writers_own_takes_the_place_of_the_one_that_had_it() -> No
     assert keys.plain["tree"] == ["k", "ctrl+k"] and "kill" not in keys.plain
     assert keys.anywhere["tree"] == ["ctrl+k"]
     assert {"question_mark", "comma", "3"} <= set(keys.plain["pick_number"]) and "help" not in keys.plain
+
+
+def test_keys_are_shown_as_the_signs_that_they_type() -> None:
+    keys = [key for command in COMMANDS.values() for key in (command.keys or command.vim).split(",") if key]
+    named = {name for name in map(key_name, keys) if len(name) > 1}
+    assert named == {"space", "home", "end", "pgup", "pgdn"}
+    signs = {"^n": "ctrl+n", "F1": "f1", "^": "circumflex_accent", "é": "latin_small_letter_e_with_acute"}
+    assert all(key_name(key) == name for name, key in signs.items())

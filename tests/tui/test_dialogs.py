@@ -199,6 +199,10 @@ async def test_the_focus_returns_after_a_window_that_was_too_small(
         before = bench.screen.focused
         await bench.pilot.resize_terminal(30, 8)
         await bench.pilot.pause()
+        branches = bench.session.round.branches
+        await bench.press(*"kiss")  # while a window is resized: words, and no commands on what is hidden
+        assert bench.app.screen is bench.screen and branches[bench.screen.grid.current].live
+        assert bench.screen.editor.whole.endswith("kiss") is not on_branch
         await bench.pilot.resize_terminal(120, 40)
         await bench.settle()
         assert bench.screen.focused is before is not None

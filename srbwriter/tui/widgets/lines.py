@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual import events
 from textual.content import Content
@@ -35,7 +35,8 @@ def bar(share: float, width: int = _BAR) -> str:
 
 class StatusLine(Widget):
     """``mode`` says where keys go. ``left`` parts give way to ``right`` parts when the room is short, last
-    ones first; all of them but the first on the right give way to a ``message``, which may take several rows.
+    ones first; the first of each side stays, that on the left cut if need be. All of them but the first on
+    the right give way to a ``message``, which may take several rows.
     """
 
     COMPONENT_CLASSES = {"status--mode", "status--message", "status--error"}
@@ -72,8 +73,11 @@ class StatusLine(Widget):
         while True:
             one, other = _GAP.join(left), _GAP.join(right)
             room = width - cell_len(one) - cell_len(other) - 3
-            if room >= 0 or len(left) + len(right) <= 1:
-                return f" {one}{' ' * max(1, room + 1)}{other} "
+            if room >= 0:
+                return f" {one}{' ' * (room + 1)}{other} "
+            if len(left) <= 1 and len(right) <= 1:
+                kept = max(0, cell_len(one) + room - 1)
+                return f" {set_cell_size(one, kept)}… {other} "
             (left if len(left) > 1 else right).pop()
 
     def _message_rows(self) -> list[str]:
