@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from dataclasses import asdict
 from typing import Any
@@ -15,7 +14,7 @@ from srbwriter.server.context import Context, json_response
 from srbwriter.server.errors import ApiError
 from srbwriter.server.fields import Fields, read_ids
 from srbwriter.server.params import PRIORITIES
-from srbwriter.server.work import PER_ENTRY
+from srbwriter.server.work import PER_ENTRY, off_loop
 
 _LARGEST = 1 << 22  # tokens of a vocabulary; a backend that does not know its own says more
 
@@ -50,7 +49,7 @@ async def pieces(context: Context) -> Response:
     def work() -> list[bytes]:
         return [engine.token_bytes(token) for token in ids] if special else engine.pieces(ids)
 
-    found = await asyncio.to_thread(work)  # an engine elsewhere has to ask
+    found = await off_loop(context.services.asking + len(ids) * PER_ENTRY, work)
     return json_response({"pieces": [base64.b64encode(piece).decode() for piece in found]})
 
 
