@@ -17,7 +17,7 @@ from srbwriter.engine import Engine
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
-from srbwriter.engine.types import EngineOptions, Request, Stop
+from srbwriter.engine.types import EngineOptions, NotSupported, Request, Sampling, Stop
 from srbwriter.server import Loaded, Offer, ServerHandle, ServerSettings, start_in_thread
 from tests.engine.scripted import PROMPT, STORY, Scripted
 from tests.engine.toy_models import make_qwen
@@ -134,6 +134,19 @@ def test_a_proxy_whose_engine_does_not_tell_its_vocabulary_is_written_with() -> 
             assert [branch.text for branch in generation.branches] == [STORY[:29]] * 2
             assert [beyond.detokenize(branch.ids) for branch in generation.branches] == ["e" + STORY[:29]] * 2
             assert beyond.token_bytes(ord("x")) == b"x"
+            for name in (
+                "banned_phrases",
+                "siblings",
+                "repulsion",
+                "strict",
+                "look_ahead",
+                "lora",
+                "temperature",
+            ):
+                assert beyond.lacks(name) == engine.lacks(name)
+            assert beyond.max_logprobs == 20 and not beyond.lacks("without")
+            with pytest.raises(NotSupported, match="vLLM 0 does not know banned_phrases"):
+                beyond.submit(Request(PROMPT, sampling=Sampling(banned_phrases=("x",))))
         here.stop(20)
 
 
