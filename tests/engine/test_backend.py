@@ -350,7 +350,8 @@ def test_a_branch_begins_with_tokens_of_another(backend: Backend) -> None:
 
 
 def test_a_token_is_banned_in_its_place_or_that_is_refused(backend: Backend) -> None:
-    greedy = Request(PROMPT, sampling=Sampling(temperature=0.0), stop=rule(backend, SHORT))
+    stop = rule(backend, Stop(max_tokens=8, min_tokens=4, ignore_eog=True))
+    greedy = Request(PROMPT, sampling=Sampling(temperature=0.0), stop=stop)
     generation = backend.submit(greedy).wait(WAIT)
     [branch] = generation.branches
     before = branch.ids
