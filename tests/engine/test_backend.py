@@ -110,6 +110,10 @@ def test_every_member_is_there(backend: Backend) -> None:
         inspect.signature(found).bind(*by_place, **by_name)
 
 
+def test_the_model_goes_by_its_name(backend: Backend) -> None:
+    assert backend.info.name.removeprefix("koboldcpp/") == "storyteller"  # wherever its file is over there
+
+
 @pytest.mark.parametrize("text", ["Once upon a time", " a naïve 🐈 — and\n\n“so” on", ""])
 def test_words_and_ids(backend: Backend, text: str) -> None:
     ids = backend.tokenize(text, parse_special=True)
