@@ -172,7 +172,7 @@ class Context:
 
     async def read(self, work: Callable[[], T], more: float = 0.0) -> T:
         """What ``work`` makes of the body; on a thread when that is large. ``more`` seconds are added."""
-        return await off_loop(self.effort + more, work)
+        return await off_loop(self.services.asking + self.effort + more, work)
 
     async def answer(self, seconds: float, make: Callable[[], Any], record: Record | None = None) -> Response:
         """``make``'s value as JSON, the answer of ``record`` if it is one.
@@ -184,7 +184,7 @@ class Context:
         def work() -> Response:
             return _Whole(encode_large(make()), 200, headers, JSON)
 
-        return await off_loop(seconds, work)
+        return await off_loop(self.services.asking + seconds, work)
 
     async def value(self) -> Any:
         """The body as JSON of whatever kind; no body is null."""

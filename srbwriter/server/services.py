@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import re
 import time
 from collections import Counter
@@ -106,6 +107,11 @@ class Services:
         raise unavailable("Loading model", 1)
 
     @property
+    def asking(self) -> float:
+        """Seconds that a look at words may take: an engine elsewhere has to be asked, and may not answer."""
+        return math.inf if hasattr(self.loader.engine, "trouble_now") else 0.0
+
+    @property
     def protected(self) -> bool:
         """Whether a key is needed."""
         return bool(self.settings.api_keys or self.settings.admin_keys)
@@ -163,7 +169,7 @@ class Services:
                 generations.append(engine.submit(replace(request, client=client.name, label=id)))
 
         try:
-            await off_loop(sum(map(_seconds, requests)), work)
+            await off_loop(self.asking + sum(map(_seconds, requests)), work)
         except Exception as error:
             for generation in generations:
                 generation.cancel()
@@ -198,7 +204,8 @@ class Services:
         engine = self.engine
         check_prompt("content", len(text))
         return await off_loop(
-            len(text) * PER_BYTE, lambda: engine.tokenize(text, add_bos=add_bos, parse_special=parse_special)
+            self.asking + len(text) * PER_BYTE,
+            lambda: engine.tokenize(text, add_bos=add_bos, parse_special=parse_special),
         )
 
     async def read_prompts(self, value: Any, seconds: float) -> list[Prompt]:
@@ -207,14 +214,15 @@ class Services:
         Raises ApiError (400).
         """
         engine = self.engine
-        return await off_loop(seconds, lambda: read_prompts(value, engine))
+        return await off_loop(self.asking + seconds, lambda: read_prompts(value, engine))
 
     async def infill(self, prefix: Prompt, suffix: str, files: Sequence[tuple[str, str]] = ()) -> list[int]:
         """Token ids that ask for what stands between two texts, with others to know. Raises NotSupported."""
         engine = self.engine
         size = len(prefix) + len(suffix) + sum(len(text) for _, text in files)
         check_prompt("prompt", size)
-        return await off_loop(size * PER_BYTE, lambda: infill_ids(engine, prefix, suffix, files))
+        seconds = self.asking + size * PER_BYTE
+        return await off_loop(seconds, lambda: infill_ids(engine, prefix, suffix, files))
 
     async def pin_slot(self, slot: Slot) -> None:
         """Keep what the slot's branch left in the cache, if the engine can pin."""

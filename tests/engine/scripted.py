@@ -46,7 +46,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/health":
             self.server.looks.release()
             unwell = self.server.unwell
-            self.answer(503 if unwell else 200, {"error": "its engine is dead"} if unwell else {})
+            told = {"error": "its engine is dead"} if unwell else {}
+            self.answer(503 if unwell else 200, told, Connection="close")  # which closing does not end
         elif self.server.wanted_key and self.headers["Authorization"] != f"Bearer {self.server.wanted_key}":
             self.answer(401, {"error": {"message": "no such key"}})
         elif self.path not in answers or (kobold and self.path == "/v1/models"):
@@ -58,6 +59,8 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.heard.append((self.path, dict(self.headers), body))
         if self.path == "/tokenize":
+            self.server.reading.release()
+            self.server.reads.wait(60)
             self.answer(200, {"tokens": list(map(ord, body.get("prompt", "")))})
         elif self.path == "/detokenize":
             self.answer(200, {"prompt": "".join(map(chr, body["tokens"]))})
@@ -151,6 +154,9 @@ class Scripted(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self.hold = threading.Event()  # while it is not set, only one token comes
         self.hold.set()
+        self.reads = threading.Event()  # while it is not set, no text is made tokens
+        self.reads.set()
+        self.reading = threading.Semaphore(0)  # texts that are to be made tokens
         self.unwell = False  # /health says so
         self.looks = threading.Semaphore(0)  # at /health
         self.steps: threading.Semaphore | None = None  # one is taken before each token but the first

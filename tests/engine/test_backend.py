@@ -110,6 +110,10 @@ def test_every_member_is_there(backend: Backend) -> None:
         inspect.signature(found).bind(*by_place, **by_name)
 
 
+def test_the_model_goes_by_its_name(backend: Backend) -> None:
+    assert backend.info.name.removeprefix("koboldcpp/") == "storyteller"  # wherever its file is over there
+
+
 @pytest.mark.parametrize("text", ["Once upon a time", " a naïve 🐈 — and\n\n“so” on", ""])
 def test_words_and_ids(backend: Backend, text: str) -> None:
     ids = backend.tokenize(text, parse_special=True)
@@ -350,7 +354,8 @@ def test_a_branch_begins_with_tokens_of_another(backend: Backend) -> None:
 
 
 def test_a_token_is_banned_in_its_place_or_that_is_refused(backend: Backend) -> None:
-    greedy = Request(PROMPT, sampling=Sampling(temperature=0.0), stop=rule(backend, SHORT))
+    stop = rule(backend, Stop(max_tokens=8, min_tokens=4, ignore_eog=True))
+    greedy = Request(PROMPT, sampling=Sampling(temperature=0.0), stop=stop)
     generation = backend.submit(greedy).wait(WAIT)
     [branch] = generation.branches
     before = branch.ids

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from srbwriter.engine import Engine
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
-from srbwriter.engine.types import EngineOptions, Request, Stop
+from srbwriter.engine.types import EngineOptions, NotSupported, Request, Sampling, Stop
 from srbwriter.server import Loaded, Offer, ServerHandle, ServerSettings, start_in_thread
 from tests.engine.scripted import PROMPT, STORY, Scripted
 from tests.engine.toy_models import make_qwen
@@ -133,6 +134,37 @@ def test_a_proxy_whose_engine_does_not_tell_its_vocabulary_is_written_with() -> 
             assert [branch.text for branch in generation.branches] == [STORY[:29]] * 2
             assert [beyond.detokenize(branch.ids) for branch in generation.branches] == ["e" + STORY[:29]] * 2
             assert beyond.token_bytes(ord("x")) == b"x"
+            for name in (
+                "banned_phrases",
+                "siblings",
+                "repulsion",
+                "strict",
+                "look_ahead",
+                "lora",
+                "temperature",
+            ):
+                assert beyond.lacks(name) == engine.lacks(name)
+            assert beyond.max_logprobs == 20 and not beyond.lacks("without")
+            with pytest.raises(NotSupported, match="vLLM 0 does not know banned_phrases"):
+                beyond.submit(Request(PROMPT, sampling=Sampling(banned_phrases=("x",))))
+        here.stop(20)
+
+
+def test_others_are_answered_while_somebody_waits_for_an_engine_elsewhere() -> None:
+    with closing(Scripted("vllm")) as there, RemoteEngine.connect(RemoteOptions((there.url,))) as engine:
+        here = started(engine)
+        there.reads.clear()
+        while there.reading.acquire(blocking=False):
+            pass
+        with ThreadPoolExecutor() as pool, httpx.Client(base_url=here.url, timeout=60) as proxy:
+            body = {"prompt": PROMPT, "max_tokens": 5}
+            waiting = pool.submit(lambda: httpx.post(f"{here.url}/completion", json=body, timeout=60).json())
+            assert there.reading.acquire(timeout=60)
+            try:
+                assert proxy.get("/v1/models", timeout=20).status_code == 200 and not waiting.done()
+            finally:
+                there.reads.set()
+            assert waiting.result(60)["content"] == STORY[:5]
         here.stop(20)
 
 

@@ -199,6 +199,11 @@ class RemoteEngine:
         return self.profile.fim
 
     @property
+    def max_logprobs(self) -> int:
+        """Likeliest tokens that are told of one place at most."""
+        return self.profile.logprobs
+
+    @property
     def peers(self) -> Sequence[Peer]:
         """The addresses, and how they fare."""
         return self._pool.peers

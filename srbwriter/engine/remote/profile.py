@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 
 from ..types import ModelInfo, Sampling
 
@@ -36,6 +37,7 @@ class Profile:
     ahead: bool = False  # it knows requests that wait until nothing else is to be done
     anew: int = 0  # tokens to be read where a branch goes on in another request; -1: all; 0: it is not known
     template: bool = False  # it puts chats into words itself
+    lacking: Mapping[str, str] = field(default_factory=dict[str, str])  # why, in their own words
 
     def lines(self) -> list[str]:
         """What a person may want to know, one thing a line."""
@@ -65,6 +67,8 @@ class Profile:
     def lacks(self, name: str) -> str:
         """Why ``name`` (a verb, or a field of a request, sampling or stop) cannot be had; "" if it can."""
         them = self.server
+        if name in self.lacking:
+            return self.lacking[name]
         if name == "logits_callback":
             return f"the logits stay with {them}; they cannot be changed from here"
         if name in ("siblings", "repulsion") and name not in self.request:

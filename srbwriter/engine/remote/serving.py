@@ -24,7 +24,7 @@ from ..types import (
     StateChanged,
 )
 from .dialects.base import Ask, Dialect, Named, News, Over, Piece, Placed, PromptRead, TakenBack
-from .lanes import Lane, Run, Spell, barring, plain
+from .lanes import NO_LIMIT, Lane, Run, Spell, barring, plain
 from .options import RemoteOptions
 from .pool import Peer, Pool
 from .profile import Profile
@@ -217,7 +217,7 @@ class Service:
             sampling=barring(sampling, first.barred) if first.barred else sampling,
             seeds=tuple(lane.next_seed for lane in lanes),
             max_tokens=most,
-            min_tokens=max(first.min_tokens - first.written, 0) if native else 0,
+            min_tokens=min(max(first.min_tokens - first.written, 0), most or NO_LIMIT) if native else 0,
             ignore_eog=first.branch.stop_rule.ignore_eog or early > 0,
             request=request,
             scored=request.prompt_logprobs is not None and not stretch.run.read,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, cast
 
 import msgspec
@@ -137,8 +138,10 @@ class LlamaCpp(Dialect):
         marks = (i for i, piece in enumerate(self._pieces) if is_control(piece.decode("utf-8", "replace")))
         self._control = self._eog.union(marks, () if bos is None else (bos,))
         self._sorted = sorted(piece for i, piece in enumerate(self._pieces) if i not in self._control)
+        # They call a model by its file where nobody gave it another name.
+        name = PurePosixPath(str(card["id"])).name.removesuffix(".gguf")
         info = model_info(
-            str(card["id"]), self.transport.where, min(self.options.n_ctx or window, window),
+            name, self.transport.where, min(self.options.n_ctx or window, window),
             fingerprint(self._pieces), n_vocab=n_vocab, n_embd=int(meta.get("n_embd") or 0),
             n_params=int(meta.get("n_params") or 0), size=int(meta.get("size") or 0),
             n_ctx_train=int(meta.get("n_ctx_train") or window), description=str(meta.get("ftype") or ""),

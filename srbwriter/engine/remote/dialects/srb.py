@@ -14,7 +14,7 @@ from ...parameters import PARAMETERS
 from ...types import FinishReason, ModelInfo, Priority, RemoteError, Request, TokenLogprob
 from ..options import RemoteOptions
 from ..problems import garbage, own_words
-from ..profile import Profile
+from ..profile import ALL_SAMPLING, Profile
 from ..transport import Transport
 from .base import Ask, Dialect, Named, News, Over, Piece, PromptRead, TakenBack, begins_one, decoded, scales
 
@@ -61,12 +61,14 @@ class Srb(Dialect):
         info = ModelInfo(**{name: value for name, value in told["info"].items() if name in names})
         n_ctx = min(self.options.n_ctx or told["n_ctx"], told["n_ctx"])
         info = replace(info, n_ctx=n_ctx)
-        fim = told["fim"]
+        fim, lacking = told["fim"], dict[str, str](told.get("lacks", {}))
         return Profile(
             "srb", f"srbwriter {told['version']}", info, bos=told["bos"], eos=told["eos"],
             eog=frozenset(told["eog"]), fim=(fim[0], fim[1], fim[2]) if fim else None,
-            add_bos=told["add_bos"], ids=True, many=int(told["max_n"]), logprobs=1 << 20,
-            stops=frozenset({"min_tokens", "ignore_eog"}),
+            add_bos=told["add_bos"], ids=True, many=int(told["max_n"]),
+            logprobs=int(told.get("max_logprobs", 1 << 20)), lacking=lacking,
+            sampling=ALL_SAMPLING - lacking.keys(),
+            stops=frozenset({"min_tokens", "ignore_eog"}) - lacking.keys(),
             request=frozenset({"cache_prompt", "strict", "penalty_prompt", "lora", "siblings", "repulsion"}),
             handles=True,
             prompt_logprobs=bool(told.get("scores")),

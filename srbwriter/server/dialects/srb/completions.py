@@ -128,7 +128,7 @@ async def branch_runs(parent: Mapping[str, Any], context: Context) -> tuple[Toke
         kept, begun = _spelled(buffer.ends, chars)
         tail = ("" if kept else generation.healed) + whole[begun:chars]
     ids = (*generation.prompt_ids, *buffer.ids[:kept])
-    text = await off_loop(len(ids) * PER_ENTRY, lambda: engine.detokenize(ids))
+    text = await off_loop(context.services.asking + len(ids) * PER_ENTRY, lambda: engine.detokenize(ids))
     runs = (TokenRun(text, ids, engine.info.vocab),)
     return (*runs, TokenRun(tail)) if tail else runs
 

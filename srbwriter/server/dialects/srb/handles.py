@@ -269,7 +269,9 @@ async def _turn(
     chosen = () if token is None else tuple(read_ids("token", [token], context.engine))
     without = () if banned is None else tuple(read_ids("without", banned, context.engine))
     ids = tuple(branch.buffer.ids[:at])
-    whole = await off_loop(at * PER_ENTRY, lambda: whole_tokens(context.engine.pieces(ids)))
+    whole = await off_loop(
+        context.services.asking + at * PER_ENTRY, lambda: whole_tokens(context.engine.pieces(ids))
+    )
     prompt = (*branch.generation.prompt_ids, *ids[:whole])
     return prompt, (*ids[whole:], *chosen), without
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from starlette.responses import Response
 
 from srbwriter import __version__
 from srbwriter.engine.backend import Backend
+from srbwriter.engine.limits import LOGPROBS
+from srbwriter.engine.types import Request, Sampling, Stop
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.errors import ApiError
 from srbwriter.server.fields import Fields, read_ids
 from srbwriter.server.params import PRIORITIES
-from srbwriter.server.work import PER_ENTRY
+from srbwriter.server.work import PER_ENTRY, off_loop
 
+_NAMES = [field.name for record in (Request, Sampling, Stop) for field in fields(record)] + ["look_ahead"]
 _LARGEST = 1 << 22  # tokens of a vocabulary; a backend that does not know its own says more
 
 
@@ -29,6 +31,8 @@ async def model(context: Context) -> Response:
         "bos": engine.bos, "eos": engine.eos, "eog": sorted(engine.eog), "fim": engine.fim,
         "add_bos": engine.add_bos, "scores": not engine.lacks("prompt_logprobs"),
         "priorities": PRIORITIES if not engine.lacks("look_ahead") else (),
+        "lacks": {name: why for name in _NAMES if (why := engine.lacks(name))},
+        "max_logprobs": getattr(engine, "max_logprobs", LOGPROBS),
     })  # fmt: skip
 
 
@@ -50,7 +54,7 @@ async def pieces(context: Context) -> Response:
     def work() -> list[bytes]:
         return [engine.token_bytes(token) for token in ids] if special else engine.pieces(ids)
 
-    found = await asyncio.to_thread(work)  # an engine elsewhere has to ask
+    found = await off_loop(context.services.asking + len(ids) * PER_ENTRY, work)
     return json_response({"pieces": [base64.b64encode(piece).decode() for piece in found]})
 
 
