@@ -222,8 +222,13 @@ def _announce_model(loader: EngineLoader) -> None:
 def server_beside(settings: Settings) -> Beside:
     """What the terminal app runs beside each session: a server on the session's engine, and its address.
 
-    Raises Failure when it is entered and the address cannot be used.
+    Raises ConfigError for what a model elsewhere is not given here, and Failure when it is entered and the
+    address cannot be used.
     """
+    from srbwriter import launch
+
+    if launch.elsewhere(settings):
+        launch.refuse_elsewhere(settings, SLOT_SAVE_PATH)
 
     @contextlib.contextmanager
     def beside(session: Session) -> Generator[str]:

@@ -60,9 +60,13 @@ def find_story(named: str, commands: Collection[str] = ()) -> Path:
 
     Raises Failure, with the nearest names.
     """
+    if not named.strip():
+        raise Failure("which story? give its title, its file's name or its path", Exit.USAGE)
     path = paths.expanded(named)
     if path.is_file():
         return path
+    if looks_like_a_path(named) and path.is_dir():
+        raise Failure(f"{path}: is a folder — name a story in it")
     if looks_like_a_path(named):
         raise Failure(f"{path}: there is no such file")
     direct = paths.library_dir() / f"{named}{SUFFIX}"
@@ -99,6 +103,18 @@ def story_to_open(named: str, commands: Collection[str] = ()) -> Path:
     """The story to write in; a path that does not exist yet is a new story. Raises Failure."""
     path = paths.expanded(named)
     return path if looks_like_a_path(named) else find_story(named, commands)
+
+
+def _for_a_story(output: Path | None) -> Path | None:
+    """Where a story is to be made. Raises Failure for the name of an exported file."""
+    if output is None:
+        return None
+    from srbwriter.story import formats
+
+    if (form := formats.for_file(output)) is not None:
+        cure = f"a story ends in {SUFFIX}; `srbwriter export` makes a {form.extension} of one"
+        raise Failure(f"{output}: {cure}", Exit.USAGE)
+    return output
 
 
 def listing(forms: Sequence[Format]) -> str:
@@ -138,10 +154,9 @@ Begin a story in the library, and print where it is.
         title = " ".join(arguments.title.split())
         if not title:
             raise Failure('a story needs a title: srbwriter new "The Orchard"', Exit.USAGE)
-        path: Path | None = arguments.output
+        path = _for_a_story(arguments.output)
         if path is None:
             path = library.free_path(paths.library_dir(), title)
-            path.parent.mkdir(parents=True, exist_ok=True)
         with Story.create(path, title) as story:
             opened(story.file, story.title)
             print(story.file)
@@ -198,8 +213,8 @@ List the stories of the library, and those opened lately elsewhere, last changed
         print(columns(rows, right=(1,)))
         for story in stories:
             if story.problem:
-                check = f"srbwriter check {shlex.quote(str(story.path))}"
-                say(f"{story.path} {story.problem} — {check} says more")
+                cure = f" — srbwriter check {shlex.quote(str(story.path))} says more"
+                say(f"{story.path} {story.problem}{'' if ' — ' in story.problem else cure}")
         return Exit.OK
 
 
@@ -455,12 +470,17 @@ Make a story of a file: Word, HTML, Markdown, text, Loom, mikupad, KoboldAI, Sil
         files: list[Path] = arguments.files
         if not files:
             raise Failure("which file? srbwriter import FILE", Exit.USAGE)
-        output: Path | None = arguments.output
+        output = _for_a_story(arguments.output)
         if output is not None and len(files) > 1:
             raise Failure("-o makes one story, and several files were given", Exit.USAGE)
+        code = Exit.OK
         for file in files:
-            _import(file, output, arguments.title, arguments.encoding, form)
-        return Exit.OK
+            try:
+                _import(file, output, arguments.title, arguments.encoding, form)
+            except (StoryError, formats.FormatError) as error:
+                say(str(error))
+                code = Exit.ERROR
+        return code
 
 
 def _import(file: Path, output: Path | None, title: str, encoding: str, form: str) -> None:
@@ -620,9 +640,10 @@ def _make_copy(arguments: argparse.Namespace) -> None:
 
 
 def _restore_copy(arguments: argparse.Namespace) -> None:
+    output = _for_a_story(arguments.output)
     copy = _chosen_copy(arguments)
     title = files.moment_title(copy)  # or two stories would go by one name
-    target: Path = arguments.output or library.free_path(paths.library_dir(), title)
+    target = output or library.free_path(paths.library_dir(), title)
     made = files.copy_as(copy.path, target, title).resolve()
     opened(made, title)
     print(made)

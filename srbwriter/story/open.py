@@ -18,7 +18,7 @@ from srbwriter.story.check import verify
 from srbwriter.story.connection import check_file, connect, has_log
 from srbwriter.story.lock import FileLock, InUse, Note
 from srbwriter.story.migrations import VERSION
-from srbwriter.story.model import Blocked, Damage, DamagedStory, NotSaved, ReadOnly, StoryError
+from srbwriter.story.model import Blocked, Damage, DamagedStory, NotAStory, NotSaved, ReadOnly, StoryError
 from srbwriter.story.recovery import recover
 from srbwriter.story.store import Store
 
@@ -154,8 +154,11 @@ def recovered(path: Path, problem: str, note: Note | None = None) -> Opened:
 
 
 def create_story(path: Path) -> Opened:
-    """A new, empty story file. Raises NotAStory if there is one, NotSaved if it cannot be made."""
+    """A new, empty story file. Raises NotAStory if there is one; NotSaved or OSError if it cannot be made."""
     path = paths.expanded(path).resolve()
+    if path.is_dir():
+        raise NotAStory(path, "is a folder — name a file in it")
+    path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock.take(path)
     try:
         store = Store.create(path)

@@ -29,14 +29,17 @@ async def health(context: Context) -> Response:
     if models.alone:
         if services.loader.error is not None:
             raise ApiError(500, f"the model could not be loaded: {services.loader.error}")
-        look = getattr(services.engine, "trouble_now", None)  # 503 while it is being loaded
-        if look is not None and (trouble := await asyncio.to_thread(look)):
-            raise unavailable(f"the engine elsewhere: {trouble}")
-    busy, most = sum(one.busy() for one in models.loaded()), sum(one.max_n for one in models.loaded())
+        _ = services.engine  # 503 while it is being loaded
+    loaded = models.loaded()
+    troubles = {one: trouble for one in loaded if (trouble := await _trouble(one))}
+    if troubles and len(troubles) == len(models.names):
+        raise unavailable("; ".join(troubles.values()))
+    well = [one for one in loaded if one not in troubles]
+    busy, most = sum(one.busy() for one in well), sum(one.max_n for one in well)
     full = bool(most) and busy == most
     answer: dict[str, Any] = {
         "status": "no slot available" if full else "ok",
-        "issues": [],
+        "issues": [f"{one.model_name}: {trouble}" for one, trouble in troubles.items()],
         "slots_idle": most - busy,
         "slots_processing": busy,
     }
@@ -45,6 +48,13 @@ async def health(context: Context) -> Response:
     if full and context.switch("fail_on_no_slot"):
         return json_response(answer, 503, {"Retry-After": "1"})
     return json_response(answer)
+
+
+async def _trouble(services: Services) -> str:
+    """Why a model that runs elsewhere could write nothing now; nothing if it could, or runs here."""
+    look = getattr(services.engine, "trouble_now", None)
+    trouble = "" if look is None else await asyncio.to_thread(look)
+    return f"the engine elsewhere: {trouble}" if trouble else ""
 
 
 async def props(context: Context) -> Response:

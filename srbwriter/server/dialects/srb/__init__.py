@@ -21,7 +21,7 @@ from srbwriter.server.dialects.srb.handles import (
     steer,
 )
 from srbwriter.server.dialects.srb.instruments import explore, judge, open_unexplored, unexplored
-from srbwriter.server.dialects.srb.model import model, vocabulary
+from srbwriter.server.dialects.srb.model import model, pieces, vocabulary
 from srbwriter.server.dialects.srb.tokens import branch_tokens, next_tokens
 from srbwriter.server.endpoints import BRANCHES, FIELDS, PARENT, PROMPT, object_of, rows_of
 
@@ -36,6 +36,10 @@ _NEXT = object_of(
     prompt=PROMPT, parent=PARENT, k={"type": "integer", "minimum": 0},
     ids={"type": "array", "items": {"type": "integer"}}, **{"from": {"type": "integer", "minimum": 1}},
     example={"prompt": "Once upon a", "k": 3},
+)  # fmt: skip
+_IDS = object_of(
+    "ids", ids={"type": "array", "items": {"type": "integer"}}, special={"type": "boolean", "default": False},
+    example={"ids": [5, 6]},
 )  # fmt: skip
 _RUBRIC = object_of(
     rubric={"type": "array", "items": {"type": "string"}}, note="string",
@@ -62,6 +66,7 @@ ENDPOINTS = (
          query={"sse": _SWITCH, "rich": _SWITCH}),
     _row("GET /srb/v1/model", model, "the model, its context and its special tokens"),
     _row("GET /srb/v1/vocabulary", vocabulary, "what each token writes, in base64"),
+    _row("POST /srb/v1/vocabulary", pieces, "what some tokens write, in base64", body=_IDS),
     _row("POST /srb/v1/next", next_tokens, "what could follow a prompt, and how likely it is", body=_NEXT),
     _row(f"GET {_REQUESTS}", requests, "requests that can be addressed"),
     _row(f"POST {_REQUESTS}", create, "start a request and return its id", body=BRANCHES),
