@@ -19,14 +19,6 @@ from srbwriter.config.settings import (
 )
 
 __all__ = [
-    "ConfigError",
-    "Key",
-    "Settings",
-    "Source",
-    "Table",
-    "UnknownKey",
-    "WrongValue",
-    "keys",
-    "load",
+    "ConfigError", "Key", "Settings", "Source", "Table", "UnknownKey", "WrongValue", "keys", "load",
     "remember",
-]
+]  # fmt: skip

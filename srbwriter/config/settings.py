@@ -136,13 +136,13 @@ def load(
     Raises:
         ConfigError: the writer's file or a variable says what no key takes, or a named file cannot be read.
     """
-    found: dict[str, Setting] = {}
     remembered, complaints = read_overlay(table)
-    found.update({name: Setting(value, "remembered") for name, value in remembered.items()})
-    found.update({name: Setting(value, "file") for name, value in _read_file(table, environment, file)})
+    written = dict(_read_file(table, environment, file))
     variables, unknown = _read_environment(table, environment)
-    found.update({name: Setting(value, "environment") for name, value in variables.items()})
-    found.update({name: Setting(value, "flag") for name, value in flags.items()})
+    ranked: tuple[tuple[Source, Mapping[str, Any]], ...] = (
+        ("remembered", remembered), ("file", written), ("environment", variables), ("flag", flags)
+    )  # fmt: skip
+    found = {name: Setting(value, source) for source, values in ranked for name, value in values.items()}
     return Settings(table, found, (*complaints, *unknown))
 
 

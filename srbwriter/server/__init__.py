@@ -13,14 +13,6 @@ from .models import Loader, Offer
 from .services import Loaded
 
 __all__ = [
-    "Loaded",
-    "Loader",
-    "Offer",
-    "ServerError",
-    "ServerHandle",
-    "ServerSettings",
-    "read_keys",
-    "run",
-    "run_standard",
-    "start_in_thread",
-]
+    "Loaded", "Loader", "Offer", "ServerError", "ServerHandle", "ServerSettings", "read_keys", "run",
+    "run_standard", "start_in_thread",
+]  # fmt: skip

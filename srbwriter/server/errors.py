@@ -21,20 +21,15 @@ from srbwriter.engine.types import (
 
 Dialect = Literal["srb", "openai", "llamacpp", "kobold"]
 
-TYPES = {
-    400: "invalid_request_error",
+_TYPES = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
-    405: "invalid_request_error",
-    408: "invalid_request_error",
-    413: "invalid_request_error",
     429: "rate_limit_error",
-    500: "server_error",
     501: "not_supported_error",
     503: "unavailable_error",
 }
-"""Error types by status: llama.cpp's names, which OpenAI's clients accept as well."""
+"""Error types by status, where the rest are the client's or the server's: llama.cpp's names, as OpenAI's."""
 
 _KOBOLD = {401: "unauthorized", 404: "not_found", 429: "service_unavailable", 503: "service_unavailable"}
 
@@ -56,7 +51,7 @@ class ApiError(Exception):
         super().__init__(message)
         self.status = status
         self.message = message
-        self.kind = kind or TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
+        self.kind = kind or _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
         self.field = field
         self.code = code
         self.headers = dict(headers or {})

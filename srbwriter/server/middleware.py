@@ -37,7 +37,7 @@ class Guard:
         """On loopback a browser must have meant this machine by name, or a rebound name reads our answers."""
         if not self._local or host is None:
             return True
-        name = _host_name(host)
+        name = _host_of(f"//{host}")
         return name is not None and (name in self._hosts or is_loopback(name))
 
     def client(self, authorization: str | None, api_key: str | None, peer: str) -> Client | None:
@@ -64,24 +64,17 @@ class Guard:
 
     def origin_allowed(self, origin: str) -> bool:
         """Whether a page from ``origin`` may read answers."""
-        if _loopback_origin(origin) or "*" in self._origins or origin.lower() in self._origins:
+        local = origin.lower().startswith(("http://", "https://")) and is_loopback(_host_of(origin) or "")
+        if local or "*" in self._origins or origin.lower() in self._origins:
             return True
         return bool(self._keys) and not self._origins
 
 
-def _host_name(host: str) -> str | None:
+def _host_of(url: str) -> str | None:
     try:
-        return urlsplit(f"//{host}").hostname
+        return urlsplit(url).hostname
     except ValueError:
         return None
-
-
-def _loopback_origin(origin: str) -> bool:
-    try:
-        parts = urlsplit(origin)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and parts.hostname is not None and is_loopback(parts.hostname)
 
 
 def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:

@@ -180,17 +180,7 @@ _READERS: Mapping[str, Callable[[Fields, Parameter, Any], Any]] = {
 """Rows that the wire writes otherwise than their kind says."""
 
 OF_DIALECTS = frozenset(
-    {
-        "priority",
-        "logprobs",
-        "prompt_logprobs",
-        "next_logprobs",
-        "next_ids",
-        "score_from",
-        "begin",
-        "without",
-        "parse_special",
-    }
+    "priority logprobs prompt_logprobs next_logprobs next_ids score_from begin without parse_special".split()
 )
 """Rows of a request that some dialects have, in their own way, and others do not."""
 _BY_DIALECTS = OF_DIALECTS | {"n", "add_bos"}  # which each dialect reads itself, or that clients cannot have

@@ -49,8 +49,8 @@ async def count_text(context: Context) -> Response:
     return json_response({"length": len(await _tokens(context))})
 
 
-async def _tokens(context: Context) -> list[int]:
-    text = Fields(await context.json()).need_text("text")
+async def _tokens(context: Context, name: str = "text") -> list[int]:
+    text = Fields(await context.json()).need_text(name)
     return await context.services.tokenize(text, add_bos=True, parse_special=True)
 
 
@@ -123,9 +123,7 @@ async def model_unload(context: Context) -> Response:
 
 
 async def token_count(context: Context) -> Response:
-    text = Fields(await context.json()).need_text("prompt")
-    ids = await context.services.tokenize(text, add_bos=True, parse_special=True)
-    return json_response({"results": [{"tokens": len(ids)}]})
+    return json_response({"results": [{"tokens": len(await _tokens(context, "prompt"))}]})
 
 
 async def stop_stream(context: Context) -> Response:
