@@ -208,6 +208,22 @@ class Store:
             yield self._reader
 
     @contextmanager
+    def one_moment(self) -> Generator[bool]:
+        """What is read inside is of one moment, also where another process is writing the story.
+
+        Gives False where that is so anyhow: nobody else writes, or it is inside another one.
+        """
+        begun = not self.writable and not self.db.in_transaction
+        if begun:
+            with self.in_words():
+                self.db.execute("BEGIN")
+        try:
+            yield begun
+        finally:
+            if begun:
+                self.rollback()
+
+    @contextmanager
     def in_words(self, *unreadable: type[Exception]) -> Generator[None]:
         """SQLite's errors become NotSaved or DamagedStory."""
         try:
