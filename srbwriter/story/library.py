@@ -171,11 +171,11 @@ class RecentStories:
 
     def add(self, path: Path, title: str, at: float) -> None:
         """Put a story first. A list that cannot be written is no reason to stop writing a story."""
-        path = path.expanduser().resolve()
+        path = paths.expanded(path).resolve()
         self._write([Recent(path, title, at), *(r for r in self._read() if r.path != path)])
 
     def remove(self, path: Path) -> None:
-        path = path.expanduser().resolve()
+        path = paths.expanded(path).resolve()
         self._write([r for r in self._read() if r.path != path])
 
     def _read(self) -> list[Recent]:
@@ -188,4 +188,4 @@ class RecentStories:
     def _write(self, found: list[Recent]) -> None:
         rows = [{"path": str(r.path), "title": r.title, "at": r.at} for r in found[: self._most]]
         with contextlib.suppress(OSError):
-            paths.write_atomic(self._file, json.dumps(rows, ensure_ascii=False, indent=1).encode())
+            paths.write_atomic(self._file, json.dumps(rows, indent=1).encode())

@@ -98,7 +98,7 @@ def open_story(path: Path, *, readonly: bool, backups: Path | None = None) -> Op
 
     Raises NotAStory, TooNew, or NotSaved if an upgrade or the copy of a damaged file found no room.
     """
-    path = path.expanduser().resolve()
+    path = paths.expanded(path).resolve()
     check_file(path)
     lock: FileLock | None = None
     why = ReadOnly(Blocked.ASKED, f"{path.name} was opened for reading only") if readonly else None
@@ -155,7 +155,7 @@ def recovered(path: Path, problem: str, note: Note | None = None) -> Opened:
 
 def create_story(path: Path) -> Opened:
     """A new, empty story file. Raises NotAStory if there is one; NotSaved or OSError if it cannot be made."""
-    path = path.expanduser().resolve()
+    path = paths.expanded(path).resolve()
     if path.is_dir():
         raise NotAStory(path, "is a folder — name a file in it")
     path.parent.mkdir(parents=True, exist_ok=True)

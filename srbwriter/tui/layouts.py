@@ -41,7 +41,7 @@ def apply(screen: WriteScreen, name: str) -> None:
     width, height = screen.size
     narrow = width < NARROW or height < SHORT
     name = chosen(name, width)
-    _too_small(screen, width < LEAST[0] or height < LEAST[1])
+    screen.set_class(width < LEAST[0] or height < LEAST[1], "-small")
     screen.set_class(screen.large, "-large")
     screen.set_class(screen.quiet, "-quiet")
     for choice in LAYOUTS:
@@ -51,16 +51,6 @@ def apply(screen: WriteScreen, name: str) -> None:
     share, beside = screen.app.preferences[SPLIT], name != "below" and not narrow
     for part, percent in ((screen.editor, share), (screen.right, 100 - share)):
         part.styles.width, part.styles.height = ("1fr", f"{percent}fr")[:: -1 if beside else 1]
-
-
-def _too_small(screen: WriteScreen, small: bool) -> None:
-    """Hide or show everything; what is hidden loses the focus, and has it again when it is back."""
-    was = screen.has_class("-small")
-    if small and not was:
-        screen.focused_before = screen.focused
-    screen.set_class(small, "-small")
-    if was and not small and screen.focused_before is not None:
-        screen.call_after_refresh(screen.focused_before.focus)
 
 
 def centre(screen: WriteScreen) -> None:

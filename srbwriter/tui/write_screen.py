@@ -15,7 +15,6 @@ from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.geometry import Size
 from textual.screen import Screen
-from textual.widget import Widget
 from textual.widgets import Static
 
 from srbwriter.engine.types import EngineError
@@ -54,6 +53,11 @@ class Branches(Vertical):
 
     BINDINGS = plain_bindings()
 
+    def on_key(self, event: events.Key) -> None:
+        """Nothing is done to a branch that the window is too small to show."""
+        if self.screen.has_class("-small"):
+            event.stop()
+
 
 class WriteScreen(Screen[None]):
     """Story, panes, status and keys."""
@@ -80,7 +84,6 @@ class WriteScreen(Screen[None]):
         self._today = status.WordsToday(session)
         self.large = False  # one branch alone
         self.quiet = False  # the story alone
-        self.focused_before: Widget | None = None  # what had the focus before the window became too small
         self.transfers = Transfers(self)
         self._load_watch = status.Watch()
         self.looked = Looked()

@@ -7,6 +7,8 @@ import json
 import os
 import re
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -385,3 +387,44 @@ def test_a_full_disk_is_no_defect(run: Any, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Path, "touch", full)
     code, _, err = run("backup", "make", "orchard")
     assert code == Exit.ERROR and "no copy was made" in err and "the disk is full" in err
+
+
+# ---- names that are not as they should be
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("info", "~nosuchperson"), "no story is called"),
+        (("info", "~nosuchperson/a.srbw"), "there is no such file"),
+        (("new", "A", "-o", "~nosuchperson/a.srbw"), "~nosuchperson"),
+        (("check", "~nosuchperson/a.srbw"), "there is no such file"),
+        (("backup", "restore", "~nosuchperson"), "no story is called"),
+        (("write", "-m", "~nosuchperson/a.gguf", "Once"), "no such file"),
+        (("write", "--lora", "~nosuchperson/a.gguf", "Once"), "~nosuchperson"),
+        (("models", "use", "~nosuchperson"), "no model is called"),
+        (("models", "add", "~nosuchperson/a.gguf"), "no such file"),
+    ],
+)
+def test_the_home_of_nobody_is_a_path_that_is_not_there(
+    run: Any, arguments: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(*arguments)
+    assert code != Exit.OK and words in err and "defect" not in err
+
+
+def test_names_that_are_no_utf8_are_taken_as_they_are(run: Any, tmp_path: Path) -> None:
+    odd = os.fsdecode(b"caf\xe9")
+    code, out, err = run("new", odd)
+    assert (code, err) == (Exit.OK, "") and Path(out.strip()).is_file()
+    text = tmp_path / f"{odd}.txt"
+    text.write_text("It was spring.")
+    code, out, err = run("import", str(text))
+    assert (code, err) == (Exit.OK, "") and Path(out.strip()).is_file()
+    made = tmp_path / f"{odd}.srbw"
+    command = [sys.executable, "-m", "srbwriter", "new", "Elsewhere", "-o", str(made)]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (Exit.OK, b"") and done.stdout == os.fsencode(made) + b"\n"
+    listed = subprocess.run([*command[:3], "list"], capture_output=True, check=True)
+    assert b"caf\xe9.srbw" in listed.stdout

@@ -12,10 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.keys import _character_to_key
 
 from srbwriter.tui import commands
 from srbwriter.tui.commands import COMMANDS
 from srbwriter.tui.dialog import Page
+from srbwriter.tui.widgets.lines import key_name
 from tests.tui import scenarios
 from tests.tui.conftest import OpenBench
 
@@ -63,6 +65,16 @@ def test_no_key_means_two_things(kind: str) -> None:
     assert len(set(keys)) == len(keys)
 
 
+@pytest.mark.parametrize("kind", ["default", "vim"])
+def test_a_key_of_one_character_is_shown_as_that_character(kind: str) -> None:
+    keys = {key for some in commands.Keys(kind, {}).plain.values() for key in some}
+    characters = {_character_to_key(char): char for char in map(chr, range(33, 127))}
+    assert {key: key_name(key) for key in keys & set(characters)} == {
+        key: char for key, char in characters.items() if key in keys
+    }
+    assert (key_name("ctrl+n"), key_name("f5"), key_name("pageup")) == ("^n", "F5", "pgup")
+
+
 def test_every_key_of_every_screen_has_a_name_for_the_settings() -> None:
     """Those of a dialog that waits for one key are what it asks, an editor's are its characters, and the
     keyboard's are what a terminal sends."""
@@ -102,3 +114,11 @@ def test_a_key_of_the_writers_own_takes_the_place_of_the_one_that_had_it() -> No
     assert keys.plain["tree"] == ["k", "ctrl+k"] and "kill" not in keys.plain
     assert keys.anywhere["tree"] == ["ctrl+k"]
     assert {"question_mark", "comma", "3"} <= set(keys.plain["pick_number"]) and "help" not in keys.plain
+
+
+def test_keys_are_shown_as_the_signs_that_they_type() -> None:
+    keys = [key for command in COMMANDS.values() for key in (command.keys or command.vim).split(",") if key]
+    named = {name for name in map(key_name, keys) if len(name) > 1}
+    assert named == {"space", "home", "end", "pgup", "pgdn"}
+    signs = {"^n": "ctrl+n", "F1": "f1", "^": "circumflex_accent", "é": "latin_small_letter_e_with_acute"}
+    assert all(key_name(key) == name for name, key in signs.items())

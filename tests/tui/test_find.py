@@ -128,3 +128,12 @@ def forwards(finder: Finder, words: str) -> list[tuple[int, int]]:
         place = finder.after(place[1])
     assert count == len(found)
     return found
+
+
+async def test_what_a_replacement_makes_is_seen_on_80_columns(open_bench: OpenBench) -> None:
+    before, behind = "Nobody on the quay said a single", "about the wind for weeks on end."
+    async with open_bench(f"{before} word {behind}", size=(80, 24)) as bench:
+        bench.screen.run("replace")
+        await bench.pilot.pause()
+        await bench.press(*"word", "tab", *"syllable")
+        assert "wordsyllable about" in visible(bench)

@@ -38,7 +38,10 @@ async def test_nothing_is_split_at_the_beginning_of_a_node_nor_is_the_root(open_
         assert bench.app.messages.all[-1].words == "This is the beginning of the story, which has no words."
 
 
-async def test_folded_branches_say_why_they_are_not_joined(open_bench: OpenBench) -> None:
+MARKS = "b", "greater_than_sign", "n", "t", "number_sign", "u", "m", "d", "x"
+
+
+async def test_the_beginning_and_folded_branches_say_why_nothing_is_done(open_bench: OpenBench) -> None:
     async with open_bench("It rained.") as bench:
         story = bench.session.story
         story.visit(story.add(story.current, [f"It went on {n}." for n in range(12)])[0])
@@ -46,8 +49,15 @@ async def test_folded_branches_say_why_they_are_not_joined(open_bench: OpenBench
         tree = await opened(bench, TreeScreen)
         await bench.press("end", "up")
         assert tree.view.row.folded
-        await bench.press("M")
-        assert "space shows them" in bench.app.messages.all[-1].words
+        for key in ("M", *MARKS):
+            bench.app.messages.all.clear()
+            await bench.press(key)
+            assert "space shows them" in bench.app.messages.all[-1].words, key
+        await bench.press("home")
+        for key in MARKS:
+            bench.app.messages.all.clear()
+            await bench.press(key)
+            assert "has no words" in bench.app.messages.all[-1].words, key
 
 
 async def test_a_node_moves_among_its_siblings_and_undo_takes_that_back(open_bench: OpenBench) -> None:

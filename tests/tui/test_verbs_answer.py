@@ -230,3 +230,27 @@ async def test_undo_and_redo_say_what_they_did(open_bench: OpenBench) -> None:
 async def go(bench: Bench, command: str) -> None:
     bench.screen.run(command)
     await bench.pilot.pause()
+
+
+async def test_a_verb_that_has_nothing_to_do_says_so(open_bench: OpenBench) -> None:
+    async with open_bench(n=2) as bench:
+
+        async def answer(verb: str) -> str:
+            bench.app.messages.all.clear()
+            await go(bench, verb)
+            return said(bench)
+
+        await bench.on_panes()
+        for verb in ("pause", "copy", "take_word", "untake_sentence", "take_paragraph", "reroll_all"):
+            assert "no branch" in await answer(verb), verb
+        await bench.write(4)
+        for verb in ("next_page", "previous_page"):
+            assert "on this page" in await answer(verb), verb
+        for _ in bench.texts():
+            await bench.press("l", "right")
+        assert "locked" in await answer("reroll_all")
+        bench.session.stop_all()
+        finish(bench)
+        assert "ended already" in await answer("pause")
+        for verb in ("stop_all", "back"):
+            assert "Nothing is being written" in await answer(verb), verb

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
+from textual import events
 from textual.geometry import Offset
 from textual.strip import Strip
+from textual.widget import Widget
 from textual.widgets import Input
 
 from srbwriter.prose import Unit
@@ -124,6 +127,49 @@ async def test_a_word_that_nothing_parts_is_deleted_alone(open_bench: OpenBench)
         assert bench.screen.editor.text == "他的门"
 
 
+async def test_a_paste_of_a_book_is_edited_through_a_window(open_bench: OpenBench) -> None:
+    """Else every key, and every change of the terminal's size, would cost as much as all of it."""
+    book = PARAGRAPH * 3000
+    async with open_bench("It rained. It stopped.") as bench:
+        editor = bench.screen.editor
+        editor.go(len("It rained. "))
+        bench.app.post_message(events.Paste(book))
+        await bench.settle()
+        await bench.press("X")
+        assert len(editor.text) < len(book) / 2
+        assert editor.whole == f"It rained. {book}XIt stopped."
+        await bench.press("ctrl+z", "ctrl+z")
+        assert editor.whole == bench.session.text() == "It rained. It stopped."
+
+
+async def test_a_selected_book_is_replaced_by_a_paste(open_bench: OpenBench) -> None:
+    book = PARAGRAPH * 3000
+    async with open_bench(book) as bench:
+        editor = bench.screen.editor
+        await bench.press("ctrl+shift+home")
+        bench.app.post_message(events.Paste(book.upper()))
+        await bench.settle()
+        await bench.press("X")
+        assert len(editor.text) < len(book) / 2 and editor.whole == f"{book.upper()}X"
+
+
+async def test_the_wheel_goes_on_beyond_the_window(open_bench: OpenBench) -> None:
+    text = PARAGRAPH * 3000
+    async with open_bench(text) as bench:
+        editor = bench.screen.editor
+        editor.go(len(text) // 2)
+        await bench.settle()
+        before, behind = editor.hidden
+        editor.scroll_to(y=0, animate=False)
+        await bench.settle()
+        top = editor.render_line(0).text
+        for _ in range(3):
+            editor.post_message(_wheel(events.MouseScrollUp, editor))
+            await bench.pilot.pause()
+        assert editor.hidden[0] < before and editor.whole == text
+        assert editor.scroll_offset.y > 0 and top in [editor.render_line(y).text for y in range(12)]
+
+
 async def test_the_window_moves_with_the_cursor(open_bench: OpenBench) -> None:
     async with open_bench(PARAGRAPH * 3000) as bench:
         editor = bench.screen.editor
@@ -152,16 +198,14 @@ async def test_the_wheel_scrolls_one_branch_only(open_bench: OpenBench) -> None:
         bench.session.stop = type(bench.session.stop)(max_tokens=None, ignore_eog=True)
         await bench.write(300)
         first, second = bench.screen.grid.shown[:2]
-        first.post_message(_wheel_down(first))
+        first.post_message(_wheel(events.MouseScrollDown, first))
         await bench.pilot.pause()
         assert first.first_line > 0
         assert second.first_line == 0
 
 
-def _wheel_down(pane: object):  # noqa: ANN202
-    from textual.events import MouseScrollDown
-
-    return MouseScrollDown(pane, 3, 3, 0, 0, 0, False, False, False, 3, 3)  # type: ignore[arg-type]
+def _wheel(kind: type[events.MouseEvent], widget: Widget) -> events.MouseEvent:
+    return kind(widget, 3, 3, 0, 0, 0, False, False, False, 3, 3)
 
 
 async def test_dragging_selects_text_of_a_branch(open_bench: OpenBench) -> None:
@@ -240,3 +284,10 @@ def test_a_bar_has_always_the_same_width() -> None:
 
 def test_a_page_is_set_in_paragraphs() -> None:
     assert typeset("  One.\n\n\n\nTwo.\r\nThree. \n") == "One.\n\nTwo.\n\nThree."
+
+
+async def test_whether_words_are_saved_stays_beside_a_long_line(open_bench: OpenBench) -> None:
+    async with open_bench(size=(80, 24)) as bench:
+        line = bench.screen.status_line
+        line.left, line.right = (f"no model: {'漢字' * 20}.gguf: no such file",), ("saved", "3 words")
+        assert line.line.endswith("… saved ") and cell_len(line.line) in (79, 80)

@@ -20,6 +20,8 @@ from srbwriter.tui.welcome import writes
 from srbwriter.tui.widgets.branch_words import state_words
 
 if TYPE_CHECKING:
+    from srbwriter.engine.generation import Branch
+    from srbwriter.tui.widgets.branch_pane import BranchPane
     from srbwriter.tui.write_screen import WriteScreen
 
 
@@ -55,21 +57,26 @@ def kill(screen: WriteScreen) -> None:
 @command(BRANCH, "Stop this branch", "s")
 def stop(screen: WriteScreen) -> None:
     """End it here and keep its text."""
-    pane = screen.grid.pane
-    if pane is not None and pane.branch is not None and not pane.branch.live:
-        screen.notify(f"Branch {pane.index + 1} has ended already: {state_words(pane.branch)}.")
-        return
-    screen.on_branch(screen.session.stop_branch)
+    here = screen.branch_here()
+    if here is not None and not _ended(screen, *here):
+        screen.session.stop_branch(here[0].index)
 
 
 @command(BRANCH, "Pause or resume this branch", "space")
 def pause(screen: WriteScreen) -> None:
     """Hold the branch still, or let it go on."""
-    pane = screen.grid.pane
-    if pane is None or pane.branch is None:
-        return
-    paused = pane.branch.state is BranchState.PAUSED
-    screen.on_branch(screen.session.resume if paused else screen.session.pause)
+    here = screen.branch_here()
+    if here is not None and not _ended(screen, *here):
+        pane, branch = here
+        paused = branch.state is BranchState.PAUSED
+        (screen.session.resume if paused else screen.session.pause)(pane.index)
+
+
+def _ended(screen: WriteScreen, pane: BranchPane, branch: Branch) -> bool:
+    """Whether the branch writes no more; then the writer is told so."""
+    if not branch.live:
+        screen.notify(f"Branch {pane.index + 1} has ended already: {state_words(branch)}.")
+    return not branch.live
 
 
 @command(BRANCH, "Extend this branch", "e")
@@ -160,10 +167,10 @@ def lock(screen: WriteScreen) -> None:
 @command(BRANCH, "Copy this branch", "c", vim="y")
 def copy(screen: WriteScreen) -> None:
     """Put its text on the clipboard."""
-    pane = screen.grid.pane
-    if pane is not None and pane.branch is not None:
-        external.copy(screen.app, pane.branch.text)
-        screen.notify(f"Branch {pane.index + 1} is on the clipboard.")
+    here = screen.branch_here()
+    if here is not None:
+        external.copy(screen.app, here[1].text)
+        screen.notify(f"Branch {here[0].index + 1} is on the clipboard.")
 
 
 @command(BRANCH, "Rate up", "greater_than_sign")
@@ -241,8 +248,9 @@ def take_word(screen: WriteScreen) -> None:
 
 
 def _move(screen: WriteScreen, unit: Unit, direction: int) -> None:
-    if screen.grid.pane is not None:
-        screen.grid.pane.move_take(unit, direction)
+    here = screen.branch_here()
+    if here is not None:
+        here[0].move_take(unit, direction)
 
 
 @command(TAKE, "Take a word less", "W")
@@ -300,9 +308,13 @@ def write_from(screen: WriteScreen) -> None:
 @command(ALL, "Stop everything")
 def stop_all(screen: WriteScreen) -> None:
     """Stop an export or import, the load of a model, or all branches."""
-    if not _gave_up(screen) and screen.writing:
+    if _gave_up(screen):
+        return
+    if screen.writing:
         screen.session.stop_all()
         screen.pump.wake()
+    else:
+        screen.notify("Nothing is being written.")
 
 
 def _gave_up(screen: WriteScreen) -> bool:
@@ -331,8 +343,14 @@ def back(screen: WriteScreen) -> None:
 @command(ALL, "Re-roll all branches", "R")
 def reroll_all(screen: WriteScreen) -> None:
     """Write all but the locked ones again with new seeds."""
-    screen.session.reroll_all()
-    screen.pump.wake()
+    current = screen.session.round
+    if current is None or not current.branches:
+        screen.notify("There is no branch here yet.")
+    elif current.locked.issuperset(range(len(current.branches))):
+        screen.notify("All branches are locked.")
+    else:
+        screen.session.reroll_all()
+        screen.pump.wake()
 
 
 @command(ALL, "A branch more", "plus,equals_sign")
@@ -362,10 +380,17 @@ def fewer(screen: WriteScreen) -> None:
 @command(ALL, "Next page of branches", "right_square_bracket")
 def next_page(screen: WriteScreen) -> None:
     """Show the branches that did not fit."""
-    screen.grid.turn(1)
+    _turn(screen, 1)
+
+
+def _turn(screen: WriteScreen, pages: int) -> None:
+    if screen.grid.pages > 1:
+        screen.grid.turn(pages)
+    else:
+        screen.notify("All branches are on this page.")
 
 
 @command(ALL, "Previous page of branches", "left_square_bracket")
 def previous_page(screen: WriteScreen) -> None:
     """Go back a page."""
-    screen.grid.turn(-1)
+    _turn(screen, -1)

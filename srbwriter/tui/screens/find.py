@@ -206,7 +206,7 @@ class ReplaceBar(FindBar):
 
     HEADING = "Replace · tab between the lines · {keys}"
     DEFAULT_CSS = """
-    ReplaceBar #preview { color: $text-muted; height: 1; }
+    ReplaceBar #preview { color: $text-muted; height: auto; min-height: 1; max-height: 2; }
     """
 
     def __init__(self, editor: StoryEditor, looked: Looked, take: Callable[[str, int], bool]) -> None:

@@ -152,8 +152,7 @@ class TreeScreen(Page[Way]):
         return self.story.marks(self.view.row.node)
 
     def _mark(self, **marks: object) -> None:
-        node = self.view.row.node
-        if node != ROOT and not self.view.row.folded:
+        if (node := self._own_node()) is not None:
             self.story.mark(node, **marks)  # type: ignore[arg-type]
             self.view.build(node)
 
@@ -184,8 +183,7 @@ class TreeScreen(Page[Way]):
         self._ask("Tags, with commas between them", "tags", ", ".join(self._marks.tags))
 
     def _ask(self, question: str, field: str, now: str) -> None:
-        node = self.view.row.node
-        if node == ROOT or self.view.row.folded:
+        if (node := self._own_node()) is None:
             return
         refuse(self.story)
 
@@ -206,9 +204,9 @@ class TreeScreen(Page[Way]):
     @action("tree_read", "u", "read or unread")
     def action_read(self) -> None:
         """Mark the node as read, or as unread."""
-        node = self.view.row.node
-        self.story.mark_visited(node, node in set(self.story.unread()))
-        self.view.build(node)
+        if (node := self._own_node()) is not None:
+            self.story.mark_visited(node, node in set(self.story.unread()))
+            self.view.build(node)
 
     # ---- looking
 
@@ -223,13 +221,16 @@ class TreeScreen(Page[Way]):
     @action("tree_compare_from", "m", "compare from")
     def action_compare_from(self) -> None:
         """Keep the node in mind, to compare another with it."""
-        self._marked = self.view.row.node
-        self.notify(self.with_keys("Press {tree_compare} on another node to compare."))
+        if (node := self._own_node()) is not None:
+            self._marked = node
+            self.notify(self.with_keys("Press {tree_compare} on another node to compare."))
 
     @action("tree_compare", "d", "compare with")
     def action_compare(self) -> None:
         """Show how this node differs from the one that was kept in mind."""
-        other, here = self._marked, self.view.row.node
+        other, here = self._marked, self._own_node()
+        if here is None:
+            return
         if other is None or other == here:
             self.notify(
                 self.with_keys("Press {tree_compare_from} on one node and {tree_compare} on another.")
@@ -246,21 +247,20 @@ class TreeScreen(Page[Way]):
     @action("tree_bin", "x", "bin")
     def action_bin(self) -> None:
         """Put the node and all that goes on from it into the bin."""
-        row = self.view.row
-        if row.folded or row.node == ROOT:
+        if (node := self._own_node()) is None:
             return
-        if row.node in self.story.path(self.story.current):
+        if node in self.story.path(self.story.current):
             self.notify("You stand on it. Go elsewhere first.")
             return
-        above = self.story.parent(row.node)
-        self.story.delete(row.node)
+        above = self.story.parent(node)
+        self.story.delete(node)
         self.view.build(above)
         self.notify("In the bin; undo brings it back.")
 
     # ---- the shape of the tree
 
     def _own_node(self) -> NodeId | None:
-        """The node under the cursor if it is one that can be cut and moved; else the writer is told."""
+        """The node under the cursor if it is one that can be changed; else the writer is told."""
         row = self.view.row
         if row.folded:
             self.notify(self.with_keys("These branches are folded; {tree_fold} shows them."))

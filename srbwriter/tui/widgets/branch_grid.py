@@ -141,9 +141,8 @@ class BranchGrid(Container):
 
     def turn(self, pages: int) -> None:
         """Show another page; the last one is followed by the first."""
-        if self.pages > 1:
-            page = (self.page + pages) % self.pages
-            self.go(self._order[page * self._per_page])
+        page = (self.page + pages) % self.pages
+        self.go(self._order[page * self._per_page])
 
     def step(self, columns: int, rows: int) -> None:
         """Go to the neighbour in the grid, onto the next page at its edge."""

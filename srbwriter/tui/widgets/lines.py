@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual import events
 from textual.content import Content
+from textual.keys import format_key
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -34,7 +35,8 @@ def bar(share: float, width: int = _BAR) -> str:
 
 class StatusLine(Widget):
     """``mode`` says where keys go. ``left`` parts give way to ``right`` parts when the room is short, last
-    ones first; all of them but the first on the right give way to a ``message``, which may take several rows.
+    ones first; the first of each side stays, that on the left cut if need be. All of them but the first on
+    the right give way to a ``message``, which may take several rows.
     """
 
     COMPONENT_CLASSES = {"status--mode", "status--message", "status--error"}
@@ -71,8 +73,11 @@ class StatusLine(Widget):
         while True:
             one, other = _GAP.join(left), _GAP.join(right)
             room = width - cell_len(one) - cell_len(other) - 3
-            if room >= 0 or len(left) + len(right) <= 1:
-                return f" {one}{' ' * max(1, room + 1)}{other} "
+            if room >= 0:
+                return f" {one}{' ' * (room + 1)}{other} "
+            if len(left) <= 1 and len(right) <= 1:
+                kept = max(0, cell_len(one) + room - 1)
+                return f" {set_cell_size(one, kept)}… {other} "
             (left if len(left) > 1 else right).pop()
 
     def _message_rows(self) -> list[str]:
@@ -117,50 +122,11 @@ class StatusLine(Widget):
         return Strip(segments).adjust_cell_length(self.size.width, style)
 
 
-_NAMES = {
-    "enter": "⏎",
-    "escape": "esc",
-    "backspace": "⌫",
-    "plus": "+",
-    "minus": "-",
-    "equals_sign": "=",
-    "left": "←",
-    "right": "→",
-    "up": "↑",
-    "down": "↓",
-    "pageup": "pgup",
-    "pagedown": "pgdn",
-    "right_square_bracket": "]",
-    "left_square_bracket": "[",
-    "less_than_sign": "<",
-    "greater_than_sign": ">",
-    "slash": "/",
-    "question_mark": "?",
-    "apostrophe": "'",
-    "comma": ",",
-    "full_stop": ".",
-    "colon": ":",
-    "semicolon": ";",
-    "vertical_line": "|",
-    "asterisk": "*",
-    "number_sign": "#",
-    "quotation_mark": '"',
-    "ampersand": "&",
-    "exclamation_mark": "!",
-    "at": "@",
-    "dollar_sign": "$",
-    "percent_sign": "%",
-    "left_curly_bracket": "{",
-    "right_curly_bracket": "}",
-    "backslash": "\\",
-}
-
-
 def key_name(key: str) -> str:
     """A key as it is shown: ``^n`` for ctrl+n, ``⏎`` for enter."""
     if key.startswith("ctrl+"):
         return "^" + key_name(key.removeprefix("ctrl+"))
-    return _NAMES.get(key, key.upper() if key[0] == "f" and key[1:].isdigit() else key)
+    return key.upper() if key[0] == "f" and key[1:].isdigit() else format_key(key)
 
 
 _STAYS = ("pick_number", "generate", "back", "switch", "help", "quit", "palette", "reroll", "tokens")

@@ -305,15 +305,31 @@ class StoryEditor(ProseArea):
             self.notify(self._why_shut, severity="error")
 
     def edit(self, edit: Edit) -> EditResult:
-        index, length = self._lines.get_index_from_location, len(self.text)
+        index = self._lines.get_index_from_location
         start, end = (len(self._before) + index(place) for place in (edit.top, edit.bottom))
-        result = super().edit(edit)
+        if self._quiet or len(edit.text) <= WINDOW:
+            result = super().edit(edit)
+        else:  # a book that is pasted: only a window of it is laid out
+            whole = self.whole
+            self.show(f"{whole[:start]}{edit.text}{whole[end:]}", start + len(edit.text))
+            result = EditResult(self.cursor_location, whole[start:end])
         if not self._quiet:
             if self._provenance is not None:
-                self._provenance.typed(start, end, end - start + len(self.text) - length)
+                self._provenance.typed(start, end, len(edit.text))
                 self.notify_style_update()  # also where the letters that are painted stay the same
             self._typed(self.whole)
         return result
+
+    def on_mouse_scroll_up(self) -> None:
+        if self._before and not self.scroll_offset.y:
+            rows = self.wrapped_document.height
+            self._widen(before=WINDOW)
+            self.scroll_to(y=self.wrapped_document.height - rows, animate=False)
+
+    def on_mouse_scroll_down(self) -> None:
+        if self._after and (top := self.scroll_offset.y) >= self.max_scroll_y:
+            self._widen(after=WINDOW)
+            self.scroll_to(y=top, animate=False)
 
     def action_undo(self) -> None:
         self.post_message(self.Undo(forward=False))
@@ -325,20 +341,20 @@ class StoryEditor(ProseArea):
 
     def action_cursor_start(self, select: bool = False) -> None:
         if select:
-            self._widen(before=True)
+            self._widen(before=len(self._before))
         else:
             self.go(0)
         super().action_cursor_start(select)
 
     def action_cursor_end(self, select: bool = False) -> None:
         if select:
-            self._widen(after=True)
+            self._widen(after=len(self._after))
         else:
             self.go(len(self.whole))
         super().action_cursor_end(select)
 
     def action_select_all(self) -> None:
-        self._widen(before=True, after=True)
+        self._widen(len(self._before), len(self._after))
         super().action_select_all()
 
     def action_cursor_up(self, select: bool = False) -> None:
@@ -384,7 +400,7 @@ class StoryEditor(ProseArea):
         else:
             edge = direction > 0 and bool(self._after) and self.cursor_at_last_line
         if edge and select:
-            self._widen(before=direction < 0, after=direction > 0)
+            self._widen(*(WINDOW, 0) if direction < 0 else (0, WINDOW))
         elif edge:
             self.go_window()
 
@@ -396,13 +412,19 @@ class StoryEditor(ProseArea):
         self._change(whole[start:end])
         self.go(place)
 
-    def _widen(self, before: bool = False, after: bool = False) -> None:
-        """Have all of the story before or behind the window in it; what is selected stays so."""
+    def _widen(self, before: int = 0, after: int = 0) -> None:
+        """Have so many characters more before and behind the window in it, and the paragraphs they are of.
+
+        What is selected stays so.
+        """
         index = self._lines.get_index_from_location
         start, end = (len(self._before) + index(place) for place in self.selection)
         whole = self.whole
-        first = 0 if before else len(self._before)
-        last = len(whole) if after else len(whole) - len(self._after)
+        first, last = len(self._before), len(whole) - len(self._after)
+        if before:
+            first = whole.rfind("\n", 0, max(0, first - before)) + 1
+        if after:
+            last = whole.find("\n", last + after) + 1 or len(whole)
         self._before, self._after = whole[:first], whole[last:]
         self._change(whole[first:last])
         location = self._lines.get_location_from_index
