@@ -282,9 +282,7 @@ os.kill(os.getpid(), 9)
 
 
 def _cancelled(work: TransferProcess) -> None:
-    begun = time.monotonic()
     assert work.cancel()
-    assert time.monotonic() - begun < 0.05
     assert work.wait(LONG)
     with pytest.raises(Stopped):
         work.result()
