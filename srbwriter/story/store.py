@@ -119,6 +119,7 @@ class Store:
             raise NotAStory(path, "is already there — choose another name, or open it") from None
         except OSError as error:
             raise not_saved(path, error) from error
+        db: sqlite3.Connection | None = None
         try:
             with in_words(path):
                 db = connect(path, "rw")
@@ -126,6 +127,8 @@ class Store:
                 migrate(db)
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file itself says what it is
         except BaseException:
+            if db is not None:
+                db.close()
             remove(path)
             raise
         return cls(path, db, writable=True)

@@ -59,6 +59,7 @@ class Story(Branches):
                 story._begin(title)
             except BaseException:
                 opened.close()
+                remove(opened.path)
                 raise
         return story
 
