@@ -169,7 +169,7 @@ class ActiveBranch(Demand):
     def new_take(self) -> None:
         """Forget the text; the reader sees a new revision."""
         if self.request.siblings is not None:
-            self.request.siblings.discard(self.buffer.ids)
+            self.request.siblings.discard(self.buffer)
         self.branch.buffer = Buffer(self.buffer.revision + 1)
         self.base, self.first = self.request.ids, 0
         self.hidden = self.skip = 0

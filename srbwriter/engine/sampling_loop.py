@@ -519,7 +519,7 @@ class SamplingLoop:
                 Text(branch.index, text, last, (logprob,) if last and logprob else ())
             )
         del buffer.ids[kept:], buffer.ends[kept:], buffer.logprobs[kept:]
-        buffer.drawn = [drawn for drawn in buffer.drawn if drawn.position < kept]
+        buffer.drawn = [drawn for drawn in buffer.drawn if drawn.position <= kept]  # the stop text's first
         if kept < active.first:  # the window was shifted within the stop text: the rest stands in the base
             active.base, active.first = active.base[: kept - active.first], kept
         if dropped:

@@ -29,11 +29,12 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .types import Drawn, FinishReason, InvalidRequest, NotANumber, Sampling
+from .types import Drawn, InvalidRequest, NotANumber, Sampling
 
 if TYPE_CHECKING:
     from .active import ActiveBranch, ActiveRequest, Logits
     from .constraints import Constraint
+    from .generation import Buffer
     from .sampling import Chain
 
 Distribution: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.float64]]"
@@ -53,10 +54,10 @@ class Siblings:
         self._discarded: list[Sequence[int]] = []  # beginnings of takes that nobody wanted
         self._points = 0  # code points given
 
-    def discard(self, ids: Sequence[int]) -> None:
+    def discard(self, buffer: Buffer) -> None:
         """A take is rolled anew: what it began with is taken."""
-        if ids:
-            self._discarded.append(ids[:DEPTH])
+        if begun := _begun(buffer):
+            self._discarded.append(begun)
 
     def parted(self, active: ActiveBranch) -> bool:
         """Whether the text of a branch is the beginning of nobody's, nor the other way round."""
@@ -65,7 +66,7 @@ class Siblings:
         if count >= DEPTH:
             return True
         for other in self._request.branches:
-            theirs = other.buffer.ids
+            theirs = _begun(other.buffer)
             if other is not active and (len(theirs) > count or other.branch.live):
                 common = min(count, len(theirs))
                 if mine[:common] == theirs[:common]:
@@ -115,15 +116,10 @@ class Siblings:
         """What siblings, and takes that were rolled anew, wrote at the text where a branch stands."""
         mine = active.buffer.ids
         count = len(mine)
-        for other in self._request.branches:
-            theirs = other.buffer.ids
-            if other is active or theirs[:count] != mine:
-                continue
-            if len(theirs) > count:
-                yield theirs[count]
-            elif other.branch.finish_reason is FinishReason.EOG:
-                yield from (drawn.token for drawn in other.buffer.drawn if drawn.position == count)
-        yield from (ids[count] for ids in self._discarded if len(ids) > count and ids[:count] == mine)
+        takes = [_begun(other.buffer) for other in self._request.branches if other is not active]
+        for ids in (*takes, *self._discarded):
+            if len(ids) > count and ids[:count] == mine:
+                yield ids[count]
 
     def _stratified(self, active: ActiveBranch, chances: NDArray[np.float64]) -> int:
         ids = active.buffer.ids
@@ -145,6 +141,12 @@ class Siblings:
         """A number that belongs to this take and this place in it, and how often it went back."""
         seed, place, bans = active.branch.seed, len(active.buffer.ids), active.branch.bans
         return _chance(seed, place, bans) if bans else _chance(seed, place)
+
+
+def _begun(buffer: Buffer) -> list[int]:
+    """The first tokens of a take, with the one behind them that ended it, where that is known."""
+    count = len(buffer.ids)
+    return [*buffer.ids[:DEPTH], *(drawn.token for drawn in buffer.drawn if drawn.position == count)]
 
 
 def _chance(seed: int, *place: int) -> float:

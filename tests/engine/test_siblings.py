@@ -118,6 +118,22 @@ def test_distinct_openings_are_drawn_without_replacement(engine: Engine) -> None
     assert unlikely(pairs, joint) < 5
 
 
+@pytest.mark.parametrize("rule", ["strings", "token_ids"])
+def test_what_ended_a_branch_at_once_is_drawn_once(engine: Engine, rule: str) -> None:
+    likeliest = next(iter(law(engine, prompt_ids(engine))))
+    text = engine.pieces([likeliest])[0].decode()
+    stop = Stop(max_tokens=1, ignore_eog=True, **{rule: (text,) if rule == "strings" else (likeliest,)})  # type: ignore[arg-type]
+    for seed in range(5):
+        generation = write(engine, "distinct", seed, n=8, stop=stop)
+        (ended,) = (branch for branch in generation.branches if not branch.ids)
+        assert len({ids[0] for ids in texts(generation) if ids}) == 7
+        ended.reroll()
+        finish(engine, generation)
+        assert len({ids[0] for ids in texts(generation) if ids}) == 8
+    two = [texts(write(engine, "distinct", seed, n=2, stop=stop)) for seed in range(12)]
+    assert [(), ()] not in two
+
+
 def test_the_probability_of_each_draw_is_noted(engine: Engine) -> None:
     p = law(engine, prompt_ids(engine))
     left = 1.0

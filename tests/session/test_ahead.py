@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from srbwriter.demo import bundled_model
+from srbwriter.engine.generation import Generation
 from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.types import BranchState, Priority, Stop
 from srbwriter.prose import sentence_ends
@@ -36,8 +37,10 @@ def reading(session: Session) -> Iterator[Session]:
     yield session
 
 
-def ready(session: Session, *panes: int) -> None:
+def ready(session: Session, *panes: int) -> list[Generation]:
+    """Wait until all that follows these panes is written ahead; what was written."""
     until(session, lambda: all(session.look_ahead.share(pane) == 1.0 for pane in panes))
+    return [ahead.generation for ahead in session.look_ahead._rounds]
 
 
 def generated(session: Session) -> int:
@@ -118,11 +121,11 @@ def test_a_pick_midway_goes_on_where_it_is(reading: Session) -> None:
     assert all(len(branch.ids) == 300 for branch in current.branches)
 
 
-def worthless(session: Session, index: int = 0) -> Round:
-    """Pick: what was written ahead must not be shown."""
-    early = [a.generation for a in session.look_ahead._rounds]
-    session.pick(index)
+def worthless(session: Session, early: list[Generation]) -> Round:
+    """Pick: of what was written ahead, ``early`` must not be shown."""
+    session.pick(0)
     current = session.generate()
+    assert early
     assert current.generation not in early
     return current
 
@@ -130,9 +133,9 @@ def worthless(session: Session, index: int = 0) -> Round:
 def test_another_knob_makes_it_worthless(reading: Session) -> None:
     session = reading
     session.look_ahead.budget = FOCUSED
-    ready(session, 0)
+    early = ready(session, 0)
     session.sampling = replace(session.sampling, temperature=1.3)
-    current = worthless(session)
+    current = worthless(session, early)
     assert current.branches[0].sampling.temperature == 1.3
 
 
@@ -169,7 +172,7 @@ def test_a_ladder_is_part_of_what_is_asked(reading: Session) -> None:
 def test_anything_else_that_is_asked_makes_it_worthless(reading: Session, what: str) -> None:
     session = reading
     session.look_ahead.budget = FOCUSED
-    ready(session, 0)
+    early = ready(session, 0)
     story = session.story
     if what == "n":
         session.n = 3
@@ -181,19 +184,18 @@ def test_anything_else_that_is_asked_makes_it_worthless(reading: Session, what: 
             replace(settings, author_note="Rain.") if what == "note" else replace(settings, memory="A hen.")
         )
         session.together(lambda: story.put_settings(ROOT, changed))
-    worthless(session)
+    worthless(session, early)
 
 
 def test_typed_words_make_it_worthless(reading: Session) -> None:
     session = reading
     session.look_ahead.budget = ALL
-    ready(session, *range(4))
-    early = session.look_ahead._rounds
+    early = ready(session, *range(4))
     session.typing.text(session.text() + " And so")
     until(session, lambda: not session.look_ahead._rounds)
-    assert all(not branch.live for a in early for branch in a.generation.branches)
+    assert all(not branch.live for generation in early for branch in generation.branches)
     session.keep()
-    worthless(session)
+    worthless(session, early)
 
 
 def test_a_pane_that_is_written_again_is_written_ahead_for_again(reading: Session) -> None:

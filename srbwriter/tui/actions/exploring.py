@@ -99,7 +99,7 @@ def unexplored(screen: WriteScreen) -> None:
         if opening is not None and screen.guarded(lambda: session.exploring.open(opening)):
             screen.flush()
             screen.notify(
-                f"A branch begins with {status.opening_words(opening)}, which it did not choose: ↳ says so."
+                f"A branch begins with {status.opening_words(opening)}. Its head says that it was forced."
             )
 
     heading = f"The branches show {probability_words(fork.covered)} of what could follow"
