@@ -14,7 +14,7 @@ from dataclasses import replace
 from srbwriter.story.document import Written
 from srbwriter.story.edits import Edits
 from srbwriter.story.model import Author, JsonObject, NodeId, Refused, Span, State
-from srbwriter.story.spans import change, cut, plain, tidy
+from srbwriter.story.spans import change, cut, fit, plain, tidy
 from srbwriter.story.store import Body
 from srbwriter.story.tree import VISITED
 from srbwriter.story.words import count, well_formed
@@ -188,4 +188,4 @@ def _span(
     text: str, ids: Sequence[int], logprobs: Sequence[float | None], vocab: str, lead: str = ""
 ) -> Span:
     text = well_formed(text)
-    return Span(text, "model", tuple(ids), vocab, tuple(logprobs), lead) if ids else Span(text, "model")
+    return Span(text, "model", tuple(ids), vocab, tuple(logprobs), lead) if fit(ids) else Span(text, "model")

@@ -215,7 +215,8 @@ def not_saved(path: Path, error: OSError | sqlite3.Error) -> NotSaved:
     code = getattr(error, "sqlite_errorcode", 0)
     if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return NotSaved(path, "another program has it locked", full=False, cure=CLOSE_IT)
-    full = getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT) or code == sqlite3.SQLITE_FULL
+    full = getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT)
+    full = full or code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)  # no room for the log's index
     return NotSaved(path, getattr(error, "strerror", None) or str(error), full)
 
 

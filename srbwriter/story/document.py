@@ -72,11 +72,20 @@ class Document:
 
     def load(self) -> None:
         """Read the index again."""
-        self.tree = Tree(self.store.entries())
-        self.recipes = self.store.recipes()
-        self.values: dict[str, JsonValue] = {}
-        self.values["current"] = self.tree.nearest_living(int(self.store.value("current", ROOT)))
-        self._forget()
+        with self.store.one_moment():
+            self.tree = Tree(self.store.entries())
+            self.recipes = self.store.recipes()
+            self.values: dict[str, JsonValue] = {}
+            self.values["current"] = self.tree.nearest_living(int(self.store.value("current", ROOT)))
+            self._forget()
+
+    @contextmanager
+    def one_moment(self) -> Generator[None]:
+        """Index, texts and values inside are of one moment, also where another process is writing them."""
+        with self.store.one_moment() as begun:
+            if begun:
+                self.load()
+            yield
 
     # -- transactions ------------------------------------------------------------------------------
 

@@ -175,6 +175,11 @@ def _whole_tokens(spans: Spans, sizes: TokenSizes | None) -> Spans:
     return tidy([*plain(span.text[:size], span.author), rest, *spans[1:]])
 
 
+def fit(ids: Sequence[int]) -> bool:
+    """Whether there are ids, and a file can hold them all; no vocabulary has others."""
+    return len(ids) > 0 and min(ids) >= 0 and max(ids) < 2**31
+
+
 def encode(spans: Spans, author: Author) -> bytes | None:
     """Everything about ``spans`` except their text; None for plain text of ``author``."""
     if not spans or (len(spans) == 1 and not spans[0].ids and spans[0].author == author):

@@ -119,6 +119,7 @@ class Store:
             raise NotAStory(path, "is already there — choose another name, or open it") from None
         except OSError as error:
             raise not_saved(path, error) from error
+        db: sqlite3.Connection | None = None
         try:
             with in_words(path):
                 db = connect(path, "rw")
@@ -126,6 +127,8 @@ class Store:
                 migrate(db)
                 db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the file itself says what it is
         except BaseException:
+            if db is not None:
+                db.close()
             remove(path)
             raise
         return cls(path, db, writable=True)
@@ -206,6 +209,22 @@ class Store:
             if self._reader is None:
                 self._reader = connect(self.path, "ro")
             yield self._reader
+
+    @contextmanager
+    def one_moment(self) -> Generator[bool]:
+        """What is read inside is of one moment, also where another process is writing the story.
+
+        Gives False where that is so anyhow: nobody else writes, or it is inside another one.
+        """
+        begun = not self.writable and not self.db.in_transaction
+        if begun:
+            with self.in_words():
+                self.db.execute("BEGIN")
+        try:
+            yield begun
+        finally:
+            if begun:
+                self.rollback()
 
     @contextmanager
     def in_words(self, *unreadable: type[Exception]) -> Generator[None]:

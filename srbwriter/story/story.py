@@ -59,6 +59,7 @@ class Story(Branches):
                 story._begin(title)
             except BaseException:
                 opened.close()
+                remove(opened.path)
                 raise
         return story
 
@@ -158,8 +159,8 @@ class Story(Branches):
     # -- out of the file ---------------------------------------------------------------------------
 
     def to_draft(self, progress: OnProgress = no_progress) -> StoryDraft:
-        """The whole tree, the bin with it, as plain values."""
-        with self._lock:
+        """The whole tree, the bin with it, as plain values; as it is now, whoever is writing it."""
+        with self._lock, self._document.one_moment():
             return convert.to_draft(self, self._document, progress)
 
     def snapshot(self, folder: Path, name: str) -> Path:

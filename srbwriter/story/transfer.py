@@ -43,7 +43,7 @@ from srbwriter.story.model import (
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.story import Story
 
-_READ, _FILLED = 0.1, 0.75  # of an export: the story is open, its nodes are read; the rest is the format's
+_OPENED, _FILLED = 0.1, 0.75  # of an export: the story is open, its nodes are read; the rest is the format's
 _STEP = 0.005  # share of the work between two messages of the other process
 _NICE = 5  # keys and branches come first
 _PARSED = 0.3  # of an import: the file is understood; the rest is the new story's
@@ -116,8 +116,8 @@ def rendered(source: Path, form: str, progress: OnProgress = no_progress) -> tup
     with Story.open(source, readonly=True) as story:
         if story.damage is not None:
             raise DamagedStory(story.file, str(story.damage))
-        progress(_READ)
-        draft = story.to_draft(within(progress, _READ, _FILLED))
+        progress(_OPENED)
+        draft = story.to_draft(within(progress, _OPENED, _FILLED))
     progress(_FILLED)
     return draft.title, formats.write(draft, form)
 

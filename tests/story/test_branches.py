@@ -150,3 +150,12 @@ def test_everything_about_a_branch_is_kept(story: Story, tmp_path: Path) -> None
     )
     assert not node.streaming
     assert not node.marks.visited
+
+
+def test_tokens_that_no_vocabulary_has_cost_no_word(story: Story) -> None:
+    [branch] = story.begin_branches(ROOT, 1, vocab="v")
+    story.stream(branch, "He ran.", [7])
+    story.stream(branch, " She hid.", [2**40], [-0.5])
+    story.finish(branch, "stop")
+    assert story.text(branch) == "He ran. She hid."
+    assert story.node(branch).spans[0].ids == (7,)

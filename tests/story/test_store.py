@@ -28,6 +28,7 @@ from srbwriter.story.backup import backups, restore
 from srbwriter.story.check import check
 from srbwriter.story.migrations import STEPS, VERSION, migrate
 from srbwriter.story.store import Store
+from tests.fakes.disk import SmallDisk, can_mount
 from tests.story.branches import WORDS, drafted
 from tests.story.crash_child import old_story
 
@@ -362,6 +363,29 @@ def test_a_full_disk_takes_nothing_and_changes_nothing(written: Path) -> None:
         assert taken.spans[0].ids == (0, 1, 2, 4)
         assert taken.finish_reason == "length"
     assert check(written).sound
+
+
+def test_a_disk_that_is_nearly_full_is_called_full(tmp_path: Path) -> None:
+    """Whatever it is for which there is no room: the file, its log, or the index of the log."""
+    if not can_mount(tmp_path / "probe"):
+        pytest.skip("no disk can be mounted here")
+    disk = SmallDisk(tmp_path / "disk")
+    try:
+        disk.fill()
+        size = (disk.folder / "ballast").stat().st_size
+        for room in range(0, 1024, 64):
+            os.truncate(disk.folder / "ballast", size - room * 1024)
+            try:
+                Story.create(disk.folder / f"{room}.srbw").close()
+            except NotSaved as error:
+                assert error.full and "the disk is full — free some space" in str(error)
+                assert os.listdir(disk.folder) == ["ballast"]
+            else:
+                break
+        else:
+            pytest.fail("there was never room")
+    finally:
+        disk.unmount()
 
 
 def test_a_file_that_was_taken_away_gets_no_words(written: Path) -> None:

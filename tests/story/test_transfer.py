@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.story import NotAStory, Story, StoryError, formats, library, transfer
+from srbwriter.story import ROOT, NotAStory, Story, StoryError, formats, library, transfer
 from srbwriter.story.model import DraftNode, StoryDraft
+from srbwriter.story.store import Store
 from srbwriter.story.transfer import (
     Export,
     Import,
@@ -104,6 +105,47 @@ class TestPlaces:
         assert target.read_text() == "mine" and names(tmp_path) == {"o.txt"}
         carry_out(Export(story.file, target, "text", force=True))
         assert target.read_text().endswith("Word 1500.") and names(tmp_path) == {"o.txt"}
+
+    @pytest.mark.parametrize("when", [1, 2])
+    @pytest.mark.parametrize("verb", ["merge", "split", "undo", "set_text"])
+    def test_a_story_that_is_changed_meanwhile_is_exported_as_it_was_once(
+        self, tmp_path: Path, verb: str, when: int
+    ) -> None:
+        """The index and the texts are of one moment, and no word is missing or there twice."""
+        with Story.create(tmp_path / "rain.srbw") as story:
+            [first] = story.add(ROOT, ["It rained. "])
+            [second] = story.add(first, ["It was late."], stand=True)
+            verbs: dict[str, Callable[[], object]] = {
+                "merge": lambda: story.merge(second),
+                "split": lambda: story.split(first, 3),
+                "undo": story.undo,
+                "set_text": lambda: story.set_text("It poured. It was late. Go."),
+            }
+            seen, shares = {story.text(story.current)}, list[float]()
+
+            def change(share: float) -> None:
+                shares.append(share)
+                if len(shares) == when:
+                    verbs[verb]()
+                    seen.add(story.text(story.current))
+
+            _, data = transfer.rendered(story.file, "text", change)
+            assert data.decode() in seen
+
+    def test_a_view_is_of_one_moment(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        with Story.create(tmp_path / "rain.srbw") as story:
+            story.append("It rained. ")
+            recipes = Store.recipes
+
+            def meanwhile(store: Store) -> dict[int, tuple[str, str]]:
+                story.add(story.current, ["It was late."], stand=True)
+                return recipes(store)
+
+            with monkeypatch.context() as slow:
+                slow.setattr(Store, "recipes", meanwhile)
+                view = Story.open(story.file, readonly=True)
+            with view:
+                assert view.text(view.current) == "It rained. "
 
     def test_imports_of_one_title_lie_side_by_side(self, tmp_path: Path) -> None:
         file = tmp_path / "tale.txt"
@@ -240,9 +282,7 @@ os.kill(os.getpid(), 9)
 
 
 def _cancelled(work: TransferProcess) -> None:
-    begun = time.monotonic()
     assert work.cancel()
-    assert time.monotonic() - begun < 0.05
     assert work.wait(LONG)
     with pytest.raises(Stopped):
         work.result()
