@@ -122,7 +122,7 @@ def model_path(settings: Settings) -> Path:
 def _named(named: Path) -> Path:
     """That file, or else the model of that name; a settings file puts its folder before a mere name."""
     if named.is_dir():
-        return _only_model(named)
+        return only_model(named)
     if named.exists():
         return named
     from srbwriter.models import NoSuchModel, find
@@ -133,7 +133,7 @@ def _named(named: Path) -> Path:
         return named  # the engine says that there is no such file
 
 
-def _only_model(folder: Path) -> Path:
+def only_model(folder: Path) -> Path:
     """The one model in a folder; its first file where it is split. Raises ModelError."""
     found = _models_in(folder)
     if len(found) > 1:
@@ -224,7 +224,9 @@ def model_run(settings: Values, header: Header | None = None) -> Run:
 
 def engine_options(settings: Settings) -> EngineOptions:
     """How the model is to be run."""
-    cache_ram = settings[keys.CACHE_RAM]
+    cache_ram, lora = settings[keys.CACHE_RAM], scaled_files(settings[keys.LORA])
+    if settings[keys.LORA_INIT_WITHOUT_APPLY]:
+        lora = tuple((name, 0.0) for name, _ in lora)
     return EngineOptions(
         n_ctx=settings[keys.CTX_SIZE],
         n_batch=settings[keys.BATCH_SIZE],
@@ -248,7 +250,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         measure=True,
         seed=settings[keys.SEED],
         max_branches=settings[keys.MAX_N],
-        lora=_unless(settings[keys.LORA_INIT_WITHOUT_APPLY], scaled_files(settings[keys.LORA])),
+        lora=lora,
         control_vectors=scaled_files(settings[keys.CONTROL_VECTORS]),
         control_vector_layers=settings[keys.CONTROL_VECTOR_LAYERS],
         pooling=settings[keys.POOLING] or "",
@@ -262,20 +264,16 @@ Scaled: TypeAlias = "tuple[tuple[str, float], ...]"
 
 def scaled_files(entries: Sequence[str]) -> Scaled:
     """Files and how much of each, from ``FILE``, ``FILE:SCALE`` or several of them with commas between."""
-    whole = [[entry] if Path(entry).expanduser().exists() else entry.split(",") for entry in entries]
+    whole = [[entry] if paths.expanded(entry).exists() else entry.split(",") for entry in entries]
     return tuple(_scaled(part) for parts in whole for part in parts if part)
 
 
 def _scaled(entry: str) -> tuple[str, float]:
     name, _, scale = entry.rpartition(":")
     try:
-        return (name, float(scale)) if name and not Path(entry).expanduser().exists() else (entry, 1.0)
+        return (name, float(scale)) if name and not paths.expanded(entry).exists() else (entry, 1.0)
     except ValueError:
         return entry, 1.0
-
-
-def _unless(idle: bool, files: Scaled) -> Scaled:
-    return tuple((name, 0.0) for name, _ in files) if idle else files
 
 
 def branches(settings: Settings) -> int:
@@ -354,7 +352,7 @@ def _connect_key(settings: Settings) -> str:
     if file is None:
         return ""
     try:
-        return file.expanduser().read_text("utf-8").partition("\n")[0].strip()
+        return paths.expanded(file).read_text("utf-8").partition("\n")[0].strip()
     except (OSError, ValueError) as error:
         raise ConfigError(f"{keys.CONNECT_KEY_FILE.name}: {file} cannot be read ({error})") from error
 

@@ -89,6 +89,11 @@ def models_dir() -> Path:
     return data_dir() / "models"
 
 
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """``~`` and ``~NAME`` at its beginning as a shell has them; the name of nobody stays as it is."""
+    return Path(os.path.expanduser(path))  # Path.expanduser() raises RuntimeError there
+
+
 def shortened(name: str, most: int) -> str:
     """As much of a file's name as ``most`` bytes hold: file systems count bytes, not characters."""
     return os.fsencode(name)[:most].decode("utf-8", "ignore")

@@ -134,12 +134,6 @@ class ParagraphScanner:
         self._end, self._inside = -1, False
         self.held = 0
 
-    def final(self) -> int | None:
-        """The end of a paragraph that nothing follows; None when none has begun."""
-        if not self._inside:
-            return None
-        return self._end if self._end >= 0 else self._position
-
 
 class _State(IntEnum):
     BODY = 0  # in a sentence, or before one
@@ -293,14 +287,6 @@ def sentence_ends(text: str) -> list[int]:
     """Positions at which sentences of ``text`` end; its own end counts when a full stop is there."""
     scanner = SentenceScanner()
     ends = list(scanner.feed(text))
-    final = scanner.final()
-    return ends if final is None else [*ends, final]
-
-
-def paragraph_ends(text: str) -> list[int]:
-    """Positions at which paragraphs of ``text`` end; the last one ends with its last word."""
-    scanner = ParagraphScanner()
-    ends = list(scanner.feed(text.rstrip()))
     final = scanner.final()
     return ends if final is None else [*ends, final]
 

@@ -16,7 +16,6 @@ from srbwriter.prose import (
     SentenceScanner,
     Unit,
     last_sentence_start,
-    paragraph_ends,
     sentence_ends,
     unit_ends,
     word_ends,
@@ -88,8 +87,8 @@ def test_a_space_ends_a_long_sentence_of_thai_or_lao(sentences: list[str]) -> No
 
 def test_paragraph_ends() -> None:
     text = "\n\none\ntwo\n \nthree\n\n\n\nfour \n"
-    assert cut(text, paragraph_ends(text)) == ["\n\none\ntwo", "\n \nthree", "\n\n\n\nfour", " \n"]
-    assert paragraph_ends(" \n\n ") == []
+    assert cut(text, ParagraphScanner().feed(text)) == ["\n\none\ntwo", "\n \nthree", "\n\n\n\nfour \n"]
+    assert not ParagraphScanner().feed(" \n\n ")
 
 
 def test_word_ends() -> None:

@@ -26,6 +26,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the command line without the program's name; that of the process by default.
     """
+    if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
+        reconfigure(errors="surrogateescape")  # names of files may be any bytes, and are printed so
     try:
         return _run(list(sys.argv[1:] if argv is None else argv))
     except KeyboardInterrupt:
@@ -45,20 +47,15 @@ def _run(argv: list[str]) -> int:
     program = f"srbwriter {command.name}".rstrip()
     brief = command is commands.DEFAULT and not {"-h", "--help", "--version"}.isdisjoint(argv)
     keys_of_all = overview() if brief else every_key()
-    parser = flags.parser(program, face.DESCRIPTION, _epilog(command))
+    epilog = "" if command.name else f"{commands.listing()}\n\n"
+    parser = flags.parser(program, face.DESCRIPTION, epilog + flags.exit_codes())
     parser.add_argument("--config", metavar="FILE", type=Path, help="settings file [SRBWRITER_CONFIG]")
     face.configure(parser, keys_of_all)
     arguments = parser.parse_args(flags.joined(argv[1:] if command.name else argv))
     said = flags.chosen(arguments, keys_of_all)
-    settings = load(keys_of_all, said, os.environ, getattr(arguments, "config", None))
-    with _log(settings, flags.remarks(arguments)):
+    settings = load(keys_of_all, said, os.environ, arguments.config)
+    with _log(settings, arguments.remarks):
         return face.run(arguments, settings)
-
-
-def _epilog(command: commands.Command) -> str:
-    if command.name:
-        return flags.exit_codes()
-    return f"{commands.listing()}\n\n{flags.exit_codes()}"
 
 
 @contextlib.contextmanager

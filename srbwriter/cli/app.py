@@ -26,9 +26,7 @@ Write a story with many live branches of a language model on your own machine.
 
 def configure(parser: argparse.ArgumentParser, table: Table) -> None:
     parser.usage = "srbwriter [STORY] [options]\n       srbwriter COMMAND [options]"
-    parser.add_argument(
-        "story", metavar="STORY", nargs="?", default=None, help="story to open: title, name or file"
-    )
+    parser.add_argument("story", metavar="STORY", nargs="?", help="story to open: title, name or file")
     parser.add_argument("--serve", action="store_true", help="serve over HTTP instead of opening the app")
     parser.add_argument("--version", action="version", version=f"srbwriter {__version__}")
     add_keys(parser, table, SECTIONS)
@@ -38,7 +36,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     story: str | None = arguments.story
     if story in COMMANDS:
         raise Failure(f"the command comes first: srbwriter {story} …", Exit.USAGE)
-    if getattr(arguments, "serve", False):
+    if arguments.serve:
         return _serve(story, settings)
     return open_app(story, settings)
 

@@ -61,14 +61,15 @@ REMARKS = {
 
 def parser(program: str, description: str, epilog: str = "") -> argparse.ArgumentParser:
     """A parser in the manner of this program: nothing abbreviated, text laid out as written."""
-    return argparse.ArgumentParser(
+    made = argparse.ArgumentParser(
         prog=program,
         description=description,
         epilog=epilog or exit_codes(),
         formatter_class=_Formatter,
         allow_abbrev=False,
-        argument_default=argparse.SUPPRESS,
     )
+    made.set_defaults(remarks=())  # about flags that were given and have no effect
+    return made
 
 
 def joined(argv: Sequence[str]) -> list[str]:
@@ -119,7 +120,6 @@ def add_actions(target: argparse.ArgumentParser) -> AddAction:
             epilog=exit_codes(),
             formatter_class=_Formatter,
             allow_abbrev=False,
-            argument_default=argparse.SUPPRESS,
         )
 
     return add
@@ -133,6 +133,7 @@ def add_keys(
     target: argparse.ArgumentParser, table: Table, sections: Collection[str], more: Sequence[Key[Any]] = ()
 ) -> None:
     """Add the flags of ``sections``, one titled group for each, of ``more``, and those that are refused."""
+    # What is not given on the command line may be said elsewhere, so these have no defaults here.
     for section in sections:
         group = target.add_argument_group(SECTIONS[section])
         for key in table:  # those of late sections have no flags
@@ -142,7 +143,10 @@ def add_keys(
         _add_key(target, key)
     for flag, (name, value) in OTHER_SPELLINGS.items():
         if name in table and table[name].section in sections:
-            target.add_argument(flag, dest=name, action="store_const", const=value, help=argparse.SUPPRESS)
+            target.add_argument(
+                flag, dest=name, action="store_const", const=value, default=argparse.SUPPRESS,
+                help=argparse.SUPPRESS,
+            )  # fmt: skip
     target.add_argument(*MEANINGLESS, action="store_true", help=argparse.SUPPRESS)
     if "server" in sections:
         for spellings, remark in REMARKS.items():
@@ -163,20 +167,19 @@ def chosen(arguments: argparse.Namespace, table: Table) -> dict[str, Any]:
     return {name: value for name, value in vars(arguments).items() if name in table}
 
 
-def remarks(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """What is to be said about flags that were given and have no effect."""
-    return getattr(arguments, "remarks", ())
-
-
 def _add_key(group: Any, key: Key[Any]) -> None:
     help_text = f"{key.help}{_extent(key)}".replace("%", "%%")
     if key.kind is SWITCH:
-        group.add_argument(*key.flags, dest=key.name, action=argparse.BooleanOptionalAction, help=help_text)
+        switch = argparse.BooleanOptionalAction
+        group.add_argument(
+            *key.flags, dest=key.name, action=switch, default=argparse.SUPPRESS, help=help_text
+        )
         return
     group.add_argument(
         *key.flags,
         dest=key.name,
         type=_reader(key),
+        default=argparse.SUPPRESS,
         action=_Model if key is keys.MODEL else _Collect if key.kind is TEXTS else "store",
         metavar=key.kind.metavar,
         help=help_text,
@@ -231,7 +234,7 @@ class _Remark(argparse.Action):
     """Gathers what is to be said about flags without effect."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
-        namespace.remarks = (*remarks(namespace), f"{option}: {self.const}")
+        namespace.remarks = (*namespace.remarks, f"{option}: {self.const}")
 
 
 class _Refuse(argparse.Action):

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from srbwriter.engine.model import Model
 
 _SHOWN = (1, 2, 4, 8, 16, 32)  # rows of a step
-_DEEP = 2048  # cells
 _YES = {True: "yes", False: "no"}
 
 
@@ -107,9 +106,19 @@ def _costs(table: CostTable) -> dict[str, Any]:
         "copy_out_per_second": _rate(table.copy_out),
         "copy_in_per_second": _rate(table.copy_in),
         "state_bytes": table.state_bytes,
-        "padded": {rows: table.padded(rows) for rows in range(1, 33) if table.padded(rows) != rows},
-        "split": {rows: table.split(rows) for rows in range(2, 9) if len(table.split(rows)) > 1},
+        "padded": _padded(table),
+        "split": _split(table),
     }
+
+
+def _padded(table: CostTable) -> dict[int, int]:
+    """Steps that are sooner done with more rows, and how many."""
+    return {rows: more for rows in range(1, 33) if (more := table.padded(rows)) != rows}
+
+
+def _split(table: CostTable) -> dict[int, Sequence[int]]:
+    """Steps that are sooner done in parts, and which."""
+    return {rows: parts for rows in range(2, 9) if len(parts := table.split(rows)) > 1}
 
 
 def _rate(seconds: float) -> float | None:
@@ -144,11 +153,9 @@ def _sentences(table: CostTable) -> list[str]:
         unit = "states" if table.whole else "tokens"
         out, back = (f"{1 / seconds:,.0f}" for seconds in (table.copy_out, table.copy_in))
         lines.append(f"{unit} go from the cache to memory at {out} a second, and come back at {back}")
-    padded = [f"{rows} to {table.padded(rows)}" for rows in range(1, 33) if table.padded(rows) != rows]
-    if padded:
+    if padded := [f"{rows} to {more}" for rows, more in _padded(table).items()]:
         lines.append(f"steps that are sooner done with more rows: {', '.join(padded)}")
-    split = [f"{rows} as {'+'.join(map(str, s))}" for rows in range(2, 9) if len(s := table.split(rows)) > 1]
-    if split:
+    if split := [f"{rows} as {'+'.join(map(str, parts))}" for rows, parts in _split(table).items()]:
         lines.append(f"steps that are sooner done in parts: {', '.join(split)}")
     if table.steady:
         lines.append(f"the faster way: flash attention {'on' if table.flash else 'off'} (--flash-attn)")

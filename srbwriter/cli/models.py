@@ -14,6 +14,7 @@ from srbwriter.cli.columns import columns, document
 from srbwriter.cli.exits import Exit, say
 from srbwriter.cli.flags import add_actions, add_keys
 from srbwriter.config import Settings, Table, keys, remember
+from srbwriter.paths import expanded
 
 if TYPE_CHECKING:
     from srbwriter.models import LocalModel
@@ -36,8 +37,9 @@ KEPT = "what has arrived is kept; the same command goes on from there"
 def configure(parser: argparse.ArgumentParser, table: Table) -> None:
     actions = add_actions(parser)
     listed = actions("list", "list the models of this machine (what happens when no action is named)")
-    for target in (parser, listed):
-        target.add_argument("--json", action="store_true", help="print the list as JSON")
+    parser.add_argument("--json", action="store_true", help="print the list as JSON")
+    again = argparse.SUPPRESS  # what was said before the action holds
+    listed.add_argument("--json", action="store_true", default=again, help="print the list as JSON")
     shown = actions(
         "info",
         "tell what a model is and can do, and what its steps cost on this machine",
@@ -45,7 +47,7 @@ def configure(parser: argparse.ArgumentParser, table: Table) -> None:
     )
     shown.add_argument("name", metavar="NAME", nargs="?", help="a name of the list, or a file")
     shown.add_argument("--measure", action="store_true", help="measure anew")
-    shown.add_argument("--json", action="store_true", help="print it as JSON")
+    shown.add_argument("--json", action="store_true", default=again, help="print it as JSON")
     add_keys(shown, table, ("model",))
     added = actions("add", "put a model file into the models folder")
     added.add_argument("file", metavar="FILE", type=Path, help="a GGUF file; parts of it come along")
@@ -81,7 +83,7 @@ def _list(arguments: argparse.Namespace, settings: Settings) -> None:
     found, memory_bytes, budget = local_models(), memory(), memory_budget()
     in_use = _in_use(settings)
     rows = [_Row(model, settings, memory_bytes, budget, in_use) for model in found]
-    if getattr(arguments, "json", False):
+    if arguments.json:
         print(document([row.as_json() for row in rows]))
         return
     titles = ("", "name", "size", "context", "memory", "here", "from")
@@ -149,12 +151,12 @@ def _in_use(settings: Settings) -> Path | None:
 def _info(arguments: argparse.Namespace, settings: Settings) -> None:
     from srbwriter.cli.model_info import show
 
-    name = getattr(arguments, "name", None)
+    name = arguments.name
     if name is None and launch.elsewhere(settings):
         _connection(settings)
         return
     file = launch.model_path(settings) if name is None else _named(name)
-    show(file, settings, as_json=getattr(arguments, "json", False), anew=getattr(arguments, "measure", False))
+    show(file, settings, as_json=arguments.json, anew=arguments.measure)
 
 
 def _connection(settings: Settings) -> None:
@@ -166,10 +168,15 @@ def _connection(settings: Settings) -> None:
 
 
 def _named(name: str) -> Path:
-    """The file of that path, or of the model of that name. Raises NoSuchModel."""
+    """The file of that path, or the only model in that folder, or the model of that name.
+
+    Raises ModelError and NoSuchModel.
+    """
     from srbwriter.models import find
 
-    path = Path(name).expanduser()
+    path = expanded(name)
+    if path.is_dir() and "/" in name:
+        path = launch.only_model(path)
     return path.absolute() if path.is_file() else find(name)
 
 
@@ -179,13 +186,13 @@ def _named(name: str) -> Path:
 def _add(arguments: argparse.Namespace, settings: Settings) -> None:
     from srbwriter.models import add
 
-    _added(add(arguments.file.expanduser(), link=getattr(arguments, "link", False)), arguments, settings)
+    _added(add(expanded(arguments.file), link=arguments.link), arguments, settings)
 
 
 def _added(file: Path, arguments: argparse.Namespace, settings: Settings) -> None:
     """Say where a new model is, on standard output, and use it if that was asked for."""
     print(file)
-    if getattr(arguments, "use", False):
+    if arguments.use:
         _remember(file, settings)
     else:
         say(f"to write with it: srbwriter models use {file.name}")
@@ -229,7 +236,7 @@ def _pull(arguments: argparse.Namespace, settings: Settings) -> None:
     from srbwriter.models import Wanted, pull, size_words
 
     plan = pull.plan(Wanted.parse(arguments.model), lambda header: launch.model_run(settings, header))
-    if getattr(arguments, "list", False):
+    if arguments.list:
         _print_plan(plan)
         return
     model = plan.model

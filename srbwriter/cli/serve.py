@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from srbwriter.cli.exits import Failure, say
 from srbwriter.config import Key, Settings, keys
 from srbwriter.config.kinds import INTEGER, NUMBER, PATH, SWITCH, TEXT, TEXTS, one_of
+from srbwriter.paths import expanded
 
 if TYPE_CHECKING:
     from srbwriter.engine import EngineLoader
@@ -22,136 +23,102 @@ if TYPE_CHECKING:
 
 _SECONDS_TO_END = 5.0
 
+# fmt: off
 HOST = Key[tuple[str, ...]](
-    "server.host", TEXTS, ("127.0.0.1",), "address to listen on; may be given several times", ("--host",)
+    "server.host", TEXTS, ("127.0.0.1",), "address to listen on; may be given several times", ("--host",),
 )
 PORT = Key(
-    "server.port", INTEGER, 9090, "port to listen on; 0 takes any", ("--port",), minimum=0, maximum=65535
+    "server.port", INTEGER, 9090, "port to listen on; 0 takes any", ("--port",), minimum=0, maximum=65535,
 )
 WS_PORT = Key[int | None](
-    "server.ws_port",
-    INTEGER,
-    None,
-    "one more port, for clients that expect WebSockets on a port of their own, such as 5005",
-    ("--ws-port",),
-    minimum=0,
-    maximum=65535,
+    "server.ws_port", INTEGER, None,
+    "one more port, for clients that expect WebSockets on a port of their own, such as 5005", ("--ws-port",),
+    minimum=0, maximum=65535,
 )
 UNIX_SOCKET = Key[Path | None](
-    "server.unix_socket", PATH, None, "listen on this socket file instead of a port", ("--unix-socket",)
+    "server.unix_socket", PATH, None, "listen on this socket file instead of a port", ("--unix-socket",),
 )
 TCP = Key[tuple[str, ...]](
-    "server.tcp",
-    TEXTS,
-    (),
+    "server.tcp", TEXTS, (),
     "take lines of text there, without HTTP: [HOST:]PORT or unix:PATH; may be given several times",
     ("--tcp",),
 )
 PRELOAD = Key[Path | None](
-    "server.preload",
-    PATH,
-    None,
+    "server.preload", PATH, None,
     "file with a text that conversations in lines begin with; it is evaluated before any can begin",
     ("--preload",),
 )
 MORE_MODELS = Key[tuple[str, ...]](
-    "server.more_models", TEXTS, (), "models beside the first one; --model given again adds to them"
+    "server.more_models", TEXTS, (), "models beside the first one; --model given again adds to them",
 )
 MODELS_MAX = Key(
-    "server.models_max",
-    INTEGER,
-    0,
+    "server.models_max", INTEGER, 0,
     "models loaded at once, where there are several, or all in the folder --model names; 0: as many as fit",
-    ("--models-max",),
-    minimum=0,
+    ("--models-max",), minimum=0,
 )
 ALIAS = Key[str | None](
-    "server.alias", TEXT, None, "name the model goes by; more of them after commas", ("--alias", "-a")
+    "server.alias", TEXT, None, "name the model goes by; more of them after commas", ("--alias", "-a"),
 )
 TAGS = Key[str | None](
-    "server.tags", TEXT, None, "words for the model's card, with commas between them", ("--tags",)
+    "server.tags", TEXT, None, "words for the model's card, with commas between them", ("--tags",),
 )
 API_KEYS = Key[tuple[str, ...]](
-    "server.api_keys",
-    TEXTS,
-    (),
-    "key that clients must send, perhaps with a name after it; may be given several times",
-    ("--api-key",),
+    "server.api_keys", TEXTS, (),
+    "key that clients must send, perhaps with a name after it; may be given several times", ("--api-key",),
 )
 ADMIN_KEYS = Key[tuple[str, ...]](
-    "server.admin_keys", TEXTS, (), "such a key that sees and ends the requests of all", ("--admin-key",)
+    "server.admin_keys", TEXTS, (), "such a key that sees and ends the requests of all", ("--admin-key",),
 )
 API_KEY_FILE = Key[Path | None](
-    "server.api_key_file",
-    PATH,
-    None,
-    "file of such keys, one a line: KEY [NAME] [admin]",
+    "server.api_key_file", PATH, None, "file of such keys, one a line: KEY [NAME] [admin]",
     ("--api-key-file",),
 )
 INSECURE = Key("server.insecure", SWITCH, False, "serve other machines without a key", ("--insecure",))
 CORS_ORIGINS = Key[tuple[str, ...]](
-    "server.cors_origins",
-    TEXTS,
-    (),
+    "server.cors_origins", TEXTS, (),
     "web origin that may read answers beside this machine's own; * is any; may be given several times",
     ("--cors-origins",),
 )
 METRICS = Key("server.metrics", SWITCH, False, "answer GET /metrics", ("--metrics",))
 SLOTS = Key("server.slots", SWITCH, True, "answer GET /slots", ("--slots",))
 SLOT_SAVE_PATH = Key[Path | None](
-    "server.slot_save_path",
-    PATH,
-    None,
-    "folder for saved slots",
-    ("--slot-save-path",),
+    "server.slot_save_path", PATH, None, "folder for saved slots", ("--slot-save-path",),
 )
 SYSTEM_PROMPT_FILE = Key[Path | None](
-    "server.system_prompt_file",
-    PATH,
-    None,
+    "server.system_prompt_file", PATH, None,
     "file with a text that precedes every prompt, or with JSON: prompt, anti_prompt and assistant_name",
     ("--system-prompt-file", "-spf"),
 )
 CHAT_TEMPLATE = Key[str | None](
-    "server.chat_template",
-    TEXT,
-    None,
-    "chat template (Jinja, or a name such as llama3) instead of the model's own",
-    ("--chat-template",),
+    "server.chat_template", TEXT, None,
+    "chat template (Jinja, or a name such as llama3) instead of the model's own", ("--chat-template",),
 )
 CHAT_TEMPLATE_FILE = Key[Path | None](
-    "server.chat_template_file", PATH, None, "file with such a template", ("--chat-template-file",)
+    "server.chat_template_file", PATH, None, "file with such a template", ("--chat-template-file",),
 )
 CONTEXT_SHIFT = Key(
-    "server.context_shift", SWITCH, False, "go on past a full context by forgetting", ("--context-shift",)
+    "server.context_shift", SWITCH, False, "go on past a full context by forgetting", ("--context-shift",),
 )
 STATIC_PATH = Key[Path | None](
-    "server.static_path", PATH, None, "folder of files to serve instead of the page", ("--path",)
+    "server.static_path", PATH, None, "folder of files to serve instead of the page", ("--path",),
 )
 PAGE = Key("server.page", SWITCH, True, "serve a page to write in", ("--page",))
 SSL_KEY_FILE = Key[Path | None](
-    "server.ssl_key_file", PATH, None, "private key for HTTPS", ("--ssl-key-file",)
+    "server.ssl_key_file", PATH, None, "private key for HTTPS", ("--ssl-key-file",),
 )
 SSL_CERT_FILE = Key[Path | None](
-    "server.ssl_cert_file", PATH, None, "certificate for HTTPS", ("--ssl-cert-file",)
+    "server.ssl_cert_file", PATH, None, "certificate for HTTPS", ("--ssl-cert-file",),
 )
 LOG_FORMAT = Key(
-    "server.log_format",
-    one_of("text", "json"),
-    "text",
-    "lines about requests in the log as text or as JSON objects",
-    ("--log-format",),
+    "server.log_format", one_of("text", "json"), "text",
+    "lines about requests in the log as text or as JSON objects", ("--log-format",),
 )
 ACCESS_LOG = Key("server.access_log", SWITCH, True, "log requests", ("--access-log",))
 TIMEOUT = Key(
-    "server.timeout",
-    NUMBER,
-    600.0,
-    "seconds a connection may be silent",
-    ("--timeout", "-to"),
-    minimum=1,
+    "server.timeout", NUMBER, 600.0, "seconds a connection may be silent", ("--timeout", "-to"), minimum=1,
     maximum=86400,
 )
+# fmt: on
 
 OPTIONS: tuple[Key[Any], ...] = tuple(
     cast("Key[Any]", row) for row in list(globals().values()) if isinstance(row, Key)
@@ -176,7 +143,7 @@ def run(settings: Settings) -> int:
         if (hint := launch.model_hint(settings)) is not None:
             say(hint)
         Thread(target=_announce_model, args=(loader,), name="srbwriter-announce", daemon=True).start()
-        return server.run(loader, options, ready=_announce, offers=offers)
+        return server.run(loader, options, ready=lambda url: say(f"listening on {url}"), offers=offers)
     except ServerError as error:
         raise Failure(str(error)) from error
     finally:
@@ -191,7 +158,7 @@ def server_offers(settings: Settings, first: Loader | None = None) -> list[Offer
     from srbwriter import launch
     from srbwriter.server import Offer
 
-    more = [Path(name).expanduser() for name in settings[MORE_MODELS]]
+    more = [expanded(name) for name in settings[MORE_MODELS]]
     whole = first is None and settings.source(MODELS_MAX) != "default"
     if not more and not whole:
         return []
@@ -237,10 +204,6 @@ def server_settings(settings: Settings) -> ServerSettings:
     return options
 
 
-def _announce(url: str) -> None:
-    say(f"listening on {url}")
-
-
 def _announce_model(loader: EngineLoader) -> None:
     """Load, and say how it went; a server whose model failed goes on to answer that it failed."""
     from srbwriter.engine.types import Cancelled
@@ -259,8 +222,13 @@ def _announce_model(loader: EngineLoader) -> None:
 def server_beside(settings: Settings) -> Beside:
     """What the terminal app runs beside each session: a server on the session's engine, and its address.
 
-    Raises Failure when it is entered and the address cannot be used.
+    Raises ConfigError for what a model elsewhere is not given here, and Failure when it is entered and the
+    address cannot be used.
     """
+    from srbwriter import launch
+
+    if launch.elsewhere(settings):
+        launch.refuse_elsewhere(settings, SLOT_SAVE_PATH)
 
     @contextlib.contextmanager
     def beside(session: Session) -> Generator[str]:

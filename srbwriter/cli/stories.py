@@ -60,9 +60,13 @@ def find_story(named: str, commands: Collection[str] = ()) -> Path:
 
     Raises Failure, with the nearest names.
     """
-    path = Path(named).expanduser()
+    if not named.strip():
+        raise Failure("which story? give its title, its file's name or its path", Exit.USAGE)
+    path = paths.expanded(named)
     if path.is_file():
         return path
+    if looks_like_a_path(named) and path.is_dir():
+        raise Failure(f"{path}: is a folder — name a story in it")
     if looks_like_a_path(named):
         raise Failure(f"{path}: there is no such file")
     direct = paths.library_dir() / f"{named}{SUFFIX}"
@@ -97,8 +101,20 @@ def _not_found(named: str, stories: list[library.StoryInfo], commands: Collectio
 
 def story_to_open(named: str, commands: Collection[str] = ()) -> Path:
     """The story to write in; a path that does not exist yet is a new story. Raises Failure."""
-    path = Path(named).expanduser()
+    path = paths.expanded(named)
     return path if looks_like_a_path(named) else find_story(named, commands)
+
+
+def _for_a_story(output: Path | None) -> Path | None:
+    """Where a story is to be made. Raises Failure for the name of an exported file."""
+    if output is None:
+        return None
+    from srbwriter.story import formats
+
+    if (form := formats.for_file(output)) is not None:
+        cure = f"a story ends in {SUFFIX}; `srbwriter export` makes a {form.extension} of one"
+        raise Failure(f"{output}: {cure}", Exit.USAGE)
+    return output
 
 
 def listing(forms: Sequence[Format]) -> str:
@@ -138,10 +154,9 @@ Begin a story in the library, and print where it is.
         title = " ".join(arguments.title.split())
         if not title:
             raise Failure('a story needs a title: srbwriter new "The Orchard"', Exit.USAGE)
-        path: Path | None = getattr(arguments, "output", None)
+        path = _for_a_story(arguments.output)
         if path is None:
             path = library.free_path(paths.library_dir(), title)
-            path.parent.mkdir(parents=True, exist_ok=True)
         with Story.create(path, title) as story:
             opened(story.file, story.title)
             print(story.file)
@@ -188,7 +203,7 @@ List the stories of the library, and those opened lately elsewhere, last changed
     @staticmethod
     def run(arguments: argparse.Namespace, settings: Settings) -> int:
         stories = files.known(paths.library_dir(), recents())
-        if getattr(arguments, "json", False):
+        if arguments.json:
             print(document([_as_json(story) for story in stories]))
             return Exit.OK
         if not stories:
@@ -198,8 +213,8 @@ List the stories of the library, and those opened lately elsewhere, last changed
         print(columns(rows, right=(1,)))
         for story in stories:
             if story.problem:
-                check = f"srbwriter check {shlex.quote(str(story.path))}"
-                say(f"{story.path} {story.problem} — {check} says more")
+                cure = f" — srbwriter check {shlex.quote(str(story.path))} says more"
+                say(f"{story.path} {story.problem}{'' if ' — ' in story.problem else cure}")
         return Exit.OK
 
 
@@ -244,7 +259,7 @@ who writes it and in which language; books and pages made of it say so too.
     @staticmethod
     def run(arguments: argparse.Namespace, settings: Settings) -> int:
         path = find_story(arguments.story)
-        given = {name: getattr(arguments, name) for name in _NAMES if hasattr(arguments, name)}
+        given = {name: told for name in _NAMES if (told := getattr(arguments, name)) is not None}
         if given:
             with Story.open(path) as story:
                 story.set_properties(replace(story.properties, **given))
@@ -254,7 +269,7 @@ who writes it and in which language; books and pages made of it say so too.
             if story.damage is not None:
                 say(f"{story.file} is damaged: {story.damage}")
                 code = Exit.DAMAGED
-        if getattr(arguments, "json", False):
+        if arguments.json:
             print(document(facts))
             return code
         print(plain(str(facts["title"] or story.file.stem)))
@@ -318,7 +333,7 @@ Give a story another title. Its file gets a new name too if it is in the library
         with Story.open(path) as story:
             story.rename(arguments.title)
             title = story.title
-        if path.parent == paths.library_dir().resolve() and not getattr(arguments, "keep_file", False):
+        if path.parent == paths.library_dir().resolve() and not arguments.keep_file:
             path = _moved(path, title)
         print(path)
         return Exit.OK
@@ -366,14 +381,14 @@ Write a story as a book, a page, text or JSON. The format follows from the file'
     def run(arguments: argparse.Namespace, settings: Settings) -> int:
         from srbwriter.story import formats, transfer
 
-        name: str | None = getattr(arguments, "format", None)
+        name: str | None = arguments.format
         if name == "list":
             print(listing(formats.writable()))
             return Exit.OK
-        if getattr(arguments, "story", None) is None:
+        if arguments.story is None:
             raise Failure("which story? srbwriter export STORY -o FILE", Exit.USAGE)
         output: Path = arguments.output
-        force: bool = getattr(arguments, "force", False)
+        force: bool = arguments.force
         form = named(name, formats.writable(), "export to") if name else _by_file(output)
         _refuse_early(output, form, force=force)
         source = find_story(arguments.story)
@@ -430,12 +445,12 @@ Make a story of a file: Word, HTML, Markdown, text, Loom, mikupad, KoboldAI, Sil
     @staticmethod
     def configure(parser: argparse.ArgumentParser, table: Table) -> None:
         parser.add_argument("files", metavar="FILE", nargs="*", type=Path, help="file; - is standard input")
-        parser.add_argument("--title", metavar="TITLE", help="title instead of the file's own")
+        parser.add_argument("--title", metavar="TITLE", default="", help="title instead of the file's own")
         parser.add_argument(
-            "--encoding", metavar="NAME", help="encoding of a text that is not in UTF: cp1252 …"
+            "--encoding", metavar="NAME", default="", help="encoding of a text that is not in UTF: cp1252 …"
         )
         parser.add_argument(
-            "--format", metavar="NAME",
+            "--format", metavar="NAME", default="",
             help="read it as this format, whatever it looks like; `list` lists them",
         )  # fmt: skip
         parser.add_argument(
@@ -446,22 +461,26 @@ Make a story of a file: Word, HTML, Markdown, text, Loom, mikupad, KoboldAI, Sil
     def run(arguments: argparse.Namespace, settings: Settings) -> int:
         from srbwriter.story import formats
 
-        form: str = getattr(arguments, "format", "")
+        form: str = arguments.format
         if form == "list":
             print(listing(formats.readable()))
             return Exit.OK
         if form:
             named(form, formats.readable(), "import")
-        encoding: str = getattr(arguments, "encoding", "")
-        files: list[Path] = getattr(arguments, "files", [])
+        files: list[Path] = arguments.files
         if not files:
             raise Failure("which file? srbwriter import FILE", Exit.USAGE)
-        output: Path | None = getattr(arguments, "output", None)
+        output = _for_a_story(arguments.output)
         if output is not None and len(files) > 1:
             raise Failure("-o makes one story, and several files were given", Exit.USAGE)
+        code = Exit.OK
         for file in files:
-            _import(file, output, getattr(arguments, "title", ""), encoding, form)
-        return Exit.OK
+            try:
+                _import(file, output, arguments.title, arguments.encoding, form)
+            except (StoryError, formats.FormatError) as error:
+                say(str(error))
+                code = Exit.ERROR
+        return code
 
 
 def _import(file: Path, output: Path | None, title: str, encoding: str, form: str) -> None:
@@ -499,7 +518,7 @@ Go over the files of stories, all of the library if none is named. Nothing is ch
         from srbwriter.story.check import check
 
         everything = sorted(paths.library_dir().glob(f"*{SUFFIX}"))
-        named: list[str] = getattr(arguments, "stories", [])
+        named: list[str] = arguments.stories
         files = [find_story(name) for name in named] or everything
         worst = Exit.OK
         for file in files:
@@ -542,6 +561,7 @@ List, make and restore copies of a story. Restoring makes another story and chan
     @staticmethod
     def configure(parser: argparse.ArgumentParser, table: Table) -> None:
         actions = add_actions(parser)
+        parser.set_defaults(story=None, json=False)  # to list is what happens when no action is named
         listed = actions("list", "list copies, the newest first", "Without a story: those of all stories.")
         listed.add_argument("story", metavar="STORY", nargs="?", help="title, name or file of a story")
         listed.add_argument("--json", action="store_true", help="print the list as JSON")
@@ -573,9 +593,9 @@ List, make and restore copies of a story. Restoring makes another story and chan
 
 
 def _list_copies(arguments: argparse.Namespace) -> None:
-    named: str | None = getattr(arguments, "story", None)
+    named: str | None = arguments.story
     found = _copies(named) if named else _all_copies()
-    if getattr(arguments, "json", False):
+    if arguments.json:
         print(document([{"path": str(c.path), "name": c.name, "at": c.at, "size": c.size} for c in found]))
     elif found:
         print(columns([("number", "made", "story", "name", "file"), *_rows_of(found)], right=(0,)))
@@ -620,9 +640,10 @@ def _make_copy(arguments: argparse.Namespace) -> None:
 
 
 def _restore_copy(arguments: argparse.Namespace) -> None:
+    output = _for_a_story(arguments.output)
     copy = _chosen_copy(arguments)
     title = files.moment_title(copy)  # or two stories would go by one name
-    target: Path = getattr(arguments, "output", None) or library.free_path(paths.library_dir(), title)
+    target = output or library.free_path(paths.library_dir(), title)
     made = files.copy_as(copy.path, target, title).resolve()
     opened(made, title)
     print(made)
@@ -631,7 +652,7 @@ def _restore_copy(arguments: argparse.Namespace) -> None:
 def _chosen_copy(arguments: argparse.Namespace) -> Backup:
     story: str = arguments.story
     number: int = arguments.number
-    path = Path(story).expanduser().resolve()
+    path = paths.expanded(story).resolve()
     if path.is_relative_to(paths.backup_dir().resolve()):
         for copy in backups(path.parent):
             if copy.path == path:

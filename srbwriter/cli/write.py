@@ -44,7 +44,6 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
     from srbwriter.engine.types import Request
 
     prompt = _prompt(arguments.prompt, sys.stdin)
-    as_json = getattr(arguments, "json", False)
     request = Request(
         prompt=prompt,
         n=launch.branches(settings),
@@ -58,13 +57,13 @@ def run(arguments: argparse.Namespace, settings: Settings) -> int:
         engine = loader.wait()
         generation = engine.submit(request)
         try:
-            if not as_json:
+            if not arguments.json:
                 _Printer(generation, sys.stdout).follow()
             generation.wait()
         except BaseException:
             generation.cancel()
             raise
-        if as_json:
+        if arguments.json:
             _print_json(prompt, engine.info.name, generation)
     return Exit.OK
 

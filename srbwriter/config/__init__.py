@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from srbwriter.config import keys
 from srbwriter.config.keys import Key
-from srbwriter.config.overlay import remember
-from srbwriter.config.settings import ConfigError, Settings, Source, Table, UnknownKey, WrongValue, load
+from srbwriter.config.settings import (
+    ConfigError,
+    Settings,
+    Source,
+    Table,
+    UnknownKey,
+    WrongValue,
+    load,
+    remember,
+)
 
 __all__ = [
     "ConfigError",

@@ -119,336 +119,209 @@ SECTIONS = {
 CACHE_TYPE = one_of("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 """Types of KV cache cells (``kv_cache_types`` in llama.cpp's ``common/arg.cpp``)."""
 
+# fmt: off
 MODEL = Key[Path | None](
-    "model.path",
-    PATH,
-    None,
+    "model.path", PATH, None,
     "model file (GGUF), a folder that holds one, or the name of one in the models folder; the bundled one if "
-    "not given",
-    ("--model", "-m", "-d"),
-    env="SRBWRITER_MODEL",
+    "not given", ("--model", "-m", "-d"), env="SRBWRITER_MODEL",
 )
 HF_REPO = Key[str | None](
-    "model.hf_repo",
-    TEXT,
-    None,
+    "model.hf_repo", TEXT, None,
     "model of a Hugging Face repository, fetched if it is not here: OWNER/REPO or OWNER/REPO:QUANT",
     ("--hf-repo", "-hfr", "-hf"),
 )
 HF_FILE = Key[str | None](
-    "model.hf_file",
-    TEXT,
-    None,
-    "file of that repository; if not given, the quantisation that suits this machine",
-    ("--hf-file", "-hff"),
+    "model.hf_file", TEXT, None,
+    "file of that repository; if not given, the quantisation that suits this machine", ("--hf-file", "-hff"),
 )
 MODEL_URL = Key[str | None](
-    "model.url", TEXT, None, "address of a model file, fetched if it is not here", ("--model-url", "-mu")
+    "model.url", TEXT, None, "address of a model file, fetched if it is not here", ("--model-url", "-mu"),
 )
 CONNECT = Key[tuple[str, ...]](
-    "model.connect",
-    TEXTS,
-    (),
+    "model.connect", TEXTS, (),
     "address of an engine that runs elsewhere, instead of a model file; several of one model may be given",
-    ("--connect",),
-    env="SRBWRITER_CONNECT",
+    ("--connect",), env="SRBWRITER_CONNECT",
 )
 CONNECT_KEY = Key[str | None](
-    "model.connect_key",
-    TEXT,
-    None,
-    "key that it wants; better in the environment or a file, where others do not see it",
-    ("--connect-key",),
+    "model.connect_key", TEXT, None,
+    "key that it wants; better in the environment or a file, where others do not see it", ("--connect-key",),
     env="SRBWRITER_CONNECT_KEY",
 )
 CONNECT_KEY_FILE = Key[Path | None](
-    "model.connect_key_file", PATH, None, "file whose first line is that key", ("--connect-key-file",)
+    "model.connect_key_file", PATH, None, "file whose first line is that key", ("--connect-key-file",),
 )
 CONNECT_MODEL = Key[str | None](
-    "model.connect_model",
-    TEXT,
-    None,
-    "name of the model there; the first that is listed if not given",
+    "model.connect_model", TEXT, None, "name of the model there; the first that is listed if not given",
     ("--connect-model",),
 )
 CONNECT_VERIFY = Key(
-    "model.connect_verify", SWITCH, True, "take only certificates that are trusted", ("--connect-verify",)
+    "model.connect_verify", SWITCH, True, "take only certificates that are trusted", ("--connect-verify",),
 )
 DIALECT = Key[Dialect](
-    "model.dialect", one_of(*get_args(Dialect)), "auto", "how it is spoken to", ("--dialect",)
+    "model.dialect", one_of(*get_args(Dialect)), "auto", "how it is spoken to", ("--dialect",),
 )
 CTX_SIZE = Key[int | None](
-    "model.ctx_size",
-    INTEGER,
-    None,
+    "model.ctx_size", INTEGER, None,
     "tokens of context that all branches share; if not given, the model's own, at most 8192",
-    ("--ctx-size", "-c"),
-    minimum=16,
+    ("--ctx-size", "-c"), minimum=16,
 )
 THREADS = Key[int | None](
-    "model.threads",
-    INTEGER,
-    None,
+    "model.threads", INTEGER, None,
     "threads for writing; if not given, one a core, and fewer while other programs want the cores: a number "
     "that is given stays, and where others hold one of the cores each step may take 20 times as long",
-    ("--threads", "-t"),
-    minimum=1,
+    ("--threads", "-t"), minimum=1, maximum=512,
 )
 THREADS_BATCH = Key[int | None](
-    "model.threads_batch",
-    INTEGER,
-    None,
-    "threads for reading the prompt",
-    ("--threads-batch", "-tb"),
-    minimum=1,
+    "model.threads_batch", INTEGER, None, "threads for reading the prompt", ("--threads-batch", "-tb"),
+    minimum=1, maximum=512,
 )
 SAMPLING_THREADS = Key[int | None](
-    "model.sampling_threads",
-    INTEGER,
-    None,
+    "model.sampling_threads", INTEGER, None,
     "threads that choose words in a large vocabulary, for 8 branches and more; if not given, as many as are "
-    "faster, by what steps take",
-    ("--sampling-threads",),
-    minimum=1,
+    "faster, by what steps take", ("--sampling-threads",), minimum=1,
 )
 BACKEND_SAMPLING = Key(
-    "model.backend_sampling",
-    SWITCH,
-    False,
+    "model.backend_sampling", SWITCH, False,
     "choose words where the model is computed, for branches whose samplers can run there: for a GPU; on a "
-    "processor it is slower",
-    ("--backend-sampling", "-bs"),
+    "processor it is slower", ("--backend-sampling", "-bs"),
 )
 BATCH_SIZE = Key[int | None](
-    "model.batch_size",
-    INTEGER,
-    None,
-    "most tokens in one batch",
-    ("--batch-size", "-b"),
-    minimum=1,
+    "model.batch_size", INTEGER, None, "most tokens in one batch", ("--batch-size", "-b"), minimum=1,
 )
 UBATCH_SIZE = Key[int | None](
-    "model.ubatch_size",
-    INTEGER,
-    None,
-    "most tokens computed at once",
-    ("--ubatch-size", "-ub"),
-    minimum=1,
+    "model.ubatch_size", INTEGER, None, "most tokens computed at once", ("--ubatch-size", "-ub"), minimum=1,
 )
 GPU_LAYERS = Key(
-    "model.gpu_layers",
-    LAYERS,
-    -1,
-    "layers that a GPU build keeps on the GPU; -1 or all is every one",
-    ("--gpu-layers", "-ngl", "--n-gpu-layers"),
-    minimum=-1,
+    "model.gpu_layers", LAYERS, -1, "layers that a GPU build keeps on the GPU; -1 or all is every one",
+    ("--gpu-layers", "-ngl", "--n-gpu-layers"), minimum=-1,
 )
 MAIN_GPU = Key("model.main_gpu", INTEGER, 0, "number of the main GPU", ("--main-gpu", "-mg"), minimum=0)
 TENSOR_SPLIT = Key[tuple[float, ...]](
-    "model.tensor_split",
-    NUMBERS,
-    (),
-    "share of the model on each GPU, for example 3,1",
+    "model.tensor_split", NUMBERS, (), "share of the model on each GPU, for example 3,1",
     ("--tensor-split", "-ts"),
 )
 MLOCK = Key("model.mlock", SWITCH, False, "keep the model in memory, never swapped out", ("--mlock",))
 MMAP = Key("model.mmap", SWITCH, True, "map the model file instead of reading it", ("--mmap",))
 NUMA = Key[Numa | None](
-    "model.numa",
-    one_of(*get_args(Numa)),
-    None,
-    "placement on machines with several memory nodes; the flag alone is distribute",
-    ("--numa",),
+    "model.numa", one_of(*get_args(Numa)), None,
+    "placement on machines with several memory nodes; the flag alone is distribute", ("--numa",),
 )
 FLASH_ATTN = Key[FlashAttention](
-    "model.flash_attn", one_of(*get_args(FlashAttention)), "auto", "flash attention", ("--flash-attn", "-fa")
+    "model.flash_attn", one_of(*get_args(FlashAttention)), "auto", "flash attention", ("--flash-attn", "-fa"),
 )
 CACHE_TYPE_K = Key(
-    "model.cache_type_k", CACHE_TYPE, "f16", "type of the cached keys", ("--cache-type-k", "-ctk")
+    "model.cache_type_k", CACHE_TYPE, "f16", "type of the cached keys", ("--cache-type-k", "-ctk"),
 )
 CACHE_TYPE_V = Key(
-    "model.cache_type_v", CACHE_TYPE, "f16", "type of the cached values", ("--cache-type-v", "-ctv")
+    "model.cache_type_v", CACHE_TYPE, "f16", "type of the cached values", ("--cache-type-v", "-ctv"),
 )
 CACHE_RAM = Key[int | None](
-    "model.cache_ram",
-    INTEGER,
-    None,
+    "model.cache_ram", INTEGER, None,
     "MiB of memory for text that is read but not being written on; if not given, a quarter of what is free, "
-    "at most 8192; 0 is none",
-    ("--cache-ram", "-cram"),
-    minimum=0,
+    "at most 8192; 0 is none", ("--cache-ram", "-cram"), minimum=0,
 )
 CACHE_DISK = Key(
-    "model.cache_disk",
-    INTEGER,
-    4096,
-    "MiB on disk, so that a story opened again is not read again by the model; 0 is none",
-    ("--cache-disk",),
+    "model.cache_disk", INTEGER, 4096,
+    "MiB on disk, so that a story opened again is not read again by the model; 0 is none", ("--cache-disk",),
     minimum=0,
 )
 LORA = Key[tuple[str, ...]](
-    "model.lora",
-    TEXTS,
-    (),
-    "LoRA adapter in GGUF format, FILE or FILE:SCALE; may be given several times",
+    "model.lora", TEXTS, (), "LoRA adapter in GGUF format, FILE or FILE:SCALE; may be given several times",
     ("--lora", "--lora-scaled"),
 )
 LORA_INIT_WITHOUT_APPLY = Key(
-    "model.lora_init_without_apply",
-    SWITCH,
-    False,
-    "load LoRA adapters for requests that name them, and use none otherwise",
-    ("--lora-init-without-apply",),
+    "model.lora_init_without_apply", SWITCH, False,
+    "load LoRA adapters for requests that name them, and use none otherwise", ("--lora-init-without-apply",),
 )
 CONTROL_VECTORS = Key[tuple[str, ...]](
-    "model.control_vectors",
-    TEXTS,
-    (),
+    "model.control_vectors", TEXTS, (),
     "control vector in GGUF format, FILE or FILE:SCALE; several are added up",
     ("--control-vector", "--control-vector-scaled"),
 )
 CONTROL_VECTOR_LAYERS = Key[tuple[int, int] | None](
-    "model.control_vector_layers",
-    RANGE,
-    None,
-    "first and last layer that control vectors act on; all if not given",
-    ("--control-vector-layer-range",),
+    "model.control_vector_layers", RANGE, None,
+    "first and last layer that control vectors act on; all if not given", ("--control-vector-layer-range",),
 )
 POOLING = Key[Pooling | None](
-    "model.pooling",
-    one_of(*get_args(Pooling)),
-    None,
-    "how embeddings of tokens become one; the model's own way if not given",
-    ("--pooling",),
+    "model.pooling", one_of(*get_args(Pooling)), None,
+    "how embeddings of tokens become one; the model's own way if not given", ("--pooling",),
 )
 LOAD_ANYWAY = Key(
-    "model.load_anyway",
-    SWITCH,
-    False,
-    "load a file even if the program ended while it was loaded before",
+    "model.load_anyway", SWITCH, False, "load a file even if the program ended while it was loaded before",
     ("--load-anyway",),
 )
 
 N = Key("generation.n", INTEGER, 8, "branches written at once", ("--n", "-n"), minimum=1, maximum=64)
 MAX_N = Key(
-    "generation.max_n",
-    INTEGER,
-    64,
-    "most branches that may be live at once",
-    ("--max-n", "--parallel", "-np"),
-    minimum=1,
-    maximum=64,
+    "generation.max_n", INTEGER, 64, "most branches that may be live at once",
+    ("--max-n", "--parallel", "-np"), minimum=1, maximum=64,
 )
 MAX_TOKENS = Key(
-    "generation.max_tokens",
-    INTEGER,
-    128,
-    "most tokens in one branch; -1 is no limit",
-    ("--max-tokens", "--predict", "--n-predict"),
-    minimum=-1,
+    "generation.max_tokens", INTEGER, 128, "most tokens in one branch; -1 is no limit",
+    ("--max-tokens", "--predict", "--n-predict"), minimum=-1,
 )
 SEED = Key[int | None](
-    "generation.seed",
-    INTEGER,
-    None,
-    "number from which the seeds of all branches follow; random if not given",
-    ("--seed", "-s"),
-    minimum=0,
+    "generation.seed", INTEGER, None,
+    "number from which the seeds of all branches follow; random if not given", ("--seed", "-s"), minimum=0,
     maximum=2**32 - 1,
 )
 STRICT = Key(
-    "generation.strict",
-    SWITCH,
-    False,
+    "generation.strict", SWITCH, False,
     "write the same text whatever else runs or ran; one branch at a time, each prompt read anew",
     ("--strict",),
 )
 
 SIBLINGS = Key[Siblings](
-    "instruments.siblings",
-    one_of(*get_args(Siblings)),
-    "distinct",
-    "how branches are drawn until their texts part",
-    ("--siblings",),
+    "instruments.siblings", one_of(*get_args(Siblings)), "distinct",
+    "how branches are drawn until their texts part", ("--siblings",),
 )
 REPULSION = Key(
-    "instruments.repulsion",
-    NUMBER,
-    0.0,
-    "how much what one branch took is pushed down for others at the same text",
-    ("--repulsion",),
-    minimum=0,
+    "instruments.repulsion", NUMBER, 0.0,
+    "how much what one branch took is pushed down for others at the same text", ("--repulsion",), minimum=0,
     maximum=100,
 )
 EXPLORE_CUTOFF = Key(
-    "instruments.explore_cutoff",
-    NUMBER,
-    0.05,
-    "least probability of a token that an exploration follows",
-    minimum=0,
-    maximum=1,
+    "instruments.explore_cutoff", NUMBER, 0.05, "least probability of a token that an exploration follows",
+    minimum=0, maximum=1,
 )
 EXPLORE_MULTIPLIER = Key(
-    "instruments.explore_multiplier",
-    NUMBER,
-    1.0,
-    "what that is multiplied with after each token",
-    minimum=0,
+    "instruments.explore_multiplier", NUMBER, 1.0, "what that is multiplied with after each token", minimum=0,
     maximum=10,
 )
 EXPLORE_DEPTH = Key(
-    "instruments.explore_depth",
-    INTEGER,
-    24,
-    "tokens of each way that an exploration follows, at most",
-    minimum=1,
-    maximum=128,
+    "instruments.explore_depth", INTEGER, 24, "tokens of each way that an exploration follows, at most",
+    minimum=1, maximum=128,
 )
 EXPLORE_BEAMS = Key(
-    "instruments.explore_beams",
-    INTEGER,
-    8,
-    "ways that an exploration follows, the likeliest",
-    minimum=1,
+    "instruments.explore_beams", INTEGER, 8, "ways that an exploration follows, the likeliest", minimum=1,
     maximum=64,
 )
 EXPLORE_ENDS = Key[Ends](
-    "instruments.explore_ends", one_of(*get_args(Ends)), "sentence", "where such a way ends before that"
+    "instruments.explore_ends", one_of(*get_args(Ends)), "sentence", "where such a way ends before that",
 )
 RENEW_DUPLICATES = Key(
-    "instruments.renew_duplicates",
-    SWITCH,
-    True,
+    "instruments.renew_duplicates", SWITCH, True,
     "write a branch anew that comes out nearly the same as another, before anybody has read it",
 )
 LOOK_AHEAD = Key[LookAhead](
-    "instruments.look_ahead",
-    one_of(*get_args(LookAhead)),
-    "focused",
+    "instruments.look_ahead", one_of(*get_args(LookAhead)), "focused",
     "what is written while you read, so that a pick need not wait: what follows the branch that the focus is "
     "on, or what follows each of all",
 )
 LOOK_AHEAD_TOKENS = Key(
-    "instruments.look_ahead_tokens",
-    INTEGER,
-    2048,
-    "most tokens written ahead for one round of branches",
+    "instruments.look_ahead_tokens", INTEGER, 2048, "most tokens written ahead for one round of branches",
     minimum=16,
 )
 LOOK_AHEAD_BATTERY = Key[LookAhead](
-    "instruments.look_ahead_battery",
-    one_of(*get_args(LookAhead)),
-    "off",
+    "instruments.look_ahead_battery", one_of(*get_args(LookAhead)), "off",
     "the most that is written ahead while the machine runs from its battery",
 )
 
 LOG_LEVEL = Key(
-    "log.level",
-    one_of("debug", "info", "warning", "error"),
-    "info",
-    "how much is written to the log",
+    "log.level", one_of("debug", "info", "warning", "error"), "info", "how much is written to the log",
     ("--log-level",),
 )
+# fmt: on
 
 KEYS: tuple[Key[Any], ...] = tuple(
     cast("Key[Any]", row) for row in list(globals().values()) if isinstance(row, Key)

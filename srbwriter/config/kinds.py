@@ -9,8 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Generic, LiteralString, TypeVar, cast
 
+from srbwriter.paths import expanded
+
 T_co = TypeVar("T_co", covariant=True)
 Word = TypeVar("Word", bound=LiteralString)
+Exact = TypeVar("Exact", int, str, bool)
 
 
 class Kind(Generic[T_co]):
@@ -37,10 +40,18 @@ class Kind(Generic[T_co]):
         self.choices: Final = choices
 
 
-def _integer(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise ValueError
+def _only(kind: type[Exact]) -> Callable[[object], Exact]:
+    """Takes values of exactly that type; truth is no number."""
+
+    def read(value: object) -> Exact:
+        if type(value) is kind:
+            return value
+        raise ValueError
+
+    return read
+
+
+_integer, _text, _switch = _only(int), _only(str), _only(bool)
 
 
 def _number(value: object) -> float:
@@ -53,18 +64,6 @@ def _finite(value: float) -> float:
     if value - value != 0:  # infinities and NaN
         raise ValueError
     return value
-
-
-def _text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    raise ValueError
-
-
-def _switch(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    raise ValueError
 
 
 _SWITCH_WORDS = {
@@ -84,7 +83,7 @@ def _path(value: object) -> Path:
     text = _text(value)
     if not text or "\0" in text:
         raise ValueError
-    return Path(text).expanduser()
+    return expanded(text)
 
 
 def _items(value: object) -> list[object]:

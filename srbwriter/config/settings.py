@@ -1,7 +1,8 @@
-"""Settings: what holds, and where it was said.
+"""Settings: what holds, where it was said, and what the program remembers of it.
 
 Reads the four places a setting can come from and ranks them: flag > environment > the writer's file >
-remembered > default. Knows a table of keys and where the files lie; knows no face and no engine.
+remembered > default. What is remembered lies beside the writer's own file, which is only read. Knows a table
+of keys and where the files lie; knows no face and no engine.
 """
 
 from __future__ import annotations
@@ -164,9 +165,34 @@ def read_overlay(table: Table) -> tuple[dict[str, Any], list[str]]:
     return values, complaints
 
 
+def remember(table: Table, values: Mapping[Key[Any], Any]) -> None:
+    """Write ``values`` into the overlay, atomically; None makes the program forget a key.
+
+    Raises:
+        OSError: the state folder cannot be written; the overlay is then as it was.
+    """
+    import tomli_w
+
+    remembered, _ = read_overlay(table)
+    remembered.update({key.name: value for key, value in values.items()})
+    document: dict[str, dict[str, Any]] = {}
+    for name, value in remembered.items():
+        if value is not None:
+            section, _, leaf = name.partition(".")
+            document.setdefault(section, {})[leaf] = _plain(value)
+    paths.write_atomic(paths.overlay_file(), tomli_w.dumps(document).encode())
+
+
+def _plain(value: Any) -> Any:
+    """The TOML form of a value: what :meth:`Key.read_toml` reads back as the same."""
+    if isinstance(value, Path):
+        return str(value)
+    return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
+
+
 def _read_file(table: Table, environment: Mapping[str, str], named: Path | None) -> Iterator[tuple[str, Any]]:
     if named is None and environment.get(CONFIG_VARIABLE):
-        named = Path(environment[CONFIG_VARIABLE]).expanduser()
+        named = paths.expanded(environment[CONFIG_VARIABLE])
     file = named or paths.config_file()
     try:
         document = _parse(file)
@@ -184,7 +210,7 @@ def _parse(file: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        return tomllib.loads(file.read_text("utf-8-sig"))
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from srbwriter.gguf import Damaged, Scalar, Tensor, contents
+from srbwriter.paths import expanded
 
 from .disk import state_key
 from .model import Model
@@ -153,7 +154,7 @@ def control_vector(files: Sequence[tuple[str, float]], width: int, layers: int) 
         return None
     total = np.zeros((max(layers, 1), width), np.float32)
     for name, scale in files:
-        path = Path(name).expanduser()
+        path = expanded(name)
         _, tensors = _contents(path, "this control vector")
         if not tensors:
             raise ModelError(str(path), "this is no control vector: it is empty", "name another file")
@@ -199,7 +200,7 @@ def layer_range(options: EngineOptions, layers: int) -> tuple[int, int]:
 
 def key_of(options: EngineOptions) -> tuple[str, ...]:
     """Names what a context's values depend on beside the model, for caches that outlive the program."""
-    parts = [(state_key(Path(name).expanduser()), scale) for name, scale in options.control_vectors]
+    parts = [(state_key(expanded(name)), scale) for name, scale in options.control_vectors]
     return (repr((parts, options.control_vector_layers)),) if parts else ()
 
 
@@ -214,7 +215,7 @@ class Adapters:
         if len(files) > MOST_ADAPTERS:
             raise InvalidRequest("lora", f"{len(files)} adapters, {MOST_ADAPTERS} are possible")
         self._pointers: list[int] = []
-        self._paths = [str(Path(name).expanduser()) for name, _ in files]
+        self._paths = [str(expanded(name)) for name, _ in files]
         base = _base_shapes(model.path) if files else {}
         for index, (path, (_, scale)) in enumerate(zip(self._paths, files, strict=True)):
             _check_scale(index, scale)

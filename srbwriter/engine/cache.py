@@ -148,7 +148,8 @@ class Cache:
         self._excuses: dict[int, tuple[int, Reason]] = {}  # of a live sequence, up to a position
         self._peak = 0  # cells in use at most since they were moved together
         self.clears = 0  # times that everything was forgotten
-        self._settled = False  # whether nothing was parked, leased or given back since the last look
+        self._changes = 0  # how often anything was parked, leased, stored or given back
+        self._settled = self._gathered = -1  # after so many of them there was nothing to move away
         self._open: set[int] = set()  # spaces of which it is known what the disk holds
         self.open(SHARED)
 
@@ -184,6 +185,10 @@ class Cache:
             node = node.parent
         return node
 
+    def keeps(self, space: int) -> bool:
+        """Whether text of ``space`` is kept outside the cells; that of a request alone is not."""
+        return bool(self.storage.budget) and space <= SHARED
+
     def lacks(self, demand: Demand, most: int) -> int:
         """Cells that the way of ``demand`` takes beyond those in use; ``most`` of its tokens may be held."""
         goal = demand.node
@@ -204,30 +209,31 @@ class Cache:
         """
         goal = demand.node
         assert goal is not None
-        node = self._anchor(goal, most)
+        start, stored = self._start(goal, most)
         ahead = demand.urgency is Priority.AHEAD
-        used = ahead and node.last_used > 0  # then the sequence that ends there stays as it is
-        seq = self._claim(node, ahead) if self.partial and not used else None
+        used = ahead and start.last_used > 0  # then the sequence that ends there stays as it is
+        seq = self._claim(start, ahead) if self.partial and not used else None
         if seq is None and self.partial and not ahead:
-            seq = self._bend(node)
+            seq = self._bend(start)
         if seq is None and not self._free:
-            covering = self._covering(node)
+            covering = self._covering(start)
             for one in () if ahead else covering:
                 self.tree.touch(self.tree.tip[one])
             if self.free_sequence(covering, unused=ahead):
-                node = self._anchor(goal, most)  # the tree may have changed under it
+                start, stored = self._start(goal, most)  # the tree may have changed under it
             else:
-                seq = None if ahead else self._claim(node)  # an anchor is kept for others while there are ids
+                seq = (
+                    None if ahead else self._claim(start)
+                )  # an anchor is kept for others while there are ids
                 if seq is None:
                     return False
         if seq is None:
             seq = self._free.pop()
         self._ahead(seq, ahead)
         if seq not in self.tree.tip:  # it is a new one
-            if node.piece is not None and not self._holders(node):
-                self._bring_back(seq, node)
-            else:
-                self._fork(seq, node)
+            self._fork(seq, start)
+        if stored:
+            self._bring_back(seq, stored)
         demand.seq = seq
         return True
 
@@ -316,13 +322,13 @@ class Cache:
         if self.tree.tip[seq].end > end:
             self.memory.remove(seq, end)
             self.tree.truncate(seq, end)
-            self._settled = False
+            self._changes += 1
         return True
 
     def park(self, seq: int) -> None:
         """Nobody runs ``seq`` now; what only it holds is kept, in whatever tier."""
         self._excuses.pop(seq, None)
-        self._settled = False
+        self._changes += 1
         if self._redundant(seq) and not (self.partial and self._worth_keeping(self.tree.tip[seq])):
             self.drop(seq)
             return
@@ -360,7 +366,7 @@ class Cache:
         self.parked.discard(seq)
         self._excuses.pop(seq, None)
         self._free.append(seq)
-        self._settled = False
+        self._changes += 1
 
     def clear(self) -> None:
         """Forget everything but what is on disk; no sequence may be live."""
@@ -421,7 +427,7 @@ class Cache:
         if parent is not None and self._shortens(node, parent):
             self.memory.remove(seq, parent.end)
             self.tree.truncate(seq, parent.end)
-            self._settled = False
+            self._changes += 1
         else:
             self._store_path(seq)
             self.drop(seq)
@@ -450,24 +456,41 @@ class Cache:
         return True
 
     def gather(self) -> None:
-        """Somebody begins alone: branches that have ended leave the cells, if they are copied already.
+        """Branches that have ended leave the cells, if they are copied already.
 
         The one that is gone on from comes back in one piece. Branches that were written together lie in
         turns, and each step reads all cells up to the highest in use: as many for one of them as for all.
         """
-        if not self.partial:
+        if not self.partial or self._gathered == self._changes:
             return
-        for seq, nodes in [(seq, self._since_parting(seq)) for seq in self.parked]:
-            if all(node.piece is not None and len(node.seqs) == 1 for node in nodes):
-                for _ in nodes:
-                    self._evict_last(seq)
+        left = True
+        while left:
+            branches = [(seq, self._since_parting(seq)) for seq in self.parked]
+            left = any([self._withdraw(seq, nodes) for seq, nodes in branches if nodes])
+        self._gathered = self._changes
+
+    def _withdraw(self, seq: int, nodes: list[Node]) -> bool:
+        """Take a parked sequence back to before ``nodes``, its last; False if something would be lost.
+
+        What many sequences hold stays for who comes next, but for words that branches begin with.
+        """
+        if any(node.piece is None or not node.seqs <= self.parked for node in nodes):
+            return False
+        if sum(len(node.tokens) for node in nodes if len(node.seqs) > 1) > IDLE_CELLS:
+            return False
+        above = nodes[-1].parent
+        if above is not None and above.parent and (self._worth_keeping(above) or len(above.seqs) == 1):
+            self.rewind(seq, above.end)
+        else:
+            self.drop(seq)
+        return True
 
     def make_way(self) -> bool:
         """Something is about to run: what nobody runs leaves the cells, so that it costs few steps.
 
         False where some of it is left for the next step.
         """
-        if self._settled or not self.partial or not self.storage.budget:
+        if self._settled == self._changes or not self.partial or not self.storage.budget:
             return True
         until = time.perf_counter() + COPYING_SECONDS
         while self._idle_cells() > IDLE_CELLS:
@@ -479,7 +502,7 @@ class Cache:
         if self._peak - self.used_cells > SCATTERED_CELLS + self.used_cells // 8:
             self.memory.compact()
             self._peak = self.used_cells
-        self._settled = True
+        self._settled = self._changes
         return True
 
     def store_next(self) -> bool:
@@ -528,13 +551,25 @@ class Cache:
         """Sequences from which another can be forked there."""
         return node.seqs if self.partial else node.tips
 
-    def _bring_back(self, seq: int, node: Node) -> None:
-        """Begin ``seq`` on the way to a stored node, there if that can be."""
-        stored, end = [node], node.end
-        if self.partial:
-            while (parent := stored[-1].parent) is not None and parent.parent is not None and not parent.seqs:
-                stored.append(parent)
-        self._fork(seq, (stored[-1].parent if self.partial else None) or self.tree.root_of(node))
+    def _start(self, goal: Node, most: int) -> tuple[Node, list[Node]]:
+        """The node in cells from which a sequence goes to its :meth:`_anchor`, and what is stored on the way.
+
+        The last of that comes first.
+        """
+        node = self._anchor(goal, most)
+        if node.piece is None or self._holders(node):
+            return node, []
+        if not self.partial:
+            return self.tree.root_of(node), [node]
+        stored = [node]
+        while (parent := stored[-1].parent) is not None and parent.parent is not None and not parent.seqs:
+            stored.append(parent)
+        assert parent is not None, "a root is not stored"
+        return parent, stored
+
+    def _bring_back(self, seq: int, stored: list[Node]) -> None:
+        """Let ``seq`` go on along what is stored, to the end of it if that can be."""
+        node, end = stored[0], stored[0].end
         if seq not in self.tree.ahead:
             self.tree.touch(node)
         if self.partial and self.storage.cheaper_to_evaluate(stored):
@@ -563,16 +598,17 @@ class Cache:
         if not self.partial:
             self._cells.grow((seq,), node.end - before)
         self._peak = max(self._peak, self.used_cells)
-        self._settled = False
+        self._changes += 1
         return ""
 
     def _store(self, node: Node) -> bool:
         """Keep the state of a resident node outside the cells as well; False where that cannot be."""
-        if node.piece is not None or not self._holders(node) or not self.storage.budget:
+        if node.piece is not None or not self._holders(node):
             return False
-        if self.tree.root_of(node).space > SHARED:
-            return False  # a request of its own kind, which nobody comes back to
+        if not self.keeps(self.tree.root_of(node).space):
+            return False
         self.storage.save(node)
+        self._changes += 1
         return node.piece is not None
 
     def _store_path(self, seq: int) -> None:
@@ -606,7 +642,7 @@ class Cache:
 
     def _fork(self, seq: int, node: Node) -> None:
         """Make ``seq`` a new sequence that ends at a resident node."""
-        self._settled = False
+        self._changes += 1
         source = self.tree.fork(seq, node)
         if self.partial:
             if source is not None:
@@ -624,7 +660,7 @@ class Cache:
             self.parked.discard(seq)
             if not ahead:
                 self.tree.touch(node)
-            self._settled = False
+            self._changes += 1
         return seq
 
     def _claimable(self, node: Node) -> int | None:
@@ -646,7 +682,7 @@ class Cache:
             self.memory.copy(source, seq, above.end, node.end)
             self.tree.enter(seq, node)
         self.tree.touch(node)
-        self._settled = False
+        self._changes += 1
         return seq
 
     def _spare_for(self, node: Node) -> tuple[int, Node] | None:

@@ -20,6 +20,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from srbwriter.paths import expanded
+
 from .active import ActiveRequest
 from .adapters import Adapters, AdapterSet, Turns, key_of
 from .cache import Cache
@@ -139,7 +141,7 @@ class Engine:
             return not given_up.is_set() and (on_progress is None or on_progress(fraction) is not False)
 
         try:
-            file = Path(path).expanduser()
+            file = expanded(path)
             engine = on_own_thread(lambda: cls._load(file, asked, progress), "srbwriter-weights")
         except KeyboardInterrupt:  # nobody waits for the weights any more
             given_up.set()

@@ -21,6 +21,8 @@ from .types import BranchState, EngineError, FinishReason, Priority
 
 QUANTUM = 8
 """Tokens that a branch may write before somebody who has nothing running takes its place."""
+READ_PER_WRITTEN = 8
+"""Tokens of a prompt that are read in about the time in which one is written."""
 RESERVE = 16  # cells a branch should find free before it is let in
 SHORT = 64
 """Tokens of a prompt that do not keep others waiting."""
@@ -512,8 +514,14 @@ class Queue:
             return None
         longest = own if clients[request.client] else running
         # not who is still on the way back to where it was: it would begin again, and again, for nothing
-        longest = [r for r in longest if len(r.buffer.ids) - r.begun_with >= QUANTUM]
+        longest = [r for r in longest if len(r.buffer.ids) - r.begun_with >= self._turn(r)]
         return min(longest, key=lambda r: (r.since, -r.branch.index), default=None)
+
+    def _turn(self, active: ActiveBranch) -> int:
+        """Tokens that a branch writes before another takes its place: no less than coming back costs."""
+        if self.cache.keeps(active.space):
+            return QUANTUM
+        return max(QUANTUM, active.length // READ_PER_WRITTEN)
 
 
 def _rank(demand: Demand) -> tuple[int, int, int]:

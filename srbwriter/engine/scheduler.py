@@ -444,6 +444,8 @@ class Scheduler:
             return True
         if self.cache.store_next():
             return True
+        if not self.queue.requests:  # who only waits for a while goes on from its cells
+            self.cache.gather()
         self.cache.write_down()
         return False
 

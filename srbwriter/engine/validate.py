@@ -11,7 +11,7 @@ from typing import Any, cast, get_args, get_type_hints
 
 from . import limits
 from .generation import Command
-from .native.context import CACHE_TYPES
+from .native.context import CACHE_TYPES, MOST_THREADS
 from .parameters import PARAMETERS
 from .sampling import SamplerModel, check_for
 from .siblings import check_together
@@ -32,7 +32,8 @@ _TAKES: dict[str, tuple[tuple[type, ...], ...]] = {
 }
 _SEEDS = next(p for p in PARAMETERS if p.record == "sampling" and p.field == "seed")
 _SEED_OF = {"reroll": 0, "rewind": 3}  # the place among their arguments
-_MOST = 2**31 - 1  # llama.cpp counts tokens, threads and layers in 32 bits
+_MOST = 2**31 - 1  # llama.cpp counts tokens and layers in 32 bits
+_MOST_OPTIONS = {"threads": MOST_THREADS, "threads_batch": MOST_THREADS}
 _LEAST_OPTIONS = {
     "n_ctx": 1, "n_batch": 1, "n_ubatch": 1, "threads": 1, "threads_batch": 1,
     "sampling_threads": 1, "gpu_layers": -1, "main_gpu": 0, "max_branches": 1, "max_sequences": 1,
@@ -121,8 +122,9 @@ def check_options(options: EngineOptions) -> None:
     """Raises InvalidRequest for options that llama.cpp would end the process over, or misread."""
     for name, least in _LEAST_OPTIONS.items():
         value = getattr(options, name)
-        if value is not None and not least <= value <= _MOST:
-            raise InvalidRequest(name, f"{value} is not in {least} … {_MOST}")
+        most = _MOST_OPTIONS.get(name, _MOST)
+        if value is not None and not least <= value <= most:
+            raise InvalidRequest(name, f"{value} is not in {least} … {most}")
     for name in ("max_branches", "max_sequences"):
         if (getattr(options, name) or 0) > MAX_SEQUENCES:
             raise InvalidRequest(name, f"llama.cpp has {MAX_SEQUENCES} sequences at most")

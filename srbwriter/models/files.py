@@ -168,15 +168,11 @@ def _values(file: BinaryIO, size: int) -> dict[str, Value]:
             continue
         if key == "tokenizer.ggml.tokens":
             values["tokens"] = value.length
-            if _shape_is_known(values):
+            if f"{values.get('general.architecture')}.block_count" in values:
                 break
         if not value.holds_texts and value.length <= _SHORT_ARRAY:
             values[key] = value.numbers()
     return values
-
-
-def _shape_is_known(values: Mapping[str, Value]) -> bool:
-    return f"{values.get('general.architecture')}.block_count" in values
 
 
 def _header(values: Mapping[str, Value]) -> Header:

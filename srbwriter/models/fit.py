@@ -42,13 +42,11 @@ _IN_USE = (Path("/sys/fs/cgroup/memory.current"), Path("/sys/fs/cgroup/memory/me
 def free_memory() -> int:
     """Bytes that could be taken now without pressing anything else out of memory.
 
-    Files that are only cached count as free. Where the system does not say, it is the budget.
+    Files that are only cached count as free.
     """
-    try:
-        told = Path("/proc/meminfo").read_text("ascii").partition("MemAvailable:")[2].split()[0]
-        free = int(told) * 1024
-    except (OSError, IndexError, ValueError):
-        return memory_budget()
+    import psutil
+
+    free = psutil.virtual_memory().available
     for limit, used in zip(_LIMITS, _IN_USE, strict=True):
         if (most := _limit(limit, 0)) and (cached := _cached(limit.with_name("memory.stat"))) is not None:
             free = min(free, most - _limit(used, 0) + cached)

@@ -164,12 +164,8 @@ def choose(models: Sequence[RemoteModel], wanted: Wanted) -> RemoteModel:
     matching = matches([model.path for model in models], wanted.what)
     if len(matching) == 1:
         return models[matching[0]]
-    listed = ", ".join(f"{_called(model)} ({size_words(model.size)})" for model in models)
+    listed = ", ".join(f"{model.quantisation or model.path} ({size_words(model.size)})" for model in models)
     if not matching:
         raise NoSuchModel(f"{wanted.repo} has no {wanted.what} — there are {listed}")
     several = ", ".join(models[index].path for index in matching)
     raise NoSuchModel(f"{wanted.repo} has several {wanted.what} — name one: {several}")
-
-
-def _called(model: RemoteModel) -> str:
-    return model.quantisation or model.path

@@ -67,7 +67,7 @@ class LocalModel:
 
 def folders() -> dict[Place, list[Path]]:
     """Where models of this machine lie, whether the folders exist or not."""
-    home = Path.home()
+    home = paths.expanded("~")
     return {
         "models folder": [paths.models_dir()],
         "Hugging Face": [_hub_cache(home)],
@@ -78,9 +78,9 @@ def folders() -> dict[Place, list[Path]]:
 def _hub_cache(home: Path) -> Path:
     """As ``huggingface_hub.constants`` has it."""
     if named := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
-        return Path(named).expanduser()
+        return paths.expanded(named)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
-    return Path(os.environ.get("HF_HOME") or cache / "huggingface").expanduser() / "hub"
+    return paths.expanded(os.environ.get("HF_HOME") or cache / "huggingface") / "hub"
 
 
 def local_files() -> Iterator[LocalFile]:
@@ -194,7 +194,7 @@ def pulled(wanted: Wanted) -> Path | None:
 
 
 def _snapshots(repo: str) -> Path:
-    return _hub_cache(Path.home()) / f"models--{repo.replace('/', '--')}" / "snapshots"
+    return _hub_cache(paths.expanded("~")) / f"models--{repo.replace('/', '--')}" / "snapshots"
 
 
 def _is_whole(path: Path) -> bool:
@@ -217,6 +217,8 @@ def add(file: Path, *, link: bool = False) -> Path:
     """
     sources = [file.with_name(name) for name in part_names(file.name)]
     for source in sources:
+        if source.is_dir():
+            raise BadModelFile(source, "this is a folder", "name the .gguf file in it")
         if not source.is_file():
             raise BadModelFile(source, "no such file", "check the path")
     read_header(sources[0])

@@ -85,15 +85,13 @@ def fetch(plan: Plan, progress: Progress) -> Path:
     with new_client() as client:
         fetcher = Fetcher(client, Hub(client).headers, progress)
         for file, target in zip(plan.model.files, targets, strict=True):
-            if not (target.is_file() and target.stat().st_size == file.size):
-                _refuse_other(target)
+            if not target.exists():
                 fetcher.fetch(Source(file.url, file.size, file.sha256), target)
+            elif not target.is_file() or target.stat().st_size != file.size:
+                raise DownloadError(
+                    f"{target}: there is another file of this name — remove it and fetch again"
+                )
     return targets[0]
-
-
-def _refuse_other(target: Path) -> None:
-    if target.exists():
-        raise DownloadError(f"{target}: there is another file of this name — remove it and fetch again")
 
 
 def fetch_url(url: str, progress: Progress) -> Path:

@@ -15,12 +15,11 @@ from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.parameters import PARAMETERS
 from srbwriter.engine.types import FinishReason, PromptProgress, TokenLogprob
+from srbwriter.server.context import Context
 from srbwriter.server.params import Params, default_order
 from srbwriter.server.registry import Record
 
 _BY_LIMIT = frozenset({FinishReason.LENGTH, FinishReason.CONTEXT})
-
-
 _BY_ITSELF = frozenset(
     {FinishReason.EOG, FinishReason.STOP, FinishReason.LINE, FinishReason.SENTENCE, FinishReason.PARAGRAPH}
 )
@@ -75,12 +74,12 @@ def timings(generation: Generation, branch: Branch, now: float = 0.0) -> dict[st
         "cache_n": generation.cached_tokens,
         "prompt_n": max(prompt, 0),
         "prompt_ms": prompt_ms,
-        "prompt_per_token_ms": _ratio(prompt_ms, prompt),
-        "prompt_per_second": _ratio(prompt * 1000, prompt_ms),
+        "prompt_per_token_ms": ratio(prompt_ms, prompt),
+        "prompt_per_second": ratio(prompt * 1000, prompt_ms),
         "predicted_n": written,
         "predicted_ms": predicted_ms,
-        "predicted_per_token_ms": _ratio(predicted_ms, written - 1),
-        "predicted_per_second": _ratio((written - 1) * 1000, predicted_ms),
+        "predicted_per_token_ms": ratio(predicted_ms, written - 1),
+        "predicted_per_second": ratio((written - 1) * 1000, predicted_ms),
     }
 
 
@@ -97,7 +96,8 @@ def progress(generation: Generation, event: PromptProgress, now: float) -> dict[
     }
 
 
-def _ratio(a: float, b: float) -> float:
+def ratio(a: float, b: float) -> float:
+    """``a / b``, or 0 where either is nothing yet."""
     return a / b if a > 0 and b > 0 else 0.0
 
 
@@ -151,23 +151,27 @@ def prompt_text(engine: Backend, generation: Generation) -> str:
 
 
 def final_object(
-    engine: Backend, generation: Generation, branch: Branch, params: Params, *, index: int, slot: int,
-    model: str, prompt: str, tokens: bool = False, stream: bool = False,
+    context: Context, record: Record, branch: Branch, params: Params, index: int, prompt: str = "",
+    *, tokens: bool = False, stream: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
-    """llama.cpp's last object of a branch; in a stream it has no content. ``tokens``: with their ids."""
+    """llama.cpp's last object of a branch; in a stream it has no content. ``tokens``: with their ids.
+
+    ``prompt``: its text, if that is known already.
+    """
+    engine, generation = context.engine, branch.generation
     kind = stop_type(branch.finish_reason, branch.stop_text)
     written = len(branch.buffer.ids)
     return {
         "index": index,
         "content": "" if stream else branch.text,
         "tokens": list(branch.ids) if tokens and not stream else [],
-        "id_slot": slot,
+        "id_slot": record.slot(index),
         "stop": True,
-        "model": model,
+        "model": context.services.model_name,
         "tokens_predicted": written,
         "tokens_evaluated": len(generation.prompt_ids),
         "generation_settings": settings_object(engine, params, branch.seed, stream),
-        "prompt": prompt,
+        "prompt": prompt or prompt_text(engine, generation),
         "has_new_line": any("\n" in piece for piece in branch.buffer.pieces),
         "truncated": generation.truncated,
         "stop_type": kind,
@@ -266,10 +270,6 @@ def _piece(engine: Backend, token: int) -> bytes:
     return engine.token_bytes(token) if engine.detokenize((token,)) else b""
 
 
-LEAST = -9999.0
-"""Stands for minus infinity, which JSON cannot write; vLLM's choice."""
-
-
 def legacy_logprobs(engine: Backend, tokens: Sequence[Written], offset: int = 0) -> dict[str, Any]:
     """``tokens``, ``token_logprobs``, ``top_logprobs``, ``text_offset``; and ``content`` beside them."""
     return {
@@ -285,8 +285,8 @@ def content_logprobs(engine: Backend, tokens: Sequence[Written]) -> list[dict[st
     """The list that chat answers carry."""
     return [
         {
-            **_entry(engine, token.id, token.logprob.logprob),
-            "top_logprobs": [_entry(engine, id, logprob) for id, logprob in token.logprob.top],
+            **entry(engine, token.id, logprob=finite(token.logprob.logprob)),
+            "top_logprobs": [entry(engine, id, logprob=finite(known)) for id, known in token.logprob.top],
         }
         for token in tokens
         if token.logprob is not None
@@ -294,7 +294,8 @@ def content_logprobs(engine: Backend, tokens: Sequence[Written]) -> list[dict[st
 
 
 def finite(logprob: float) -> float:
-    return max(logprob, LEAST)
+    """Minus infinity, which JSON cannot write, as vLLM writes it."""
+    return max(logprob, -9999.0)
 
 
 def _top(engine: Backend, text: str, known: TokenLogprob) -> Mapping[str, float]:
@@ -304,10 +305,6 @@ def _top(engine: Backend, text: str, known: TokenLogprob) -> Mapping[str, float]
     return best
 
 
-def _entry(engine: Backend, id: int, logprob: float) -> dict[str, Any]:
-    return {
-        "id": id,
-        "token": token_text(engine, id),
-        "logprob": finite(logprob),
-        "bytes": list(engine.token_bytes(id)),
-    }
+def entry(engine: Backend, id: int, **known: float) -> dict[str, Any]:
+    """A token, with what is known of its probability."""
+    return {"id": id, "token": token_text(engine, id), "bytes": list(engine.token_bytes(id)), **known}

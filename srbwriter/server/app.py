@@ -11,7 +11,7 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from starlette.applications import Starlette
@@ -25,7 +25,7 @@ from starlette.types import ASGIApp
 from srbwriter.server.chat import template_of
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects import ENDPOINTS, SOCKETS
-from srbwriter.server.endpoints import Endpoint, Socket, description
+from srbwriter.server.endpoints import Handler, Socket, description, rows_of, told
 from srbwriter.server.errors import ApiError
 from srbwriter.server.lines import House
 from srbwriter.server.middleware import Middleware, dialect_of
@@ -40,8 +40,6 @@ _TYPES = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-
-
 _HEADERS = {
     "Content-Security-Policy": "default-src 'self'; img-src data:; frame-ancestors 'none'; base-uri 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -64,6 +62,13 @@ def _file(name: str) -> Response:
     return Response(content, 200, _HEADERS, kind)
 
 
+def _page(name: str) -> Handler:
+    async def handler(context: Context) -> Response:
+        return _file(name)
+
+    return handler
+
+
 async def index(context: Context) -> Response:
     if not context.settings.page:
         raise ApiError(404, "File Not Found")
@@ -74,31 +79,14 @@ async def asset(context: Context) -> Response:
     return _file(context.path["file"])
 
 
-async def docs(context: Context) -> Response:
-    return _file("docs.html")
-
-
-async def chat(context: Context) -> Response:
-    return _file("chat.html")
-
-
-async def helper(context: Context) -> Response:
-    return _file("completion.js")
-
-
-async def openapi(context: Context) -> Response:
-    return json_response(context.services.openapi)
-
-
-PAGE = Endpoint("GET", ("/",), index, "llamacpp", "a page to write in", public=True, title="page")
-
-
+_row = partial(rows_of("llamacpp", "page"), public=True)
+PAGE = _row("GET /", index, "a page to write in")
 PAGES = (
-    Endpoint("GET", ("/page/{file}",), asset, "llamacpp", "files of the pages", public=True, title="page"),
-    Endpoint("GET", ("/docs",), docs, "llamacpp", "this description, to be read", public=True, title="page"),
-    Endpoint("GET", ("/chat",), chat, "llamacpp", "a page to talk in", public=True, title="page"),
-    Endpoint("GET", ("/completion.js",), helper, "llamacpp", "llama() for pages", public=True, title="page"),
-    Endpoint("GET", ("/openapi.json",), openapi, "llamacpp", "this description", public=True, title="page"),
+    _row("GET /page/{file}", asset, "files of the pages"),
+    _row("GET /docs", _page("docs.html"), "this description, to be read"),
+    _row("GET /chat", _page("chat.html"), "a page to talk in"),
+    _row("GET /completion.js", _page("completion.js"), "llama() for pages"),
+    _row("GET /openapi.json", told(lambda context: context.services.openapi), "this description"),
 )
 """The rows besides the page itself, which gives way to a folder of one's own files."""
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
@@ -31,11 +30,7 @@ from srbwriter.server.work import PER_BYTE, PER_ENTRY, encode, encode_large, off
 T = TypeVar("T")
 
 JSON = "application/json; charset=utf-8"
-
-
 EVENTS = "text/event-stream; charset=utf-8"
-
-
 _PER_BIAS = 2e-5  # seconds: one that is a text is made tokens
 
 
@@ -146,6 +141,16 @@ class Context:
         self._held.callback(models.release, one)
         self.services, self._chosen = one.services, bool(name)
 
+    async def load_model(self, name: str, *, choose: bool = True) -> None:
+        """Load a model for all, as :meth:`.models.Models.load` does. Raises ApiError."""
+        self.need_admin("loading a model")
+        await self.services.models.load(name, choose=choose)
+
+    async def unload_model(self, name: str = "") -> None:
+        """Unload a model, or the current one without a name. Raises ApiError."""
+        self.need_admin("unloading a model")
+        await self.services.models.unload(name)
+
     def need_admin(self, what: str) -> None:
         """Raises ApiError (403) for keys that are no admin's, where there are several models."""
         if not self.client.admin and not self.services.models.alone:
@@ -210,11 +215,11 @@ class Context:
             raise ClientGone from None
         return b"".join(chunks)
 
-    async def until_gone(self, work: Coroutine[Any, Any, T]) -> T:
+    async def until_gone(self, work: Awaitable[T]) -> T:
         """The result of ``work``, which is cancelled when the client leaves first (ClientGone)."""
         if self._gone is None:
             self._gone = asyncio.create_task(_disconnect(self.request.receive))
-        task = asyncio.create_task(work)
+        task = asyncio.ensure_future(work)
         try:
             await asyncio.wait({task, self._gone}, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
@@ -234,8 +239,7 @@ class Context:
         try:
             return await self.until_gone(self._whole(record, make, more))
         finally:
-            cancel(record)
-            self.close()
+            self.end(record)
 
     async def _whole(self, record: Record, make: Callable[[], Any], more: float) -> Response:
         with Follower(self.services.notifier, record.generations) as follower:
@@ -245,24 +249,23 @@ class Context:
     async def stream(
         self,
         record: Record,
-        frames: AsyncGenerator[bytes],
+        writer: FrameWriter,
         *,
+        after: int = 0,
         media_type: str = EVENTS,
         headers: Mapping[str, str] | None = None,
         own: bool = True,
     ) -> Response:
-        """Answer with ``frames``. What goes wrong before the first one is still an error of its own.
+        """Answer with the frames of a writer, less those of the first ``after`` events.
 
-        The record ends with the connection, unless the client only looks on (``own`` is false).
+        What goes wrong before the first frame is still an error of its own. The record ends with the
+        connection, unless the client only looks on (``own`` is false).
         """
 
-        def close() -> None:
-            if own:
-                cancel(record)
-            self.close()
-
+        out = frames(self, record, writer, after)
+        close = partial(self.end, record) if own else self.close
         try:
-            first = await self.until_gone(_first(frames))
+            first = await self.until_gone(_first(out))
         except BaseException:
             close()
             raise
@@ -274,7 +277,7 @@ class Context:
             **self.queue(record),
             **(headers or {}),
         }
-        return _Stream(first, frames, sent, self._gone, self.settings.timeout, close)
+        return _Stream(first, out, sent, self._gone, self.settings.timeout, close)
 
     async def submit(
         self, requests: Sequence[Request], id: str | None = None, slot: int = -1, *, tag: str = ""
@@ -301,9 +304,6 @@ class Context:
     def queue(self, record: Record) -> dict[str, str]:
         """The header that says how many requests wait before this one."""
         return {"X-Queue": str(self.services.registry.place(record))}
-
-    def now(self) -> float:
-        return time.monotonic()
 
     def end(self, record: Record) -> None:
         """Nobody reads ``record`` over this connection any more."""
@@ -364,13 +364,8 @@ class _Stream(Response):
     ) -> None:
         super().__init__(None, 200, headers)
         del self.headers["content-length"]
-        self._first, self._frames, self._gone, self._timeout, self._close = (
-            first,
-            frames,
-            gone,
-            timeout,
-            close,
-        )
+        self._first, self._frames, self._gone = first, frames, gone
+        self._timeout, self._close = timeout, close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         writer = asyncio.create_task(self._write(send))

@@ -72,16 +72,14 @@ async def rerank(context: Context) -> Response:
     """Jina's and Cohere's form, or that of text-embeddings-inference where the field is called ``texts``."""
     fields = Fields(await context.json())
     lane = _lane(context)
-    query = fields.raw("query")
-    if not isinstance(query, str):
-        raise bad("query", "Field 'query': expected text")
+    query = fields.need_text("query")
     tei = fields.has("texts") and not fields.has("documents")
     name = "texts" if tei else "documents"
     texts = _documents(name, fields.raw(name))
     most = fields.integer("top_n", len(texts), 1)
     size = len(query) * len(texts) + sum(map(len, texts))
     work = await off_loop(size * PER_BYTE, lambda: lane.rank(query, texts))
-    scores = await context.until_gone(_wait(asyncio.wrap_future(work)))
+    scores = await context.until_gone(asyncio.wrap_future(work))
     best = sorted(range(len(texts)), key=lambda index: -scores[index].score)[:most]
     return json_response(_ranks(context, fields, tei, texts, scores, best))
 
@@ -133,11 +131,7 @@ async def _embed(context: Context, lane: Embedder, fields: Fields, field: str) -
     normalize = fields.integer("embd_normalize", 2, -1, 100)
     size = sum(map(len, texts))
     work = await off_loop(size * PER_BYTE, lambda: lane.embed(texts, _pooling(fields), normalize))
-    return await context.until_gone(_wait(asyncio.wrap_future(work)))
-
-
-async def _wait(future: asyncio.Future[Any]) -> Any:
-    return await future
+    return await context.until_gone(asyncio.wrap_future(work))
 
 
 def _pooling(fields: Fields) -> Pooling | None:

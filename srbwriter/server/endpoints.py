@@ -23,7 +23,7 @@ from srbwriter.engine.types import EngineError
 from srbwriter.server.context import ClientGone, Context, json_response
 from srbwriter.server.errors import ApiError, Dialect, from_engine
 from srbwriter.server.fields import by_its_spelling
-from srbwriter.server.params import OF_DIALECTS
+from srbwriter.server.params import OF_DIALECTS, PRIORITIES
 from srbwriter.server.services import Services
 
 log = logging.getLogger(__name__)
@@ -75,6 +75,19 @@ class Endpoint:
         return [Route(path, answer, methods=[self.method]) for path in self.paths]
 
 
+Row = Callable[..., Endpoint]
+
+
+def rows_of(dialect: Dialect, title: str = "") -> Row:
+    """Makes rows of one dialect: ``row("GET /a /b", handler, summary, body=…)``."""
+
+    def row(where: str, handler: Handler, summary: str, **more: Any) -> Endpoint:
+        method, *paths = where.split()
+        return Endpoint(cast("Any", method), tuple(paths), handler, dialect, summary, title=title, **more)
+
+    return row
+
+
 @dataclass(frozen=True, slots=True)
 class Socket:
     """A path on which clients open WebSockets."""
@@ -98,6 +111,17 @@ class Socket:
                 log.error("unforeseen error on a WebSocket", exc_info=error)
 
         return WebSocketRoute(self.path, answer)
+
+
+def told(make: Callable[[Context], Any], *, ready: bool = False) -> Handler:
+    """A handler that answers with a value and reads nothing; ``ready``: 503 before the model is."""
+
+    async def handler(context: Context) -> Response:
+        if ready:
+            _ = context.engine
+        return json_response(make(context))
+
+    return handler
 
 
 def as_told(error: Exception) -> ApiError:
@@ -125,8 +149,6 @@ _TYPES: dict[str, dict[str, Any]] = {
 }
 
 _TEXT_OR_TEXTS = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
-
-
 PROMPT: dict[str, Any] = {
     "description": "Text, token ids, both mixed, or several of these.",
     "oneOf": [{"type": "string"}, {"type": "array", "items": {}, "minItems": 1}, {"type": "object"}],
@@ -137,9 +159,7 @@ def _field(parameter: Parameter) -> dict[str, Any]:
     schema: dict[str, Any] = {**_TYPES[parameter.kind], "description": parameter.help}
     if parameter.name == "stop":
         schema = {**_TEXT_OR_TEXTS, "description": parameter.help}
-    if parameter.name == "json_schema":
-        schema = {"type": "object", "description": parameter.help}
-    if parameter.name == "logit_bias":
+    if parameter.name in ("json_schema", "logit_bias"):
         schema = {"type": "object", "description": parameter.help}
     schema["x-record"] = parameter.record
     if parameter.step is not None:
@@ -155,198 +175,152 @@ def _field(parameter: Parameter) -> dict[str, Any]:
     return schema
 
 
+def object_of(
+    required: str = "", /, example: object = None, **fields: str | Mapping[str, Any]
+) -> dict[str, Any]:
+    """The schema of an object from its fields' schemas or JSON types; ``required`` are names of some."""
+    return {
+        "type": "object",
+        **({"required": required.split()} if required else {}),
+        "properties": {
+            name: {"type": field} if isinstance(field, str) else field for name, field in fields.items()
+        },
+        **({} if example is None else {"example": example}),
+    }
+
+
+_COUNT = {"type": "integer", "minimum": 0}
+_AT_LEAST_ONE = {"type": "integer", "minimum": 1}
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+_OBJECTS = {"type": "array", "items": {"type": "object"}}
+
 LORA: dict[str, Any] = {
     "type": "array",
-    "items": {
-        "type": "object",
-        "required": ["id"],
-        "properties": {"id": {"type": "integer", "minimum": 0}, "scale": {"type": "number"}},
-    },
+    "items": object_of("id", id=_COUNT, scale="number"),
     "example": [{"id": 0, "scale": 0.5}],
 }
-
 
 FIELDS: dict[str, Any] = {p.name: _field(p) for p in PARAMETERS if p.name not in OF_DIALECTS} | {"lora": LORA}
 """Every generation parameter that requests may carry."""
 
-_SWITCHES = {"stream": {"type": "boolean"}, "stream_options": {"type": "object"}}
+_SWITCHES = {"stream": "boolean", "stream_options": "object"}
 
-COMPLETION: dict[str, Any] = {
+COMPLETION = object_of(
+    "prompt", prompt=PROMPT, model="string", logprobs=_COUNT, echo="boolean", best_of=_AT_LEAST_ONE,
+    suffix="string", **_SWITCHES, **FIELDS,
+)  # fmt: skip
+
+PARENT = {
     "type": "object",
-    "required": ["prompt"],
+    "description": "A branch to continue token by token.",
     "properties": {
-        "prompt": PROMPT,
-        "model": {"type": "string"},
-        "logprobs": {"type": "integer", "minimum": 0},
-        "echo": {"type": "boolean"},
-        "best_of": {"type": "integer", "minimum": 1},
-        "suffix": {"type": "string"},
-        **_SWITCHES,
-        **FIELDS,
+        "request": {"type": "string"},
+        "branch": _COUNT,
+        "chars": {**_COUNT, "description": "Only so much of its text."},
     },
 }
 
+BRANCHES = object_of(
+    prompt={**PROMPT, "description": "Text or token ids; after a parent, what was typed since."},
+    parent=PARENT,
+    logprobs=_COUNT,
+    priority={"type": "string", "enum": [*PRIORITIES], "default": "normal"},
+    rich="boolean",
+    **FIELDS,
+    example={"prompt": "Once upon a time,", "n": 2, "max_tokens": 16},
+)
 
-BRANCHES: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        "prompt": {**PROMPT, "description": "Text or token ids; after a parent, what was typed since."},
-        "parent": {
-            "type": "object",
-            "description": "A branch to continue token by token.",
-            "properties": {
-                "request": {"type": "string"},
-                "branch": {"type": "integer", "minimum": 0},
-                "chars": {"type": "integer", "minimum": 0, "description": "Only so much of its text."},
-            },
-        },
-        "logprobs": {"type": "integer", "minimum": 0},
-        "priority": {"type": "string", "enum": ["normal", "background", "ahead"], "default": "normal"},
-        "rich": {"type": "boolean"},
-        **FIELDS,
-    },
-    "example": {"prompt": "Once upon a time,", "n": 2, "max_tokens": 16},
+MESSAGES = {
+    "type": "array",
+    "minItems": 1,
+    "items": object_of("role content", role="string", content="string"),
 }
 
+CHAT = object_of(
+    "messages",
+    messages=MESSAGES,
+    model="string",
+    logprobs="boolean",
+    top_logprobs=_COUNT,
+    tools={**_OBJECTS, "description": "Functions it may call."},
+    tool_choice={"description": "auto, none, required, or a function by its name."},
+    parallel_tool_calls={"type": "boolean", "description": "Whether one answer may call several."},
+    verbose={"type": "boolean", "description": "Add llama.cpp's whole account of the answer."},
+    timings_per_token="boolean",
+    return_progress="boolean",
+    **_SWITCHES,
+    **FIELDS,
+)
 
-CHAT: dict[str, Any] = {
-    "type": "object",
-    "required": ["messages"],
-    "properties": {
-        "messages": {
-            "type": "array",
-            "minItems": 1,
-            "items": {
-                "type": "object",
-                "required": ["role", "content"],
-                "properties": {"role": {"type": "string"}, "content": {"type": "string"}},
-            },
-        },
-        "model": {"type": "string"},
-        "logprobs": {"type": "boolean"},
-        "top_logprobs": {"type": "integer", "minimum": 0},
-        "tools": {"type": "array", "items": {"type": "object"}, "description": "Functions it may call."},
-        "tool_choice": {"description": "auto, none, required, or a function by its name."},
-        "parallel_tool_calls": {"type": "boolean", "description": "Whether one answer may call several."},
-        "verbose": {"type": "boolean", "description": "Add llama.cpp's whole account of the answer."},
-        "timings_per_token": {"type": "boolean"},
-        "return_progress": {"type": "boolean"},
-        **_SWITCHES,
-        **FIELDS,
-    },
-}
+RESPONSES = object_of(
+    "input",
+    input={"oneOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "object"}}]},
+    instructions="string",
+    max_output_tokens=_COUNT,
+    model="string",
+    **_SWITCHES,
+    **{name: field for name, field in FIELDS.items() if name != "n"},
+)
 
+NATIVE = object_of(
+    "prompt",
+    prompt=PROMPT,
+    n_probs=_COUNT,
+    return_tokens="boolean",
+    return_progress="boolean",
+    timings_per_token="boolean",
+    id_slot={"type": "integer", "minimum": -1},
+    penalty_prompt={**PROMPT, "description": "What penalties look back at instead of the prompt."},
+    post_sampling_probs="boolean",
+    response_fields=_TEXTS,
+    **_SWITCHES,
+    **FIELDS,
+)
 
-RESPONSES: dict[str, Any] = {
-    "type": "object",
-    "required": ["input"],
-    "properties": {
-        "input": {
-            "oneOf": [{"type": "string"}, {"type": "array", "minItems": 1, "items": {"type": "object"}}]
-        },
-        "instructions": {"type": "string"},
-        "max_output_tokens": {"type": "integer", "minimum": 0},
-        "model": {"type": "string"},
-        **_SWITCHES,
-        **{name: field for name, field in FIELDS.items() if name != "n"},
-    },
-}
+KOBOLD = object_of(
+    "prompt",
+    prompt="string",
+    memory={"type": "string", "description": "Stands before the prompt, and stays when that is cut."},
+    genkey={"type": "string", "description": "By what name to look at this request, or to stop it."},
+    trim_stop={"type": "boolean", "default": True},
+    logprobs="boolean",
+    **FIELDS,
+)
 
-
-NATIVE: dict[str, Any] = {
-    "type": "object",
-    "required": ["prompt"],
-    "properties": {
-        "prompt": PROMPT,
-        "n_probs": {"type": "integer", "minimum": 0},
-        "return_tokens": {"type": "boolean"},
-        "return_progress": {"type": "boolean"},
-        "timings_per_token": {"type": "boolean"},
-        "id_slot": {"type": "integer", "minimum": -1},
-        "penalty_prompt": {**PROMPT, "description": "What penalties look back at instead of the prompt."},
-        "post_sampling_probs": {"type": "boolean"},
-        "response_fields": {"type": "array", "items": {"type": "string"}},
-        **_SWITCHES,
-        **FIELDS,
-    },
-}
-
-
-KOBOLD: dict[str, Any] = {
-    "type": "object",
-    "required": ["prompt"],
-    "properties": {
-        "prompt": {"type": "string"},
-        "memory": {"type": "string", "description": "Stands before the prompt, and stays when that is cut."},
-        "genkey": {"type": "string", "description": "By what name to look at this request, or to stop it."},
-        "trim_stop": {"type": "boolean", "default": True},
-        "logprobs": {"type": "boolean"},
-        **FIELDS,
-    },
-}
-INFILL: dict[str, Any] = {
-    "type": "object",
-    "required": ["input_prefix", "input_suffix"],
-    "properties": {
-        "input_prefix": {"type": "string"},
-        "input_suffix": {"type": "string"},
-        "prompt": {"type": "string"},
-        "input_extra": {"type": "array", "items": {"type": "object"}},
-        **_SWITCHES,
-        **FIELDS,
-    },
-}
-
-
-def object_of(**types: str) -> dict[str, Any]:
-    """The schema of a small object from the JSON types of its fields."""
-    return {"type": "object", "properties": {name: {"type": type} for name, type in types.items()}}
-
+INFILL = object_of(
+    "input_prefix input_suffix", input_prefix="string", input_suffix="string", prompt="string",
+    input_extra=_OBJECTS, **_SWITCHES, **FIELDS,
+)  # fmt: skip
 
 _OF_EMBEDDINGS: dict[str, Any] = {
     "embd_normalize": {"type": "integer", "minimum": -1, "maximum": 100},
     "pooling": {"type": "string", "enum": ["none", "mean", "cls", "last"]},
 }
 
+EMBEDDINGS = object_of(
+    "input",
+    input=PROMPT,
+    model="string",
+    encoding_format={"type": "string", "enum": ["float", "base64"]},
+    dimensions={"type": "integer", "description": "Only what the model has."},
+    **_OF_EMBEDDINGS,
+)
 
-EMBEDDINGS: dict[str, Any] = {
-    "type": "object",
-    "required": ["input"],
-    "properties": {
-        "input": PROMPT,
-        "model": {"type": "string"},
-        "encoding_format": {"type": "string", "enum": ["float", "base64"]},
-        "dimensions": {"type": "integer", "description": "Only what the model has."},
-        **_OF_EMBEDDINGS,
-    },
-}
+NATIVE_EMBEDDINGS = object_of("content", content=PROMPT, **_OF_EMBEDDINGS)
 
-
-NATIVE_EMBEDDINGS: dict[str, Any] = {
-    "type": "object",
-    "required": ["content"],
-    "properties": {"content": PROMPT, **_OF_EMBEDDINGS},
-}
-
-
-RERANK: dict[str, Any] = {
-    "type": "object",
-    "required": ["query", "documents"],
-    "properties": {
-        "query": {"type": "string"},
-        "documents": {"type": "array", "items": {"type": "string"}},
-        "texts": {"type": "array", "items": {"type": "string"}, "description": "TEI's name, and answer."},
-        "top_n": {"type": "integer", "minimum": 1},
-        "return_text": {"type": "boolean"},
-        "return_documents": {"type": "boolean"},
-        "model": {"type": "string"},
-    },
-    "example": {"query": "Who ran?", "documents": ["The fox ran.", "It rained."]},
-}
+RERANK = object_of(
+    "query documents",
+    query="string",
+    documents=_TEXTS,
+    texts={**_TEXTS, "description": "TEI's name, and answer."},
+    top_n=_AT_LEAST_ONE,
+    return_text="boolean",
+    return_documents="boolean",
+    model="string",
+    example={"query": "Who ran?", "documents": ["The fox ran.", "It rained."]},
+)
 
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
-
-
 _TITLES = {
     "srb": "Single-request batching",
     "openai": "OpenAI",
@@ -358,8 +332,6 @@ _TITLES = {
     "exllama": "exllama",
     "page": "Page and documentation",
 }
-
-
 _ERRORS = {
     "400": "a field means nothing; the answer names it",
     "401": "a key is needed",

@@ -104,6 +104,12 @@ class Fields:
             raise bad(spelling, f"Field '{spelling}': expected text")
         return value
 
+    def need_text(self, name: str) -> str:
+        """A text that has to be there, if only an empty one."""
+        if not self.has(name):
+            raise bad(name, f"Field '{name}': expected text")
+        return self.text(name)
+
     def texts(self, name: str) -> tuple[str, ...]:
         """A text or a list of texts, no more and no longer than the table allows; empty ones are dropped."""
         spelling, value = self.found(name)

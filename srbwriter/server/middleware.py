@@ -51,7 +51,15 @@ class Guard:
         if given[:7].lower() == "bearer ":
             given = given[7:].strip()
         sent = given.encode("utf-8", "surrogateescape")
-        found = [key for key in self._keys if hmac.compare_digest(sent, key.secret.encode())]
+        found = [
+            key
+            for key in self._keys
+            for spelled in (
+                key.secret,
+                key.secret.encode().decode("latin-1"),
+            )  # as headers come
+            if hmac.compare_digest(sent, spelled.encode())
+        ]
         return Client(found[0].name, found[0].admin, peer) if found else None
 
     def origin_allowed(self, origin: str) -> bool:
@@ -165,13 +173,14 @@ class Middleware:
 
     def _refusal(self, scope: Scope) -> ApiError | None:
         headers = scope["headers"]
-        if not self._guard.host_allowed(header(headers, b"host")):
+        host = header(headers, b"host")
+        if not self._guard.host_allowed(host):
             return ApiError(403, "invalid Host header: this server answers to localhost only")
         origin = header(headers, b"origin")
         if (
             origin
             and scope["method"] not in ("GET", "HEAD", "OPTIONS")
-            and not self._same(scope, origin)
+            and origin.split("://", 1)[-1] != host
             and not self._guard.origin_allowed(origin)
         ):
             return ApiError(403, _not_from(origin))
@@ -182,9 +191,6 @@ class Middleware:
         if client is not None or self._is_public(scope["path"]):
             return None
         return ApiError(401, "Invalid API Key", headers={"WWW-Authenticate": "Bearer"})
-
-    def _same(self, scope: Scope, origin: str) -> bool:
-        return origin.split("://", 1)[-1] == header(scope["headers"], b"host")
 
     def _added(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         added = [(b"x-request-id", scope["srbwriter.id"].encode())]

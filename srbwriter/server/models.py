@@ -72,6 +72,11 @@ class Served:
         return str(getattr(state, "name", state)).upper()
 
     @property
+    def reloader(self) -> Reloader:
+        """Its loader, where it is not kept."""
+        return cast(Reloader, self.services.loader)
+
+    @property
     def up(self) -> bool:
         """Whether it takes memory."""
         return self.state in ("LOADING", "READY")
@@ -167,7 +172,9 @@ class Models:
                 async with self._door:
                     if not one.up and not one.kept:
                         await self._make_room(one)
-                        self._start(one)
+                        if one.state == "FAILED":  # whatever was wrong may have been put right
+                            one.services.loader = one.reloader.again()
+                        one.reloader.start()
                     self.hold(one)
                 try:
                     await self._until_loaded(one)
@@ -222,14 +229,9 @@ class Models:
         """Unload all; for a server that has ended."""
         for one in self._all:
             if not one.kept:
-                cast(Reloader, one.services.loader).close()
+                one.reloader.close()
 
     # ---- making room
-
-    def _start(self, one: Served) -> None:
-        if one.state == "FAILED":  # whatever was wrong may have been put right
-            one.services.loader = cast(Reloader, one.services.loader).again()
-        cast(Reloader, one.services.loader).start()
 
     async def _until_loaded(self, one: Served) -> None:
         while one.services.loader.engine is None:
@@ -273,7 +275,7 @@ class Models:
 
     async def _close(self, one: Served) -> None:
         """Unload. Requests that it has answered are forgotten, as their tokens mean nothing without it."""
-        loader = cast(Reloader, one.services.loader)
+        loader = one.reloader
         one.services.renew(loader.again())
         for record in one.services.registry:
             if record.model == one.services.number:

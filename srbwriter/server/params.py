@@ -570,12 +570,19 @@ def adapters_of(engine: Backend) -> Adapters | None:
     return getattr(engine, "adapters", None)
 
 
+def need_adapters(engine: Backend) -> Adapters:
+    """Raises ApiError (501) where there are none."""
+    if adapters := adapters_of(engine):
+        return adapters
+    raise ApiError(501, "this server was started without LoRA adapters; give it some with --lora")
+
+
 def _used(scales: Scales, engine: Backend) -> Scales:
     """Adapters at scale 0 are none, so that every server takes them."""
     used = tuple((number, scale) for number, scale in scales if scale)
     passed_on = not hasattr(engine, "adapters") and not engine.lacks("lora")  # who runs it knows its own
-    if used and not adapters_of(engine) and not passed_on:
-        raise ApiError(501, "this server was started without LoRA adapters; give it some with --lora")
+    if used and not passed_on:
+        need_adapters(engine)
     return used
 
 

@@ -18,7 +18,6 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 import uvicorn
@@ -32,17 +31,10 @@ from srbwriter.server.services import Services
 from srbwriter.server.settings import ServerError, ServerSettings, check_exposure, line_places
 
 _WORDS = b"the head of the request did not come in time"
-
-
 _HEAD = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: "
-
-
 _TOO_SLOW = b"%b%d\r\n\r\n%b" % (_HEAD, len(_WORDS), _WORDS)
 
-
 _RESERVE = 40  # descriptors for stories, models, pages and threads' own
-
-
 _LEAST = 8
 
 
@@ -271,11 +263,8 @@ class _Server(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-
-        def leave(number: int, frame: FrameType | None) -> None:
-            self.handle_exit(number, frame)
-
-        before = {number: signal.signal(number, leave) for number in (signal.SIGINT, signal.SIGTERM)}
+        numbers = (signal.SIGINT, signal.SIGTERM)
+        before = {number: signal.signal(number, self.handle_exit) for number in numbers}
         try:
             yield
         finally:
@@ -323,8 +312,8 @@ def _prepare_with(
     listeners = _listen(settings)
     for listener in listeners:
         listener.table = table
-    scheme = "https" if settings.ssl_cert_file else "http"
-    urls = [_url(scheme, listener, settings) for listener in listeners]
+    scheme = "" if settings.unix_socket else "https://" if settings.ssl_cert_file else "http://"
+    urls = [f"{scheme}{_address(listener)}" for listener in listeners]
     return _Prepared(_Server(config), [*listeners], lines, " and ".join(urls), tuple(map(_address, lines)))
 
 
@@ -410,9 +399,3 @@ def _address(listener: socket.socket) -> str:
         return f"unix:{file}"
     host, port = listener.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _url(scheme: str, listener: socket.socket, settings: ServerSettings) -> str:
-    if settings.unix_socket is not None:
-        return f"unix:{settings.unix_socket}"
-    return f"{scheme}://{_address(listener)}"

@@ -33,6 +33,9 @@ from .errors import ApiError, Dialect, bad, from_engine, unavailable
 from .registry import Record, Registry, Slot, Slots
 from .work import PER_BYTE, off_loop
 
+BARE_NAME = re.compile(r"(?!\.)[\w.\- ]{1,200}")
+"""The name of a file within a folder, which leads nowhere else."""
+
 
 class Loaded:
     """A loader for a backend that is up already."""

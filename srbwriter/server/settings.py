@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from srbwriter.engine.types import DEFAULT_MAX_BRANCHES, Sampling, Stop
+from srbwriter.paths import expanded
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ def is_loopback(host: str) -> bool:
 def read_text(file: Path, what: str) -> str:
     """A file that a setting names; ``what`` names its content. Raises ServerError."""
     try:
-        return file.read_text("utf-8")
+        return file.read_text("utf-8-sig")
     except (OSError, ValueError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or error
         raise ServerError(f"{file}: {what} cannot be read: {reason}") from error
@@ -164,7 +165,7 @@ def line_places(settings: ServerSettings) -> list[Place]:
         kind, _, path = told.partition("unix:")
         host, _, port = told.rpartition(":")
         if not kind and path:
-            places.append(Place(file=Path(path).expanduser()))
+            places.append(Place(file=expanded(path)))
         elif port.isascii() and port.isdecimal() and int(port) < 65536:
             places.append(Place(host or "127.0.0.1", int(port)))
         else:

@@ -6,8 +6,9 @@ while a prompt is read. Branches are numbered through all prompts of a request.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import Finished, PromptProgress, Text
@@ -22,6 +23,14 @@ from srbwriter.server.work import encode
 def frame(value: Mapping[str, Any]) -> str:
     """One event of a stream that has no other fields than data."""
     return f"data: {encode(value).decode()}\n\n"
+
+
+class Piece(NamedTuple):
+    """What a branch wrote. The text may be empty while a character is incomplete."""
+
+    text: str
+    tokens: Sequence[Written]  # where logprobs were asked for
+    ids: Sequence[int]
 
 
 class BranchFrames:
@@ -71,7 +80,7 @@ class BranchFrames:
         return generation, generation.branches[branch]
 
     def _progress(self, number: int, event: PromptProgress) -> dict[str, Any]:
-        return progress(self._record.generations[number], event, self._context.now())
+        return progress(self._record.generations[number], event, time.monotonic())
 
     def _branch(self, out: list[str], index: int, events: Sequence[Text], last: Finished | None) -> None:
         text = "".join([event.text for event in events])
@@ -87,7 +96,7 @@ class BranchFrames:
             self._begun.add(index)
             self._begin(out, index)
         if text or tokens or ids:
-            self._piece(out, index, text, tokens, ids)
+            self._piece(out, index, Piece(text, tokens, ids))
         if last is not None:
             self._finish(out, index, last)
 
@@ -100,11 +109,9 @@ class BranchFrames:
     def _begin(self, out: list[str], index: int) -> None:
         """Frames before the first of a branch."""
 
-    def _piece(
-        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
-    ) -> None:
-        """Frames for what a branch wrote; the text may be empty while a character is incomplete."""
+    def _piece(self, out: list[str], index: int, piece: Piece) -> None:
+        """Frames for what a branch wrote."""
         raise NotImplementedError
 
     def _finish(self, out: list[str], index: int, last: Finished) -> None:
-        raise NotImplementedError
+        """Frames at a branch's end."""

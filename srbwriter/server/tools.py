@@ -128,17 +128,11 @@ def _named(choice: Any) -> str | None:
 
 
 def _format(engine: Backend, template: str) -> Format:
+    """How a template writes calls; looked at once. The common format where that cannot be told."""
+
     def write(messages: Sequence[dict[str, Any]], prompt: bool) -> str:
         return engine.apply_template(messages, add_generation_prompt=prompt, template=template)
 
-    return _learn(template, write)
-
-
-_learnt: dict[str, Format] = {}
-
-
-def _learn(template: str, write: Callable[[Sequence[dict[str, Any]], bool], str]) -> Format:
-    """How a template writes calls; looked at once. The common format where that cannot be told."""
     if template not in _learnt:
         if len(_learnt) > 8:
             _learnt.clear()
@@ -147,6 +141,9 @@ def _learn(template: str, write: Callable[[Sequence[dict[str, Any]], bool], str]
         except EngineError:  # the template refuses such a conversation
             _learnt[template] = _COMMON
     return _learnt[template]
+
+
+_learnt: dict[str, Format] = {}
 
 
 def _look(write: Callable[[Sequence[dict[str, Any]], bool], str]) -> Format | None:
@@ -325,7 +322,9 @@ class ToolReader:
         return self._arguments(found)
 
     def _text(self, found: list[Said | Called | Argued], last: bool) -> bool:
-        at = self._rest.find(self._marker) if self._marker else self._bare()
+        at = self._rest.find(self._marker)
+        if not self._marker:  # then the whole answer is a call, or none of it
+            at = 0 if not self._begun and self._rest.lstrip().startswith(self._form.first) else -1
         if at >= 0:
             if said := self._rest[:at].rstrip():
                 found.append(Said(said))
@@ -337,10 +336,6 @@ class ToolReader:
             self._rest = self._rest[certain:]
             self._begun = True
         return False
-
-    def _bare(self) -> int:
-        """0 where the whole answer is a call without a marker, else -1."""
-        return 0 if not self._begun and self._rest.lstrip().startswith(self._form.first) else -1
 
     def _certain(self) -> int:
         """Characters that can be no part of a marker, nor of the space before one."""
@@ -395,8 +390,10 @@ def message_of(tools: Tools, text: str) -> dict[str, Any]:
             )
         else:
             calls[part.number]["function"]["arguments"] += part.text
-    message: dict[str, Any] = {"role": "assistant", "content": "".join(said) or None}
-    return {**message, "tool_calls": calls} if calls else {**message, "content": "".join(said)}
+    content = "".join(said)
+    if calls:
+        return {"role": "assistant", "content": content or None, "tool_calls": calls}
+    return {"role": "assistant", "content": content}
 
 
 def refused(error: ApiError) -> ApiError:

@@ -173,7 +173,13 @@ class LookAhead:
         return any(ahead.working for ahead in self._rounds)
 
     def share(self, index: int, upto: int | None = None) -> float | None:
-        """How much is written of what follows a pick; 1.0 is all, None nothing."""
+        """How much is written of what follows a pick; 1.0 is all, None nothing.
+
+        While a branch is written again, what followed its text before does not count.
+        """
+        current = self._session.round
+        if current is None or index >= len(current.branches) or current.branches[index].live:
+            return None
         found = (
             a.share for a in self._rounds if (a.index, a.upto) == (index, upto) and not a.generation.error
         )

@@ -29,8 +29,7 @@ def open_story(path: Path | None) -> Story:
         known = recent.all()
         path = known[0].path if known else library.free_path(paths.library_dir(), _FIRST)
         title = path.stem.replace("-", " ")  # the file's name has no spaces, the story's may
-    path = path.expanduser()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = paths.expanded(path)
     story = Story.open(path) if path.exists() else Story.create(path, title)
     recent.add(path, story.title, time.time())
     if story.read_only is None and len(story) > 1:

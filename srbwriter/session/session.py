@@ -239,6 +239,7 @@ class Session:
                     self._submit(self.round)
                 except (EngineError, ContextError, StoryError) as error:
                     log.warning("the round that waited for the model is refused: %s", error)
+        self.look_ahead.look()
 
     # ---- writing by the model
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 
+from srbwriter import paths
 from srbwriter.story.connection import check_file
 from srbwriter.story.lock import Note
 from srbwriter.story.migrations import SEARCHED, STEPS, SUMMED, VERSION, body_sum, migrate, row_sum
@@ -54,7 +55,7 @@ def check(path: Path) -> Report:
 
     Raises NotAStory, TooNew, or NotSaved without room for a copy of a damaged file.
     """
-    path = path.expanduser().resolve()
+    path = paths.expanded(path).resolve()
     check_file(path)
     note = Note.read(path)
     try:

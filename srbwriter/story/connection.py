@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from srbwriter.story.migrations import APPLICATION_ID, VERSION
-from srbwriter.story.model import DamagedStory, NotAStory, NotSaved, StoryError, TooNew
+from srbwriter.story.model import DamagedStory, NotAStory, NotMade, NotSaved, StoryError, TooNew
 
 MAGIC = b"SQLite format 3\0"
 LOGS = "-wal", "-journal"
@@ -35,16 +35,34 @@ _UNSAVED = (
     sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_PERM,
 )
+NO_STORY = "is not a story — `srbwriter import` reads texts, and the files of other programs"
+CLOSE_IT = "close it there, and try again"
+_DISK_FULL = "the disk is full — free some space, and try again"
+_CLOSED = "access is not permitted — change the permissions, or choose another place"
+_CURES = {
+    errno.ENOENT: "there is no such file — check the name",
+    errno.ENOTDIR: "a file is where a folder should be — check the name, or choose another place",
+    errno.EEXIST: "a file is where a folder should be — check the name, or choose another place",
+    errno.EISDIR: "is a folder — name a file in it",
+    errno.EACCES: _CLOSED,
+    errno.EPERM: _CLOSED,
+    errno.EROFS: "nothing can be written there — choose another place",
+    errno.ENOSPC: _DISK_FULL,
+    errno.EDQUOT: "the disk is full for you — free some space, and try again",
+    errno.ENAMETOOLONG: "the name is too long — choose a shorter one",
+}
 
 
 def check_file(path: Path) -> None:
     """Raise NotAStory unless ``path`` is a file that could be a story."""
     if not path.exists():
-        raise NotAStory(path, "does not exist")
+        raise NotAStory(path, "does not exist — check the name")
+    if path.is_dir():
+        raise NotAStory(path, "is a folder — name a story in it")
     if not path.is_file():
         raise NotAStory(path, "is not a file")
     if path.stat().st_size == 0:
-        raise NotAStory(path, "is empty")
+        raise NotAStory(path, "is empty — delete it to begin a story there, or restore a copy")
 
 
 @contextmanager
@@ -169,10 +187,35 @@ def _copy(source: Path, target: Path) -> None:
         new.truncate(size)
 
 
+def in_brief(error: OSError) -> str:
+    """What the system said, in words, with the cure where there is one."""
+    return _CURES.get(error.errno or 0) or error.strerror or str(error)
+
+
+@contextmanager
+def making(path: Path) -> Generator[None]:
+    """What keeps a new story from being made as NotMade, in words about ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise NotMade(path, in_brief(error), full=error.errno in (errno.ENOSPC, errno.EDQUOT)) from error
+    except NotSaved as error:
+        cause = error.__cause__
+        if isinstance(error, NotMade):
+            words = error.short
+        elif isinstance(cause, OSError):
+            words = in_brief(cause)
+        else:
+            words = _DISK_FULL if error.full else f"{error.short} — choose another place"
+        raise NotMade(path, words, error.full) from cause
+
+
 def not_saved(path: Path, error: OSError | sqlite3.Error) -> NotSaved:
     """What the system or SQLite said about ``path``, in words."""
-    full = getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT)
-    full = full or getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_FULL
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return NotSaved(path, "another program has it locked", full=False, cure=CLOSE_IT)
+    full = getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT) or code == sqlite3.SQLITE_FULL
     return NotSaved(path, getattr(error, "strerror", None) or str(error), full)
 
 

@@ -235,7 +235,7 @@ def _put(document: Document, node: DraftNode, number: NodeId, parent: NodeId | N
 def _sound(span: Span) -> Span:
     """``span`` without ids or logprobs that cannot be right; text is never left out."""
     text = well_formed(span.text)
-    if not span.ids:
+    if not span.ids or min(span.ids) < 0 or max(span.ids) >= 2**31:
         return Span(text, span.author)
     logprobs = span.logprobs if len(span.logprobs) == len(span.ids) else ()
     return replace(span, text=text, logprobs=logprobs, lead=well_formed(span.lead))

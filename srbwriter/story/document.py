@@ -138,10 +138,11 @@ class Document:
                 log.warning("a transaction is left open: %s", error)
 
     def value(self, key: str, default: JsonValue = None) -> JsonValue:
-        """A story-wide value."""
+        """A story-wide value; ``default`` where there is none, or null."""
         if key not in self.values:
-            self.values[key] = self.store.value(key, default)
-        return self.values[key]
+            self.values[key] = self.store.value(key)
+        found = self.values[key]
+        return default if found is None else found
 
     def put_value(self, key: str, value: JsonValue) -> None:
         if self.value(key) != value:

@@ -524,7 +524,7 @@ class Edits(Reader):
     def hoist(self, node: NodeId = ROOT) -> None:
         """Look at the subtree of ``node`` alone; of the root: at everything."""
         with self._document.change():
-            before = {"hoisted": self._document.value("hoisted")}
+            before = {"hoisted": self._document.value("hoisted", ROOT)}
             self._put_values("hoist", before, {"hoisted": self._living(node)})
 
     def _put_values(self, verb: str, before: JsonObject, after: JsonObject) -> None:

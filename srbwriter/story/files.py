@@ -27,7 +27,6 @@ def known(folder: Path, recent: library.RecentStories) -> list[library.StoryInfo
 def begin(title: str, folder: Path) -> Path:
     """An empty story called ``title``, in a file of ``folder`` with a name of its own. Raises StoryError."""
     file = library.free_path(folder, title)
-    file.parent.mkdir(parents=True, exist_ok=True)
     Story.create(file, title).close()
     return file
 

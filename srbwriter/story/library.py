@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from srbwriter import paths
-from srbwriter.story.connection import looking, not_saved, version_of
+from srbwriter.story.connection import NO_STORY, looking, not_saved, version_of
 from srbwriter.story.lock import FileLock
-from srbwriter.story.model import DamagedStory, NotAStory, NotSaved
+from srbwriter.story.model import DamagedStory, NotAStory, NotSaved, TooNew
 from srbwriter.story.store import SUFFIX
 from srbwriter.story.words import Count
 
@@ -72,9 +72,11 @@ def info(path: Path) -> StoryInfo:
             words = Count.total(db.execute(_LINE)).words
     except NotSaved as error:  # it cannot be looked into now
         problem = str(error)
+    except TooNew as error:
+        problem = error.problem
     except DamagedStory as error:
         if getattr(error.__cause__, "sqlite_errorcode", 0) == sqlite3.SQLITE_NOTADB:
-            raise NotAStory(path, "is not a story") from error
+            raise NotAStory(path, NO_STORY) from error
         problem = "is damaged"
     except (sqlite3.Error, TypeError, ValueError):
         problem = "is damaged"
@@ -169,11 +171,11 @@ class RecentStories:
 
     def add(self, path: Path, title: str, at: float) -> None:
         """Put a story first. A list that cannot be written is no reason to stop writing a story."""
-        path = path.expanduser().resolve()
+        path = paths.expanded(path).resolve()
         self._write([Recent(path, title, at), *(r for r in self._read() if r.path != path)])
 
     def remove(self, path: Path) -> None:
-        path = path.expanduser().resolve()
+        path = paths.expanded(path).resolve()
         self._write([r for r in self._read() if r.path != path])
 
     def _read(self) -> list[Recent]:
@@ -186,4 +188,4 @@ class RecentStories:
     def _write(self, found: list[Recent]) -> None:
         rows = [{"path": str(r.path), "title": r.title, "at": r.at} for r in found[: self._most]]
         with contextlib.suppress(OSError):
-            paths.write_atomic(self._file, json.dumps(rows, ensure_ascii=False, indent=1).encode())
+            paths.write_atomic(self._file, json.dumps(rows, indent=1).encode())

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from srbwriter import paths
-from srbwriter.story.connection import has_log, inode_of, not_saved
+from srbwriter.story.connection import CLOSE_IT, has_log, inode_of, not_saved
 from srbwriter.story.model import NotSaved
 
 _LONGEST = 1 << 20  # bytes of a note that are read
@@ -97,7 +97,7 @@ class FileLock:
         try:
             return cls(path)
         except InUse as error:
-            raise NotSaved(path, f"the story {error.problem}", full=False) from None
+            raise NotSaved(path, f"the story {error.problem}", full=False, cure=CLOSE_IT) from None
         except OSError as error:
             raise not_saved(path, error) from error
 

@@ -81,6 +81,24 @@ def is_regex(key: str) -> bool:
     return len(key) > 2 and key.startswith("/") and key.rfind("/") > 1
 
 
+_PATTERN = r"/(?:[^/\\]|\\.)+/[a-z]*"
+_IN_LINE = regex.compile(
+    rf"""\s*+(?:"(?<quoted>(?:[^"]|"")*)"|(?<plain>{_PATTERN}|[^,]*?))\s*(?:,|\Z)""", regex.DOTALL
+)
+_PLAIN = regex.compile(rf'{_PATTERN}|(?![\s"/])[^,]+(?<!\s)', regex.DOTALL)
+
+
+def keys_from(line: str) -> list[str]:
+    """The keys in one line, with commas between them; one in double quotes, and a pattern, may have some."""
+    found = [(match["quoted"], match["plain"]) for match in _IN_LINE.finditer(line)]
+    return [plain if quoted is None else quoted.replace('""', '"') for quoted, plain in found if plain != ""]
+
+
+def keys_text(keys: Iterable[str]) -> str:
+    """The inverse of :func:`keys_from`."""
+    return ", ".join(key if _PLAIN.fullmatch(key) else '"' + key.replace('"', '""') + '"' for key in keys)
+
+
 @lru_cache(maxsize=512)
 def compile_key(key: str, case_sensitive: bool = True, whole_words: bool = False) -> regex.Pattern[str]:
     """The pattern for a key.  Raises :class:`LoreKeyError` when a regular expression cannot be used."""

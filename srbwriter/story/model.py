@@ -586,8 +586,18 @@ class ReadOnlyStory(StoryError):
 class NotSaved(StoryError):
     """The disk did not take the words; nothing of the verb has happened."""
 
-    def __init__(self, path: Path, problem: str, full: bool) -> None:
+    def __init__(self, path: Path, problem: str, full: bool, cure: str = "") -> None:
         self.path, self.full = path, full
         self.short = "the disk is full" if full else problem
-        cure = "free some space and try again" if full else "check the folder, or save a copy elsewhere"
+        usual = "free some space and try again" if full else "check the folder, or save a copy elsewhere"
+        cure = cure or usual
         super().__init__(f"{path}: not saved, {problem} — {cure}; nothing is lost while the program runs")
+
+
+class NotMade(NotSaved):
+    """There was no place for a new story file, and nothing is left of it; ``words`` say why, and the cure."""
+
+    def __init__(self, path: Path, words: str, full: bool) -> None:
+        super().__init__(path, words, full)
+        self.short = words
+        self.args = (f"{path}: no story can be made there, {words}",)

@@ -18,7 +18,7 @@ from srbwriter.story.check import verify
 from srbwriter.story.connection import check_file, connect, has_log
 from srbwriter.story.lock import FileLock, InUse, Note
 from srbwriter.story.migrations import VERSION
-from srbwriter.story.model import Blocked, Damage, DamagedStory, NotSaved, ReadOnly, StoryError
+from srbwriter.story.model import Blocked, Damage, DamagedStory, NotAStory, NotSaved, ReadOnly, StoryError
 from srbwriter.story.recovery import recover
 from srbwriter.story.store import Store
 
@@ -98,7 +98,7 @@ def open_story(path: Path, *, readonly: bool, backups: Path | None = None) -> Op
 
     Raises NotAStory, TooNew, or NotSaved if an upgrade or the copy of a damaged file found no room.
     """
-    path = path.expanduser().resolve()
+    path = paths.expanded(path).resolve()
     check_file(path)
     lock: FileLock | None = None
     why = ReadOnly(Blocked.ASKED, f"{path.name} was opened for reading only") if readonly else None
@@ -154,8 +154,11 @@ def recovered(path: Path, problem: str, note: Note | None = None) -> Opened:
 
 
 def create_story(path: Path) -> Opened:
-    """A new, empty story file. Raises NotAStory if there is one, NotSaved if it cannot be made."""
-    path = path.expanduser().resolve()
+    """A new, empty story file. Raises NotAStory if there is one; NotSaved or OSError if it cannot be made."""
+    path = paths.expanded(path).resolve()
+    if path.is_dir():
+        raise NotAStory(path, "is a folder — name a file in it")
+    path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock.take(path)
     try:
         store = Store.create(path)

@@ -18,7 +18,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from srbwriter.story.connection import MAGIC, UNREADABLE, copy_aside
+from srbwriter.story.connection import MAGIC, NO_STORY, UNREADABLE, copy_aside
 from srbwriter.story.lock import Note
 from srbwriter.story.migrations import (
     APPLICATION_ID,
@@ -71,7 +71,7 @@ def recover(path: Path, problem: str, note: Note) -> tuple[Store, Damage]:
         with closing(_connected(broken)) as db:
             found = _Remains(db, broken.stat().st_size)
         if not marked and not found.proved:
-            raise NotAStory(path, "is not a story")
+            raise NotAStory(path, NO_STORY)
         store = Store.create(Path(tempfile.mkdtemp(dir=folder)) / path.name)
         damage = _rebuild(store, found, problem, note)
     except BaseException:

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from srbwriter.story import backup, convert
 from srbwriter.story.branches import Branches
-from srbwriter.story.connection import UNREADABLE, remove
+from srbwriter.story.connection import UNREADABLE, making, remove
 from srbwriter.story.document import Document
 from srbwriter.story.model import (
     ROOT,
@@ -51,14 +51,15 @@ class Story(Branches):
 
     @classmethod
     def create(cls, path: Path | str, title: str = "") -> Story:
-        """A new story file. Raises NotAStory if the file exists, NotSaved if it cannot be made."""
-        opened = create_story(Path(path))
-        try:
-            story = cls(opened)
-            story._begin(title)
-        except BaseException:
-            opened.close()
-            raise
+        """A new story file, and the folder for it. Raises NotAStory if it exists, NotMade if it cannot be."""
+        with making(Path(path)):
+            opened = create_story(Path(path))
+            try:
+                story = cls(opened)
+                story._begin(title)
+            except BaseException:
+                opened.close()
+                raise
         return story
 
     def _begin(self, title: str) -> None:
@@ -71,12 +72,13 @@ class Story(Branches):
 
     @classmethod
     def from_draft(cls, path: Path | str, draft: StoryDraft, progress: OnProgress = no_progress) -> Story:
-        """A new story file from a draft. Raises DraftError, NotAStory or NotSaved; then no file is left."""
+        """A new story file from a draft. Raises DraftError, NotAStory or NotMade; then no file is left."""
         check_draft(draft)
         story = cls.create(path, draft.title)
         try:
-            convert.fill(story._document, draft, within(progress, 0, 0.8))
-            index(story._document, progress=within(progress, 0.8, 1))
+            with making(story.file):
+                convert.fill(story._document, draft, within(progress, 0, 0.8))
+                index(story._document, progress=within(progress, 0.8, 1))
         except BaseException:
             story.close()
             remove(story.file)

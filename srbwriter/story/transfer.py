@@ -28,7 +28,7 @@ from uuid import uuid4
 
 from srbwriter import paths
 from srbwriter.story import formats, library
-from srbwriter.story.connection import remove
+from srbwriter.story.connection import in_brief, making, remove
 from srbwriter.story.formats.errors import FormatError
 from srbwriter.story.model import (
     DamagedStory,
@@ -52,17 +52,6 @@ log = logging.getLogger(__name__)
 
 _STORY = "is a story — open it; it needs no import"
 _NO_STORY = "has the name of a story and is none — if it is a text, give it a name in .txt"
-_CURES = {
-    errno.ENOENT: "there is no such file — check the name",
-    errno.ENOTDIR: "there is no such folder — check the name",
-    errno.EISDIR: "is a folder — name a file in it",
-    errno.EACCES: "access is not permitted — change the permissions, or choose another place",
-    errno.EPERM: "access is not permitted — change the permissions, or choose another place",
-    errno.EROFS: "nothing can be written there — choose another place",
-    errno.ENOSPC: "the disk is full — free some space, and try again",
-    errno.EDQUOT: "the disk is full for you — free some space, and try again",
-    errno.ENAMETOOLONG: "the name is too long — choose a shorter one",
-}
 
 
 class TransferError(StoryError):
@@ -75,7 +64,7 @@ class TransferError(StoryError):
     @classmethod
     def of(cls, path: Path, error: OSError) -> TransferError:
         """What the system said about ``path``, in words."""
-        return cls(path, _CURES.get(error.errno or 0) or error.strerror or str(error))
+        return cls(path, in_brief(error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +103,8 @@ def carry_out(transfer: Transfer) -> Landed:
     try:
         return transfer.land(transfer.make())
     except BaseException:
-        transfer.drop()
+        with contextlib.suppress(OSError):
+            transfer.drop()
         raise
 
 
@@ -212,11 +202,8 @@ class Import:
         notices = as_list(draft.meta.pop("notices", []))
         titles = (self.title, draft.title, self.untitled, self.file.stem)
         title = next(filter(None, (" ".join(title.split()) for title in titles)), "")
-        try:
-            self.part.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise TransferError.of(self.part.parent, error) from error
-        Story.from_draft(self.part, replace(draft, title=title), within(progress, _PARSED, 1)).close()
+        with making(self.target or library.free_path(self.folder, title)):
+            Story.from_draft(self.part, replace(draft, title=title), within(progress, _PARSED, 1)).close()
         progress(1)
         return Made(title, tuple(map(str, notices)))
 
@@ -251,10 +238,12 @@ def check_target(target: Path, *, force: bool) -> None:
     """Raise TransferError, before any work, if nothing can be written to ``target``."""
     if target.is_dir():
         raise TransferError(target, "is a folder — name a file in it")
+    if target.exists() and not target.is_file():
+        raise TransferError(target, "is no file — name one, or - for standard output")
     if not target.parent.is_dir():
         raise TransferError(target.parent, "there is no such folder — make it, or choose another")
     if not os.access(target.parent, os.W_OK):
-        raise TransferError(target.parent, _CURES[errno.EACCES])
+        raise TransferError.of(target.parent, PermissionError(errno.EACCES, ""))
     if target.exists() and not force:
         raise TransferError(target, "is there already — choose another name")
 

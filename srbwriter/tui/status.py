@@ -89,6 +89,7 @@ def left(session: Session, load: Watch, work: str = "", on_branch: bool = False)
     parts = [title(session), session.model.name if session.model is not None else "no model"]
     told = [words for words in (unexplored(session) if on_branch else "", ahead(session)) if words]
     parts = [*told, *parts] if on_branch else [*parts, *told]
+    parts[:0] = _failed(session)
     current = session.round
     generation = current.generation if current is not None else None
     total = len(generation.prompt_ids) if generation is not None else 0
@@ -140,6 +141,18 @@ def _trouble(session: Session) -> str:
     """What a branch that goes on has to wait for, such as an engine elsewhere that is away."""
     branches = session.round.branches if session.round is not None else []
     return next((str(branch.error) for branch in branches if branch.live and branch.error is not None), "")
+
+
+def _failed(session: Session) -> list[str]:
+    """Why branches failed; there is room for one reason, and the head of a branch may have none."""
+    branches = session.round.branches if session.round is not None else []
+    failed = [
+        branch for branch in branches if branch.state is BranchState.FAILED and branch.error is not None
+    ]
+    if not failed:
+        return []
+    which = f"branch {failed[0].index + 1}" if len(failed) == 1 else f"{len(failed)} branches"
+    return [f"{which} failed: {failed[0].error}"]
 
 
 def _reading(session: Session) -> str | None:

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from srbwriter import cli, launch
+from srbwriter.cli.serve import server_beside
 from srbwriter.cli.table import every_key
 from srbwriter.config import ConfigError, load
 from srbwriter.engine.remote.engine import RemoteEngine
@@ -110,6 +111,12 @@ def test_what_belongs_to_a_model_here_is_refused(
     told = ["--serve", "--port", "0", "--connect", server.url, flag, str(tmp_path)]
     assert cli.main(told) == 2
     assert flag in (words := capsys.readouterr().err) and "--connect" in words
+
+
+def test_the_server_beside_the_app_refuses_it_too(server: Scripted, tmp_path: Path) -> None:
+    said = {"model.connect": (server.url,), "server.slot_save_path": tmp_path}
+    with pytest.raises(ConfigError, match="--slot-save-path.*--connect"):
+        server_beside(load(every_key(), said, {}))
 
 
 def test_a_settings_file_may_say_it_for_other_starts(server: Scripted, tmp_path: Path) -> None:

@@ -142,10 +142,10 @@ def test_flags_without_effect_are_taken_and_said(line: str, words: str) -> None:
     arguments = parser.parse_args(line.split())
     assert flags.chosen(arguments, KEYS) == {}
     if words:
-        (remark,) = flags.remarks(arguments)
+        (remark,) = arguments.remarks
         assert remark.startswith(line.split()[0] + ": ") and words in remark
     else:
-        assert flags.remarks(arguments) == ()
+        assert arguments.remarks == ()
 
 
 @pytest.mark.parametrize("line", ["--numa --mlock", "--numa story.srbw", "story.srbw --numa"])
@@ -168,7 +168,7 @@ def test_several_remarks_are_all_said() -> None:
     parser = flags.parser("srbwriter", "")
     flags.add_keys(parser, KEYS, tuple(SECTIONS))
     arguments = parser.parse_args(["--threads-http", "4", "--embedding"])
-    assert [remark.split(":")[0] for remark in flags.remarks(arguments)] == ["--threads-http", "--embedding"]
+    assert [remark.split(":")[0] for remark in arguments.remarks] == ["--threads-http", "--embedding"]
 
 
 def test_what_is_not_said_is_not_chosen() -> None:

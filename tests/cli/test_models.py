@@ -113,6 +113,8 @@ def test_any_file_can_be_used(run: Any, tmp_path: Path, monkeypatch: pytest.Monk
     assert run("use", "novelist.gguf")[0] == Exit.OK
     monkeypatch.chdir("/")
     assert model_in_use() == file
+    assert run("forget")[0] == run("use", str(tmp_path))[0] == Exit.OK  # the only one in a folder
+    assert model_in_use() == file
 
 
 @pytest.mark.parametrize(
@@ -122,12 +124,16 @@ def test_any_file_can_be_used(run: Any, tmp_path: Path, monkeypatch: pytest.Monk
         ("use {bad}", "not a GGUF file"),
         ("add {bad}", "not a GGUF file"),
         ("add {none}", "no such file"),
+        ("add {folder}", "this is a folder"),
+        ("use {folder}", "no model is in this folder"),
         ("pull novelist", "expected OWNER/REPO"),
     ],
 )
 def test_what_cannot_be_used_changes_nothing(run: Any, tmp_path: Path, line: str, words: str) -> None:
     bad = put(tmp_path / "bad.gguf", b"no model")
-    code, _, err = run(*line.format(bad=bad, none=tmp_path / "none.gguf").split())
+    folder = tmp_path / "folder.gguf"
+    folder.mkdir()
+    code, _, err = run(*line.format(bad=bad, none=tmp_path / "none.gguf", folder=folder).split())
     assert code == Exit.MODEL and words in err
     assert model_in_use() == bundled_model()
 

@@ -6,6 +6,10 @@ import errno
 import json
 import os
 import re
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,6 +21,7 @@ from srbwriter.cli.exits import Exit
 from srbwriter.cli.stories import find_story
 from srbwriter.session.open import open_story
 from srbwriter.story import Story
+from tests.story.format_files import FIXTURES
 
 from .stories import damaged, library_files, make
 
@@ -39,6 +44,28 @@ def test_a_new_story_never_replaces_a_file(run: Any, tmp_path: Path) -> None:
     code, out, err = run("new", "Mine", "-o", str(file))
     assert (code, out) == (Exit.ERROR, "") and "already there" in err
     assert file.read_bytes() == before
+
+
+def test_a_new_story_where_none_can_be(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the place and the cure, and does not speak of words that were not saved."""
+    file, folder = tmp_path / "file", tmp_path / "folder.srbw"
+    file.touch()
+    folder.mkdir()
+    for place, words in (
+        (folder, f"{folder}: is a folder — name a file in it"),
+        (file / "mill.srbw", "mill.srbw: no story can be made there, a file is where a folder should be — "),
+    ):
+        code, out, err = run("new", "The Mill", "-o", str(place))
+        assert (code, out) == (Exit.ERROR, "") and words in err
+    monkeypatch.setattr(paths, "library_dir", lambda: file)
+    for command in (("new", "The Mill"), ("import", str(FIXTURES / "story.md"))):
+        code, _, err = run(*command)
+        assert code == Exit.ERROR and f"{file}/" in err and "choose another place" in err
+
+
+def test_a_new_story_makes_its_folder(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "drafts" / "mill.srbw"
+    assert run("new", "The Mill", "-o", str(path)) == (Exit.OK, f"{path}\n", "")
 
 
 def test_the_list_has_the_library_and_what_was_opened_elsewhere(run: Any, tmp_path: Path) -> None:
@@ -106,6 +133,47 @@ def test_two_stories_of_one_title_need_a_path(run: Any) -> None:
 def test_a_missing_file_is_said(run: Any, tmp_path: Path) -> None:
     code, _, err = run("info", str(tmp_path / "none.srbw"))
     assert code == Exit.ERROR and "none.srbw: there is no such file" in err
+
+
+@pytest.mark.parametrize("command", ["info", "export", "check", "rename", "open", "backup restore"])
+@pytest.mark.parametrize("name", ["", " "])
+def test_no_name_is_the_name_of_no_story(run: Any, command: str, name: str) -> None:
+    """Not of the only one there is either."""
+    path = make()
+    code, out, err = run(*command.split(), name, *(["New"] if command == "rename" else []))
+    assert (code, out) == (
+        Exit.USAGE,
+        "",
+    ) and "which story? give its title, its file's name or its path" in err
+    assert library_files() == {path.name}
+
+
+@pytest.mark.parametrize("command", ["info", "export", "check", "rename"])
+def test_a_folder_is_no_story(run: Any, tmp_path: Path, command: str) -> None:
+    code, _, err = run(command, str(tmp_path), *(["New"] if command == "rename" else []))
+    assert code == Exit.ERROR and f"{tmp_path}: is a folder — name a story in it" in err
+
+
+def test_a_story_of_a_newer_version_is_listed_with_the_cure(run: Any) -> None:
+    path = make()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 99")
+    code, out, err = run("list")
+    assert code == Exit.OK and str(path) in out and "install a newer srbwriter" in err
+    assert "install a newer srbwriter" in run("info", "the-orchard")[2]
+    code, _, err = run("import", str(path))
+    assert code == Exit.ERROR and "is a story — open it" in err
+
+
+def test_a_story_that_another_program_holds_is_said_with_the_cure(run: Any) -> None:
+    """As a browser of databases does, or a program that synchronises folders."""
+    path = make()
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("BEGIN EXCLUSIVE")
+        code, _, err = run("info", str(path))
+    assert code == Exit.ERROR and "another program has it locked — close it there, and try again" in err
+    assert run("info", str(path))[0] == Exit.OK
 
 
 @pytest.mark.parametrize("command", ["info", "export", "check"])
@@ -319,3 +387,44 @@ def test_a_full_disk_is_no_defect(run: Any, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Path, "touch", full)
     code, _, err = run("backup", "make", "orchard")
     assert code == Exit.ERROR and "no copy was made" in err and "the disk is full" in err
+
+
+# ---- names that are not as they should be
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("info", "~nosuchperson"), "no story is called"),
+        (("info", "~nosuchperson/a.srbw"), "there is no such file"),
+        (("new", "A", "-o", "~nosuchperson/a.srbw"), "~nosuchperson"),
+        (("check", "~nosuchperson/a.srbw"), "there is no such file"),
+        (("backup", "restore", "~nosuchperson"), "no story is called"),
+        (("write", "-m", "~nosuchperson/a.gguf", "Once"), "no such file"),
+        (("write", "--lora", "~nosuchperson/a.gguf", "Once"), "~nosuchperson"),
+        (("models", "use", "~nosuchperson"), "no model is called"),
+        (("models", "add", "~nosuchperson/a.gguf"), "no such file"),
+    ],
+)
+def test_the_home_of_nobody_is_a_path_that_is_not_there(
+    run: Any, arguments: tuple[str, ...], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(*arguments)
+    assert code != Exit.OK and words in err and "defect" not in err
+
+
+def test_names_that_are_no_utf8_are_taken_as_they_are(run: Any, tmp_path: Path) -> None:
+    odd = os.fsdecode(b"caf\xe9")
+    code, out, err = run("new", odd)
+    assert (code, err) == (Exit.OK, "") and Path(out.strip()).is_file()
+    text = tmp_path / f"{odd}.txt"
+    text.write_text("It was spring.")
+    code, out, err = run("import", str(text))
+    assert (code, err) == (Exit.OK, "") and Path(out.strip()).is_file()
+    made = tmp_path / f"{odd}.srbw"
+    command = [sys.executable, "-m", "srbwriter", "new", "Elsewhere", "-o", str(made)]
+    done = subprocess.run(command, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (Exit.OK, b"") and done.stdout == os.fsencode(made) + b"\n"
+    listed = subprocess.run([*command[:3], "list"], capture_output=True, check=True)
+    assert b"caf\xe9.srbw" in listed.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shutil
 import sys
@@ -81,6 +82,28 @@ def test_a_file_that_is_there_is_replaced_only_by_force(run: Any, tmp_path: Path
     assert code == Exit.USAGE and "--force" in err and file.read_text() == "mine"
     assert run("export", "orchard", "-o", str(file), "--force")[0] == Exit.OK
     assert file.read_text() == "It was spring."
+
+
+def test_not_even_force_replaces_what_is_no_file(run: Any, tmp_path: Path) -> None:
+    """Such as /dev/null, by somebody who may."""
+    make()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    code, _, err = run("export", "orchard", "--format", "text", "-o", str(pipe), "--force")
+    assert code == Exit.ERROR and f"{pipe}: is no file — name one, or - for standard output" in err
+    assert pipe.is_fifo() and len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "command", [("import", str(FIXTURES / "story.md")), ("new", "The Mill"), ("backup", "restore", "orchard")]
+)
+def test_a_story_gets_no_name_of_another_format(run: Any, tmp_path: Path, command: tuple[str, ...]) -> None:
+    """Whoever names one wants a file of that format."""
+    make()
+    run("backup", "make", "orchard")
+    code, out, err = run(*command, "-o", str(tmp_path / "tale.docx"))
+    assert (code, out) == (Exit.USAGE, "") and not list(tmp_path.iterdir())
+    assert "tale.docx: a story ends in .srbw; `srbwriter export` makes a .docx of one" in err
 
 
 @pytest.mark.parametrize(
@@ -165,6 +188,14 @@ def test_files_of_other_programs_become_stories(
 def test_several_files_become_a_story_each(run: Any) -> None:
     code, out, _ = run("import", str(FIXTURES / "loom.json"), str(FIXTURES / "weave.tapestry"))
     assert code == Exit.OK and len(out.splitlines()) == 2
+
+
+def test_a_file_that_is_broken_costs_no_other_its_import(run: Any, tmp_path: Path) -> None:
+    for name, text in (("a.md", "# A"), ("b.json", '{"a":'), ("c.md", "# C")):
+        (tmp_path / name).write_text(text)
+    code, _, err = run("import", *(str(tmp_path / name) for name in ("a.md", "b.json", "none", "c.md")))
+    assert code == Exit.ERROR and "b.json: at line 1" in err and "none: there is no such file" in err
+    assert library_files() == {"a.srbw", "c.srbw"}
 
 
 def test_what_is_broken_in_a_file_is_said_and_the_rest_is_imported(run: Any, tmp_path: Path) -> None:

@@ -191,3 +191,8 @@ def test_names_variables_and_flags_are_unique() -> None:
     for spellings in ([key.name for key in rows], [key.env for key in rows], flags):
         assert len(spellings) == len(set(spellings))
     assert all(key.section in keys.SECTIONS and key.help for key in rows)
+
+
+def test_a_mark_of_byte_order_before_the_file_is_passed_over(home: Path) -> None:
+    write_config("\ufeff[generation]\nn = 3\n")
+    assert load(TABLE, {}, {})[keys.N] == 3

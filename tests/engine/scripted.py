@@ -43,7 +43,11 @@ class Handler(BaseHTTPRequestHandler):
             "/api/extra/true_max_context_length": {"value": 1 << 15},
         }
         kobold = self.server.owner == "koboldcpp"
-        if self.server.wanted_key and self.headers["Authorization"] != f"Bearer {self.server.wanted_key}":
+        if self.path == "/health":
+            self.server.looks.release()
+            unwell = self.server.unwell
+            self.answer(503 if unwell else 200, {"error": "its engine is dead"} if unwell else {})
+        elif self.server.wanted_key and self.headers["Authorization"] != f"Bearer {self.server.wanted_key}":
             self.answer(401, {"error": {"message": "no such key"}})
         elif self.path not in answers or (kobold and self.path == "/v1/models"):
             self.answer(404, {"detail": "Not Found"})
@@ -147,6 +151,8 @@ class Scripted(ThreadingHTTPServer):
         self._lock = threading.Lock()
         self.hold = threading.Event()  # while it is not set, only one token comes
         self.hold.set()
+        self.unwell = False  # /health says so
+        self.looks = threading.Semaphore(0)  # at /health
         self.steps: threading.Semaphore | None = None  # one is taken before each token but the first
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
 

@@ -121,7 +121,8 @@ def test_progress_goes_from_nothing_to_all() -> None:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"n_ctx": -1}, {"n_ctx": 2**40}, {"threads": 0}, {"threads_batch": -2}, {"n_batch": 0},
+        {"n_ctx": -1}, {"n_ctx": 2**40}, {"threads": 0}, {"threads": 513}, {"threads_batch": -2},
+        {"threads_batch": 10**5}, {"n_batch": 0},
         {"n_ubatch": -1}, {"gpu_layers": -2}, {"max_branches": 0}, {"max_branches": 300},
         {"max_sequences": 257}, {"cache_type_k": "f17"}, {"cache_type_v": ""}, {"flash_attn": "maybe"},
         {"numa": "all"}, {"tensor_split": (1.0,) * 129}, {"step_seconds": 0.0},

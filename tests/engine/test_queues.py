@@ -65,6 +65,7 @@ def test_two_that_keep_nothing_outside_the_cells_take_turns_and_get_on(n: int) -
         ]
         finish(engine, *both)
         assert [lengths(g) for g in both] == [[24] * n] * 2
+        assert engine.stats().prompt_rows <= 4 * 200  # no one leaves before that was worth reading for
 
 
 def test_one_that_fits_alone_to_the_last_cell_never_fails() -> None:

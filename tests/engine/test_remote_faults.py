@@ -208,6 +208,37 @@ def test_a_server_that_dies_and_comes_back(connect: Connect) -> None:
     assert [branch.text for branch in generation.branches] == [STORY] * 3
 
 
+def test_a_server_that_hangs_while_it_ends_is_left(connect: Connect) -> None:
+    """vLLM whose engine has died takes nobody any more, and keeps the connections that it has."""
+    first = Scripted("vllm")
+    engine = connect(first, retries=200, quiet_seconds=0.05)
+    first.hold.clear()
+    generation = engine.submit(Request(PROMPT, n=3, stop=NO_END))
+    until(generation, lambda: all(branch.text for branch in generation.branches))
+    first.shutdown()
+    first.server_close()
+    until(generation, lambda: all(branch.error is not None for branch in generation.branches))
+    with closing(Scripted("vllm", first.server_address[1])):
+        generation.wait(WAIT)
+    assert [branch.text for branch in generation.branches] == [STORY] * 3
+    first.hold.set()
+
+
+def test_a_server_that_is_slow_and_well_is_waited_for(vllm: Scripted, connect: Connect) -> None:
+    engine = connect(vllm, quiet_seconds=0.02)
+    vllm.hold.clear()
+    generation = engine.submit(Request(PROMPT, stop=NO_END))
+    until(generation, lambda: bool(generation.branches[0].text))
+    assert all(vllm.looks.acquire(timeout=WAIT) for _ in range(3))
+    assert generation.branches[0].error is None
+    vllm.unwell = True
+    until(generation, lambda: generation.branches[0].error is not None)
+    assert "its engine is dead" in str(generation.branches[0].error)
+    vllm.hold.set()
+    generation.wait(WAIT)
+    assert generation.branches[0].text == STORY
+
+
 def test_who_stops_closes_the_connection(server: Scripted, connect: Connect) -> None:
     engine = connect(server)
     server.hold.clear()

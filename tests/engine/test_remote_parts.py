@@ -134,19 +134,32 @@ def test_llama_server_tells_what_could_follow_and_certain_tokens_among_its_likel
     tops = [{"id": 5, "logprob": -0.5}, {"id": 6, "logprob": -1.5}, {"id": 7, "logprob": None}]
     transport = Answering({"completion_probabilities": [{"id": 5, "logprob": -0.5, "top_logprobs": tops}]})
     dialect = LlamaCpp(cast("Transport", transport), RemoteOptions(("http://there",)))
-    assert asyncio.run(dialect.next((1, 2), 1, (7, 99))) == [(5, -0.5), (7, -9999.0)]
+    assert asyncio.run(dialect.next((1, 2), Request("", next_logprobs=1, next_ids=(7, 99)))) == [
+        (5, -0.5),
+        (7, -9999.0),
+    ]
     assert transport.asked[0]["prompt"] == [1, 2] and transport.asked[0]["n_predict"] == 1
     assert transport.asked[0]["n_probs"] > 99
 
 
-def test_vllm_scores_the_tokens_that_are_not_among_the_likeliest() -> None:
-    tops = {"token_id:6": -1.5, "token_id:5": -0.5}
-    first = {"choices": [{"logprobs": {"top_logprobs": [tops]}}]}
-    second = {"choices": [{"prompt_logprobs": [None, {"2": {"logprob": -3.0}}, {"9": {"logprob": -7.0}}]}]}
-    transport = Answering(first, second)
+FIRST = {"choices": [{"logprobs": {"top_logprobs": [{"token_id:6": -1.5, "token_id:5": -0.5}]}}]}
+WANTED = Request("", next_logprobs=2, next_ids=(5, 9))
+
+
+def test_vllm_tells_certain_tokens_that_are_named() -> None:
+    named = {"choices": [{"logprobs": {"top_logprobs": [{"token_id:5": -0.5, "token_id:9": -7.0}]}}]}
+    transport = Answering(FIRST, named)
     dialect = VLLM(cast("Transport", transport), RemoteOptions(("http://there",)))
-    assert asyncio.run(dialect.next((1, 2), 2, (5, 9))) == [(5, -0.5), (6, -1.5), (9, -7.0)]
-    assert transport.asked[1]["prompt"] == [1, 2, 9]
+    assert asyncio.run(dialect.next((1, 2), WANTED)) == [(5, -0.5), (6, -1.5), (9, -7.0)]
+    assert transport.asked[1]["prompt"] == [1, 2] and transport.asked[1]["logprob_token_ids"] == [9]
+
+
+def test_an_older_vllm_scores_them_as_the_end_of_a_prompt() -> None:
+    scored = {"choices": [{"prompt_logprobs": [None, {"2": {"logprob": -3.0}}, {"9": {"logprob": -7.0}}]}]}
+    transport = Answering(FIRST, FIRST, scored)
+    dialect = VLLM(cast("Transport", transport), RemoteOptions(("http://there",)))
+    assert asyncio.run(dialect.next((1, 2), WANTED)) == [(5, -0.5), (6, -1.5), (9, -7.0)]
+    assert transport.asked[2]["prompt"] == [1, 2, 9]
 
 
 def test_banned_phrases_are_passed_on_to_those_that_know_them() -> None:

@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpcore
 import pytest
 import trustme
 from hypercorn.asyncio import serve
@@ -184,6 +185,23 @@ def test_many_branches_and_one_that_is_left(behind: Behind) -> None:
     assert behind.versions == ({"2"} if behind.config.alpn_protocols == ["h2"] else {"1.1"})
     if behind.versions == {"2"}:
         assert len(behind.connections) == 1
+
+
+@pytest.mark.usefixtures("trusted")
+def test_with_another_httpcore_http_1_1_is_spoken(
+    authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delattr(httpcore.AsyncHTTP2Connection, "_receive_events")
+    with closing(Behind(authority, tmp_path, ["h2", "http/1.1"])) as behind:
+        with RemoteEngine.connect(RemoteOptions((behind.url,))) as engine:
+            generation = begun(engine, 4)
+            generation.branches[1].kill()
+            behind.until(writing=3, left=1)
+            behind.go_on.set()
+            assert generation.wait(WAIT).branches[0].text == STORY
+        assert behind.versions == {"1.1"}
+    [told] = [record.getMessage() for record in caplog.records if "HTTP/1.1" in record.getMessage()]
+    assert "_receive_events" in told and httpcore.__version__ in told
 
 
 @pytest.mark.usefixtures("trusted")

@@ -42,6 +42,16 @@ def test_the_bundled_model_is_always_there() -> None:
     assert (only.path, only.place, only.problem) == (bundled_model(), "bundled", "")
 
 
+def test_whoever_has_a_folder_for_data_needs_no_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setenv("XDG_DATA_HOME", str(home))
+    monkeypatch.setattr("pwd.getpwuid", nobody)
+    assert find("storyteller") == bundled_model()
+
+
 def test_all_places_are_looked_into(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(paths.models_dir() / "deep" / "a-Q4_0.gguf")
     snapshot(home, "o/r", "b.gguf")

@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -23,8 +24,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 @pytest.fixture
-def sdk(client: httpx.Client) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{client.base_url}/v1", api_key="x", max_retries=0, timeout=20)
+def sdk(client: httpx.Client) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{client.base_url}/v1", api_key="x", max_retries=0, timeout=20) as sdk:
+        yield sdk
 
 
 def test_openai_completions(sdk: openai.OpenAI, engine: FakeEngine) -> None:
@@ -72,10 +74,10 @@ def test_openai_errors(sdk: openai.OpenAI, engine: FakeEngine) -> None:
 
 
 def test_permanent_errors_are_not_tried_again(client: httpx.Client, engine: FakeEngine) -> None:
-    sdk = openai.OpenAI(base_url=f"{client.base_url}/v1", api_key="x", max_retries=2)
-    for body in ({"suffix": " end"}, {"n": 99}, {"extra_body": {"logits_processors": ["x"]}}):
-        with pytest.raises(openai.BadRequestError):
-            sdk.completions.create(model="m", prompt="a", **body)
+    with openai.OpenAI(base_url=f"{client.base_url}/v1", api_key="x", max_retries=2) as sdk:
+        for body in ({"suffix": " end"}, {"n": 99}, {"extra_body": {"logits_processors": ["x"]}}):
+            with pytest.raises(openai.BadRequestError):
+                sdk.completions.create(model="m", prompt="a", **body)
     assert engine.submitted == []
 
 

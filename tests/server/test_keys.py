@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from srbwriter.server import ServerError, ServerSettings
+from srbwriter.server import ServerError, ServerSettings, read_keys
 from srbwriter.server.settings import ApiKey, check_exposure
 from tests.fakes.engine import FakeEngine
 
@@ -112,3 +112,18 @@ def test_how_a_key_is_written(tmp_path: Path) -> None:
         check_exposure(ServerSettings(api_keys=("k two names",)))
     with pytest.raises(ServerError, match="empty"):
         check_exposure(ServerSettings(admin_keys=(" ",)))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_a_key_may_have_any_letters(serve: Serve, encoding: str) -> None:
+    url = serve(api_keys=("schlüssel",)).url
+    for name, value in (("Authorization", "Bearer schlüssel"), ("X-Api-Key", "schlüssel")):
+        assert httpx.get(f"{url}/v1/models", headers={name: value.encode(encoding)}).status_code == 200
+        wrong = value.replace("ü", "ö").encode(encoding)
+        assert httpx.get(f"{url}/v1/models", headers={name: wrong}).status_code == 401
+
+
+def test_a_mark_of_byte_order_is_no_part_of_a_key(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("\ufeffs1 anna\ns2\n", "utf-8")
+    assert read_keys(file) == ("s1 anna", "s2")

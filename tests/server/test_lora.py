@@ -10,7 +10,10 @@ import httpx
 import pytest
 
 from srbwriter.engine import Engine
-from srbwriter.engine.types import EngineOptions
+from srbwriter.engine.generation import Generation
+from srbwriter.engine.remote.engine import RemoteEngine
+from srbwriter.engine.remote.options import RemoteOptions
+from srbwriter.engine.types import ONLY_READ, EngineOptions, Request, Sampling, Stop
 from tests.engine.toy_models import make_lora, make_merged, make_qwen
 
 from .conftest import serving
@@ -65,6 +68,31 @@ def test_a_request_names_its_adapters(http: httpx.Client, wanted: dict[str, str]
     assert shown == [{"id": 0, "scale": 1.0}, {"id": 1, "scale": -1.0}]
     chosen = http.post("/v1/completions", json={**BODY, "model": "m", "max_tokens": 8, "lora": HALF})
     assert chosen.json()["choices"][0]["text"] == wanted["half"]
+
+
+def test_adapters_are_used_for_what_another_srbwriter_asks(
+    http: httpx.Client, wanted: dict[str, str]
+) -> None:
+    with RemoteEngine.connect(RemoteOptions((str(http.base_url),))) as elsewhere:
+        told: dict[tuple[tuple[int, float], ...] | None, Generation] = {}
+        for lora in (None, ((0, 0.5),), ((0, 1.0), (1, -1.0))):
+            request = Request(STORY, stop=ONLY_READ, prompt_logprobs=0, next_logprobs=3, lora=lora)
+            told[lora] = elsewhere.submit(request).wait(60)
+        assert len({each.next_logprobs for each in told.values()}) == 3
+        assert len({each.prompt_logprobs[-1].logprob for each in told.values()}) == 3
+        half = elsewhere.submit(
+            Request(
+                STORY,
+                sampling=Sampling(temperature=0),
+                stop=Stop(8, ignore_eog=True),
+                lora=((0, 0.5),),
+                logprobs=0,
+            )
+        ).wait(60)
+        [branch] = half.branches
+        assert branch.text == wanted["half"]
+        first = told[((0, 0.5),)].next_logprobs[0]
+        assert (branch.ids[0], branch.logprobs[0].logprob) == (first[0], pytest.approx(first[1], abs=1e-3))
 
 
 @pytest.mark.parametrize("path", ["/srb/v1/completions", "/srb/v1/requests"])

@@ -100,9 +100,9 @@ def test_an_unknown_name_is_a_404_that_lists_the_names(serve: Start) -> None:
     assert http.get("/v1/models/toy").json()["id"] == "toy"
 
 
-def mapped(name: str) -> bool:
+def mapped(file: Path) -> bool:
     """Whether this process has the file of a model in memory."""
-    return f"{name}.gguf" in Path("/proc/self/maps").read_text()
+    return str(file) in Path("/proc/self/maps").read_text()
 
 
 def resident() -> int:
@@ -111,18 +111,20 @@ def resident() -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_the_least_recently_used_makes_room_and_its_memory_is_freed(serve: Start) -> None:
+def test_the_least_recently_used_makes_room_and_its_memory_is_freed(
+    serve: Start, files: dict[str, Path]
+) -> None:
     http = serve(models_max=1)
     ask(http, "toy")
     assert ask(http, "big").json()["model"] == "big"
     assert states(http) == {"big": "loaded", "toy": "unloaded"}
-    assert mapped("big") and not mapped("toy")
+    assert mapped(files["big"]) and not mapped(files["toy"])
     ask(http, "toy")
     before = resident()
     for _ in range(12):
         assert ask(http, "big").status_code == 200 and ask(http, "toy").status_code == 200
     assert states(http) == {"big": "unloaded", "toy": "loaded"}
-    assert mapped("toy") and not mapped("big")
+    assert mapped(files["toy"]) and not mapped(files["big"])
     assert resident() - before < 6 * bundled_model().stat().st_size  # what is kept of 12 would be more
 
 

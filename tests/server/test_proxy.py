@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,11 +13,13 @@ import pytest
 
 from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine
+from srbwriter.engine.loader import EngineLoader
 from srbwriter.engine.remote.engine import RemoteEngine
 from srbwriter.engine.remote.options import RemoteOptions
-from srbwriter.engine.types import EngineOptions
-from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
+from srbwriter.engine.types import EngineOptions, Request, Stop
+from srbwriter.server import Loaded, Offer, ServerHandle, ServerSettings, start_in_thread
 from tests.engine.scripted import PROMPT, STORY, Scripted
+from tests.engine.toy_models import make_qwen
 
 from .test_handles import follow
 from .wire import frames
@@ -119,6 +122,20 @@ def test_tokens_of_a_prompt_are_told_beside_what_could_follow(
         assert "prompt" not in server.post("/srb/v1/next", json={"prompt": "x"}).json()
 
 
+def test_a_proxy_whose_engine_does_not_tell_its_vocabulary_is_written_with() -> None:
+    with closing(Scripted("vllm")) as there, RemoteEngine.connect(RemoteOptions((there.url,))) as engine:
+        here = started(engine)
+        with RemoteEngine.connect(RemoteOptions((here.url,))) as beyond:
+            assert beyond.profile.dialect == "srb"
+            rule = Stop(max_tokens=30)
+            generation = beyond.submit(Request(PROMPT, n=2, heal=True, stop=rule)).wait(60)
+            assert generation.healed == PROMPT[-1]
+            assert [branch.text for branch in generation.branches] == [STORY[:29]] * 2
+            assert [beyond.detokenize(branch.ids) for branch in generation.branches] == ["e" + STORY[:29]] * 2
+            assert beyond.token_bytes(ord("x")) == b"x"
+        here.stop(20)
+
+
 def test_health_tells_whether_somebody_is_there(servers: tuple[httpx.Client, httpx.Client]) -> None:
     assert servers[1].get("/health").status_code == 200
     with closing(Scripted("vllm")) as there:
@@ -138,9 +155,32 @@ def test_health_tells_whether_somebody_is_there(servers: tuple[httpx.Client, htt
             here.stop(20)
 
 
+def test_health_of_several_models_tells_which_one_nobody_answers_for(tmp_path: Path) -> None:
+    toy = EngineLoader(make_qwen(tmp_path / "toy.gguf"), EngineOptions(n_ctx=256, gpu_layers=0))
+    with closing(Scripted("vllm")) as there, RemoteEngine.connect(RemoteOptions((there.url,))) as engine:
+        offers = [Offer(Loaded(engine), kept=True), Offer(toy, "toy")]
+        here = start_in_thread(offers[0].loader, ServerSettings(port=0, access_log=False, max_n=8), offers)
+        with httpx.Client(base_url=here.url, timeout=60) as proxy:
+            told = proxy.get("/health").json()
+            assert (told["status"], told["issues"], told["slots_idle"]) == ("ok", [], 8)
+            there.close()
+            told = waits_for(proxy, lambda answer: answer.json().get("issues")).json()
+            assert (told["status"], told["slots_idle"]) == ("ok", 0)  # the toy is loaded when it is asked for
+            [issue] = told["issues"]
+            assert issue.startswith("scripted: the engine elsewhere: no connection") and "127" not in issue
+            answer = proxy.post("/completion", json={"model": "toy", "prompt": "Once", "max_tokens": 2})
+            assert answer.status_code == 200
+            assert proxy.get("/health").json()["slots_idle"] == 8
+        here.stop(20)
+
+
 def wait_for(proxy: httpx.Client, status: int) -> httpx.Response:
+    return waits_for(proxy, lambda answer: answer.status_code == status)
+
+
+def waits_for(proxy: httpx.Client, holds: Callable[[httpx.Response], Any]) -> httpx.Response:
     """What was seen a moment ago still holds for a while."""
     begun = time.monotonic()
-    while (answer := proxy.get("/health")).status_code != status:
+    while not holds(answer := proxy.get("/health")):
         assert time.monotonic() - begun < 60
     return answer

@@ -169,3 +169,9 @@ def test_usage_in_every_chunk_where_that_is_asked_for(client: httpx.Client) -> N
     told = [event["usage"] for event in frames(wire) if event != "[DONE]"]
     assert all(told) and told[-1]["completion_tokens"] == 4
     assert {one["prompt_tokens"] for one in told} == {6}
+
+
+@pytest.mark.parametrize("name", ["text", "prompt"])
+def test_what_is_no_text_is_named_as_it_was_sent(client: httpx.Client, name: str) -> None:
+    answer = client.post("/v1/token/encode", json={name: 5})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)

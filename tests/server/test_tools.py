@@ -277,8 +277,13 @@ def test_any_cut_of_the_stream_reads_the_same(
 # ---- responses
 
 
-def test_responses_are_read_by_openais_client(client: httpx.Client, engine: FakeEngine) -> None:
-    ours = openai.OpenAI(base_url=f"{client.base_url}/v1", api_key="none")
+@pytest.fixture
+def ours(client: httpx.Client) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{client.base_url}/v1", api_key="none") as ours:
+        yield ours
+
+
+def test_responses_are_read_by_openais_client(ours: openai.OpenAI, engine: FakeEngine) -> None:
     made = ours.responses.create(model="m", input="Once", instructions="Be brief.", max_output_tokens=3)
     assert (made.output_text, made.status) == (" there was a", "incomplete")
     assert made.usage and made.usage.output_tokens == 3 and made.usage.input_tokens > 3

@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from srbwriter.engine.types import BranchState, Priority
+from srbwriter.demo import bundled_model
+from srbwriter.engine.loader import EngineLoader
+from srbwriter.engine.types import BranchState, Priority, Stop
 from srbwriter.prose import sentence_ends
 from srbwriter.session import Budget, Round, Session
 from srbwriter.session import ahead as looking
 from srbwriter.session.variety import Variety
 from srbwriter.story import ROOT, Story
 
-from .conftest import WAIT
+from .conftest import OPTIONS, WAIT
 from .test_session import OPENING, begun, until, written
 
 FOCUSED, ALL = Budget("focused", 4096), Budget("all", 4096)
@@ -212,6 +214,18 @@ def test_a_pane_that_is_written_again_is_written_ahead_for_again(reading: Sessio
     assert current.generation.done
 
 
+def test_what_follows_a_pane_is_not_ready_while_that_is_written_again(reading: Session) -> None:
+    session = reading
+    session.look_ahead.budget = FOCUSED
+    ready(session, 0)
+    session.reroll(0)
+    session.pause(0)
+    assert session.round is not None
+    branch = session.round.branches[0]
+    until(session, lambda: branch.state is BranchState.PAUSED)
+    assert session.look_ahead.share(0) is None
+
+
 def test_the_focus_goes_first_and_all_follow(reading: Session) -> None:
     session = reading
     session.look_ahead.focus(3)
@@ -275,6 +289,25 @@ def test_the_budget_is_kept_and_a_pick_goes_on_beyond_it(reading: Session) -> No
     assert written(session, current).done
     assert all(len(branch.ids) == 24 for branch in current.branches)
     assert all(branch.state is BranchState.DONE for branch in current.branches)
+
+
+def test_branches_of_an_earlier_sitting_are_written_ahead_of(reading: Session, file: Path) -> None:
+    shown = reading.round.branches[1].text if reading.round else ""
+    reading.close()
+    loader = EngineLoader(bundled_model(), OPTIONS)
+    stop = Stop(max_tokens=24, ignore_eog=True)
+    with closing(Session(Story.open(file), loader, n=4, stop=stop, options=OPTIONS)) as session:
+        session.look_ahead.budget = FOCUSED
+        session.look_ahead.focus(1)
+        loader.wait(WAIT)
+        ready(session, 1)
+        before = generated(session)
+        session.pick(1)
+        current = session.generate()
+        assert session.text() == OPENING + shown
+        assert current.generation is not None
+        assert current.generation.done
+        assert generated(session) == before
 
 
 def test_undo_and_pick_again(reading: Session) -> None:

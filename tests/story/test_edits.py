@@ -487,3 +487,16 @@ TestEditing: Any = pytest.mark.slow(Editing.TestCase)
 TestEditing.settings = settings(
     max_examples=100, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+def test_the_first_look_at_a_part_can_be_undone(tmp_path: Path) -> None:
+    with Story.create(tmp_path / "a.srbw") as story:
+        node = story.append("It was late.")
+    with Story.open(tmp_path / "a.srbw") as story:
+        story.hoist(node)
+        story.undo()
+        assert story.hoisted == ROOT
+    with Story.open(tmp_path / "a.srbw") as story:
+        assert story.hoisted == ROOT
+        story.redo()
+        assert story.hoisted == node

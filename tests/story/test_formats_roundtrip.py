@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from srbwriter.story import formats
+from srbwriter.story import Story, formats
 from srbwriter.story.formats import FormatError
 from srbwriter.story.model import (
     DraftNode,
@@ -23,7 +24,7 @@ from srbwriter.story.model import (
     check_draft,
     path_to,
 )
-from tests.story.format_files import Shape, changed, rejects, shape, without
+from tests.story.format_files import Shape, changed, read_json, rejects, shape, without
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=20) | st.sampled_from(
     ["\\<", "<b>", "[x]", "\\\\[", " \n "]
@@ -196,6 +197,27 @@ def test_broken_files_of_our_own() -> None:
     rejects(changed(own(), [], "story", "nodes"), "story.nodes", "at least a root")
     rejects(changed(own(), "r", "story", "nodes", 1, "id"), "story.nodes", "twice")
     rejects(changed(own(), None, "story", "nodes", 1, "parent_id"), "story.nodes", "only the first")
+
+
+@pytest.mark.parametrize(
+    ("field", "place", "value"),
+    [
+        ("order", "order", 2**63),
+        ("number", "number", 2**70),
+        ("generation", "generation.seed", {"seed": 2**64}),
+        ("marks", "marks.rating", {"rating": 7}),
+    ],
+)
+def test_numbers_that_no_story_can_keep_are_refused_by_their_place(
+    field: str, place: str, value: object
+) -> None:
+    rejects(changed(own(), value, "story", "nodes", 1, field), f"story.nodes.1.{place}", "number from ")
+
+
+def test_tokens_that_no_vocabulary_has_cost_the_tokens_and_not_the_text(tmp_path: Path) -> None:
+    draft = read_json(changed(own(), [2**40], "story", "nodes", 1, "runs", 0, "tokens"))
+    with Story.from_draft(tmp_path / "a.srbw", draft) as made:
+        assert made.node(made.current).spans == (Span("x", "model"),)
 
 
 def test_half_surrogates_in_our_own_files_are_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -259,7 +260,10 @@ BOX = f"<w:txbxContent><w:p>{run('In a box.')}</w:p></w:txbxContent>"
         ),
         ("<w:p><w:r><w:pict><v:rect xmlns:v='v' xmlns:o='urn:schemas-microsoft-com:office:office' o:hr='t'/>"
          "</w:pict></w:r></w:p>", "* * *", ""),
-        (f"<w:p>{run('See ')}<w:r><w:drawing><wp:inline/></w:drawing></w:r></w:p>", "See ", "1 pictures"),
+        (
+            f"<w:p>{run('See ')}<w:r><w:drawing><wp:inline/></w:drawing></w:r></w:p>",
+            "See ", "1 picture was left out",
+        ),
         (
             "<w:p><w:pPr><w:numPr><w:ilvl w:val='0'/><w:numId w:val='1'/></w:numPr></w:pPr>"
             f"{run('an item')}</w:p>",
@@ -288,6 +292,27 @@ def test_nothing_of_a_document_is_lost_without_a_word(xml: str, text: str, notic
     draft = read(inserted(xml))
     assert path_text(draft) == "Before." + (f"\n\n{text}" if text else "")
     assert notice in notices(draft) if notice else not notices(draft)
+
+
+def test_a_document_without_properties_gets_none() -> None:
+    """As Google Docs writes them: python-docx would call it "Word Document", changed now."""
+    target = io.BytesIO()
+    with (
+        zipfile.ZipFile(io.BytesIO(plain_document("It was late."))) as old,
+        zipfile.ZipFile(target, "w") as new,
+    ):
+        for member in old.namelist():
+            if not member.startswith("docProps/"):
+                text = re.sub(rb"<Relationship [^>]*docProps[^>]*/>", b"", old.read(member))
+                new.writestr(member, re.sub(rb"<Override [^>]*docProps[^>]*/>", b"", text))
+    draft = formats.read(target.getvalue(), "a.docx")
+    assert path_text(draft) == "It was late."
+    assert (draft.title, draft.byline, draft.created, draft.modified) == ("", "", None, None)
+
+
+def test_moments_that_nobody_knows_are_not_made_up() -> None:
+    draft = again(story("It was late.", title="Late"))
+    assert (draft.created, draft.modified) == (None, None)
 
 
 def with_part(data: bytes, name: str, xml: str, change: Callable[[str], str]) -> bytes:

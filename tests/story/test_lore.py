@@ -13,6 +13,8 @@ from srbwriter.story.lore import (
     compile_key,
     expanded_size,
     is_regex,
+    keys_from,
+    keys_text,
     reach,
     scan,
 )
@@ -183,3 +185,27 @@ def test_any_pattern_compiles_or_says_why(pattern: str, flags: str) -> None:
     except LoreKeyError as error:
         assert str(error)
     scan([entry(key)], "abab")
+
+
+@given(
+    st.lists(st.text() | st.sampled_from(['"', ",", "/a,b/i", "/", '"a"', '"a", b', " a", "a\n"]), max_size=4)
+)
+def test_keys_in_one_line_are_the_same_keys_again(keys: list[str]) -> None:
+    assert keys_from(keys_text(keys)) == keys
+
+
+@pytest.mark.parametrize(
+    ("line", "keys"),
+    [
+        ("", []),
+        (" mill , , quay,", ["mill", "quay"]),
+        ('"Smith, John", mill', ["Smith, John", "mill"]),
+        ('the "old" mill, quay', ['the "old" mill', "quay"]),
+        ('"old" mill, quay', ['"old" mill', "quay"]),
+        ('"old, mill', ['"old', "mill"]),
+        ("/a{1,3}/i, /b,c", ["/a{1,3}/i", "/b", "c"]),
+        (r"/a\/b,c/, d", [r"/a\/b,c/", "d"]),
+    ],
+)
+def test_keys_as_they_are_typed(line: str, keys: list[str]) -> None:
+    assert keys_from(line) == keys

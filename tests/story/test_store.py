@@ -182,7 +182,11 @@ def test_asked_for_reading_it_does_not_write(written: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "problem"),
-    [(None, "does not exist"), (b"", "is empty"), (b"Once upon a time\n" * 400, "is not a story")],
+    [
+        (None, "does not exist — check the name"),
+        (b"", "is empty — delete it to begin a story there, or restore a copy"),
+        (b"Once upon a time\n" * 400, "is not a story — `srbwriter import` reads texts"),
+    ],
 )
 def test_other_files_are_refused_and_left_alone(path: Path, content: bytes | None, problem: str) -> None:
     if content is not None:
@@ -470,5 +474,9 @@ def test_a_folder_that_cannot_be_written_is_read(
         assert seen["reason"] == "no_permission"
         assert seen["text"] == expected
         assert "may not be written" in seen["append"]
-        assert "not saved" in seen["create"]
+        new = f"{folder / 'new.srbw'}: no story can be made there"
+        assert (
+            seen["create"]
+            == f"{new}, access is not permitted — change the permissions, or choose another place"
+        )
         assert {file.name: file.read_bytes() for file in folder.iterdir()} == files

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from textual.keys import _character_to_key
 
 from srbwriter.tui import commands
 from srbwriter.tui.commands import COMMANDS
@@ -62,6 +63,16 @@ def test_no_key_means_two_things(kind: str) -> None:
     ]
     assert sorted(keys) == sorted(declared)
     assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("kind", ["default", "vim"])
+def test_a_key_of_one_character_is_shown_as_that_character(kind: str) -> None:
+    keys = {key for some in commands.Keys(kind, {}).plain.values() for key in some}
+    characters = {_character_to_key(char): char for char in map(chr, range(33, 127))}
+    assert {key: key_name(key) for key in keys & set(characters)} == {
+        key: char for key, char in characters.items() if key in keys
+    }
+    assert (key_name("ctrl+n"), key_name("f5"), key_name("pageup")) == ("^n", "F5", "pgup")
 
 
 def test_every_key_of_every_screen_has_a_name_for_the_settings() -> None:

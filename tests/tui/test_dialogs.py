@@ -17,6 +17,7 @@ from srbwriter.tui.screens.picker import Picker
 from srbwriter.tui.screens.reading import Compare, Reading
 from srbwriter.tui.screens.sheet import Sheet
 from srbwriter.tui.screens.tree import TreeScreen
+from srbwriter.tui.widgets.prose_area import ProseArea
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, started, visible
 
@@ -205,3 +206,14 @@ async def test_the_focus_returns_after_a_window_that_was_too_small(
         await bench.pilot.resize_terminal(120, 40)
         await bench.settle()
         assert bench.screen.focused is before is not None
+
+
+@pytest.mark.parametrize("key", ["left_parenthesis", "right_parenthesis"])
+async def test_a_sheet_has_room_for_its_text_in_the_smallest_window(key: str, open_bench: OpenBench) -> None:
+    async with open_bench(size=(40, 12)) as bench:
+        await started(bench)
+        await bench.press(key)
+        sheet = await opened(bench, Sheet)
+        area = sheet.query_one(ProseArea)
+        assert area.region.height >= 3
+        assert sheet.query_one(".box").region.contains_region(area.region)

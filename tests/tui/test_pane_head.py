@@ -33,6 +33,7 @@ DONE = Head("3", "■", "done at sentence end", tokens=262)
         (DONE._replace(marks="»"), 20, " 3 ■ · »            "),
         (DONE._replace(marks="»62%"), 28, " 3 ■ sentence end · »62% 262"),
         (DONE._replace(marks="lock »62%"), 26, " 3 ■ sentence end · lock  "),
+        (DONE._replace(sign="!", state="failed: host: no connection"), 28, " 3 ! failed              262"),
         (DONE._replace(thoughts=8), 28, " 3 ■ · thought 8            "),
     ],
 )

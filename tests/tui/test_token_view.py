@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textual.widgets import Static
+
 from srbwriter.tui.screens.tokens import TokenView
 from tests.tui.conftest import Bench, OpenBench
 from tests.tui.scenarios.common import opened, started
@@ -35,3 +37,20 @@ async def test_a_ban_leaves_the_cursor_in_its_place_however_slowly_it_is_written
         bench.engine_until(lambda: len(branch.buffer.ids) >= 8)
         await looked(bench, view, len(branch.buffer.ids))
         assert view._at == 3
+
+
+async def test_the_chosen_token_is_in_view_where_there_is_room_for_few(open_bench: OpenBench) -> None:
+    async with open_bench(size=(42, 12)) as bench:
+        await started(bench)
+        bench.session.stop_all()
+        await bench.settle()
+        await bench.press("full_stop")
+        view: TokenView = await opened(bench, TokenView)
+        await looked(bench, view, len(bench.session.round.branches[0].buffer.ids))
+        bench.engine_until(lambda: view._others() is not None)
+        for _ in range(12):
+            await bench.press("down")
+            text = str(view.query_one("#tokens-others", Static).content)
+            assert "▸" in text
+        others = view._others()
+        assert others is not None and others[-1].shown in text

@@ -8,6 +8,7 @@ from textual.widgets import Input, OptionList, TextArea
 from srbwriter.story import ROOT
 from srbwriter.story.model import LoreEntry, Settings
 from srbwriter.tui.screens.ask import Confirm
+from srbwriter.tui.screens.lorebook import Lorebook
 from srbwriter.tui.screens.sheet import NoteSheet
 from tests.tui.conftest import OpenBench
 from tests.tui.scenarios.common import answer, opened, visible
@@ -61,3 +62,21 @@ async def test_secondary_keys_are_given_and_how_they_count(open_bench: OpenBench
             assert story.own_settings(ROOT).lore[0].logic == logic and words in visible(bench)
         await bench.press("l")
         assert story.own_settings(ROOT).lore[0].logic == "any"
+
+
+async def test_a_name_with_a_comma_is_one_key_and_stays_one(open_bench: OpenBench) -> None:
+    async with open_bench(fake=True) as bench:
+        story = bench.session.story
+        bench.screen.run("lore")
+        await opened(bench, Lorebook)
+        await bench.press("n")
+        await answer(bench, "Smith, John")
+        await bench.press(*"Tall.", "ctrl+s")
+        assert '"Smith, John"' in visible(bench)
+        await bench.press("k")
+        asked = bench.app.screen.query_one(Input)
+        assert asked.value == '"Smith, John"'
+        await answer(bench, f"{asked.value}, mill, /far,? away/i")
+        assert story.own_settings(ROOT).lore[0].keys == ["Smith, John", "mill", "/far,? away/i"]
+        await bench.press("k", "enter")
+        assert story.own_settings(ROOT).lore[0].keys == ["Smith, John", "mill", "/far,? away/i"]

@@ -32,6 +32,9 @@ MOST_CELLS = 1 << 24
 """More than any model is trained for. llama.cpp goes through them one by one before it asks for the
 memory: at a thousand million that is a minute of work and tens of gigabytes."""
 
+MOST_THREADS = 512
+"""``GGML_MAX_N_THREADS``; some ten thousand are more than the runtime of OpenMP survives."""
+
 OK, NO_SLOT, ABORTED = 0, 1, 2
 
 
@@ -68,7 +71,7 @@ class Context:
         self._offsets = tuple(range(0, ids * self.sequences, self.sequences))
         self._scratch = ids * self.sequences
         batch = max(batch, ids * self.sequences + spare, 1)
-        params = L.llama_context_default_params()
+        params = context_params(options)
         params.n_ctx = -(-cells // _PADDING) * _PADDING
         params.n_seq_max = ids * self.sequences + spare
         params.n_batch = batch
@@ -76,10 +79,6 @@ class Context:
         params.n_outputs_max = params.n_seq_max
         params.n_threads = threads
         params.n_threads_batch = threads_batch
-        params.flash_attn_type = _FLASH[flash_attention(options)]
-        params.type_k, params.type_v = CACHE_TYPES[options.cache_type_k], CACHE_TYPES[options.cache_type_v]
-        params.kv_unified = True
-        params.no_perf = True
         pointer = lib.llama_init_from_model(model, params)
         if not pointer:
             raise ModelError(
@@ -132,9 +131,7 @@ class Context:
         """Logits of a batch row, valid until the next decode. Copy what must last."""
         if not self.has_logits:
             raise NativeError("llama_get_logits_ith", "sampled in the graph")
-        if (
-            self._attached
-        ):  # of rows that were sampled in the graph the other function gives what samplers left
+        if self._attached:  # the other function gives what samplers of the graph left of a row
             every = self._lib.llama_get_logits(self.pointer)
             whole = np.ctypeslib.as_array(every, (self.batch.outputs, self.n_vocab))
             return whole[self.batch.output(row)]
@@ -278,6 +275,16 @@ class Context:
         if self.pointer:
             self._lib.llama_free(self.pointer)
             self.pointer = 0
+
+
+def context_params(options: EngineOptions) -> Any:
+    """What all contexts have in common."""
+    params = L.llama_context_default_params()
+    params.flash_attn_type = _FLASH[flash_attention(options)]
+    params.type_k, params.type_v = CACHE_TYPES[options.cache_type_k], CACHE_TYPES[options.cache_type_v]
+    params.kv_unified = True
+    params.no_perf = True
+    return params
 
 
 def _bytes_of(data: NDArray[np.uint8]) -> Any:

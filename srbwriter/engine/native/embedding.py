@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 
 from ..types import EngineOptions, ModelError, NativeError
 from .batch import Batch
-from .context import ABORTED, CACHE_TYPES, OK, flash_attention, recurrent
+from .context import ABORTED, OK, context_params, recurrent
 from .library import L, library
 
 NONE, RANK = 0, 4
 """enum llama_pooling_type: a vector for each row, and the marks of a classification head."""
-_FLASH = {"auto": -1, "on": 1, "off": 0}
 _SEQUENCES = 8
 
 
@@ -34,14 +33,11 @@ class EmbeddingContext:
         lib = self._lib = library()
         self.rank, self.cells = rank, cells
         self.sequences = 1 if any(recurrent(model)) else min(_SEQUENCES, rows)
-        params = L.llama_context_default_params()
-        params.n_ctx, params.n_seq_max, params.kv_unified = cells, self.sequences, True
+        params = context_params(options)
+        params.n_ctx, params.n_seq_max = cells, self.sequences
         params.n_batch = params.n_ubatch = self.rows = max(rows, self.sequences)
         params.n_threads = params.n_threads_batch = threads
         params.embeddings, params.pooling_type = True, RANK if rank else NONE
-        params.flash_attn_type = _FLASH[flash_attention(options)]
-        params.type_k, params.type_v = CACHE_TYPES[options.cache_type_k], CACHE_TYPES[options.cache_type_v]
-        params.no_perf = True
         pointer = lib.llama_init_from_model(model, params)
         if not pointer:
             raise ModelError(path, f"no room for embeddings of {cells} tokens", "lower --ctx-size")

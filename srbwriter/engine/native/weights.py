@@ -5,14 +5,15 @@ from __future__ import annotations
 import ctypes as C
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from srbwriter.gguf import Array, Damaged, pairs
 
 from ..types import Cancelled, EngineOptions, ModelError, NativeError
 from .amx import weights_may_be_repacked
 from .library import L, library
-from .vocabulary import check_vocabulary
 
 log = logging.getLogger("srbwriter.engine")
 
@@ -20,6 +21,7 @@ Progress = Callable[[float], bool | None]
 _LOAD_MODES = {(True, False): 1, (True, True): 3, (False, True): 2, (False, False): 0}  # (mmap, mlock)
 _NUMA = {"distribute": 1, "isolate": 2, "numactl": 3}  # enum ggml_numa_strategy
 _numa_done = False
+_KIND, _TOKENS, _NONE = "tokenizer.ggml.model", "tokenizer.ggml.tokens", "no_vocab"
 
 
 def check_file(path: Path) -> None:
@@ -37,6 +39,48 @@ def check_file(path: Path) -> None:
         raise ModelError(str(path), f"cannot be read ({error.strerror})", "check its permissions") from error
     if magic != b"GGUF":
         raise ModelError(str(path), "not a GGUF file", "download or convert the model in GGUF format")
+
+
+def check_vocabulary(path: Path) -> None:
+    """Look at the vocabulary before llama.cpp does, which aborts over some that it cannot use.
+
+    Raises ModelError when there is none, or two of its tokens are spelt alike. What cannot be followed here
+    is left to llama.cpp, which refuses such files in words.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(0)
+            for key, value in pairs(file, size):
+                if key == _KIND and value == _NONE:
+                    raise ModelError(
+                        str(path),
+                        "it has no vocabulary, so it writes no text",
+                        "choose a model that generates text",
+                    )
+                if key == _TOKENS and isinstance(value, Array) and value.holds_texts:
+                    return _check_spelling(path, value)
+    except (OSError, Damaged):
+        return
+
+
+def _check_spelling(path: Path, tokens: Array) -> None:
+    twice = _first_twice(tokens.texts())
+    if twice is not None:
+        raise ModelError(
+            str(path),
+            f"its vocabulary has the token {twice.decode('utf-8', 'backslashreplace')!r} twice",
+            "the file is damaged: download or convert it again",
+        )
+
+
+def _first_twice(tokens: Iterable[bytes]) -> bytes | None:
+    seen: set[bytes] = set()
+    for token in tokens:
+        if token in seen and token:  # empty ones get names of their own
+            return token
+        seen.add(token)
+    return None
 
 
 def load(path: Path, options: EngineOptions, on_progress: Progress | None) -> int:

@@ -24,7 +24,7 @@ from ..ending import close_at_exit
 from ..generation import Branch, Buffer, Command, Generation
 from ..limits import check_ids, check_prompt, one_or_each
 from ..parameters import PARAMETERS, validate
-from ..prompt import assemble, token_ids, unfinished
+from ..prompt import Unfinished, assemble, token_ids, unfinished
 from ..types import (
     BranchState,
     Cancelled,
@@ -253,7 +253,7 @@ class RemoteEngine:
             branch = Branch(generation, index, sampling, stop, run.seed(seed, base, index))
             generation.branches.append(branch)
             run.lanes.append(Lane(run, branch))
-            run.lanes[-1].begin(request.begin, self.pieces(request.begin))
+            run.lanes[-1].begin(request.begin, self.pieces(request.begin), request.without)
         for lane, take in zip(run.lanes, request.takes, strict=False):
             branch = lane.branch
             spelt = self.detokenize(take.ids) if take.ids else ""
@@ -272,6 +272,7 @@ class RemoteEngine:
                 pieces=[take.text] if take.text else [],
                 ids=ids_of_take,
                 ends=ends if whole else [len(take.text)] * len(ids_of_take),
+                logprobs=lane.unscored(ids_of_take),
             )
             lane.came = len(ids_of_take)
             lane.unspelt = "" if take.text else lane.unspelt
@@ -353,8 +354,8 @@ class RemoteEngine:
             return None
 
     def begins_a_token(self, text: str) -> bool:
-        """Not that anybody knew: no server tells its whole vocabulary."""
-        return False
+        """Whether there is a token that begins with ``text``, as far as they tell."""
+        return self._question(lambda dialect: dialect.begins_a_token(text))
 
     def _bytes(self, ids: Sequence[int], special: bool) -> list[bytes]:
         self.check_ids(ids)
@@ -441,6 +442,7 @@ class RemoteEngine:
         }
         for name, value in wanted.items():
             self._refuse(name, value)
+        _check_barred(request.without, one_or_each("sampling", request.sampling, request.n))
         for name in ("logprobs", "prompt_logprobs", "next_logprobs"):
             if (getattr(request, name) or 0) > self.profile.logprobs >= 0:
                 raise InvalidRequest(name, f"{self.profile.server} tells {self.profile.logprobs} at most")
@@ -497,6 +499,9 @@ class RemoteEngine:
         elif command.verb in ("reroll", "add_branch"):
             *_, begin, without = command.args
             self._refuse("without", bool(without))
+            given = [value for value in command.values() if isinstance(value, Sampling)]
+            at = max(command.branch, 0)
+            _check_barred(without, given or [generation.branches[at].sampling])
             command = command._replace(args=(*command.args, self.pieces(begin)))
         with self._posting:
             self._commands.append(command)
@@ -504,11 +509,11 @@ class RemoteEngine:
         if alone:
             self._loop.call_soon_threadsafe(self._obey)
 
-    def _typed(self, generation: Generation, text: str) -> tuple[tuple[int, ...], str]:
-        """The tokens of what a person typed, and what the last of them writes if it is to be healed."""
+    def _typed(self, generation: Generation, text: str) -> tuple[tuple[int, ...], Unfinished]:
+        """The tokens of what a person typed, and which of them are to be healed."""
         ids = tuple(self.tokenize_continuation(text))
         heals = generation.request.heal and not self.lacks("heal")
-        return ids, unfinished(self, ids, text).text if heals else ""
+        return ids, unfinished(self, ids, text) if heals else Unfinished()
 
     def _obey(self) -> None:
         """Carry out what was commanded; requests that came together are looked at together."""
@@ -568,6 +573,14 @@ class RemoteEngine:
     def _check_open(self) -> None:
         if self._closing:
             raise EngineClosed("the engine was closed")
+
+
+def _check_barred(without: Sequence[int], samplings: Iterable[Sampling]) -> None:
+    """What follows a banned token's place is asked for in another request. Raises NotSupported."""
+    if without and any(s.grammar or s.json_schema or s.regex for s in samplings):
+        raise NotSupported(
+            "tokens are banned in one place by two requests there, and a grammar cannot go on in the middle"
+        )
 
 
 def _check_schema(text: str) -> None:

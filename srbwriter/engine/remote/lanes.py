@@ -7,6 +7,7 @@ place whatever the other side knows. To be used on the loop's thread only.
 from __future__ import annotations
 
 import codecs
+import math
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..generation import Branch, Buffer, Generation
+from ..prompt import Unfinished
 from ..text import BranchText, Hit, Pieces
 from ..types import (
     BranchState,
@@ -131,6 +133,7 @@ class Lane:
         self.unspelt = ""  # text that stands there already and that the next tokens have to spell
         self.came = 0  # tokens of this take, where they are counted as they come
         self.failures = 0  # attempts since the last token
+        self.without: dict[int, tuple[int, ...]] = {}  # tokens that may not come at a place of the take
         self.beyond = False  # it is to go on where the model saw an end
         self.words = Wording(_NOTHING, branch.stop_rule)
         self.limit = NO_LIMIT
@@ -158,6 +161,11 @@ class Lane:
     def left(self) -> int | None:
         """Tokens that it may still write; None: no limit."""
         return None if self.limit >= NO_LIMIT else max(self.limit - self.written, 0)
+
+    @property
+    def barred(self) -> tuple[int, ...]:
+        """Tokens that may not come next."""
+        return self.without.get(len(self.buffer.ids), ())
 
     @property
     def next_seed(self) -> int:
@@ -213,7 +221,7 @@ class Lane:
         else:
             buffer.ids.extend(ids)
             buffer.ends.extend(_ends(begin, text, spell(ids), len(ids)))
-        buffer.logprobs.extend(logprobs)
+        buffer.logprobs.extend((*logprobs, *self.unscored(ids[len(logprobs) :])))
         if hit is not None:
             self._stop_at(out, hit, before, ids, logprobs)
             return
@@ -336,16 +344,23 @@ class Lane:
     def new_take(self) -> None:
         """Forget the text; the reader sees a new revision."""
         self.branch.buffer = Buffer(self.buffer.revision + 1)
-        self.base, self.first, self.came = self.run.ids, 0, 0
+        self.base, self.first, self.came, self.without = self.run.ids, 0, 0, {}
         self.heal(self.run.generation.healed)
         self.words.restart("")
         self.branch.started_at = self.branch.changed_at = 0.0
         self.set_stop(self.branch.stop_rule)
 
-    def begin(self, ids: Sequence[int], spelt: Sequence[bytes]) -> None:
-        """Let a new take begin with ``ids``, which write ``spelt``, and write as much as its rule says."""
-        if not ids:
-            return
+    def begin(self, ids: Sequence[int], spelt: Sequence[bytes], without: Sequence[int]) -> None:
+        """Let a new take begin with ``ids``, which write ``spelt``, and not go on with one of ``without``.
+
+        It writes as much as its rule says after them.
+        """
+        if ids:
+            self._begin(ids, spelt)
+        if without:
+            self.without = {len(self.buffer.ids): tuple(without)}
+
+    def _begin(self, ids: Sequence[int], spelt: Sequence[bytes]) -> None:
         decoder, ends = codecs.getincrementaldecoder("utf-8")("replace"), list[int]()
         text = ""
         for piece in spelt:
@@ -360,6 +375,7 @@ class Lane:
         self.buffer.pieces += [text] if text else []
         self.buffer.ids += ids
         self.buffer.ends += ends
+        self.buffer.logprobs += self.unscored(ids)
         self.came = len(ids)
         self.words.restart(text, self.written)
         self.set_stop(self.branch.stop_rule, self.branch.stop_rule.max_tokens)
@@ -397,10 +413,10 @@ class Lane:
         self.branch.buffer = new
         self.words.restart(text, self.written)
 
-    def typed(self, text: str, ids: Sequence[int], heals: str = "") -> None:
+    def typed(self, text: str, ids: Sequence[int], end: Unfinished) -> None:
         """Add words that a person typed; where text without tokens stands before them, they join that.
 
-        ``heals`` is what the last of their tokens writes, if the model is to spell that itself.
+        The model is to spell their ``end`` itself.
         """
         self.stop_healing()
         buffer, begin = self.buffer, len(self.branch.text)
@@ -408,21 +424,30 @@ class Lane:
         buffer.pieces.append(text)
         if buffer.tail:
             buffer.tail, ids = buffer.tail + text, ()
-        elif heals:
-            buffer.tail = self.unspelt = heals
-            ids = ids[:-1]
-        buffer.ids.extend(ids)
-        buffer.ends.extend([begin + len(text)] * len(ids))
+        elif end.tokens:
+            buffer.tail = self.unspelt = end.text
+            ids = ids[: -end.tokens]
+        self._unwritten(ids, begin + len(text) - len(self.unspelt))
         self.limit += 0 if self.run.counted else len(ids)
         self.words.restart(self.branch.text, self.written)
         self.run.events.append(Text(self.branch.index, text, tuple(ids)))
 
     def settle(self, ids: Sequence[int]) -> None:
         """The tail has become tokens."""
-        buffer = self.buffer
-        buffer.ids.extend(ids)
-        buffer.ends.extend([len(self.branch.text)] * len(ids))
-        buffer.tail = ""
+        self._unwritten(ids, len(self.branch.text))
+        self.buffer.tail = ""
+
+    def _unwritten(self, ids: Sequence[int], end: int) -> None:
+        """Add tokens that the model has not written; after the last of them there are ``end`` characters."""
+        self.buffer.ids.extend(ids)
+        self.buffer.ends.extend([end] * len(ids))
+        self.buffer.logprobs.extend(self.unscored(ids))
+
+    def unscored(self, ids: Sequence[int]) -> list[TokenLogprob]:
+        """What stands beside ``ids`` that the model has not written, where log-probabilities are told."""
+        if self.run.request.logprobs is None:
+            return []
+        return [TokenLogprob(token, -math.inf) for token in ids]
 
     def forget_half(self, window: int) -> bool:
         """Make room in a full window by leaving out the older half of what follows the kept head."""
@@ -446,6 +471,12 @@ class Lane:
 def plain(sampling: Sampling) -> Sampling:
     """``sampling`` without its seed: branches that are equal but for that can be asked for together."""
     return replace(sampling, seed=None)
+
+
+def barring(sampling: Sampling, tokens: Sequence[int]) -> Sampling:
+    """``sampling`` that never chooses one of ``tokens``."""
+    bias = dict(sampling.logit_bias) | dict.fromkeys(tokens, -math.inf)
+    return replace(sampling, logit_bias=tuple(bias.items()))
 
 
 def _ends(begin: int, text: str, spelt: list[str] | None, count: int) -> list[int]:

@@ -5,8 +5,8 @@ connection for all, nobody over there is told, and those who wait take turns at 
 there may wait behind another for whom nothing comes. Here a request is never cancelled: its stream is
 reset, and httpcore ends it as it ends one that the server has reset. One task reads for all.
 
-This leans on attributes that httpcore does not promise. Where a release of it has others, no connection is
-shared, see :func:`of`.
+This leans on attributes that httpcore does not promise. With a release that has others, HTTP/1.1 is spoken:
+see :func:`unknown`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import h2.exceptions
 import httpcore
 import httpx
 
-_INSIDE = ("_events", "_h2_state", "_receive_events", "_write_outgoing_data")
+_INSIDE = ("_events", "_h2_state", "_receive_events", "_write_outgoing_data", "_connection")
 _BROKEN = (OSError, httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException)
 
 Spawn = Callable[[Coroutine[Any, Any, None]], object]
@@ -118,14 +118,22 @@ _FOR_ALL = httpcore.Request("GET", "https://all/")  # reading and writing ask a 
 
 
 def of(client: httpx.AsyncClient, spawn: Spawn) -> list[Shared]:
-    """The connections of a client that requests can share; none where this httpcore is made otherwise."""
-    try:
-        pooled = [each._connection for each in cast(Any, client)._transport._pool.connections]
-    except AttributeError:
-        return []
+    """The connections of a client that requests can share."""
+    pooled = [each._connection for each in cast(Any, client)._transport._pool.connections]
     found: list[Shared] = []
     for each in pooled:
-        if all(hasattr(each, name) for name in _INSIDE):
-            reader = getattr(each._receive_events, "__self__", None)
+        if isinstance(each, httpcore.AsyncHTTP2Connection):
+            reader = getattr(cast(Any, each)._receive_events, "__self__", None)
             found.append(reader if isinstance(reader, Shared) else Shared(each, spawn))
     return found
+
+
+def unknown() -> str:
+    """Why connections cannot be shared with the httpcore that is installed; nothing if they can."""
+    origin, silent = httpcore.Origin(b"https", b"all", 443), httpcore.AsyncMockStream([])
+    whole = httpcore.AsyncHTTP2Connection(origin, silent), httpcore.AsyncHTTPConnection(origin)
+    lacking = [name for name in _INSIDE if not any(hasattr(each, name) for each in whole)]
+    lacking += [] if hasattr(httpx.AsyncHTTPTransport(verify=False), "_pool") else ["_pool"]
+    if not lacking:
+        return ""
+    return f"httpcore {httpcore.__version__} is made in another way than 1.0 (no {', '.join(lacking)})"

@@ -26,6 +26,7 @@ class RemoteOptions:
     verify: bool = True  # certificates of https
     connect_seconds: float = 10.0
     silent_seconds: float = 300.0  # that an answer may keep us waiting for its next byte
+    quiet_seconds: float = 10.0  # after which they are asked meanwhile whether they are well
     retries: int = 8  # attempts after which a branch gives up, without a token in between
     first_wait: float = 0.25  # before the second attempt; doubled from then on
     longest_wait: float = 8.0

@@ -8,6 +8,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 
+import httpx
+
 from ..types import RemoteError
 from .dialects.base import Dialect, not_found
 from .dialects.koboldcpp import KoboldCpp
@@ -75,13 +77,23 @@ class Peer:
 
         Any answer is a sign of life: not every kind of server has that path.
         """
+        error = await self._look()
+        return "" if error is None else error.problem
+
+    async def gone(self) -> str:
+        """Why it will certainly write nothing more; nothing where it may only be busy."""
+        error = await self._look()
+        certain = error is not None and (error.status or isinstance(error.__cause__, httpx.ConnectError))
+        return error.problem if error is not None and certain else ""
+
+    async def _look(self) -> RemoteError | None:
         try:
             await asyncio.wait_for(self.transport.read("GET", "/health", None, _LOOK_SECONDS), _LOOK_SECONDS)
         except RemoteError as error:
-            return error.problem if error.status in (0, 502, 503, 504) else ""
+            return error if error.status in (0, 502, 503, 504) else None
         except TimeoutError:
-            return "it does not answer"
-        return ""
+            return RemoteError(self.where, "it does not answer")
+        return None
 
     def failed(self, error: RemoteError) -> None:
         """Leave it out for a while, each time for longer."""

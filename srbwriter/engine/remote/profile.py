@@ -81,7 +81,8 @@ class Profile:
             told = self.ids and self.logprobs > 0
             return "" if told else f"{them} does not tell how likely tokens are that it did not choose"
         if name == "without":
-            return f"{them} cannot be told what not to write in one place alone"
+            known = self.ids and "logit_bias" in self.sampling
+            return "" if known else f"{them} cannot be told what not to write in one place alone"
         if name == "look_ahead":
             return (
                 ""

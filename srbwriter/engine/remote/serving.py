@@ -24,7 +24,7 @@ from ..types import (
     StateChanged,
 )
 from .dialects.base import Ask, Dialect, Named, News, Over, Piece, Placed, PromptRead, TakenBack
-from .lanes import Lane, Run, Spell, plain
+from .lanes import Lane, Run, Spell, barring, plain
 from .options import RemoteOptions
 from .pool import Peer, Pool
 from .profile import Profile
@@ -47,6 +47,9 @@ class Stretch:
         self.slot = -1  # where its first branch runs, if they tell
         self.stands: Sequence[int] = ()  # what that branch had when it left or ended
         self.progressed = False
+        self.trouble = ""  # why it was left
+        self.heard = 0.0  # when something came last, on the loop's clock
+        self.barring = False  # it writes one token only, which some may not be
         self.cut = False  # somebody left before the other side had come to an end
         self.wasted = 0  # branches that are written on over there and thrown away here
         self._steered: asyncio.Task[None] | None = None
@@ -186,7 +189,7 @@ class Service:
         for lane in fresh:
             rule = lane.branch.stop_rule
             asked = plain(lane.branch.sampling), lane.left, lane.min_tokens, lane.beyond, rule.ignore_eog
-            key = (*asked, lane.unspelt, lane.branch.overlap)
+            key = (*asked, lane.unspelt, lane.branch.overlap, lane.barred)
             alike.setdefault(key, []).append(lane)
         for lanes_alike in alike.values():
             group: list[Lane] = []
@@ -204,11 +207,16 @@ class Service:
         native = "min_tokens" in self.profile.stops
         early = first.min_tokens - first.written if not native and first.beyond else 0
         most = first.left if first.left is None else max(first.left, 1)
+        stretch.barring = bool(first.barred)
+        if early > 0 or first.barred:  # then it goes on in another request
+            short = 1 if first.barred else early
+            most = min(short, most or short)
+        sampling = self.profile.spelling(first.branch.sampling, first.unspelt)
         return Ask(
             ids=first.path,
-            sampling=self.profile.spelling(first.branch.sampling, first.unspelt),
+            sampling=barring(sampling, first.barred) if first.barred else sampling,
             seeds=tuple(lane.next_seed for lane in lanes),
-            max_tokens=min(early, most or early) if early > 0 else most,
+            max_tokens=most,
             min_tokens=max(first.min_tokens - first.written, 0) if native else 0,
             ignore_eog=first.branch.stop_rule.ignore_eog or early > 0,
             request=request,
@@ -323,14 +331,38 @@ class Service:
             dialect.left(asked, max(stretch.slot, asked), stretch.stands)
 
     async def _answer(self, stretch: Stretch, peer: Peer, dialect: Dialect, ask: Ask) -> None:
-        run = stretch.run
-        path, body = dialect.request(ask)
         self.prompt_tokens += len(ask.ids)
+        watch: asyncio.Task[None] | None = None
+        try:
+            async with asyncio.timeout(None) as end:
+                watch = self.spawn(self._watch(stretch, peer, end))
+                await self._listen(stretch, peer, dialect, ask)
+        except TimeoutError:
+            raise RemoteError(peer.where, stretch.trouble) from None
+        finally:
+            if watch is not None:
+                watch.cancel()
+
+    async def _watch(self, stretch: Stretch, peer: Peer, end: asyncio.Timeout) -> None:
+        """End an answer that has been quiet for long, where they say that they are ill, or take nobody."""
+        loop, most = asyncio.get_running_loop(), self.options.quiet_seconds
+        stretch.heard = loop.time()
+        while True:
+            await asyncio.sleep(max(stretch.heard + most - loop.time(), most / 2))
+            if loop.time() - stretch.heard >= most and (trouble := await peer.gone()):
+                stretch.trouble = trouble
+                end.reschedule(loop.time())
+                return
+
+    async def _listen(self, stretch: Stretch, peer: Peer, dialect: Dialect, ask: Ask) -> None:
+        run, loop = stretch.run, asyncio.get_running_loop()
+        path, body = dialect.request(ask)
         async with peer.transport.events(path, body) as batches:
             for lane in stretch.live:
                 lane.set_state(BranchState.PROMPT)
             run.publish()
             async for batch in batches:
+                stretch.heard = loop.time()
                 for data in batch:
                     for news in dialect.read(data):
                         self._hear(stretch, news)
@@ -342,13 +374,11 @@ class Service:
                     break  # leaving closes the connection, which ends there what nobody wants any more
 
     async def _score(self, run: Run, dialect: Dialect, ask: Ask) -> None:
-        best, first = run.request.prompt_logprobs or 0, max(run.request.score_from, 1)
-        run.generation.prompt_logprobs = list(await dialect.score(ask.ids, best, first))
+        run.generation.prompt_logprobs = list(await dialect.score(ask.ids, run.request))
         self._read(run, 0)
 
     async def _foretell(self, run: Run, dialect: Dialect) -> None:
-        asked = run.request
-        told = await dialect.next(run.ids, asked.next_logprobs or 0, asked.next_ids)
+        told = await dialect.next(run.ids, run.request, run.generation.healed)
         run.generation.next_logprobs, run.to_foretell = tuple(told), False
         self._read(run, 0)
 
@@ -417,6 +447,8 @@ class Service:
         match reason:
             case FinishReason.EOG if early and not lane.beyond and "min_tokens" not in self.profile.stops:
                 lane.beyond = True
+                self._once_more(lane)
+            case FinishReason.LENGTH if stretch.barring and lane.left != 0:
                 self._once_more(lane)
             case FinishReason.LENGTH if lane.beyond and lane.left != 0:
                 lane.beyond = False

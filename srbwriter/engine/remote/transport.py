@@ -19,6 +19,7 @@ from . import multiplexed
 from .options import RemoteOptions, address, shown
 from .problems import from_answer, from_transport, garbage
 
+log = logging.getLogger(__name__)
 logging.getLogger("httpx").setLevel(logging.WARNING)  # it would write a line for every request
 
 _OTHERS = (b":", b"event:", b"id:", b"retry:")
@@ -142,7 +143,10 @@ class Transport:
         headers = {"User-Agent": f"srbwriter/{__version__}", "Accept-Encoding": "identity"}
         if options.key:
             headers["Authorization"] = f"Bearer {options.key}"
-        self._may_share = self.url.startswith("https:")  # HTTP/2 is taken where the server offers it
+        secure = self.url.startswith("https:")
+        if why := multiplexed.unknown() if secure else "":
+            log.warning("%s: HTTP/1.1 is used: %s", self.where, why)
+        self._may_share = secure and not why  # HTTP/2 is taken where the server offers it
         self._settings: dict[str, Any] = {
             "base_url": self.url,
             "headers": headers,

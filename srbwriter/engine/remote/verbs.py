@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from ...prose import last_sentence_start
 from ..generation import BEYOND_THE_END, BRANCH_VERBS, Branch, Command
+from ..prompt import Unfinished
 from ..types import Added, BranchState, Cut, Finished, FinishReason, Priority, Sampling, Stop
 from .lanes import Lane, Run
 
@@ -85,7 +86,7 @@ class Verbs:
         lane.new_take()
         lane.beyond = False
         lane.run.events.append(Cut(branch.index, 0, 0))
-        lane.begin(begin, spelt)
+        lane.begin(begin, spelt, without)
         self._revive(lane)
 
     def extend(self, lane: Lane, stop: Stop | int | None) -> None:
@@ -124,7 +125,7 @@ class Verbs:
         lane.run.events.append(Cut(branch.index, kept, len(branch.buffer.ids)))
         self._revive(lane)
 
-    def append(self, lane: Lane, text: str, go_on: bool, ids: Sequence[int], last: str) -> None:
+    def append(self, lane: Lane, text: str, go_on: bool, ids: Sequence[int], end: Unfinished) -> None:
         branch = lane.branch
         if not text:
             return
@@ -132,7 +133,8 @@ class Verbs:
         lane.leave()
         if live:
             lane.flush()
-        lane.typed(text, ids, last if (live or go_on) and not lane.run.constrained else "")
+        heals = (live or go_on) and not lane.run.constrained
+        lane.typed(text, ids, end if heals else Unfinished())
         if go_on and not live:
             lane.set_stop(branch.stop_rule, branch.stop_rule.max_tokens)
         if go_on or live and branch.state is not BranchState.PAUSED:
@@ -178,7 +180,7 @@ class Verbs:
             lane = Lane(run, branch)
             run.lanes.append(lane)
             run.events.append(Added(index))
-            lane.begin(begin, spelt)
+            lane.begin(begin, spelt, without)
 
     def _again(self, lane: Lane) -> None:
         """What writes on is asked for anew, by other rules."""

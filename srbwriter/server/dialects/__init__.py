@@ -17,7 +17,7 @@ from srbwriter.server.dialects.srb.completions import completions as srb_complet
 from srbwriter.server.dialects.srb.completions import is_srb
 from srbwriter.server.dialects.tabby import ENDPOINTS as TABBY
 from srbwriter.server.dialects.tabby import VLLM
-from srbwriter.server.endpoints import COMPLETION, Endpoint
+from srbwriter.server.endpoints import COMPLETION, Endpoint, rows_of
 
 
 async def shared_completions(context: Context) -> Response:
@@ -27,16 +27,13 @@ async def shared_completions(context: Context) -> Response:
 
 
 SHARED = (
-    Endpoint(
-        "POST",
-        ("/v1/completions",),
-        shared_completions,
-        "openai",
+    rows_of("openai")(
+        "POST /v1/completions", shared_completions,
         "branches of a prompt: event lines for a bare body, OpenAI's answer for one that names a model, "
         "stream, echo, logprobs, best_of, suffix or stream_options",
         body=COMPLETION,
     ),
-)
+)  # fmt: skip
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     *SHARED, *SRB, *OPENAI, *LLAMACPP, *KOBOLD, *OOBA, *TABBY, *VLLM, *EXLLAMA,

@@ -6,19 +6,17 @@ begins as something did before is found there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
 
-from srbwriter.engine.types import Finished
-from srbwriter.server.answers import Written
-from srbwriter.server.context import Context, frames, json_response
-from srbwriter.server.endpoints import FIELDS, Endpoint
+from srbwriter.server.context import Context
+from srbwriter.server.endpoints import FIELDS, object_of, rows_of, told
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields
 from srbwriter.server.params import Params, read_common
-from srbwriter.server.streams import BranchFrames
+from srbwriter.server.streams import BranchFrames, Piece
 
 USUAL: Mapping[str, Any] = {
     "max_tokens": 200, "temperature": 0.7, "top_k": 20, "top_p": 0.65, "min_p": 0.06, "repeat_penalty": 1.15,
@@ -43,17 +41,13 @@ async def generate(context: Context) -> Response:
     """The text alone: as it is written, or a list of n texts."""
     fields = Fields(await context.json())
     params = await context.read(lambda: read_params(fields, context))
-    if not isinstance(fields.raw("message"), str):
-        raise bad("message", "Field 'message': expected text")
-    message, template = fields.text("message"), fields.text("prompt")
+    message, template = fields.need_text("message"), fields.text("prompt")
     prompt = template.replace(_PLACE, message) if template else message
     (whole,) = await context.services.read_prompts(prompt, context.effort)
     record = await context.submit([params.request(whole, parse_special=True)])
     if params.stream:
         writer = PlainText(context, record, params)
-        return await context.stream(
-            record, frames(context, record, writer), media_type="text/plain; charset=utf-8", headers=_HEADERS
-        )
+        return await context.stream(record, writer, media_type="text/plain; charset=utf-8", headers=_HEADERS)
     return await context.whole(record, lambda: [branch.text for branch in record.generation.branches])
 
 
@@ -68,32 +62,20 @@ class PlainText(BranchFrames):
     def error(self, error: ApiError) -> bytes:
         return b""
 
-    def _piece(
-        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
-    ) -> None:
-        out.append(text)
-
-    def _finish(self, out: list[str], index: int, last: Finished) -> None:
-        pass
+    def _piece(self, out: list[str], index: int, piece: Piece) -> None:
+        out.append(piece.text)
 
 
-async def check(context: Context) -> Response:
-    return json_response([context.services.model_name])
-
-
-_GENERATE: dict[str, Any] = {
-    "type": "object",
-    "required": ["message"],
-    "properties": {
-        "message": {"type": "string"},
-        "prompt": {"type": "string", "description": f"What stands around the message: {_PLACE} in a text."},
-        "stream": {"type": "boolean", "default": True},
-        **FIELDS,
-    },
-    "example": {"message": "Once upon a time,", "max_new_tokens": 16},
-}
+_GENERATE = object_of(
+    "message",
+    message="string",
+    prompt={"type": "string", "description": f"What stands around the message: {_PLACE} in a text."},
+    stream={"type": "boolean", "default": True},
+    **FIELDS,
+    example={"message": "Once upon a time,", "max_new_tokens": 16},
+)
+_row = rows_of("llamacpp", "exllama")
 ENDPOINTS = (
-    Endpoint("POST", ("/generate",), generate, "llamacpp", "a text as plain text, while it is written",
-             body=_GENERATE, title="exllama"),
-    Endpoint("GET", ("/check",), check, "llamacpp", "the model's name in a list", title="exllama"),
-)  # fmt: skip
+    _row("POST /generate", generate, "a text as plain text, while it is written", body=_GENERATE),
+    _row("GET /check", told(lambda context: [context.services.model_name]), "the model's name in a list"),
+)

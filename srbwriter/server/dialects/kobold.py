@@ -8,9 +8,9 @@ paths for the same things, and fields of either are read.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from starlette.responses import Response
 
@@ -18,20 +18,19 @@ from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.limits import check_prompt
 from srbwriter.engine.types import Finished, FinishReason
 from srbwriter.server.answers import (
-    Written,
     branch_tokens,
     finish_reason,
     legacy_logprobs,
     problem,
     timings,
 )
-from srbwriter.server.context import Context, frames, json_response
-from srbwriter.server.endpoints import KOBOLD, Endpoint, Handler, object_of
+from srbwriter.server.context import Context, json_response
+from srbwriter.server.endpoints import KOBOLD, object_of, rows_of, told
 from srbwriter.server.errors import bad
 from srbwriter.server.fields import Fields, read_ids, wants_bos
 from srbwriter.server.params import Params, read_common
 from srbwriter.server.registry import Record
-from srbwriter.server.streams import BranchFrames
+from srbwriter.server.streams import BranchFrames, Piece
 from srbwriter.server.work import PER_ENTRY, encode
 
 VERSION = "1.102"
@@ -133,7 +132,7 @@ async def generate(context: Context) -> Response:
 async def generate_stream(context: Context) -> Response:
     """Tokens as events; with n > 1 each says whose it is."""
     record, params = await submit(context, Fields(await context.json()))
-    return await context.stream(record, frames(context, record, KoboldFrames(context, record, params)))
+    return await context.stream(record, KoboldFrames(context, record, params))
 
 
 def _results(context: Context, record: Record, params: KoboldParams) -> list[dict[str, Any]]:
@@ -158,14 +157,12 @@ def _known(context: Context, branch: Branch) -> dict[str, Any]:
 class KoboldFrames(BranchFrames):
     """``message`` events; no ``[DONE]``, which clients would try to read as JSON."""
 
-    def _piece(
-        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
-    ) -> None:
+    def _piece(self, out: list[str], index: int, piece: Piece) -> None:
         if self._params.logprobs is None:
-            if text:
-                self._event(out, index, token=text, finish_reason=None)
+            if piece.text:
+                self._event(out, index, token=piece.text, finish_reason=None)
             return
-        for token in tokens:
+        for token in piece.tokens:
             told = legacy_logprobs(self._context.engine, [token])["content"]
             top = [{"token": one["token"], "logprob": one["logprob"]} for one in told[0]["top_logprobs"]]
             self._event(out, index, token=token.text, finish_reason=None, top_logprobs=top if told else [])
@@ -280,27 +277,8 @@ async def detokenize(context: Context) -> Response:
 # ---- rows
 
 
-def told(make: Callable[[Context], Any]) -> Handler:
-    """A handler that answers with a value and reads nothing."""
-
-    async def handler(context: Context) -> Response:
-        return json_response(make(context))
-
-    return handler
-
-
 def _version(context: Context) -> dict[str, Any]:
-    never = (
-        "txt2img",
-        "vision",
-        "audio",
-        "transcribe",
-        "multiplayer",
-        "websearch",
-        "tts",
-        "music",
-        "savedata",
-    )
+    never = "txt2img vision audio transcribe multiplayer websearch tts music savedata".split()
     return {
         "result": "KoboldCpp",
         "version": VERSION,
@@ -313,44 +291,35 @@ def _version(context: Context) -> dict[str, Any]:
     }
 
 
-def _window(context: Context) -> dict[str, int]:
-    return {"value": context.engine.n_ctx}
+def _both(path: str) -> str:
+    return f"/api/v1/{path} /api/latest/{path}"
 
 
-def _both(path: str) -> tuple[str, ...]:
-    return f"/api/v1/{path}", f"/api/latest/{path}"
-
-
-def _row(method: str, paths: tuple[str, ...], handler: Handler, summary: str, **more: Any) -> Endpoint:
-    return Endpoint(cast("Any", method), paths, handler, "kobold", summary, **more)
-
-
+_row = rows_of("kobold")
 _KEY = object_of(genkey="string")
 ENDPOINTS = (
-    _row("POST", _both("generate"), generate, "continuations of a prompt, as KoboldAI and KoboldCpp answer",
+    _row(f"POST {_both('generate')}", generate, "continuations of a prompt, as KoboldAI and KoboldCpp answer",
          body=KOBOLD),
-    _row("POST", ("/api/extra/generate/stream",), generate_stream, "one token an event", body=KOBOLD),
-    _row("POST", ("/api/extra/generate/check",), check, "what has been written so far", body=_KEY,
+    _row("POST /api/extra/generate/stream", generate_stream, "one token an event", body=KOBOLD),
+    _row("POST /api/extra/generate/check", check, "what has been written so far", body=_KEY, chooses=False),
+    _row("GET /api/extra/generate/check", check, "what has been written so far"),
+    _row("POST /api/extra/abort", abort, "stop what this client asked for", body=_KEY, chooses=False),
+    _row("POST /api/extra/last_logprobs", last_logprobs, "log-probabilities of the latest answer", body=_KEY,
          chooses=False),
-    _row("GET", ("/api/extra/generate/check",), check, "what has been written so far"),
-    _row("POST", ("/api/extra/abort",), abort, "stop what this client asked for", body=_KEY,
-         chooses=False),
-    _row("POST", ("/api/extra/last_logprobs",), last_logprobs, "log-probabilities of the latest answer",
-         body=_KEY, chooses=False),
-    _row("POST", ("/api/extra/tokencount", "/api/extra/tokenize"), token_count, "a text's tokens, counted",
-         body={**object_of(prompt="string", special="boolean"), "example": {"prompt": "Once upon a time"}}),
-    _row("POST", ("/api/extra/detokenize",), detokenize, "token ids as text",
-         body={**object_of(ids="array"), "example": {"ids": [1, 2]}}),
-    _row("GET", _both("model"), told(lambda context: {"result": context.services.model_name}),
+    _row("POST /api/extra/tokencount /api/extra/tokenize", token_count, "a text's tokens, counted",
+         body=object_of(prompt="string", special="boolean", example={"prompt": "Once upon a time"})),
+    _row("POST /api/extra/detokenize", detokenize, "token ids as text",
+         body=object_of(ids="array", example={"ids": [1, 2]})),
+    _row(f"GET {_both('model')}", told(lambda context: {"result": context.services.model_name}),
          "the model's name"),
-    _row("GET", _both("info/version"), told(lambda _: {"result": UNITED}), "the version of this interface"),
-    _row("GET", _both("config/max_length"), told(lambda _: {"value": USUAL["max_tokens"]}),
+    _row(f"GET {_both('info/version')}", told(lambda _: {"result": UNITED}), "the version of this interface"),
+    _row(f"GET {_both('config/max_length')}", told(lambda _: {"value": USUAL["max_tokens"]}),
          "tokens that are usual for an answer"),
-    _row("GET", (*_both("config/max_context_length"), "/api/extra/true_max_context_length"), told(_window),
-         "tokens of prompt and answer together"),
-    _row("GET", _both("config/soft_prompt"), told(lambda _: {"value": ""}), "there are no soft prompts"),
-    _row("GET", _both("config/soft_prompts_list"), told(lambda _: {"values": []}), "none either"),
-    _row("GET", ("/api/extra/version",), told(_version), "what KoboldCpp this answers as"),
-    _row("GET", ("/api/extra/preloadstory",), told(lambda _: {}), "no story is preloaded"),
-    _row("GET", ("/api/extra/perf",), told(_perf), "times of the latest answer, and what runs"),
+    _row(f"GET {_both('config/max_context_length')} /api/extra/true_max_context_length",
+         told(lambda context: {"value": context.engine.n_ctx}), "tokens of prompt and answer together"),
+    _row(f"GET {_both('config/soft_prompt')}", told(lambda _: {"value": ""}), "there are no soft prompts"),
+    _row(f"GET {_both('config/soft_prompts_list')}", told(lambda _: {"values": []}), "none either"),
+    _row("GET /api/extra/version", told(_version), "what KoboldCpp this answers as"),
+    _row("GET /api/extra/preloadstory", told(lambda _: {}), "no story is preloaded"),
+    _row("GET /api/extra/perf", told(_perf), "times of the latest answer, and what runs"),
 )  # fmt: skip

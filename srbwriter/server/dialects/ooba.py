@@ -11,22 +11,23 @@ import asyncio
 import contextlib
 import html
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 from starlette.responses import Response
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from srbwriter.engine.types import Finished, Request, Sampling, Stop
-from srbwriter.server.answers import Written, token_text
+from srbwriter.engine.types import Request, Sampling, Stop
+from srbwriter.server.answers import token_text
 from srbwriter.server.chat import read_chat
 from srbwriter.server.context import Context, frames, json_response
 from srbwriter.server.dialects.kobold import LEGACY, KoboldParams, submit
-from srbwriter.server.endpoints import CHAT, Endpoint, Handler, Socket, as_told, object_of
+from srbwriter.server.endpoints import CHAT, Socket, as_told, object_of, rows_of, told
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields, read_ids
+from srbwriter.server.params import adapters_of
 from srbwriter.server.registry import Record, new_id
-from srbwriter.server.streams import BranchFrames
+from srbwriter.server.streams import BranchFrames, Piece
 from srbwriter.server.work import PER_ENTRY, encode
 
 _WAITING = 4
@@ -39,11 +40,6 @@ _TOLD_AGAIN = 200_000
 # ---- /v1/internal
 
 
-async def health(context: Context) -> Response:
-    _ = context.engine
-    return json_response({"status": "ok"})
-
-
 async def encode_text(context: Context) -> Response:
     ids = await _tokens(context)
     return await context.answer(len(ids) * PER_ENTRY, lambda: {"tokens": ids, "length": len(ids)})
@@ -54,14 +50,8 @@ async def count_text(context: Context) -> Response:
 
 
 async def _tokens(context: Context) -> list[int]:
-    text = _text(Fields(await context.json()), "text")
+    text = Fields(await context.json()).need_text("text")
     return await context.services.tokenize(text, add_bos=True, parse_special=True)
-
-
-def _text(fields: Fields, name: str) -> str:
-    if not isinstance(fields.raw(name), str):
-        raise bad(name, f"Field '{name}': expected text")
-    return fields.text(name)
 
 
 async def decode(context: Context) -> Response:
@@ -76,9 +66,8 @@ async def logits(context: Context) -> Response:
         raise bad("use_samplers", "Field 'use_samplers': these are the model's own probabilities")
     top = fields.size("top_logits", 50, 1, like="logprobs")
     stop = Stop(max_tokens=1, ignore_eog=True)
-    request = Request(
-        prompt=_text(fields, "prompt"), logprobs=top, stop=stop, sampling=Sampling(seed=0), parse_special=True
-    )
+    prompt = fields.need_text("prompt")
+    request = Request(prompt, logprobs=top, stop=stop, sampling=Sampling(seed=0), parse_special=True)
     record = await context.submit([request])
 
     def make() -> dict[str, dict[str, float]]:
@@ -101,14 +90,10 @@ async def stop_generation(context: Context) -> Response:
 
 
 async def model_info(context: Context) -> Response:
-    adapters = getattr(context.engine, "adapters", None)
+    adapters = adapters_of(context.engine)
     names = [one.path for one in adapters.list()] if adapters else []
     name = context.services.model_name
     return json_response({"model_name": name, "lora_names": names, "loader": "llama.cpp"})
-
-
-async def model_list(context: Context) -> Response:
-    return json_response({"model_names": _names(context)})
 
 
 def _names(context: Context) -> list[str]:
@@ -119,20 +104,18 @@ def _names(context: Context) -> list[str]:
 
 async def model_load(context: Context) -> Response:
     """It answers from then on; one alone is loaded already."""
-    name = _text(Fields(await context.json()), "model_name")
+    name = Fields(await context.json()).need_text("model_name")
     if name not in _names(context):
         known = ", ".join(_names(context))
         raise bad(
             "model_name", f"Field 'model_name': there is no model {name[:200]}; this server has {known}"
         )
-    context.need_admin("loading a model")
-    await context.services.models.load(name)
+    await context.load_model(name)
     return json_response("OK")
 
 
 async def model_unload(context: Context) -> Response:
-    context.need_admin("unloading a model")
-    await context.services.models.unload("")
+    await context.unload_model()
     return json_response("OK")
 
 
@@ -140,7 +123,7 @@ async def model_unload(context: Context) -> Response:
 
 
 async def token_count(context: Context) -> Response:
-    text = _text(Fields(await context.json()), "prompt")
+    text = Fields(await context.json()).need_text("prompt")
     ids = await context.services.tokenize(text, add_bos=True, parse_special=True)
     return json_response({"results": [{"tokens": len(ids)}]})
 
@@ -163,12 +146,10 @@ async def model(context: Context) -> Response:
         case "list":
             return json_response({"result": _names(context)})
         case "load" if (wanted := fields.text("model_name")) in _names(context):
-            context.need_admin("loading a model")
-            await context.services.models.load(wanted)
+            await context.load_model(wanted)
             return json_response({"result": {"model_name": wanted}})
         case "unload" if not context.services.models.alone:
-            context.need_admin("unloading a model")
-            await context.services.models.unload("")
+            await context.unload_model()
             return json_response({"result": {"model_name": "None"}})
         case "load" | "unload":
             raise ApiError(501, f"this server has {', '.join(_names(context))}; start another for another")
@@ -268,19 +249,14 @@ class LegacyFrames(BranchFrames):
     def error(self, error: ApiError) -> bytes:
         return encode({"event": "error", "message_num": self._number, **error.body("kobold")})
 
-    def _piece(
-        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
-    ) -> None:
-        if not text or index:
+    def _piece(self, out: list[str], index: int, piece: Piece) -> None:
+        if not piece.text or index:
             return
-        self._text += text
-        told = {"text": text} if self._history is None else {"history": self._history(self._text)}
+        self._text += piece.text
+        told = {"text": piece.text} if self._history is None else {"history": self._history(self._text)}
         event = {"event": "text_stream", "message_num": self._number, **told}
         self._number += 1
         out.append(encode(event).decode() + "\n")
-
-    def _finish(self, out: list[str], index: int, last: Finished) -> None:
-        pass
 
 
 async def stream(context: Context, socket: WebSocket) -> None:
@@ -397,50 +373,34 @@ async def _send(context: Context, socket: WebSocket, record: Record, writer: Leg
 # ---- rows
 
 
-def _row(
-    method: Literal["GET", "POST"],
-    path: str,
-    handler: Handler,
-    summary: str,
-    body: Mapping[str, Any] | None = None,
-    chooses: bool = True,
-) -> Endpoint:
-    dialect = "kobold" if path.startswith("/api/") else "openai"
-    return Endpoint(method, (path,), handler, dialect, summary, body, title="ooba", chooses=chooses)
-
-
-def _example(schema: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    return {**schema, "example": fields}
-
-
-_I = "/v1/internal/"
-_TEXT = _example(object_of(text="string"), text="Once upon a time")
-_TALK = _example(
-    {"type": "object", "properties": {"user_input": {"type": "string"}, "history": {"type": "object"}}},
-    user_input="Tell me a story.",
-    max_new_tokens=16,
-)
+_row, _older = rows_of("openai", "ooba"), rows_of("kobold", "ooba")
+_TEXT = object_of(text="string", example={"text": "Once upon a time"})
+_I = "/v1/internal"
 ENDPOINTS = (
-    _row("GET", _I + "health", health, "whether the model is ready"),
-    _row("POST", _I + "encode", encode_text, "text as token ids", _TEXT),
-    _row("POST", _I + "decode", decode, "token ids as text",
-         _example(object_of(tokens="array"), tokens=[1, 2])),
-    _row("POST", _I + "token-count", count_text, "how many tokens a text is", _TEXT),
-    _row("POST", _I + "logits", logits, "the likeliest next tokens",
-         _example(object_of(prompt="string", top_logits="integer"), prompt="Once upon a", top_logits=5)),
-    _row("POST", _I + "chat-prompt", chat_prompt, "a conversation as one prompt", CHAT),
-    _row("POST", _I + "stop-generation", stop_generation, "stop what this client asked for"),
-    _row("GET", _I + "model/info", model_info, "the loaded model"),
-    _row("GET", _I + "model/list", model_list, "the names it goes by"),
-    _row("POST", _I + "model/load", model_load, "load a model, which is the current one then",
-         object_of(model_name="string"), chooses=False),
-    _row("POST", _I + "model/unload", model_unload, "unload the current model"),
-    _row("POST", "/api/v1/token-count", token_count, "how many tokens a text is",
-         _example(object_of(prompt="string"), prompt="Once upon a time")),
-    _row("POST", "/api/v1/stop-stream", stop_stream, "stop what this client asked for"),
-    _row("POST", "/api/v1/model", model, "the loaded model",
-         _example(object_of(action="string", model_name="string"), action="info"), chooses=False),
-    _row("POST", "/api/v1/chat", chat, "a conversation with the next turn", _TALK),
+    _row(f"GET {_I}/health", told(lambda _: {"status": "ok"}, ready=True), "whether the model is ready"),
+    _row(f"POST {_I}/encode", encode_text, "text as token ids", body=_TEXT),
+    _row(f"POST {_I}/decode", decode, "token ids as text",
+         body=object_of(tokens="array", example={"tokens": [1, 2]})),
+    _row(f"POST {_I}/token-count", count_text, "how many tokens a text is", body=_TEXT),
+    _row(f"POST {_I}/logits", logits, "the likeliest next tokens",
+         body=object_of(prompt="string", top_logits="integer",
+                        example={"prompt": "Once upon a", "top_logits": 5})),
+    _row(f"POST {_I}/chat-prompt", chat_prompt, "a conversation as one prompt", body=CHAT),
+    _row(f"POST {_I}/stop-generation", stop_generation, "stop what this client asked for"),
+    _row(f"GET {_I}/model/info", model_info, "the loaded model"),
+    _row(f"GET {_I}/model/list", told(lambda context: {"model_names": _names(context)}),
+         "the names it goes by"),
+    _row(f"POST {_I}/model/load", model_load, "load a model, which is the current one then",
+         body=object_of(model_name="string"), chooses=False),
+    _row(f"POST {_I}/model/unload", model_unload, "unload the current model"),
+    _older("POST /api/v1/token-count", token_count, "how many tokens a text is",
+           body=object_of(prompt="string", example={"prompt": "Once upon a time"})),
+    _older("POST /api/v1/stop-stream", stop_stream, "stop what this client asked for"),
+    _older("POST /api/v1/model", model, "the loaded model", chooses=False,
+           body=object_of(action="string", model_name="string", example={"action": "info"})),
+    _older("POST /api/v1/chat", chat, "a conversation with the next turn",
+           body=object_of(user_input="string", history="object",
+                          example={"user_input": "Tell me a story.", "max_new_tokens": 16})),
 )  # fmt: skip
 SOCKETS = (
     Socket("/api/v1/stream", stream),

@@ -12,21 +12,12 @@ from starlette.responses import Response
 from srbwriter import __version__
 from srbwriter.server.chat import read_chat, template_in_use
 from srbwriter.server.context import EVENTS, Context, json_response
-from srbwriter.server.endpoints import CHAT, Endpoint, object_of
+from srbwriter.server.dialects.ooba import decode
+from srbwriter.server.endpoints import MESSAGES, object_of, rows_of, told
 from srbwriter.server.errors import bad
-from srbwriter.server.fields import Fields, read_ids
+from srbwriter.server.fields import Fields
 from srbwriter.server.services import Services
 from srbwriter.server.work import PER_ENTRY, encode
-
-
-async def models(context: Context) -> Response:
-    return json_response({"object": "list", "data": [_card(one.services) for one in context.services.models]})
-
-
-async def model(context: Context) -> Response:
-    """The model in use; 503 while it is being loaded."""
-    _ = context.engine
-    return json_response(_card(context.services))
 
 
 async def load_model(context: Context) -> Response:
@@ -36,15 +27,18 @@ async def load_model(context: Context) -> Response:
     name = fields.text("model_name") or fields.text("name")
     if not name:
         raise bad("model_name", "Field 'model_name': expected the name of a model")
-    await context.services.models.load(name)
+    await context.load_model(name)
     told = {"model_type": "model", "module": 1, "modules": 1, "status": "finished"}
     return Response(b"data: " + encode(told) + b"\n\n", 200, None, EVENTS)
 
 
 async def unload_model(context: Context) -> Response:
-    context.need_admin("unloading a model")
-    await context.services.models.unload("")
+    await context.unload_model()
     return json_response(None)
+
+
+def _models(context: Context) -> dict[str, Any]:
+    return {"object": "list", "data": [_card(one.services) for one in context.services.models]}
 
 
 def _card(services: Services) -> dict[str, Any]:
@@ -75,88 +69,54 @@ async def encode_text(context: Context) -> Response:
         chat = await read_chat(fields, context)
         ids = await context.services.tokenize(chat.prompt, add_bos=chat.add_bos, parse_special=True)
     else:
-        text: Any = fields.raw("text") if fields.has("text") else fields.raw("prompt")
-        if not isinstance(text, str):
-            raise bad("text", "Field 'text': expected text")
+        text = fields.need_text("prompt" if fields.has("prompt") and not fields.has("text") else "text")
         special = fields.flag("encode_special_tokens", True)
         add_bos = fields.flag("add_bos", True)
         ids = await context.services.tokenize(text, add_bos=add_bos, parse_special=special)
     return await context.answer(len(ids) * PER_ENTRY, lambda: {"tokens": ids, "length": len(ids)})
 
 
-async def decode(context: Context) -> Response:
-    ids = read_ids("tokens", Fields(await context.json()).raw("tokens"), context.engine)
-    return await context.answer(len(ids) * PER_ENTRY, lambda: {"text": context.engine.detokenize(ids)})
-
-
-async def permission(context: Context) -> Response:
-    return json_response({"permission": "admin" if context.client.admin else "api"})
-
-
-async def service_info(context: Context) -> Response:
-    """Which interfaces there are, for programs that ask before they know."""
+def _interfaces(context: Context) -> dict[str, Any]:
+    """Which there are, for programs that ask before they know."""
     base = str(context.request.base_url).rstrip("/")
     docs = f"{base}/docs"
     paths = {"openai": ("OpenAI", "/v1"), "koboldai": ("KoboldAI", "/api"), "llamacpp": ("llama.cpp", "")}
-    return json_response(
-        {
-            "version": 0.1,
-            "software": {"name": "srbwriter", "version": __version__},
-            "api": {
-                key: {"name": name, "base_url": base + path, "documentation": docs}
-                for key, (name, path) in paths.items()
-            },
-        }
-    )
+    return {
+        "version": 0.1,
+        "software": {"name": "srbwriter", "version": __version__},
+        "api": {
+            key: {"name": name, "base_url": base + path, "documentation": docs}
+            for key, (name, path) in paths.items()
+        },
+    }
 
 
-async def version(context: Context) -> Response:
-    return json_response({"version": __version__})
+_ENCODE = object_of(
+    text="string", prompt="string", add_bos_token="boolean", encode_special_tokens="boolean",
+    messages=MESSAGES, example={"text": "Once upon a time"},
+)  # fmt: skip
 
-
-async def ping(context: Context) -> Response:
-    """200 when it can answer, 503 before."""
-    _ = context.engine
-    return json_response({})
-
-
-async def load(context: Context) -> Response:
-    return json_response({"server_load": len(context.services.registry.live())})
-
-
-_ENCODE: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        **object_of(text="string", prompt="string", add_bos_token="boolean", encode_special_tokens="boolean")[
-            "properties"
-        ],
-        "messages": CHAT["properties"]["messages"],
-    },
-    "example": {"text": "Once upon a time"},
-}
-_DECODE = {**object_of(tokens="array"), "example": {"tokens": [1, 2]}}
-
-
-def _get(path: str, handler: Any, summary: str, title: str = "tabby") -> Endpoint:
-    return Endpoint("GET", (path,), handler, "openai", summary, title=title)
-
-
+_row, _vllm = rows_of("openai", "tabby"), rows_of("openai", "vllm")
 ENDPOINTS = (
-    _get("/v1/model", model, "the model in use"),
-    Endpoint("POST", ("/v1/model/load",), load_model, "openai", "load a model, which is the current one then",
-             body=object_of(model_name="string"), title="tabby", chooses=False),
-    Endpoint("POST", ("/v1/model/unload",), unload_model, "openai", "unload the current model", title="tabby",
-             chooses=False),
-    _get("/v1/model/list", models, "models, in tabbyAPI's form"),
-    Endpoint("POST", ("/v1/token/encode",), encode_text, "openai", "a text or conversation as token ids",
-             body=_ENCODE, title="tabby"),
-    Endpoint("POST", ("/v1/token/decode",), decode, "openai", "token ids as text", body=_DECODE,
-             title="tabby"),
-    _get("/v1/auth/permission", permission, "whether the key is an admin's"),
-    _get("/.well-known/serviceinfo", service_info, "which interfaces there are"),
+    _row("GET /v1/model", told(lambda context: _card(context.services), ready=True), "the model in use"),
+    _row("POST /v1/model/load", load_model, "load a model, which is the current one then",
+         body=object_of(model_name="string"), chooses=False),
+    _row("POST /v1/model/unload", unload_model, "unload the current model", chooses=False),
+    _row("GET /v1/model/list", told(_models), "models, in tabbyAPI's form"),
+    _row("POST /v1/token/encode", encode_text, "a text or conversation as token ids", body=_ENCODE),
+    _row("POST /v1/token/decode", decode, "token ids as text",
+         body=object_of(tokens="array", example={"tokens": [1, 2]})),
+    _row("GET /v1/auth/permission",
+         told(lambda context: {"permission": "admin" if context.client.admin else "api"}),
+         "whether the key is an admin's"),
+    _row("GET /.well-known/serviceinfo", told(_interfaces), "which interfaces there are"),
 )  # fmt: skip
 VLLM = (
-    _get("/version", version, "the program's version", "vllm"),
-    _get("/ping", ping, "whether it can answer", "vllm"),
-    _get("/load", load, "how many requests are being answered", "vllm"),
+    _vllm("GET /version", told(lambda _: {"version": __version__}), "the program's version"),
+    _vllm("GET /ping", told(lambda _: {}, ready=True), "whether it can answer"),
+    _vllm(
+        "GET /load",
+        told(lambda context: {"server_load": len(context.services.registry.live())}),
+        "how many requests are being answered",
+    ),
 )

@@ -16,18 +16,14 @@ from srbwriter.engine.parameters import PARAMETERS, Parameter
 from srbwriter.engine.types import Prompt, Request, TokenRun
 from srbwriter.server.fields import Fields
 from srbwriter.server.lines.wire import Refused
-from srbwriter.server.params import Params, read_n, read_options, read_sampling, read_stop
+from srbwriter.server.params import OF_DIALECTS, Params, read_n, read_options, read_sampling, read_stop
 from srbwriter.server.services import Services
 from srbwriter.server.work import parse
 
 # ---- parameters
 
-_NOT_HERE = frozenset(
-    {"priority", "logprobs", "prompt_logprobs", "next_logprobs", "next_ids", "score_from", "begin", "without"}
-)
-"""Rows that clients cannot have, or that lines have no words for."""
-
-ROWS: tuple[Parameter, ...] = tuple(row for row in PARAMETERS if row.name not in _NOT_HERE)
+ROWS = tuple(row for row in PARAMETERS if row.name == "parse_special" or row.name not in OF_DIALECTS)
+"""All but those that clients cannot have, or that lines have no words for."""
 
 _BY_NAME: Mapping[str, Parameter] = {
     name: row
@@ -63,7 +59,8 @@ class Knobs:
     def set(self, name: str, text: str) -> Parameter:
         """A value as text; lists and objects as JSON. Raises Refused or ApiError, and nothing has changed."""
         row = row_of(name)
-        value: Any = parse(text.encode("utf-8", "replace")) if _is_json(row, text) else text
+        is_json = row.kind in ("texts", "ids", "biases") and text[:1] in ("[", "{")
+        value: Any = parse(text.encode("utf-8", "replace")) if is_json else text
         told = {**self._told, row.name: value}
         self._params = self._read(told)
         self._told = told
@@ -118,10 +115,6 @@ def only_cached(request: Request) -> Request:
     sampling = request.sampling if not isinstance(request.sampling, tuple) else request.sampling[0]
     plain = replace(sampling, grammar=None, json_schema=None, regex=None)
     return replace(request, n=1, sampling=plain, stop=replace(stop, max_tokens=0), heal=False)
-
-
-def _is_json(row: Parameter, text: str) -> bool:
-    return row.kind in ("texts", "ids", "biases") and text[:1] in ("[", "{")
 
 
 # ---- turns

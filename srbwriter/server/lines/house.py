@@ -26,7 +26,7 @@ from srbwriter.server.context import Context
 from srbwriter.server.errors import ApiError
 from srbwriter.server.lines.conversation import Runs, Talk
 from srbwriter.server.lines.peer import Peer, until_loaded
-from srbwriter.server.lines.plain import Plain, PlainError, closing, hand_over
+from srbwriter.server.lines.plain import Plain, PlainError, hand_over
 from srbwriter.server.lines.session import HELO, Session
 from srbwriter.server.lines.wire import Fatal, Gone, Intake, Pipe, Refused, message, unescape
 from srbwriter.server.middleware import Guard, header
@@ -195,7 +195,7 @@ class House:
                     await self._settle(session)
                     await session.serve()
         except PlainError as error:
-            last = closing(error)
+            last = str(error).encode("utf-8", "replace")
         except (Fatal, ApiError) as error:
             last = message("FATAL", str(error))
         except (Gone, OSError, WebSocketDisconnect):

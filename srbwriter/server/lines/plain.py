@@ -35,8 +35,7 @@ class PlainError(Exception):
     """What ends the connection, as the line that the original says."""
 
     def __init__(self, line: str, reason: str = "") -> None:
-        self.lines = f"{reason}\nError: {line}\n" if reason else f"Error: {line}\n"
-        super().__init__(self.lines)
+        super().__init__(f"{reason}\nError: {line}\n" if reason else f"Error: {line}\n")
 
 
 async def read_arguments(intake: Intake) -> list[str]:
@@ -176,11 +175,6 @@ class Plain(Peer):
             raise PlainError(str(error)) from error
         self.talk.add(text, record.generation, self.engine.info.vocab)
         return ended
-
-
-def closing(error: PlainError) -> bytes:
-    """The last lines of such a connection."""
-    return error.lines.encode("utf-8", "replace")
 
 
 async def hand_over(peer: Plain, seconds: float) -> None:

@@ -25,6 +25,7 @@ from srbwriter.server.lines.conversation import only_cached, row_of
 from srbwriter.server.lines.peer import Asked, Peer, until_loaded
 from srbwriter.server.lines.wire import MOST, Fatal, Refused, escape, kv, message, unescape, unquoted
 from srbwriter.server.registry import Record
+from srbwriter.server.services import BARE_NAME
 from srbwriter.server.work import PER_BYTE, PER_ENTRY, off_loop
 
 log = logging.getLogger(__name__)
@@ -43,7 +44,6 @@ _REASONS: Mapping[FinishReason, str] = {
 
 _PIECE = 1 << 16  # characters of a line of OUTPUT; escapes make them longer
 _HTTP = re.compile(rb"[A-Za-z]+ \S+ HTTP/\d\.\d")
-_BARE_NAME = re.compile(r"(?!\.)[\w.\- ]{1,200}")
 _SET_BYTE = 2e-6  # seconds: a grammar is checked, a bias by text made tokens
 
 
@@ -101,6 +101,7 @@ class Session(Peer):
 
     def _card(self) -> Iterable[bytes]:
         info, engine = self.engine.info, self.engine
+        stops: Sequence[str] = self.knobs.get(row_of("stop"))
         known: dict[str, Any] = {
             "model": self.services.model_name,
             "model_desc": info.description,
@@ -110,14 +111,10 @@ class Session(Peer):
             "n_ctx_train": info.n_ctx_train,
             "n_max": self.services.max_n,
             "interactive_mode": True,
-            "reverse_prompt": self._reverse_prompt(),
+            "reverse_prompt": stops[0] if stops else "",
             "debug": self.debug,
         }
         return [kv(name, value) for name, value in (*known.items(), *self.knobs.items(), *self._room())]
-
-    def _reverse_prompt(self) -> str:
-        stops: Sequence[str] = self.knobs.get(row_of("stop"))
-        return stops[0] if stops else ""
 
     def _room(self) -> list[tuple[str, int]]:
         return [("remaining_tokens", max(self.engine.n_ctx - self.talk.used, 0))]
@@ -254,7 +251,7 @@ class Session(Peer):
         folder = self.services.settings.slot_save_path
         if folder is None:
             raise Refused(501, "start the server with --slot-save-path FOLDER to keep sessions")
-        if not _BARE_NAME.fullmatch(name):
+        if not BARE_NAME.fullmatch(name):
             raise Refused(400, "expected the bare name of a file: letters, digits, spaces, and ._-")
         return folder / name
 

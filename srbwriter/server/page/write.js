@@ -1,6 +1,7 @@
 // The page: a story, N live branches of what comes next, and the verbs on them.
 
 import { ApiError, call, follow } from "/page/api.js";
+import * as instruments from "/page/instruments.js";
 
 const $ = (id) => document.getElementById(id);
 const story = $("story");
@@ -21,7 +22,7 @@ const length = (text) => [...text].length; // as the server counts: characters, 
 // ---- settings
 
 const kept = JSON.parse(localStorage.getItem("settings") ?? "{}");
-const fields = () => document.querySelectorAll("#controls input, #controls select");
+const fields = () => document.querySelectorAll("#controls input, #controls select, #controls textarea");
 const number = (id) => ($(id).value === "" ? undefined : Number($(id).value));
 
 function settings() {
@@ -31,6 +32,7 @@ function settings() {
     max_tokens: number("tokens"),
     temperature: number("temperature"),
     heal: true,
+    ...instruments.settings(),
     ...($("until").value ? { boundary: $("until").value } : { stop: [] }),
     ...Object.fromEntries(chosen.map((input) => [input.name, Number(input.value)])),
   };
@@ -94,15 +96,21 @@ async function write() {
   const whole = { ...settings(), prompt: text };
   const typed = after && text.slice(after.text.length);
   const going = after && { ...settings(), parent: after.parent, ...(typed ? { prompt: typed } : {}) };
-  let made;
+  let made = instruments.forget(going);
   try {
-    made = await call("POST", "/srb/v1/requests", going ?? whole);
+    if (made) await call("POST", `/srb/v1/requests/${made.id}/promote`, {});
+    else made = await call("POST", "/srb/v1/requests", going ?? whole);
   } catch (error) {
     if (!(going && error instanceof ApiError && error.status === 404)) throw error;
     made = await call("POST", "/srb/v1/requests", whole); // the server has forgotten the parent
   }
-  request = { id: made.id, base: text, after: 0, stop: new AbortController(), following: false, more: false };
+  begin(made, text);
+}
+
+function begin(made, base) {
+  request = { id: made.id, base, after: 0, stop: new AbortController(), following: false, more: false };
   panes.replaceChildren(...Array.from({ length: made.count }, (_, index) => newPane(index)));
+  $("shown").replaceChildren();
   read(request);
 }
 
@@ -147,9 +155,19 @@ function show(event) {
     case "stop": state(event.reason, event.error ?? ENDS[event.reason]); break;
     case "prompt": say(`reading ${event.done} of ${event.total} tokens, ${event.cached} known`); break;
     case "queue": say(`waiting, ${event.place} before this one`); break;
-    case "done": say(`${event.completion_tokens} tokens written`); break;
+    case "banned": instruments.mark(pane, "bans", `⌫${pane.bans = (pane.bans ?? 0) + 1}`); break;
+    case "done": say(`${event.completion_tokens} tokens written`); ended(request); break;
     case "error": say(event.error, true); break;
   }
+}
+
+// All branches have ended: time for what nobody waits for.
+function ended(current) {
+  const failed = (error) => { if (error.name !== "AbortError" && request === current) say(error.message, true); };
+  const focused = [...panes.children].indexOf(document.activeElement.closest(".pane"));
+  if ($("instruments").open) instruments.tellUnexplored(current, (token) => verb(() => open(token))).catch(failed);
+  instruments.lookAhead(current, [...panes.children].filter((pane) => pane.text.trim()), focused,
+    (parent) => ({ ...settings(), parent })).catch(failed);
 }
 
 // ---- panes
@@ -175,6 +193,7 @@ function newPane(index) {
   pane.querySelector(".state").textContent = "waiting";
   pane.querySelector(".pick").onclick = () => verb(() => pick(index));
   pane.querySelector(".again").onclick = () => verb(() => again(index));
+  pane.querySelector(".look").onclick = () => verb(() => request && instruments.tokens(request, pane, (before, how) => verb(() => fork(before, how, pane))));
   pane.setAttribute("aria-label", `Branch ${index + 1}`);
   return pane;
 }
@@ -182,6 +201,8 @@ function newPane(index) {
 // ---- verbs
 
 async function pick(index, chars) {
+  const { way } = panes.children[index];
+  if (way !== undefined) return turn(story.value + [...way].slice(0, chars).join(""));
   if (!request) return;
   const { id, base, stop } = request;
   const picked = await call("POST", `/srb/v1/requests/${id}/branches/${index}/pick`, chars === undefined ? {} : { chars });
@@ -195,6 +216,51 @@ async function pick(index, chars) {
   await write();
 }
 
+// Go on from another text, which is no picked branch.
+async function turn(text) {
+  past.push({ text: story.value, anchor });
+  [story.value, anchor] = [text, null];
+  save();
+  look();
+  await write();
+}
+
+async function open(token) {
+  if (!request) return;
+  instruments.forget();
+  await call("POST", `/srb/v1/requests/${request.id}/unexplored`, { token });
+  request.more = true;
+  read(request);
+}
+
+async function fork(before, how, pane) {
+  if (!request) return;
+  const { id, base, stop } = request;
+  const made = await call("POST", `/srb/v1/requests/${id}/branches/${pane.index}/fork`, { ...settings(), heal: false, ...how });
+  stop.abort();
+  instruments.forget();
+  past.push({ text: base, anchor });
+  [story.value, anchor] = [base + before, null];
+  save();
+  begin(made, story.value);
+}
+
+// Likely ways on, as branches that have ended.
+async function explore() {
+  await halt();
+  instruments.forget();
+  $("shown").replaceChildren();
+  const ways = await instruments.explore(story.value || story.placeholder);
+  panes.replaceChildren(...ways.map(({ text, probability }, index) => {
+    const pane = newPane(index);
+    tell(pane, text);
+    pane.way = text;
+    pane.querySelector(".state").textContent = `${(100 * probability).toPrecision(2)} %`;
+    pane.querySelectorAll(".again, .look").forEach((one) => one.remove());
+    return pane;
+  }));
+}
+
 // The story's end is what a writer wants to see after a pick.
 function look() {
   story.scrollTop = story.scrollHeight;
@@ -204,6 +270,9 @@ function look() {
 async function again(index) {
   if (!request) return;
   const current = request;
+  instruments.forget();
+  panes.children[index].querySelector(".marks").replaceChildren();
+  panes.children[index].querySelector(".tokens")?.remove();
   await call("POST", `/srb/v1/requests/${current.id}/branches/${index}/reroll`, settings());
   current.more = true;
   read(current);
@@ -251,6 +320,9 @@ $("reroll").onclick = () => verb(write);
 $("stop").onclick = () => verb(stop);
 $("undo").onclick = () => verb(undo);
 $("export").onclick = exported;
+$("instruments").ontoggle = () => { if (request && !request.following && panes.children.length) ended(request); };
+$("judge").onclick = () => verb(() => request && instruments.judge(request, [...panes.children]));
+$("explore").onclick = () => verb(explore);
 $("defaults").onclick = defaults;
 $("theme").onclick = () => {
   const names = Object.keys(THEMES);

@@ -97,39 +97,8 @@ class Cursor:
             raise self.error("a text", key)
         return value
 
-    def need_texts(self, key: str) -> list[str]:
-        value = self.raw(key)
-        if not isinstance(value, list):
-            raise self.error("a list of texts", key)
-        for index, item in enumerate(cast(list[Any], value)):
-            if not isinstance(item, str):
-                raise self.error("a text", f"{key}[{index}]")
-        return cast(list[str], value)
-
     def need_object(self, key: str) -> Cursor:
         return Cursor(self.raw(key), self.file, key, self)
-
-    def need_objects(self, key: str) -> list[Cursor]:
-        value = self.raw(key)
-        if not isinstance(value, list):
-            raise self.error("a list", key)
-        return list(self._cursors(key, cast(list[Any], value)))
-
-    def need_entries(self, key: str) -> list[tuple[str, Cursor]]:
-        """The members of an object of objects, in order."""
-        value = self.raw(key)
-        if not isinstance(value, dict):
-            raise self.error("an object", key)
-        members = cast(JsonObject, value)
-        return [(name, Cursor(member, self.file, f"{key}.{name}", self)) for name, member in members.items()]
-
-    def objects(self, key: str) -> list[Cursor]:
-        """The objects of a list; a missing list is empty, a wrong member is an error."""
-        return self.need_objects(key) if self._is(key, list) else []
-
-    def entries(self, key: str) -> list[tuple[str, Cursor]]:
-        """The members of an object of objects; a missing object is empty, a wrong member is an error."""
-        return self.need_entries(key) if self._is(key, dict) else []
 
     def good_objects(self, key: str, *, needed: bool = False) -> list[Cursor]:
         """The objects of a list; whatever else is there is left out and told.  Raises if it is ``needed``."""
@@ -239,10 +208,6 @@ class Cursor:
         else:
             for index, member in enumerate(cast(list[Any], self.raw(key))):
                 yield f"{key}[{index}]", member
-
-    def _cursors(self, key: str, values: list[Any]) -> Iterator[Cursor]:
-        for index, value in enumerate(values):
-            yield Cursor(value, self.file, f"{key}[{index}]", self)
 
 
 def line_cursors(document: Document) -> list[Cursor]:

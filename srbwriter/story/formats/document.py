@@ -154,7 +154,7 @@ def _parse_deep(text: str, name: str, place: str) -> Any:
         for event, value in library.basic_parse(text.encode("utf-8", "replace"), use_float=True):
             builder.event(event, value)
     except library.JSONError as error:
-        raise FormatError(name, place or "the file", f"JSON ({error})") from error
+        raise FormatError(name, place or "the file", f"JSON ({str(error).splitlines()[0]})") from error
     return builder.value
 
 

@@ -62,6 +62,9 @@ def _decode_as(data: bytes, name: str, encoding: str) -> str:
 
 def _other_encoding(data: bytes, name: str, at: int) -> FormatError:
     likely = _likely(data[:_LOOKED_AT])
+    if not likely and data[at] == 0 and not _is_binary(data.replace(b"\0", b"")):
+        problem = f"has zeros in it (the first is byte {at}), and no text has"
+        return NotForUs(name, problem, "take them out: tr -d '\\0' < OLD > NEW", f"byte {at}")
     if not likely:
         return FormatError(name, f"byte {at}", TEXT_EXPECTED)
     names = [_OF_ICONV.get(encoding, encoding.upper()) for encoding in likely]

@@ -17,7 +17,7 @@ from srbwriter.story.formats.errors import NotForUs
 
 _AS_DOCX = "save it as .docx, .html or .txt where it comes from"
 _PANDOC = "or turn it into Markdown: pandoc -t markdown"
-_AS_TEXT = "`srbwriter import --format text` takes it as it stands"
+AS_TEXT = "`srbwriter import --format text` takes it as it stands"
 _UNPACK = "unpack it, and import what is in it"
 _WORDS_ONLY = "export its text as .txt, .html or .docx, and import that"
 
@@ -86,7 +86,7 @@ _TEXTS: tuple[tuple[Callable[[str], bool], _Other], ...] = (
         _all(r"\A\s*::[ \t]*\S", r"^::[ \t]*(?:StoryTitle|StoryData|Start)\b|\[\[[^\]\n]+\]\]"),
         _Other(
             "Twee, the source of a Twine story",
-            f"{_NO_TREE}; import the proofing copy that Twine makes of it; {_AS_TEXT}",
+            f"{_NO_TREE}; import the proofing copy that Twine makes of it; {AS_TEXT}",
         ),
     ),
     (
@@ -94,11 +94,11 @@ _TEXTS: tuple[tuple[Callable[[str], bool], _Other], ...] = (
             r"^={2,}[ \t]*(?:function[ \t]+)?\w+[ \t]*(?:\([^)\n]*\))?[ \t]*=*[ \t]*$",
             r"->[ \t]*\w[\w.]*[ \t]*$",
         ),
-        _Other("Ink, the source of a story that is played", f"it is a program and no text; {_AS_TEXT}"),
+        _Other("Ink, the source of a story that is played", f"it is a program and no text; {AS_TEXT}"),
     ),
     (
         _all(r"^[ \t]*\\documentclass\b"),
-        _Other("LaTeX", f"turn it into Markdown: pandoc -f latex -t markdown; {_AS_TEXT}"),
+        _Other("LaTeX", f"turn it into Markdown: pandoc -f latex -t markdown; {AS_TEXT}"),
     ),
 )
 _XML: tuple[tuple[str, _Other], ...] = (
@@ -107,7 +107,7 @@ _XML: tuple[tuple[str, _Other], ...] = (
     ("office:document", _Other("a flat OpenDocument text (.fodt)", _AS_DOCX)),
     ("w:wordDocument", _Other("a Word document in XML", "save it as .docx")),
     ("pkg:package", _Other("a Word document in XML", "save it as .docx")),
-    ("", _Other("XML of a kind that is not known here", f"{_WORDS_ONLY}; {_AS_TEXT}")),
+    ("", _Other("XML of a kind that is not known here", f"{_WORDS_ONLY}; {AS_TEXT}")),
 )  # fmt: skip
 
 

@@ -55,6 +55,7 @@ def read(document: Document) -> StoryDraft:
     try:
         story = msgspec.convert(_with_our_names(msgspec.json.decode(document.text)), _File).story
         check_draft(story)
+        _check_numbers(story, document.name)
         _check_progress(story, document.name)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         problem, _, place = str(error).partition(" - at ")
@@ -94,6 +95,20 @@ def _renamed(value: Any, record: type) -> Any:
         return value
     back = {theirs: ours for ours, theirs in _NAMES[record].items()}
     return {back.get(key, key): held for key, held in cast("dict[str, Any]", value).items()}
+
+
+def _check_numbers(story: StoryDraft, name: str) -> None:
+    """Raise :class:`FormatError` for numbers of a node that no story can keep."""
+    for at, node in enumerate(story.nodes):
+        seed = node.generation.seed if node.generation else None
+        for place, number, low, high in (
+            ("order", node.order, -_MOST, _MOST),
+            ("number", node.number, 1, 2**31 - 1),
+            ("generation.seed", seed, -(2**63), 2**63 - 1),
+            ("marks.rating", node.marks.rating, -1, 1),
+        ):
+            if number is not None and not low <= number <= high:
+                raise FormatError(name, f"story.nodes.{at}.{place}", f"a number from {low} to {high}")
 
 
 def _check_progress(story: StoryDraft, name: str) -> None:

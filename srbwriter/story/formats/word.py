@@ -120,6 +120,8 @@ def _properties(word: WordDocument, draft: StoryDraft) -> None:
         setattr(properties, name, xml_characters(words)[:_LONGEST_PROPERTY])
     for name, moment in (("created", draft.created), ("modified", draft.modified or draft.created)):
         setattr(properties, name, datetime.fromtimestamp(min(max(moment or 0, 0), _LATEST), UTC))
+        if moment is None:
+            _drop(cast(Any, properties)._element, f"dcterms:{name}")
     properties.revision = 1
 
 

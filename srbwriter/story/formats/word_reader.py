@@ -21,10 +21,11 @@ from srbwriter.story.formats.document import Document
 from srbwriter.story.formats.errors import NotForUs
 from srbwriter.story.formats.inline import Inline
 from srbwriter.story.formats.manuscript import Manuscript
-from srbwriter.story.model import StoryDraft, keep_foreign
+from srbwriter.story.model import StoryDraft, counted, keep_foreign
 
 if TYPE_CHECKING:
     from docx.document import Document as WordDocument
+    from docx.opc.coreprops import CoreProperties
 
 NAME = "docx"
 KEPT = ("subject", "keywords", "category", "comments", "content_status")
@@ -142,11 +143,24 @@ def _toggle(properties: Any, name: str) -> bool | None:
     return None if found is None else found.get(f"{_W}val", "true") not in ("0", "false", "off", "none")
 
 
+def _properties(word: WordDocument) -> CoreProperties:
+    """What the document says of itself; python-docx makes up a title and a moment where it says nothing."""
+    from docx.opc.constants import RELATIONSHIP_TYPE
+    from docx.opc.coreprops import CoreProperties
+    from docx.oxml.coreprops import CT_CoreProperties
+
+    parts = cast(Any, word.part.package).rels.values()
+    if any(part.reltype == RELATIONSHIP_TYPE.CORE_PROPERTIES for part in parts):
+        return word.core_properties
+    return CoreProperties(CT_CoreProperties.new())
+
+
 class _Reader:
     """Walks through a document in the order in which it is read."""
 
     def __init__(self, word: WordDocument) -> None:
         self._word = word
+        self._properties = _properties(word)
         self._styles = _Styles(word.styles.element)
         self._manuscript = Manuscript()
         self._title = ""
@@ -156,7 +170,7 @@ class _Reader:
         self._count = {"footnote": 0, "picture": 0}
 
     def draft(self) -> StoryDraft:
-        properties = self._word.core_properties
+        properties = self._properties
         self._body(cast(Any, self._word.element).body)
         self._say_what_is_missing()
         draft = self._manuscript.draft()
@@ -185,7 +199,8 @@ class _Reader:
 
     def _say_what_is_missing(self) -> None:
         if self._count["picture"]:
-            self._manuscript.say(f"{self._count['picture']} pictures were left out")
+            was = "was" if self._count["picture"] == 1 else "were"
+            self._manuscript.say(f"{counted(self._count['picture'], 'picture')} {was} left out")
         if self._count["footnote"]:
             notes = "footnotes stand at the end of their chapters, where [^1] and so on point to them"
             self._manuscript.say(notes)
@@ -228,7 +243,7 @@ class _Reader:
 
     def _is_author(self, text: str) -> bool:
         """Whether a line below the title says again what the properties say."""
-        return self._manuscript.empty and text.strip() == self._word.core_properties.author.strip()
+        return self._manuscript.empty and text.strip() == self._properties.author.strip()
 
     def _bullet(self, style: str | None, own: Any, text: str) -> list[Inline]:
         for properties in [own, *(s.find(f"{_W}pPr") for s in self._styles.chain(style))]:

@@ -203,7 +203,7 @@ def _path(name: str) -> Path:
     name = name.strip()
     if len(name) > 1 and name[0] == name[-1] and name[0] in "\"'":
         name = name[1:-1]
-    return (Path.cwd() / Path(name).expanduser()).absolute()
+    return (Path.cwd() / paths.expanded(name)).absolute()
 
 
 def _export(screen: WriteScreen, target: Path, form: Format, *, force: bool) -> None:

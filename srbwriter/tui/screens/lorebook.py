@@ -13,6 +13,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from srbwriter.story import ROOT, StoryError
+from srbwriter.story.lore import keys_from, keys_text
 from srbwriter.story.model import LoreEntry, SecondaryLogic
 from srbwriter.tui.commands import action
 from srbwriter.tui.dialog import Dialog
@@ -120,7 +121,7 @@ class Lorebook(Dialog[None]):
     @action("lore_keys", "k", "keys")
     def action_keys(self) -> None:
         """Write the words that the entry is told for."""
-        self._keys("keys", "Keys, with commas between them")
+        self._keys("keys", 'Keys, with commas between them; a name with a comma is put in "quotes"')
 
     @action("lore_secondary", "s", "secondary keys")
     def action_secondary(self) -> None:
@@ -168,11 +169,10 @@ class Lorebook(Dialog[None]):
         entry = self.entries[at]
 
         def take(keys: str) -> bool:
-            given = [key.strip() for key in keys.split(",") if key.strip()]
-            return self._change(at, replace(entry, **{field: given}))
+            return self._change(at, replace(entry, **{field: keys_from(keys)}))
 
         draft = self._session.draft(f"lorebook:{field} of {entry.id}")
-        self.open(AskWords(question, take, draft, ", ".join(getattr(entry, field))))
+        self.open(AskWords(question, take, draft, keys_text(getattr(entry, field))))
 
     @on(OptionList.OptionSelected)
     def _clicked(self, event: OptionList.OptionSelected) -> None:
@@ -195,8 +195,8 @@ class Lorebook(Dialog[None]):
 def _when(entry: LoreEntry) -> str:
     if entry.constant or not entry.keys:
         return "always" if entry.constant else "never: it has no keys"
-    also = f" {_LOGIC[entry.logic]}: {', '.join(entry.secondary)}" if entry.secondary else ""
-    return f"{', '.join(entry.keys)}{also}"
+    also = f" {_LOGIC[entry.logic]}: {keys_text(entry.secondary)}" if entry.secondary else ""
+    return f"{keys_text(entry.keys)}{also}"
 
 
 def _label(entry: LoreEntry) -> Content:

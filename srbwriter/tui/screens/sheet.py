@@ -36,7 +36,12 @@ class Sheet(Dialog[bool]):
     Sheet > .box { height: 70%; }
     Sheet > .box > .about { color: $text-muted; }
     Sheet ProseArea { height: 1fr; border: none; background: $background; margin: 1 0; }
+    Sheet.-low > .box { height: 96%; }
+    Sheet.-low > .box > .about { display: none; }
+    Sheet.-low > .box > .left { display: block; }
+    Sheet.-low ProseArea { margin: 0; }
     """
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (20, "-high")]  # rows of the window
 
     def __init__(
         self,
@@ -62,7 +67,7 @@ class Sheet(Dialog[bool]):
     def content(self) -> ComposeResult:
         yield Static(self._about, classes="about", markup=False)
         if self._interrupted:
-            yield Static(LEFT, classes="about", markup=False)
+            yield Static(LEFT, classes="about left", markup=False)
         yield ProseArea(self._first, soft_wrap=True, show_line_numbers=False)
 
     def on_mount(self) -> None:

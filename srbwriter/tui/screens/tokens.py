@@ -219,11 +219,12 @@ class TokenView(Dialog[None]):
         chosen = self._chosen_of(others, own)
         columns = max(1, min(self._width // _COLUMN, _COLUMNS))
         rows = max(1, min(self._rows, -(-len(others) // columns) if columns > 1 else len(others)))
-        rows = max(rows, min(self._rows, 5))
+        rows = min(max(rows, min(self._rows, 5)), len(others))
+        first = max(0, chosen + 1 - rows * columns)
         lines: list[Content] = []
-        for row in range(min(rows, len(others))):
+        for row in range(first, first + rows):
             parts: list[Content | tuple[str, str]] = []
-            for at in range(row, min(len(others), rows * columns), rows):
+            for at in range(row, min(len(others), first + rows * columns), rows):
                 sign = "▸" if at == chosen else "·" if others[at].id == own else " "
                 share = percent(others[at].logprob)
                 room = _COLUMN - 4 - cell_len(share)

@@ -116,7 +116,7 @@ class Head(NamedTuple):
         return (
             ("speed", ""),
             ("tokens", str(self.tokens)),
-            ("state", self.state.removeprefix("done at ")),
+            ("state", self.state.removeprefix("done at ").partition(":")[0]),
             ("thoughts", f"thought {self.thoughts}" if self.thoughts else ""),
             ("note", f"{note} …" if more else note),
             ("marks", " ".join(_SHORT_MARKS.get(mark, mark) for mark in marks if not mark.endswith("%"))),

@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual import events
 from textual.content import Content
-from textual.keys import key_to_character
+from textual.keys import format_key
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -122,34 +122,11 @@ class StatusLine(Widget):
         return Strip(segments).adjust_cell_length(self.size.width, style)
 
 
-_NAMES = {
-    "enter": "⏎",
-    "escape": "esc",
-    "backspace": "⌫",
-    "left": "←",
-    "right": "→",
-    "up": "↑",
-    "down": "↓",
-    "pageup": "pgup",
-    "pagedown": "pgdn",
-    # Signs that Textual calls by names of its own, not by Unicode's.
-    "plus": "+",
-    "minus": "-",
-    "slash": "/",
-    "backslash": "\\",
-    "at": "@",
-    "underscore": "_",
-}
-
-
 def key_name(key: str) -> str:
     """A key as it is shown: ``^n`` for ctrl+n, ``⏎`` for enter."""
     if key.startswith("ctrl+"):
         return "^" + key_name(key.removeprefix("ctrl+"))
-    if key[0] == "f" and key[1:].isdigit():
-        return key.upper()
-    sign = key_to_character(key) or ""
-    return _NAMES.get(key) or (sign if sign.strip() and sign.isprintable() else key)
+    return key.upper() if key[0] == "f" and key[1:].isdigit() else format_key(key)
 
 
 _STAYS = ("pick_number", "generate", "back", "switch", "help", "quit", "palette", "reroll", "tokens")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -23,6 +25,8 @@ PROBE = (
     "\tThe quick brown fox jumps over the lazy dog; 3.14159 == π… unbelievably antidisestablishmentarianism."
 )
 """A text whose tokens tell vocabularies apart."""
+
+_BEGUN_WORD = re.compile(r" [^\W\d_]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,13 @@ class Dialect(Protocol):
         """What each of ``ids`` writes; control tokens nothing unless ``special``."""
         return [letters.piece(token).encode("utf-8", "replace") for token in ids]
 
+    async def begins_a_token(self, text: str) -> bool:
+        """Whether there is a token that begins with ``text``.
+
+        Where nobody tells the vocabulary, a word that has begun is taken for one, and completed as a whole.
+        """
+        return _BEGUN_WORD.fullmatch(text) is not None
+
     async def text(self, ids: Sequence[int]) -> str | None:
         """The text of ``ids`` as a whole; None where it is that of their pieces."""
         return None
@@ -124,17 +135,20 @@ class Dialect(Protocol):
         """One prompt from chat messages; None where it is to be rendered here."""
         return None
 
-    async def score(self, ids: Sequence[int], best: int, first: int = 1) -> Sequence[TokenLogprob]:
-        """Log-probabilities of ``ids[first:]``, where the profile says that they can be had.
+    async def score(self, ids: Sequence[int], request: Request) -> Sequence[TokenLogprob]:
+        """Log-probabilities of ``ids`` as ``request`` wants them, if the profile says that they can be had.
 
-        ``first`` is 1 at least: nothing foretells the first token.
+        Those from its ``score_from`` on, or from the second: nothing foretells the first token.
         """
         return ()
 
-    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
-        """The ``best`` likeliest tokens after ``ids``, best first, then the others of ``wanted``.
+    async def next(
+        self, ids: Sequence[int], request: Request, begun: str = ""
+    ) -> Sequence[tuple[int, float]]:
+        """The likeliest tokens after ``ids`` as ``request`` wants them, then the others of its ``next_ids``.
 
-        Those of ``wanted`` that the server tells nothing of are left out.
+        Those of these that the server tells nothing of are left out. The likeliest spell ``begun``, or the
+        beginning of it, where the server tells enough for that.
         """
         return ()
 
@@ -150,6 +164,20 @@ class Dialect(Protocol):
 
     async def steer(self, request: str, index: int, verb: str) -> None:
         """``stop``, ``kill``, ``pause`` or ``resume`` one branch of a request that has a name."""
+
+
+def scales(request: Request) -> dict[str, Any]:
+    """The adapters that a request names, as llama.cpp and srbwriter are told of them."""
+    if request.lora is None:
+        return {}
+    return {"lora": [{"id": number, "scale": scale} for number, scale in request.lora]}
+
+
+def begins_one(text: str, pieces: Sequence[bytes]) -> bool:
+    """Whether one of ``pieces``, which are sorted, begins with ``text``."""
+    begun = text.encode("utf-8", "replace")
+    place = bisect_left(pieces, begun)
+    return place < len(pieces) and pieces[place].startswith(begun)
 
 
 def probe_fingerprint(ids: Sequence[int], size: int = 0) -> str:

@@ -20,11 +20,24 @@ import msgspec
 from ...parameters import spelled
 from ...text import fingerprint
 from ...tree import common_prefix
-from ...types import FinishReason, RemoteError, TokenLogprob
+from ...types import FinishReason, RemoteError, Request, TokenLogprob
 from ..options import RemoteOptions
 from ..profile import ALL_SAMPLING, Profile
 from ..transport import Transport
-from .base import Ask, Dialect, News, Piece, Placed, PromptRead, decoded, is_control, model_info, not_found
+from .base import (
+    Ask,
+    Dialect,
+    News,
+    Piece,
+    Placed,
+    PromptRead,
+    begins_one,
+    decoded,
+    is_control,
+    model_info,
+    not_found,
+    scales,
+)
 
 _COMPLETION = "/completion"
 _LIKELIEST = 1000  # tokens of which is told how likely they are, where certain ones are looked for
@@ -106,6 +119,7 @@ class LlamaCpp(Dialect):
         self.transport, self.options = transport, options
         self._decoder = msgspec.json.Decoder(Event)
         self._pieces: list[bytes] = []
+        self._sorted: list[bytes] = []  # of those that write text
         self._control = self._eog = frozenset[int]()
         self._slots: Slots | None = Slots()  # None: they do not tell of theirs
 
@@ -122,6 +136,7 @@ class LlamaCpp(Dialect):
         self._eog = ends if eos is None else ends | {eos}
         marks = (i for i, piece in enumerate(self._pieces) if is_control(piece.decode("utf-8", "replace")))
         self._control = self._eog.union(marks, () if bos is None else (bos,))
+        self._sorted = sorted(piece for i, piece in enumerate(self._pieces) if i not in self._control)
         info = model_info(
             str(card["id"]), self.transport.where, min(self.options.n_ctx or window, window),
             fingerprint(self._pieces), n_vocab=n_vocab, n_embd=int(meta.get("n_embd") or 0),
@@ -170,9 +185,7 @@ class LlamaCpp(Dialect):
             body["json_schema"] = msgspec.json.decode(sampling.json_schema.encode())
         if request.logprobs is not None:
             body["n_probs"] = max(request.logprobs, 1)
-        if request.lora is not None:
-            body["lora"] = [{"id": number, "scale": scale} for number, scale in request.lora]
-        return _COMPLETION, body
+        return _COMPLETION, body | scales(request)
 
     def read(self, data: bytes) -> Sequence[News]:
         event = decoded(self._decoder, data, self.transport.where)
@@ -217,14 +230,23 @@ class LlamaCpp(Dialect):
                 raise
             return None  # ours says what is wrong with the messages, if anything is
 
-    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
-        """Of ``wanted`` it tells those among its own likeliest."""
-        most = _LIKELIEST if wanted else max(best, 1)
+    async def next(
+        self, ids: Sequence[int], request: Request, begun: str = ""
+    ) -> Sequence[tuple[int, float]]:
+        """It tells its likeliest; those that are wanted are looked for among them."""
+        best, start = request.next_logprobs or 0, begun.encode()
+        most = _LIKELIEST if request.next_ids or start else max(best, 1)
         body = {"prompt": list(ids), "n_predict": 1, "n_probs": most, "cache_prompt": True, "stream": False}
+        body |= scales(request)
         answer = await self.transport.ask("POST", _COMPLETION, body, self.options.silent_seconds)
         known = msgspec.convert(answer["completion_probabilities"], list[Score])
         told = list(_logprob(known[0]).top) if known else []
-        return told[:best] + [pair for pair in told[best:] if pair[0] in wanted]
+        likely = [pair for pair in told if self._spells(pair[0], start)][:best]
+        return likely + [pair for pair in told if pair[0] in request.next_ids and pair not in likely]
+
+    def _spells(self, token: int, text: bytes) -> bool:
+        piece = self._pieces[token] if text else b""
+        return piece.startswith(text) or bool(piece) and text.startswith(piece)
 
     async def tokenize(self, text: str, parse_special: bool) -> list[int]:
         return await self._tokens(text, parse_special=parse_special)
@@ -242,6 +264,9 @@ class LlamaCpp(Dialect):
     async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
         hidden = frozenset[int]() if special else self._control
         return [b"" if token in hidden else self._pieces[token] for token in ids]
+
+    async def begins_a_token(self, text: str) -> bool:
+        return begins_one(text, self._sorted)
 
 
 _TEMPLATE = ("add_generation_prompt", "continue_final_message", "tools")

@@ -7,13 +7,14 @@ streamed, so it is asked for apart.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
 
 from ...parameters import spelled
-from ...types import FinishReason, RemoteError, TokenLogprob
+from ...types import FinishReason, RemoteError, Request, TokenLogprob
 from .. import letters
 from ..options import RemoteOptions
 from ..profile import Profile
@@ -38,6 +39,8 @@ USUAL_WINDOW = 8192  # tokens, where a server does not say
 _PLAIN = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty", "seed"})
 _ENDED = b"[DONE]"
 _BLOCK = 32  # tokens at most that its prefix cache misses
+_BESIDE = 8  # questions about single tokens at the same time
+_NAMED = 128  # tokens at most of which it tells how likely they are, where they are named
 _UNLIMITED = 1 << 20  # tokens asked for where no limit is meant; OpenAI's own default is 16
 
 
@@ -137,6 +140,10 @@ class VLLM(OpenAI):
     server = "vLLM"
     stops = frozenset({"min_tokens", "ignore_eog"})
 
+    def __init__(self, transport: Transport, options: RemoteOptions) -> None:
+        super().__init__(transport, options)
+        self._anchor: tuple[list[int], str] | None = None
+
     async def probe(self) -> Profile:
         card = await self.card()
         n_ctx = window_of(card) or USUAL_WINDOW
@@ -202,8 +209,10 @@ class VLLM(OpenAI):
             ids = ids[:-1]  # the end itself
         return Piece(choice.index, text, ids, _logprobs(choice.logprobs, ids), finish)
 
-    async def score(self, ids: Sequence[int], best: int, first: int = 1) -> Sequence[TokenLogprob]:
-        """Log-probabilities of ``ids[first:]``. Raises RemoteError."""
+    async def score(self, ids: Sequence[int], request: Request) -> Sequence[TokenLogprob]:
+        return await self._score(ids, request.prompt_logprobs or 0, max(request.score_from, 1))
+
+    async def _score(self, ids: Sequence[int], best: int, first: int) -> Sequence[TokenLogprob]:
         body = {
             "model": self.model, "prompt": list(ids), "max_tokens": 1, "prompt_logprobs": best,
             "add_special_tokens": False, "temperature": 0,
@@ -214,20 +223,31 @@ class VLLM(OpenAI):
             _scored(token, row or {}, best) for token, row in zip(ids[first:], rows[first:], strict=True)
         )
 
-    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
-        """Each of ``wanted`` that is not among the best is scored as the end of a prompt."""
+    async def next(
+        self, ids: Sequence[int], request: Request, begun: str = ""
+    ) -> Sequence[tuple[int, float]]:
+        """Wanted tokens are named; those that an older vLLM does not tell are scored as a prompt's end."""
+        best = request.next_logprobs or 0
+        told = (await self._likely(ids, logprobs=max(best, 1)))[:best]
+        wanted = [token for token in dict.fromkeys(request.next_ids) if token not in dict(told)]
+        known = dict[int, float]()
+        for start in range(0, len(wanted), _NAMED):
+            named = wanted[start : start + _NAMED]
+            known |= dict(await self._likely(ids, logprobs=1, logprob_token_ids=named))
+        for token in wanted:
+            if token not in known:
+                known[token] = (await self._score((*ids, token), 0, len(ids)))[0].logprob
+        return told + [(token, known[token]) for token in wanted]
+
+    async def _likely(self, ids: Sequence[int], **asked: Any) -> list[tuple[int, float]]:
+        """Tokens after ``ids`` with their log-probabilities, best first."""
         body = {
-            "model": self.model, "prompt": list(ids), "max_tokens": 1, "logprobs": max(best, 1),
-            "add_special_tokens": False, "temperature": 0, "return_tokens_as_token_ids": True,
+            "model": self.model, "prompt": list(ids), "max_tokens": 1, "add_special_tokens": False,
+            "temperature": 0, "return_tokens_as_token_ids": True, **asked,
         }  # fmt: skip
         answer = await self.transport.ask("POST", COMPLETIONS, body, self.options.silent_seconds)
         tops: list[dict[str, float]] = answer["choices"][0]["logprobs"]["top_logprobs"]
-        told = sorted(((_token_id(name), value) for name, value in tops[0].items()), key=lambda one: -one[1])
-        told = told[:best]
-        for token in dict.fromkeys(wanted):
-            if token not in dict(told):
-                told.append((token, (await self.score((*ids, token), 0))[-1].logprob))
-        return told
+        return sorted(((_token_id(name), value) for name, value in tops[0].items()), key=lambda one: -one[1])
 
     async def tokenize(self, text: str, parse_special: bool) -> list[int]:
         return await self._ask_tokens({"prompt": text, "add_special_tokens": False})
@@ -237,8 +257,15 @@ class VLLM(OpenAI):
         return [int(token) for token in answer["tokens"]]
 
     async def text(self, ids: Sequence[int]) -> str | None:
-        anchor = (await self.tokenize("a", False))[:1]
-        return (await self._text([*anchor, *ids])).removeprefix(await self._text(anchor))
+        anchor, before = await self._letter()
+        return (await self._text([*anchor, *ids])).removeprefix(before)
+
+    async def _letter(self) -> tuple[list[int], str]:
+        """The token of a letter, and its text."""
+        if self._anchor is None:
+            ids = (await self.tokenize("a", False))[:1]
+            self._anchor = ids, await self._text(ids)
+        return self._anchor
 
     async def _text(self, ids: Sequence[int]) -> str:
         answer = await self.transport.ask(
@@ -248,13 +275,15 @@ class VLLM(OpenAI):
 
     async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
         """Asked for one by one, each after a letter, so that a space at its beginning is not lost."""
-        anchor = (await self.tokenize("a", False))[:1]
-        before = await self._text(anchor)
-        found: list[bytes] = []
-        for token in ids:
-            text = (await self._text([*anchor, token])).removeprefix(before)
-            found.append(b"" if not special and is_control(text) else text.encode("utf-8", "replace"))
-        return found
+        anchor, before = await self._letter()
+        gate = asyncio.Semaphore(_BESIDE)
+
+        async def piece(token: int) -> bytes:
+            async with gate:
+                text = (await self._text([*anchor, token])).removeprefix(before)
+            return b"" if not special and is_control(text) else text.encode("utf-8", "replace")
+
+        return await asyncio.gather(*map(piece, ids))
 
     async def template(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> str | None:
         fields = {name: value for name, value in options.items() if name in _TEMPLATE and value is not None}

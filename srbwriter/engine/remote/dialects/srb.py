@@ -11,14 +11,15 @@ from typing import Any
 import msgspec
 
 from ...parameters import PARAMETERS
-from ...types import FinishReason, ModelInfo, Priority, RemoteError, TokenLogprob
+from ...types import FinishReason, ModelInfo, Priority, RemoteError, Request, TokenLogprob
 from ..options import RemoteOptions
 from ..problems import garbage, own_words
 from ..profile import Profile
 from ..transport import Transport
-from .base import Ask, Dialect, Named, News, Over, Piece, PromptRead, TakenBack, decoded
+from .base import Ask, Dialect, Named, News, Over, Piece, PromptRead, TakenBack, begins_one, decoded, scales
 
 _COMPLETIONS = "/srb/v1/completions?sse=1&rich=1"
+_VOCABULARY = "/srb/v1/vocabulary"
 _NAMES = {p.field: p.name for p in PARAMETERS if p.record == "sampling"}
 
 
@@ -51,6 +52,8 @@ class Srb(Dialect):
         self._decoder = msgspec.json.Decoder(Event)
         self._pieces: list[bytes] = []
         self._special: list[bytes] = []
+        self._sorted: list[bytes] = []
+        self._whole = True  # they tell their whole vocabulary
 
     async def probe(self) -> Profile:
         told: dict[str, Any] = await self.transport.ask("GET", "/srb/v1/model")
@@ -108,9 +111,7 @@ class Srb(Dialect):
             body["siblings"] = request.siblings
         if ask.whole and request.repulsion:
             body["repulsion"] = request.repulsion
-        if request.lora is not None:
-            body["lora"] = [{"id": number, "scale": scale} for number, scale in request.lora]
-        return _COMPLETIONS, body
+        return _COMPLETIONS, body | scales(request)
 
     def read(self, data: bytes) -> Sequence[News]:
         event = decoded(self._decoder, data, self.transport.where)
@@ -143,24 +144,50 @@ class Srb(Dialect):
         return [int(token) for token in answer["tokens"]]
 
     async def pieces(self, ids: Sequence[int], special: bool) -> list[bytes]:
-        if not self._pieces:
-            told = await self.transport.ask("GET", "/srb/v1/vocabulary", None, self.options.silent_seconds)
-            self._pieces, self._special = (
-                [base64.b64decode(piece) for piece in told[name]] for name in ("pieces", "special")
-            )
+        if not await self._knows_all():
+            body = {"ids": list(ids), "special": special}
+            told = await self.transport.ask("POST", _VOCABULARY, body)
+            return [base64.b64decode(piece) for piece in told["pieces"]]
         table = self._special if special else self._pieces
         return [table[token] for token in ids]
 
-    async def next(self, ids: Sequence[int], best: int, wanted: Sequence[int]) -> Sequence[tuple[int, float]]:
-        body = {"prompt": list(ids), "k": best, "ids": list(wanted)}
-        answer = await self.transport.ask("POST", "/srb/v1/next", body, self.options.silent_seconds)
+    async def begins_a_token(self, text: str) -> bool:
+        if not await self._knows_all():
+            return await super().begins_a_token(text)
+        return begins_one(text, self._sorted)
+
+    async def _knows_all(self) -> bool:
+        """Ask for their vocabulary, once; one that stands in front of another engine may not know it."""
+        if self._whole and not self._pieces:
+            try:
+                told = await self.transport.ask("GET", _VOCABULARY, None, self.options.silent_seconds)
+            except RemoteError as error:
+                if error.status != 501:
+                    raise
+                self._whole = False
+                return False
+            self._pieces, self._special = (
+                [base64.b64decode(piece) for piece in told[name]] for name in ("pieces", "special")
+            )
+            self._sorted = sorted(self._pieces)
+        return self._whole
+
+    async def next(
+        self, ids: Sequence[int], request: Request, begun: str = ""
+    ) -> Sequence[tuple[int, float]]:
+        heals = {"prompt": [*ids, begun], "heal": True} if begun else {"prompt": list(ids)}
+        body = heals | {"k": request.next_logprobs or 0, "ids": list(request.next_ids)}
+        answer = await self._next(body, request)
         return [(int(token["id"]), float(token["logprob"])) for token in answer["tokens"]]
 
-    async def score(self, ids: Sequence[int], best: int, first: int = 1) -> Sequence[TokenLogprob]:
-        body = {"prompt": list(ids), "k": best, "from": first}
-        answer = await self.transport.ask("POST", "/srb/v1/next", body, self.options.silent_seconds)
-        told = msgspec.convert(answer["prompt"], list[Logprob])
+    async def score(self, ids: Sequence[int], request: Request) -> Sequence[TokenLogprob]:
+        body = {"prompt": list(ids), "k": request.prompt_logprobs or 0, "from": max(request.score_from, 1)}
+        told = msgspec.convert((await self._next(body, request))["prompt"], list[Logprob])
         return [TokenLogprob(one.id, one.logprob, tuple(one.top)) for one in told]
+
+    async def _next(self, body: dict[str, Any], request: Request) -> Any:
+        body |= scales(request)
+        return await self.transport.ask("POST", "/srb/v1/next", body, self.options.silent_seconds)
 
     async def promote(self, request: str) -> None:
         await self.transport.read("POST", f"/srb/v1/requests/{request}/promote", {})

@@ -15,19 +15,21 @@ from srbwriter.engine.types import Finished, NotSupported, Prompt, TokenRun
 from srbwriter.server.answers import (
     Written,
     branch_tokens,
+    entry,
     final_object,
+    finite,
     prompt_text,
     timings,
     token_text,
 )
 from srbwriter.server.chat import read_chat
-from srbwriter.server.context import Context, frames, json_response
+from srbwriter.server.context import Context, json_response
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields, read_ids, read_mixed
 from srbwriter.server.params import Params, read_common
 from srbwriter.server.registry import Record
 from srbwriter.server.services import SystemPrompt
-from srbwriter.server.streams import BranchFrames, frame
+from srbwriter.server.streams import BranchFrames, Piece, frame
 from srbwriter.server.work import PER_BYTE, PER_ENTRY, off_loop
 
 
@@ -42,7 +44,8 @@ class LlamaCppParams(Params):
 
 def read_params(fields: Fields, context: Context) -> LlamaCppParams:
     """Raises ApiError: 400 for a field that means nothing, 501 for what this server cannot do."""
-    _refuse(fields)
+    if fields.raw("image_data") or fields.raw("multimodal_data"):
+        raise ApiError(501, "this model reads text only; no images or other media")
     last = context.services.max_n - 1
     return LlamaCppParams(
         **read_common(fields, context),
@@ -69,12 +72,9 @@ async def infill(context: Context) -> Response:
     if context.engine.fim is None:
         raise NotSupported(NO_MARKS)
     params = await context.read(lambda: read_params(fields, context))
-    for name in ("input_prefix", "input_suffix"):
-        if not isinstance(fields.raw(name), str):
-            raise bad(name, f"Field '{name}': expected text")
-    prefix = fields.text("input_prefix") + fields.text("prompt")
+    prefix, suffix = fields.need_text("input_prefix"), fields.need_text("input_suffix")
     files = _files(fields.raw("input_extra")) if fields.has("input_extra") else []
-    ids = await context.services.infill(prefix, fields.text("input_suffix"), files)
+    ids = await context.services.infill(prefix + fields.text("prompt"), suffix, files)
     return await _answer(context, params, [ids], add_bos=True)
 
 
@@ -95,9 +95,7 @@ async def _answer(
     requests = [params.request(prompt, parse_special=True, add_bos=add_bos) for prompt in prompts]
     record = await context.submit(requests, slot=params.id_slot)
     if params.stream:
-        return await context.stream(
-            record, frames(context, record, CompletionFrames(context, record, params))
-        )
+        return await context.stream(record, CompletionFrames(context, record, params))
     answer = await context.whole(record, lambda: _results(context, record, params))
     await _keep_slot(context, record, params)
     return answer
@@ -114,10 +112,7 @@ def _each_result(context: Context, record: Record, params: LlamaCppParams) -> It
     for generation in record.generations:
         prompt = prompt_text(engine, generation)
         for branch in generation.branches:
-            result = final_object(
-                engine, generation, branch, params, index=index, slot=record.slot(index),
-                model=context.services.model_name, prompt=prompt, tokens=params.return_tokens,
-            )  # fmt: skip
+            result = final_object(context, record, branch, params, index, prompt, tokens=params.return_tokens)
             if params.logprobs:
                 tokens = branch_tokens(engine, branch)
                 result["completion_probabilities"] = probabilities(engine, tokens, params.post_sampling_probs)
@@ -144,15 +139,13 @@ class CompletionFrames(BranchFrames):
     def _reading(self, number: int, told: dict[str, Any]) -> str:
         return frame({**self._base(self._index(number, 0), "", []), **told})
 
-    def _piece(
-        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
-    ) -> None:
-        self._counts[index] = self._counts.get(index, 0) + len(ids)
-        chunk = self._base(index, text, ids)
+    def _piece(self, out: list[str], index: int, piece: Piece) -> None:
+        self._counts[index] = self._counts.get(index, 0) + len(piece.ids)
+        chunk = self._base(index, piece.text, piece.ids)
         if self._params.logprobs:
-            known = probabilities(self._context.engine, tokens, self._params.post_sampling_probs)
+            known = probabilities(self._context.engine, piece.tokens, self._params.post_sampling_probs)
             chunk["completion_probabilities"] = known
-        if not text and not chunk.get("completion_probabilities"):
+        if not piece.text and not chunk.get("completion_probabilities"):
             return
         if self._params.timings_per_token:
             chunk["timings"] = timings(*self._of(index))
@@ -174,19 +167,11 @@ class CompletionFrames(BranchFrames):
         if generation.number not in self._prompts:
             self._prompts[generation.number] = prompt_text(self._context.engine, generation)
         prompt = self._prompts[generation.number]
-        value = final_object(
-            self._context.engine, generation, branch, self._params, index=index, stream=True,
-            slot=self._record.slot(index), model=self._context.services.model_name, prompt=prompt,
-        )  # fmt: skip
+        value = final_object(self._context, self._record, branch, self._params, index, prompt, stream=True)
         out.append(frame(select(value, self._params.response_fields)))
 
 
 # ---- reading
-
-
-def _refuse(fields: Fields) -> None:
-    if fields.raw("image_data") or fields.raw("multimodal_data"):
-        raise ApiError(501, "this model reads text only; no images or other media")
 
 
 def _read_system_prompt(fields: Fields, context: Context) -> None:
@@ -222,9 +207,6 @@ def _with_system(prompt: Prompt, context: Context) -> Prompt:
 # ---- probabilities and fields
 
 
-_LEAST = -9999.0
-
-
 def probabilities(engine: Backend, tokens: Sequence[Written], post: bool) -> list[dict[str, Any]]:
     """``completion_probabilities`` in today's shape, with the 2024 one beside it."""
     return [_probability(engine, token, post) for token in tokens if token.logprob is not None]
@@ -243,8 +225,8 @@ def _probability(engine: Backend, token: Written, post: bool) -> dict[str, Any]:
 
 
 def _entry(engine: Backend, id: int, logprob: float, post: bool) -> dict[str, Any]:
-    value = {"prob": math.exp(logprob)} if post else {"logprob": max(logprob, _LEAST)}
-    return {"id": id, "token": token_text(engine, id), "bytes": list(engine.token_bytes(id)), **value}
+    known = {"prob": math.exp(logprob)} if post else {"logprob": finite(logprob)}
+    return entry(engine, id, **known)
 
 
 def select(value: Mapping[str, Any], fields: Sequence[str]) -> dict[str, Any]:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import math
-import re
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
 from starlette.responses import Response
 
 from srbwriter.engine.types import EngineStats
-from srbwriter.server.answers import settings_object
+from srbwriter.server.answers import ratio, settings_object
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.errors import ApiError, bad, unavailable
 from srbwriter.server.fields import Fields
-from srbwriter.server.params import Params, adapters_of, read_common, read_scales
+from srbwriter.server.params import Params, adapters_of, need_adapters, read_common, read_scales
 from srbwriter.server.registry import Slot
-from srbwriter.server.services import Services
+from srbwriter.server.services import BARE_NAME, Services
 from srbwriter.server.settings import Client
 
 
@@ -30,14 +29,17 @@ async def health(context: Context) -> Response:
     if models.alone:
         if services.loader.error is not None:
             raise ApiError(500, f"the model could not be loaded: {services.loader.error}")
-        look = getattr(services.engine, "trouble_now", None)  # 503 while it is being loaded
-        if look is not None and (trouble := await asyncio.to_thread(look)):
-            raise unavailable(f"the engine elsewhere: {trouble}")
-    busy, most = sum(one.busy() for one in models.loaded()), sum(one.max_n for one in models.loaded())
+        _ = services.engine  # 503 while it is being loaded
+    loaded = models.loaded()
+    troubles = {one: trouble for one in loaded if (trouble := await _trouble(one))}
+    if troubles and len(troubles) == len(models.names):
+        raise unavailable("; ".join(troubles.values()))
+    well = [one for one in loaded if one not in troubles]
+    busy, most = sum(one.busy() for one in well), sum(one.max_n for one in well)
     full = bool(most) and busy == most
     answer: dict[str, Any] = {
         "status": "no slot available" if full else "ok",
-        "issues": [],
+        "issues": [f"{one.model_name}: {trouble}" for one, trouble in troubles.items()],
         "slots_idle": most - busy,
         "slots_processing": busy,
     }
@@ -46,6 +48,13 @@ async def health(context: Context) -> Response:
     if full and context.switch("fail_on_no_slot"):
         return json_response(answer, 503, {"Retry-After": "1"})
     return json_response(answer)
+
+
+async def _trouble(services: Services) -> str:
+    """Why a model that runs elsewhere could write nothing now; nothing if it could, or runs here."""
+    look = getattr(services.engine, "trouble_now", None)
+    trouble = "" if look is None else await asyncio.to_thread(look)
+    return f"the engine elsewhere: {trouble}" if trouble else ""
 
 
 async def props(context: Context) -> Response:
@@ -86,14 +95,12 @@ async def change_props(context: Context) -> Response:
 
 async def load(context: Context) -> Response:
     """Load a model, as llama-server's router does; which one is the current stays as it is."""
-    context.need_admin("loading a model")
-    await context.services.models.load(await _named(context), choose=False)
+    await context.load_model(await _named(context), choose=False)
     return json_response({"success": True})
 
 
 async def unload(context: Context) -> Response:
-    context.need_admin("unloading a model")
-    await context.services.models.unload(await _named(context))
+    await context.unload_model(await _named(context))
     return json_response({"success": True})
 
 
@@ -134,14 +141,11 @@ async def slot_action(context: Context) -> Response:
     if context.settings.slot_save_path is None:
         raise ApiError(501, "This server does not support slots actions. Start it with `--slot-save-path`")
     name = Fields(await context.json()).text("filename")
-    if not _BARE_NAME.fullmatch(name):
+    if not BARE_NAME.fullmatch(name):
         raise bad("filename", "Invalid filename")
     return json_response(
         await context.services.keep_session(slot, action, context.settings.slot_save_path / name)
     )
-
-
-_BARE_NAME = re.compile(r"(?!\.)[\w.\- ]{1,200}")
 
 
 async def metrics(context: Context) -> Response:
@@ -263,57 +267,40 @@ def _escaped(label: str) -> str:
     return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
 
 
-def _figures(services: Services, stats: EngineStats) -> Iterator[Figure]:
-    yield Figure("prompt_tokens_total", "counter", "Prompt tokens evaluated.", stats.prompt_rows)
-    yield Figure(
-        "prompt_tokens_cached_total", "counter", "Prompt tokens found in the cache.", stats.reused_tokens
-    )
-    yield Figure("prompt_seconds_total", "counter", "Seconds spent on prompts.", stats.prompt_seconds)
-    yield Figure("tokens_predicted_total", "counter", "Tokens written.", stats.generated_tokens)
-    yield Figure(
-        "tokens_predicted_seconds_total", "counter", "Seconds spent on writing.", stats.decode_seconds
-    )
-    yield Figure("n_decode_total", "counter", "Calls of llama_decode.", stats.decodes)
-    yield Figure("n_tokens_max", "counter", "Most tokens seen in one sequence.", services.tokens_max)
-    for name in ("draft_tokens", "accepted_tokens", "drafts"):
-        yield Figure(f"spec_decode_num_{name}_total", "counter", "Speculative decoding; not done here.", 0)
-    yield Figure(
-        "prompt_tokens_seconds",
-        "gauge",
-        "Mean prompt tokens a second.",
-        _ratio(stats.prompt_rows, stats.prompt_seconds),
-    )
-    yield Figure(
-        "predicted_tokens_seconds",
-        "gauge",
-        "Mean tokens written a second.",
-        _ratio(stats.generated_tokens, stats.decode_seconds),
-    )
-    yield Figure("requests_processing", "gauge", "Requests being answered.", len(services.live()))
-    yield Figure("requests_deferred", "gauge", "Requests that wait for room.", stats.waiting_requests)
-    yield Figure(
-        "n_busy_slots_per_decode",
-        "gauge",
-        "Mean branches in one llama_decode.",
-        _ratio(stats.branch_rows, stats.decodes),
-    )
-    yield Figure(
-        "kv_cache_usage_ratio",
-        "gauge",
-        "Share of the KV cache in use.",
-        _ratio(stats.used_cells, stats.total_cells),
-    )
-    yield Figure("kv_cache_tokens", "gauge", "Tokens in the KV cache.", stats.used_cells)
-    yield Figure("host_cache_bytes", "gauge", "Bytes of memory for what left the cache.", stats.host_bytes)
-    yield Figure("disk_cache_bytes", "gauge", "Bytes on disk for what is to outlive it.", stats.disk_bytes)
-    yield Figure("tokens_saved_total", "counter", "Tokens copied out of the cache.", stats.saved_tokens)
-    yield Figure("tokens_restored_total", "counter", "Tokens copied back into it.", stats.restored_tokens)
-    again = sum(stats.evaluated_again.values())
-    yield Figure("tokens_evaluated_again_total", "counter", "Tokens evaluated though they were held.", again)
-
-
-def _ratio(a: float, b: float) -> float:
-    return a / b if b > 0 else 0.0
+def _figures(services: Services, stats: EngineStats) -> list[Figure]:
+    s = stats
+    counters = (
+        ("prompt_tokens_total", "Prompt tokens evaluated.", s.prompt_rows),
+        ("prompt_tokens_cached_total", "Prompt tokens found in the cache.", s.reused_tokens),
+        ("prompt_seconds_total", "Seconds spent on prompts.", s.prompt_seconds),
+        ("tokens_predicted_total", "Tokens written.", s.generated_tokens),
+        ("tokens_predicted_seconds_total", "Seconds spent on writing.", s.decode_seconds),
+        ("n_decode_total", "Calls of llama_decode.", s.decodes),
+        ("n_tokens_max", "Most tokens seen in one sequence.", services.tokens_max),
+        ("spec_decode_num_draft_tokens_total", "Speculative decoding; not done here.", 0),
+        ("spec_decode_num_accepted_tokens_total", "Speculative decoding; not done here.", 0),
+        ("spec_decode_num_drafts_total", "Speculative decoding; not done here.", 0),
+        ("tokens_saved_total", "Tokens copied out of the cache.", s.saved_tokens),
+        ("tokens_restored_total", "Tokens copied back into it.", s.restored_tokens),
+        ("tokens_evaluated_again_total", "Tokens evaluated though they were held.",
+         sum(s.evaluated_again.values())),
+    )  # fmt: skip
+    gauges = (
+        ("prompt_tokens_seconds", "Mean prompt tokens a second.", ratio(s.prompt_rows, s.prompt_seconds)),
+        ("predicted_tokens_seconds", "Mean tokens written a second.",
+         ratio(s.generated_tokens, s.decode_seconds)),
+        ("requests_processing", "Requests being answered.", len(services.live())),
+        ("requests_deferred", "Requests that wait for room.", s.waiting_requests),
+        ("n_busy_slots_per_decode", "Mean branches in one llama_decode.", ratio(s.branch_rows, s.decodes)),
+        ("kv_cache_usage_ratio", "Share of the KV cache in use.", ratio(s.used_cells, s.total_cells)),
+        ("kv_cache_tokens", "Tokens in the KV cache.", s.used_cells),
+        ("host_cache_bytes", "Bytes of memory for what left the cache.", s.host_bytes),
+        ("disk_cache_bytes", "Bytes on disk for what is to outlive it.", s.disk_bytes),
+    )  # fmt: skip
+    return [
+        *(Figure(name, "counter", help, value) for name, help, value in counters),
+        *(Figure(name, "gauge", help, value) for name, help, value in gauges),
+    ]
 
 
 def _number(value: float) -> str:
@@ -332,8 +319,5 @@ async def lora_adapters(context: Context) -> Response:
 async def set_lora_adapters(context: Context) -> Response:
     """Set those scales; what is running goes on with its own."""
     scales = read_scales(await context.value())
-    adapters = adapters_of(context.engine)
-    if not adapters:
-        raise ApiError(501, "this server was started without LoRA adapters; give it some with --lora")
-    adapters.defaults = scales
+    need_adapters(context.engine).defaults = scales
     return json_response({"success": True})

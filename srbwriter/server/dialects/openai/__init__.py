@@ -10,7 +10,7 @@ from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects.openai.completions import chat_completions, input_tokens
 from srbwriter.server.dialects.openai.responses import responses
 from srbwriter.server.embeddings import openai_embeddings
-from srbwriter.server.endpoints import CHAT, EMBEDDINGS, RESPONSES, Endpoint
+from srbwriter.server.endpoints import CHAT, EMBEDDINGS, RESPONSES, rows_of
 from srbwriter.server.errors import ApiError
 from srbwriter.server.models import Served
 from srbwriter.server.services import words
@@ -74,36 +74,14 @@ def _ollama(card: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+_row = rows_of("openai")
 ENDPOINTS = (
-    Endpoint(
-        "POST",
-        ("/v1/chat/completions", "/chat/completions"),
-        chat_completions,
-        "openai",
-        "choices for a conversation",
-        body=CHAT,
-    ),
-    Endpoint(
-        "POST",
-        ("/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"),
-        input_tokens,
-        "openai",
-        "how many tokens a conversation is",
-        body=CHAT,
-    ),
-    Endpoint(
-        "POST",
-        ("/v1/responses", "/responses"),
-        responses,
-        "openai",
-        "a response to text or a conversation",
-        body=RESPONSES,
-    ),
-    Endpoint("GET", ("/v1/models", "/models"), models, "openai", "the models, and whether they are loaded"),
-    Endpoint(
-        "GET", ("/v1/models/{model:path}", "/models/{model:path}"), model, "openai", "one model by name"
-    ),
-    Endpoint(
-        "POST", ("/v1/embeddings",), openai_embeddings, "openai", "embeddings of texts", body=EMBEDDINGS
-    ),
-)
+    _row("POST /v1/chat/completions /chat/completions", chat_completions, "choices for a conversation",
+         body=CHAT),
+    _row("POST /v1/chat/completions/input_tokens /chat/completions/input_tokens", input_tokens,
+         "how many tokens a conversation is", body=CHAT),
+    _row("POST /v1/responses /responses", responses, "a response to text or a conversation", body=RESPONSES),
+    _row("GET /v1/models /models", models, "the models, and whether they are loaded"),
+    _row("GET /v1/models/{model:path} /models/{model:path}", model, "one model by name"),
+    _row("POST /v1/embeddings", openai_embeddings, "embeddings of texts", body=EMBEDDINGS),
+)  # fmt: skip

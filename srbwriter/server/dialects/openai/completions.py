@@ -20,14 +20,13 @@ from srbwriter.server.answers import (
     finite,
     legacy_logprobs,
     problem,
-    prompt_text,
     prompt_tokens,
     timings,
     token_text,
     usage,
 )
 from srbwriter.server.chat import ChatPrompt, read_chat
-from srbwriter.server.context import Context, frames, json_response
+from srbwriter.server.context import Context, json_response
 from srbwriter.server.dialects.openai.params import OpenAIParams, read_params
 from srbwriter.server.dialects.openai.streams import ChatFrames, CompletionFrames
 from srbwriter.server.errors import ApiError, bad
@@ -46,20 +45,24 @@ async def completions(context: Context) -> Response:
         prompts = await context.read(lambda: list(map(cut, prompts)))
     requests = [await _request(params, prompt, fields, context) for prompt in prompts]
     record = await context.submit(requests)
-    head = {
-        "id": f"cmpl-{context.id}",
-        "object": "text_completion",
-        "created": int(time.time()),
-        "model": fields.text("model") or context.services.model_name,
-        "system_fingerprint": context.services.fingerprint,
-    }
+    head = _head(context, fields, "cmpl", "text_completion")
     if params.stream:
         texts = await context.read(
             lambda: [_text(context, prompt) for prompt in prompts] if params.echo else []
         )
-        writer = CompletionFrames(context, record, head, params, texts)
-        return await context.stream(record, frames(context, record, writer))
+        return await context.stream(record, CompletionFrames(context, record, head, params, texts))
     return await context.whole(record, lambda: _answer(context, record, head, params, prompts))
+
+
+def _head(context: Context, fields: Fields, prefix: str, kind: str) -> dict[str, Any]:
+    """How an answer begins, and each chunk of one."""
+    return {
+        "id": f"{prefix}-{context.id}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": fields.text("model") or context.services.model_name,
+        "system_fingerprint": context.services.fingerprint,
+    }
 
 
 def _logprobs(fields: Fields) -> int | None:
@@ -186,17 +189,9 @@ async def chat_completions(context: Context) -> Response:
     context.dialect = "openai"
     fields = Fields(await context.json())
     record, params = await submit_chat(context, fields)
-    head = {
-        "id": f"chatcmpl-{context.id}",
-        "object": "chat.completion.chunk" if params.stream else "chat.completion",
-        "created": int(time.time()),
-        "model": fields.text("model") or context.services.model_name,
-        "system_fingerprint": context.services.fingerprint,
-    }
+    head = _head(context, fields, "chatcmpl", "chat.completion.chunk" if params.stream else "chat.completion")
     if params.stream:
-        return await context.stream(
-            record, frames(context, record, ChatFrames(context, record, head, params))
-        )
+        return await context.stream(record, ChatFrames(context, record, head, params))
     return await context.whole(record, lambda: _chat_answer(context, record, head, params))
 
 
@@ -243,19 +238,8 @@ def _chat_answer(
         "timings": timings(generation, generation.branches[0]),
     }
     if params.verbose:
-        answer["__verbose"] = verbose(context, record, params, 0)
+        answer["__verbose"] = final_object(context, record, generation.branches[0], params, 0)
     return answer
-
-
-def verbose(
-    context: Context, record: Record, params: OpenAIParams, index: int, stream: bool = False
-) -> dict[str, Any]:
-    """llama.cpp's whole account of a choice."""
-    generation, engine = record.generation, context.engine
-    return final_object(
-        engine, generation, generation.branches[index], params, index=index, slot=record.slot(index),
-        model=context.services.model_name, prompt=prompt_text(engine, generation), stream=stream,
-    )  # fmt: skip
 
 
 def _chat_choice(context: Context, branch: Branch, params: OpenAIParams) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from srbwriter.engine.types import Prompt, Request, Sampling
 from srbwriter.server.context import Context
-from srbwriter.server.errors import ApiError, bad
+from srbwriter.server.errors import bad
 from srbwriter.server.fields import Fields, wants_bos
 from srbwriter.server.params import Params, read_common, schema_text
 from srbwriter.server.tools import Tools
@@ -146,10 +146,9 @@ def _response_format(fields: Fields) -> str | None:
         return schema_text(
             "response_format", cast("dict[str, Any]", wanted["json_schema"]).get("schema") or {}
         )
-    raise ApiError(
-        400,
+    raise bad(
+        "response_format",
         "Field 'response_format': type must be text, json_object or json_schema, the last with a schema",
-        field="response_format",
     )
 
 

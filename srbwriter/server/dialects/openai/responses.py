@@ -11,7 +11,7 @@ from starlette.responses import Response
 from srbwriter.engine.types import Finished, FinishReason, Text
 from srbwriter.server.answers import finish_reason, problem, usage
 from srbwriter.server.chat import read_text
-from srbwriter.server.context import PING, Context, News, frames, waiting_comment
+from srbwriter.server.context import PING, Context, News, waiting_comment
 from srbwriter.server.dialects.openai.completions import submit_chat
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields
@@ -34,7 +34,7 @@ async def responses(context: Context) -> Response:
     record, params = await submit_chat(context, _as_chat(values))
     head = _head(values, context)
     if params.stream:
-        return await context.stream(record, frames(context, record, ResponseFrames(context, record, head)))
+        return await context.stream(record, ResponseFrames(context, record, head))
     return await context.whole(record, lambda: _ended(head, record))
 
 

@@ -8,12 +8,10 @@ from typing import Any
 
 from srbwriter.engine.types import Finished
 from srbwriter.server.answers import (
-    Written,
     content_logprobs,
     final_object,
     finish_reason,
     legacy_logprobs,
-    prompt_text,
     prompt_tokens,
     timings,
     usage,
@@ -21,7 +19,7 @@ from srbwriter.server.answers import (
 from srbwriter.server.context import Context
 from srbwriter.server.dialects.openai.params import OpenAIParams
 from srbwriter.server.registry import Record
-from srbwriter.server.streams import BranchFrames
+from srbwriter.server.streams import BranchFrames, Piece
 from srbwriter.server.tools import Argued, Called, Said, ToolReader
 from srbwriter.server.work import encode
 
@@ -54,11 +52,9 @@ class _Frames(BranchFrames):
         generation, branch = self._of(index)
         more: dict[str, Any] = {"timings": timings(generation, branch)}
         if last and self._params.verbose:
-            engine = self._context.engine
             more["__verbose"] = final_object(
-                engine, generation, branch, self._params, index=index, slot=self._record.slot(index),
-                model=self._context.services.model_name, prompt=prompt_text(engine, generation), stream=True,
-            )  # fmt: skip
+                self._context, self._record, branch, self._params, index, stream=True
+            )
         return self._with_usage(f"{self._tail[:-3]},{encode(more).decode()[1:]}\n\n")
 
     def _with_usage(self, tail: str) -> str:
@@ -94,18 +90,16 @@ class CompletionFrames(_Frames):
         tokens = ()
         if self._params.logprobs is not None:
             tokens = prompt_tokens(self._context.engine, generation.prompt_ids, generation.prompt_logprobs)
-        self._piece(out, index, self._prompts[index // self._params.n], tokens, ())
+        self._piece(out, index, Piece(self._prompts[index // self._params.n], tokens, ()))
 
-    def _piece(
-        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
-    ) -> None:
-        if not text and not tokens:
+    def _piece(self, out: list[str], index: int, piece: Piece) -> None:
+        if not piece.text and not piece.tokens:
             return
         known = "null"
-        if tokens:
-            known = encode(legacy_logprobs(self._context.engine, tokens)).decode()
+        if piece.tokens:
+            known = encode(legacy_logprobs(self._context.engine, piece.tokens)).decode()
         out.append(
-            f'{self._head}{{"index":{index},"text":{_QUOTED(text)},"logprobs":{known},"finish_reason":null}}'
+            f'{self._head}{{"index":{index},"text":{_QUOTED(piece.text)},"logprobs":{known},"finish_reason":null}}'
             + self._tail_of(index, last=False)
         )
 
@@ -130,19 +124,17 @@ class ChatFrames(_Frames):
     def _begin(self, out: list[str], index: int) -> None:
         self._delta(out, index, '{"role":"assistant","content":null}', "null")
 
-    def _piece(
-        self, out: list[str], index: int, text: str, tokens: Sequence[Written], ids: Sequence[int]
-    ) -> None:
-        if not text and not tokens:
+    def _piece(self, out: list[str], index: int, piece: Piece) -> None:
+        if not piece.text and not piece.tokens:
             return
         known = "null"
-        if tokens:
-            known = encode({"content": content_logprobs(self._context.engine, tokens)}).decode()
+        if piece.tokens:
+            known = encode({"content": content_logprobs(self._context.engine, piece.tokens)}).decode()
         if self._params.tools is None:
-            self._delta(out, index, f'{{"content":{_QUOTED(text)}}}', known)
+            self._delta(out, index, f'{{"content":{_QUOTED(piece.text)}}}', known)
             return
-        deltas = self._called(index, text)
-        for delta in deltas or (["{}"] if tokens else []):
+        deltas = self._called(index, piece.text)
+        for delta in deltas or (["{}"] if piece.tokens else []):
             self._delta(out, index, delta, known)
             known = "null"
 

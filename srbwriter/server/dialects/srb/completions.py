@@ -29,7 +29,8 @@ from srbwriter.engine.types import (
     TokenLogprob,
     TokenRun,
 )
-from srbwriter.server.context import EVENTS, PING, Context, News, frames
+from srbwriter.server.answers import finite
+from srbwriter.server.context import EVENTS, PING, Context, News
 from srbwriter.server.errors import ApiError, bad
 from srbwriter.server.fields import Fields, read_prompts, wants_bos
 from srbwriter.server.params import (
@@ -69,9 +70,8 @@ async def completions(context: Context) -> Response:
     sse = context.switch("sse")
     rich = context.switch("rich") or fields.flag("rich")
     headers = {"content-type": EVENTS} if sse else _HEADERS
-    return await context.stream(
-        record, frames(context, record, EventLines(context, record, sse=sse, rich=rich)), headers=headers
-    )
+    writer = EventLines(context, record, sse=sse, rich=rich)
+    return await context.stream(record, writer, headers=headers)
 
 
 async def read_request(fields: Fields, context: Context) -> Request:
@@ -264,4 +264,4 @@ class EventLines:
 
 
 def _logprob(entry: TokenLogprob) -> dict[str, Any]:
-    return {"id": entry.id, "logprob": max(entry.logprob, -9999.0), "top": [list(pair) for pair in entry.top]}
+    return {"id": entry.id, "logprob": finite(entry.logprob), "top": [list(pair) for pair in entry.top]}

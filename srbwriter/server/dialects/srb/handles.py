@@ -11,7 +11,8 @@ from starlette.responses import Response
 from srbwriter.engine.generation import Branch
 from srbwriter.engine.text import whole_tokens
 from srbwriter.engine.types import Priority, Prompt, Request
-from srbwriter.server.context import Context, cancel, frames, json_response
+from srbwriter.server.answers import finite
+from srbwriter.server.context import Context, cancel, json_response
 from srbwriter.server.dialects.srb.completions import EventLines, branch_runs, read_request
 from srbwriter.server.errors import ApiError, bad, from_engine
 from srbwriter.server.fields import Fields, read_ids
@@ -45,7 +46,7 @@ def branch_object(branch: Branch, ids: bool = False) -> dict[str, Any]:
     }
     if ids:
         value["ids"] = list(branch.ids)
-        value["logprobs"] = [max(entry.logprob, -9999.0) for entry in branch.logprobs]
+        value["logprobs"] = [finite(entry.logprob) for entry in branch.logprobs]
         value["drawn"] = [drawn._asdict() for drawn in branch.buffer.drawn]
     return value
 
@@ -129,8 +130,8 @@ async def events(context: Context) -> Response:
 
 
 async def branch_events(context: Context) -> Response:
-    record = _record(context)
-    return await _follow(context, record.index(branch_of(context, record)))
+    record, branch = _branch(context)
+    return await _follow(context, record.index(branch))
 
 
 async def _follow(context: Context, only: int | None) -> Response:
@@ -141,7 +142,7 @@ async def _follow(context: Context, only: int | None) -> Response:
     if int(given) and len(record.generations) > 1:
         raise bad("after", "after: a request of several prompts is followed from its beginning")
     writer = EventLines(context, record, sse=True, rich=True, only=only, first=int(given))
-    return await context.stream(record, frames(context, record, writer, after=int(given)), own=False)
+    return await context.stream(record, writer, after=int(given), own=False)
 
 
 async def add_branches(context: Context) -> Response:
@@ -160,8 +161,7 @@ async def add_branches(context: Context) -> Response:
 
 
 async def read_branch(context: Context) -> Response:
-    record = _record(context)
-    branch = branch_of(context, record)
+    record, branch = _branch(context)
     index = record.index(branch)
     return await context.answer(
         len(branch.buffer.ids) * PER_ENTRY, lambda: {**branch_object(branch, ids=True), "index": index}
@@ -170,8 +170,7 @@ async def read_branch(context: Context) -> Response:
 
 async def patch_branch(context: Context) -> Response:
     """Change how a branch goes on: any sampler, any stop rule; what is not named stays."""
-    record = _record(context)
-    branch = branch_of(context, record)
+    record, branch = _branch(context)
     fields = Fields(await context.json())
     sampling = await context.read(lambda: read_sampling(fields, branch.sampling, context.engine))
     branch.change(sampling, read_stop(fields, branch.stop_rule))
@@ -180,8 +179,7 @@ async def patch_branch(context: Context) -> Response:
 
 async def steer(context: Context) -> Response:
     """One verb on one branch. It acts within a step and disturbs no other branch."""
-    record = _record(context)
-    branch = branch_of(context, record)
+    record, branch = _branch(context)
     name = context.path["verb"]
     fields = Fields(await context.json())
     if name == "fork":
@@ -325,6 +323,11 @@ def branch_of(context: Context, record: Record) -> Branch:
     if not text.isdecimal() or len(text) > 6:
         raise ApiError(404, f"request {record.id} has no branch {text}")
     return record.branch(int(text))
+
+
+def _branch(context: Context) -> tuple[Record, Branch]:
+    record = _record(context)
+    return record, branch_of(context, record)
 
 
 def _done(record: Record, branch: Branch, verb: str) -> Response:

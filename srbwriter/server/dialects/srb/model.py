@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from dataclasses import asdict
 from typing import Any
@@ -12,6 +13,7 @@ from srbwriter import __version__
 from srbwriter.engine.backend import Backend
 from srbwriter.server.context import Context, json_response
 from srbwriter.server.errors import ApiError
+from srbwriter.server.fields import Fields, read_ids
 from srbwriter.server.params import PRIORITIES
 from srbwriter.server.work import PER_ENTRY
 
@@ -37,6 +39,19 @@ async def vocabulary(context: Context) -> Response:
     if n_vocab > _LARGEST:
         raise ApiError(501, "this server does not know the whole vocabulary of its model")
     return await context.answer(n_vocab * PER_ENTRY, lambda: _pieces(engine, n_vocab))
+
+
+async def pieces(context: Context) -> Response:
+    """What some tokens write, also where the whole vocabulary is not known."""
+    engine, fields = context.engine, Fields(await context.json())
+    ids = read_ids("ids", fields.raw("ids"), engine)
+    special = fields.flag("special")
+
+    def work() -> list[bytes]:
+        return [engine.token_bytes(token) for token in ids] if special else engine.pieces(ids)
+
+    found = await asyncio.to_thread(work)  # an engine elsewhere has to ask
+    return json_response({"pieces": [base64.b64encode(piece).decode() for piece in found]})
 
 
 def _pieces(engine: Backend, n_vocab: int) -> dict[str, Any]:

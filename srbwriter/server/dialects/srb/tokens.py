@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from srbwriter.engine.backend import Backend
 from srbwriter.engine.generation import Generation
-from srbwriter.engine.types import ONLY_READ, Request
+from srbwriter.engine.types import ONLY_READ, Prompt, Request, TokenRun
 from srbwriter.server.answers import finite, token_object
 from srbwriter.server.context import Context
 from srbwriter.server.dialects.srb.completions import branch_runs
@@ -34,14 +34,15 @@ async def next_tokens(context: Context) -> Response:
         engine = context.engine
         given = fields.raw("ids")
         ids = () if given is None else tuple(read_ids("ids", given, engine))
-        prompts = [before] if before is not None else read_prompts(fields.raw("prompt"), engine)
+        whole = before if before is not None else _half_a_word(fields, engine)
+        prompts = [whole] if whole is not None else read_prompts(fields.raw("prompt"), engine)
         first = fields.integer("from", 1, 1) if fields.has("from") else None
         options = read_options(fields, False, engine)
         k = fields.size("k", USUAL, like="logprobs")
         return [
             Request(
                 prompt=prompt, stop=ONLY_READ, next_logprobs=k, next_ids=ids,
-                add_bos=wants_bos(prompt) and before is None,
+                add_bos=wants_bos(prompt) and whole is None,
                 prompt_logprobs=None if first is None else k, score_from=first or 0, **options,
             )
             for prompt in prompts
@@ -88,6 +89,15 @@ async def branch_tokens(context: Context) -> Response:
 def _several(prompt: object) -> bool:
     """Whether a body names a list of prompts, and not one of token ids."""
     return isinstance(prompt, list) and not any(isinstance(one, int) for one in cast("list[object]", prompt))
+
+
+def _half_a_word(fields: Fields, engine: Backend) -> Prompt | None:
+    """A prompt of token ids and a word behind them that is to be completed; None for any other."""
+    prompt = fields.raw("prompt")
+    items = cast("list[object]", prompt) if isinstance(prompt, list) and fields.flag("heal") else []
+    if len(items) < 2 or not isinstance(items[-1], str) or any(isinstance(one, str) for one in items[:-1]):
+        return None
+    return TokenRun("", tuple(read_ids("prompt", items[:-1], engine))), TokenRun(items[-1])
 
 
 def _told(engine: Backend, generation: Generation) -> dict[str, Any]:

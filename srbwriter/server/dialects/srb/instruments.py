@@ -1,0 +1,220 @@
+"""What is asked of the model besides writing: what branches do not show, likely ways on, judgements.
+
+No client reads the texts of these requests. They go to the engine a few at a time: each counts as a request
+that is being answered, and whoever asks a thousand questions shall take nobody's place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import fields as fields_of
+from typing import Any, get_args
+
+from starlette.responses import Response
+
+from srbwriter.engine.exploring import Ends, Exploration, Exploring, Fork, fork_of, question, with_fewer
+from srbwriter.engine.generation import Branch, Generation
+from srbwriter.engine.types import InvalidRequest, Priority, Request
+from srbwriter.server.answers import finite, token_object
+from srbwriter.server.context import Context, cancel, json_response
+from srbwriter.server.dialects.srb.completions import read_request
+from srbwriter.server.dialects.srb.handles import RUNNING
+from srbwriter.server.errors import ApiError, bad, from_engine
+from srbwriter.server.fields import Fields, read_ids
+from srbwriter.server.notifier import Follower
+from srbwriter.server.registry import Record, new_id
+from srbwriter.session.judging import RUBRIC, Answers, answers, asks, may_be_judged, mean, questions
+
+AT_ONCE = 32
+MOST = 1024
+"""Questions that one request may ask, of all branches together."""
+
+
+async def answered(context: Context, asked: Sequence[Request]) -> list[Generation]:
+    """All of ``asked``, when they are done. Raises ApiError for one that failed."""
+    portion = max(min(AT_ONCE, context.settings.max_requests), 1)
+    done: list[Generation] = []
+    for start in range(0, len(asked), portion):
+        done += await _portion(context, asked[start : start + portion])
+    return done
+
+
+async def _portion(context: Context, asked: Sequence[Request]) -> Sequence[Generation]:
+    record = await _submitted(context, asked)
+    try:
+        with Follower(context.services.notifier, record.generations) as follower:
+            await follower.finish()
+    finally:
+        cancel(record)
+        context.services.registry.remove(record)
+    error = next((g.error for g in record.generations if g.error is not None), None)
+    if error is not None:
+        raise from_engine(error)
+    return record.generations
+
+
+async def _submitted(context: Context, asked: Sequence[Request]) -> Record:
+    """An engine elsewhere that tells fewer tokens is asked for fewer. Raises ApiError."""
+    while True:
+        try:
+            return await context.submit(asked, new_id())
+        except ApiError as error:
+            fewer = [one for one in map(with_fewer, asked) if one is not None]
+            if error.status != 400 or "next_logprobs" not in str(error) or len(fewer) < len(asked):
+                raise
+            asked = fewer
+
+
+# ---- what could follow
+
+
+async def unexplored(context: Context) -> Response:
+    """What could follow a request's prompt, and which of its branches go on so."""
+    record = context.record(context.path["id"])
+    fork = await context.until_gone(_fork(context, record.generation))
+    return await context.answer(0.0, lambda: {"id": record.id, **_told(context, fork)})
+
+
+async def open_unexplored(context: Context) -> Response:
+    """Let another branch of a request begin with a token of the fork, or with any."""
+    record = context.record(context.path["id"])
+    if len(record.generations) > 1:
+        raise bad("token", "branches can only be added to a request of one prompt")
+    ids = read_ids("token", [Fields(await context.json()).raw("token")], context.engine)
+    fork = await context.until_gone(_fork(context, record.generation))
+    generation = record.generation
+    if sum(branch.live for branch in generation.branches) >= context.services.max_n:
+        raise bad("token", f"{context.services.max_n} branches are live, more are not possible")
+    generation.add_branch(1, begin=(*fork.after, *ids))
+    value = {"id": record.id, "verb": "add", "n": 1, "begin": [*fork.after, *ids]}
+    return json_response(value, RUNNING)
+
+
+async def explore(context: Context) -> Response:
+    """Follow the ways on from a prompt that are likely enough; nothing is drawn."""
+    fields = Fields(await context.json())
+    wanted = _wanted(fields)
+    first = replace(await read_request(fields, context), n=1, takes=())
+    try:
+        exploration = Exploration(first, wanted, context.engine.eog)
+    except InvalidRequest as error:
+        raise from_engine(error) from error
+    await context.until_gone(_follow(context, exploration))
+
+    def make() -> Mapping[str, Any]:
+        return {
+            "ways": [
+                {
+                    "text": way.text, "ids": way.ids, "logprob": finite(way.logprob),
+                    "probability": math.exp(way.logprob), "ended": way.ended,
+                }
+                for way in exploration.ways
+            ],
+            "tokens": exploration.tokens,
+        }  # fmt: skip
+
+    return await context.answer(0.0, make)
+
+
+def _wanted(fields: Fields) -> Exploring:
+    """Which ways are wanted. Raises ApiError (400)."""
+    told: dict[str, Any] = {}
+    for field in fields_of(Exploring):
+        if not fields.has(field.name):
+            continue
+        if field.name == "ends":
+            told["ends"] = fields.text("ends")
+            if told["ends"] not in get_args(Ends):
+                raise bad("ends", f"Field 'ends': expected {', '.join(get_args(Ends))}")
+        elif isinstance(field.default, int):
+            told[field.name] = fields.integer(field.name, field.default)
+        else:
+            told[field.name] = fields.number(field.name, 0.0)
+    return Exploring(**told)
+
+
+async def _follow(context: Context, exploration: Exploration) -> None:
+    while asked := exploration.requests():
+        exploration.hear(await answered(context, asked), context.engine)
+
+
+async def _fork(context: Context, generation: Generation) -> Fork:
+    """Where the branches of a request part. Raises ApiError."""
+    after: tuple[int, ...] = ()
+    while True:
+        (told,) = await answered(context, [question(generation, after)])
+        fork = fork_of(generation, after, told.next_logprobs, context.engine)
+        if fork.further is None:
+            return fork
+        after = fork.further
+
+
+def _told(context: Context, fork: Fork) -> dict[str, Any]:
+    engine = context.engine
+    return {
+        "covered": fork.covered,
+        "after": list(fork.after),
+        "openings": [
+            {
+                **token_object(engine, opening.token),
+                "probability": opening.probability,
+                "branches": list(opening.branches),
+            }
+            for opening in fork.openings
+        ],
+    }
+
+
+# ---- judging
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    questions: tuple[str, ...]
+    answers: tuple[Answers, ...]
+    requests: list[Request]
+
+
+async def judge(context: Context) -> Response:
+    """Score the branches that have ended. Nothing is written, and who is still writing is left out."""
+    record = context.record(context.path["id"])
+    fields = Fields(await context.json())
+    ended = {index: branch for index, branch in enumerate(record.branches) if may_be_judged(branch)}
+    if not ended:
+        raise ApiError(409, "no branch of this request has ended yet")
+    asked = await context.read(lambda: _read(fields, context, list(ended.values())))
+    asking = await context.until_gone(answered(context, asked.requests))
+
+    def make() -> Mapping[str, Any]:
+        told = iter(asking)
+        data: list[dict[str, Any]] = []
+        for index in ended:
+            shares = [one.read(next(told).next_logprobs) for one in asked.answers]
+            data.append({"index": index, "score": mean(shares), "answers": shares})
+        return {
+            "id": record.id,
+            "questions": asked.questions,
+            "data": data,
+            "prompt_tokens": sum(len(one.prompt_ids) for one in asking),
+            "cached_tokens": sum(one.cached_tokens for one in asking),
+        }
+
+    return await context.answer(0.0, make)
+
+
+def _read(fields: Fields, context: Context, branches: list[Branch]) -> _Asked:
+    rubric = fields.raw("rubric")
+    text = "\n".join(Fields({"rubric": rubric}).texts("rubric")) if rubric is not None else RUBRIC
+    try:
+        asked = questions(text, fields.text("note"))
+    except ValueError as error:
+        raise bad("rubric", f"Field 'rubric': {error}") from None
+    if not asked:
+        raise bad("rubric", "Field 'rubric': it asks nothing")
+    if len(asked) * len(branches) > MOST:
+        raise bad("rubric", f"Field 'rubric': {MOST} questions are possible, of all branches together")
+    known = tuple(answers(context.engine, question) for question in asked)
+    requests = [one for b in branches for one in asks(context.engine, b, known, Priority.NORMAL)]
+    return _Asked(asked, known, requests)

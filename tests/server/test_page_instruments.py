@@ -1,0 +1,148 @@
+"""The page's instruments, driven in headless Chromium on the bundled model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+
+from srbwriter.demo import bundled_model
+from srbwriter.engine import Engine
+from srbwriter.engine.types import EngineOptions
+from srbwriter.server import Loaded, ServerHandle, ServerSettings, start_in_thread
+
+from .test_page import Page, chromium
+
+__all__ = ["chromium"]
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ServerHandle]:
+    with Engine.load(bundled_model(), EngineOptions(n_ctx=2048, threads=1)) as engine:
+        handle = start_in_thread(Loaded(engine), ServerSettings(port=0, access_log=False))
+        yield handle
+        handle.stop(20)
+
+
+@pytest.fixture
+def page(server: ServerHandle, chromium: webdriver.Chrome) -> Iterator[Page]:
+    chromium.get(server.url)
+    chromium.execute_script("localStorage.clear(); sessionStorage.clear()")
+    chromium.refresh()
+    page = Page(chromium)
+    page.until(lambda: "storyteller" in page.find("#status").text)
+    page.find("#instruments summary").click()
+    choose(page, "until", "")
+    fill(page, "tokens", "12")
+    page.complaints()
+    yield page
+    assert not page.complaints()
+
+
+def choose(page: Page, select: str, value: str) -> None:
+    page.find(f"#{select} option[value='{value}']").click()
+
+
+def fill(page: Page, name: str, value: str) -> None:
+    page.find(f"#{name}").clear()
+    page.find(f"#{name}").send_keys(value)
+
+
+def over(page: Page) -> bool:
+    return len(page.states) > 0 and not {None, "waiting", "writing"} & set(page.states)
+
+
+def write(page: Page, text: str = "Once upon a time there was a little fox") -> None:
+    page.write(text)
+    page.until(lambda: over(page))
+
+
+def marks(page: Page, name: str) -> list[str]:
+    return [mark.text for mark in page.driver.find_elements(By.CSS_SELECTOR, f".pane .marks .{name}")]
+
+
+def requests(server: ServerHandle) -> set[str]:
+    return {one["id"] for one in httpx.get(f"{server.url}/srb/v1/requests").json()["data"]}
+
+
+def test_a_pick_shows_what_was_written_ahead(page: Page, server: ServerHandle) -> None:
+    choose(page, "ahead", "all")
+    write(page)
+    page.until(lambda: marks(page, "ahead") == ["»"] * 4)
+    before = len(requests(server))
+    page.find(".pane:nth-child(3) .pick").click()
+    page.until(lambda: len(page.story) > 45 and over(page))
+    page.until(lambda: marks(page, "ahead") == ["»"] * 4)
+    assert (
+        len(requests(server)) == before - 3 + 4
+    )  # what was not picked is gone, and the next four are written ahead
+
+
+def test_branches_are_drawn_together(page: Page, server: ServerHandle) -> None:
+    choose(page, "siblings", "stratified")
+    fill(page, "repulsion", "2")
+    before = requests(server)
+    write(page)
+    (made,) = requests(server) - before
+    assert httpx.get(f"{server.url}/srb/v1/requests/{made}/branches/3").json()["drawn"]
+    assert len(set(page.panes)) == 4
+
+
+def test_what_is_not_shown_opens_as_a_branch(page: Page) -> None:
+    write(page)
+    page.until(lambda: "Not shown" in page.find("#shown").text)
+    opening = page.find("#shown button")
+    word = opening.text.rsplit(" ", 2)[0]
+    opening.click()
+    page.until(lambda: len(page.panes) == 5 and over(page))
+    assert page.panes[4].strip().startswith(word)
+
+
+def test_ways_that_are_likely_are_explored_and_taken(page: Page) -> None:
+    page.find("#story").send_keys("Once upon a time there was a little fox")
+    page.find("#explore").click()
+    page.until(lambda: len(page.panes) > 1 and page.panes[0].endswith("."))
+    way = page.panes[1]
+    page.find(".pane:nth-child(2) .pick").click()
+    page.until(lambda: page.story == f"Once upon a time there was a little fox{way}" and over(page))
+
+
+def test_another_token_is_written_on_with(page: Page) -> None:
+    write(page)
+    base, text = page.story, page.panes[0]
+    page.find(".pane .look").click()
+    page.until(lambda: len(page.driver.find_elements(By.CSS_SELECTOR, ".pane .tokens > button")) > 4)
+    written = page.driver.find_elements(By.CSS_SELECTOR, ".pane .tokens > button")
+    before = "".join(token.get_property("textContent") for token in written[:3])
+    assert "".join(token.get_property("textContent") for token in written) == text
+    written[3].click()
+    other = page.find(".tokens p button")
+    word = other.text.rsplit(" ", 2)[0]
+    other.click()
+    page.until(lambda: page.story == base + before and over(page))
+    assert all(text.strip().startswith(word) for text in page.panes)
+
+
+def test_branches_are_judged_and_put_in_order(page: Page) -> None:
+    choose(page, "order", "best")
+    page.find("#rubric").send_keys("Is this passage sad?")
+    write(page)
+    page.find("#judge").click()
+    page.until(lambda: len(marks(page, "score")) == 4)
+    scores = [int(score.removeprefix("✓")) for score in marks(page, "score")]
+    places = [
+        int(pane.value_of_css_property("order"))
+        for pane in page.driver.find_elements(By.CSS_SELECTOR, ".pane")
+    ]
+    assert [score for _, score in sorted(zip(places, scores, strict=True))] == sorted(scores, reverse=True)
+
+
+def test_phrases_do_not_come(page: Page) -> None:
+    page.find("#banned").send_keys("who\nHe\nlived\nnamed\nthe\na")
+    write(page)
+    assert not {"who", "he", "lived", "named", "the", "a"} & set(" ".join(page.panes).lower().split())
+    page.until(lambda: any(mark.startswith("⌫") for mark in marks(page, "bans")))
