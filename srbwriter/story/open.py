@@ -155,10 +155,12 @@ def recovered(path: Path, problem: str, note: Note | None = None) -> Opened:
 
 def create_story(path: Path) -> Opened:
     """A new, empty story file. Raises NotAStory if there is one; NotSaved or OSError if it cannot be made."""
-    path = paths.expanded(path).resolve()
+    path = paths.expanded(path)
     if path.is_dir():
         raise NotAStory(path, "is a folder — name a file in it")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parts[0].startswith("~"):  # that is the home of nobody
+        path.parent.mkdir(parents=True, exist_ok=True)
+    path = path.resolve()
     lock = FileLock.take(path)
     try:
         store = Store.create(path)
