@@ -111,12 +111,6 @@ def stepped(knob: Parameter, value: Any, steps: int) -> Any:
     return int(turned) if knob.kind == "int" else float(turned)
 
 
-def rungs(knob: Parameter, low: float, high: float, n: int) -> list[float]:
-    """``n`` values of ``knob`` from ``low`` to ``high``, evenly spread."""
-    spread = [low + (high - low) * index / max(1, n - 1) for index in range(n)]
-    return [round(value) if knob.kind == "int" else round(value, 4) for value in spread]
-
-
 # ---- the ladder
 
 

@@ -174,3 +174,15 @@ async def test_everything_fits_after_any_changes(seed: int, open_bench: OpenBenc
                 check(bench)
             except AssertionError as error:
                 raise AssertionError(f"after {done}: {error}") from error
+
+
+async def test_a_word_that_begins_a_new_last_line_is_in_view_at_once(open_bench: OpenBench) -> None:
+    async with open_bench(f"{STORY}\n\n{'w' * (TEXT_WIDTH - 3)} ") as bench:
+        editor = bench.screen.editor
+        rows = editor.wrapped_document.height
+        for _ in range(5):
+            await bench.press("x")
+            cursor = editor.wrapped_document.location_to_offset(editor.cursor_location).y
+            top = editor.scroll_offset.y
+            assert top <= cursor < top + editor.content_size.height
+        assert editor.wrapped_document.height == rows + 1

@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual import events
 from textual.content import Content
-from textual.keys import format_key
+from textual.keys import format_key, key_to_character
 from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
@@ -126,7 +126,11 @@ def key_name(key: str) -> str:
     """A key as it is shown: ``^n`` for ctrl+n, ``⏎`` for enter."""
     if key.startswith("ctrl+"):
         return "^" + key_name(key.removeprefix("ctrl+"))
-    return key.upper() if key[0] == "f" and key[1:].isdigit() else format_key(key)
+    if key[0] == "f" and key[1:].isdigit():
+        return key.upper()
+    name = format_key(key)
+    sign = key_to_character(key) if name == key else None  # such as é, which only Unicode has a name for
+    return sign if sign and sign.isprintable() and sign.strip() else name
 
 
 _STAYS = ("pick_number", "generate", "back", "switch", "help", "quit", "palette", "reroll", "tokens")

@@ -15,7 +15,7 @@ from textual.document._document import Document, EditResult
 from textual.document._document_navigator import DocumentNavigator
 from textual.document._wrapped_document import WrappedDocument
 from textual.widgets import TextArea
-from textual.widgets.text_area import Location
+from textual.widgets.text_area import Edit, Location
 
 from srbwriter.prose import Unit, unit_ends
 from srbwriter.tui.commands import Keyed
@@ -62,6 +62,14 @@ class PlainDocument(Document):
     def __init__(self, text: str) -> None:
         self._newline = "\n"
         self._lines = text.split("\n")
+        self._text: str | None = text  # None until somebody asks for what was changed
+
+    @property
+    def text(self) -> str:
+        """All of it. Textual asks for every line that it paints."""
+        if self._text is None:
+            self._text = "\n".join(self._lines)
+        return self._text
 
     def replace_range(self, start: Location, end: Location, text: str) -> EditResult:
         (top, left), (bottom, right) = sorted((start, end))
@@ -72,7 +80,16 @@ class PlainDocument(Document):
         column = len(fresh[-1])
         fresh[-1] += behind
         self._lines[top : bottom + 1] = fresh
+        self._text = None
         return EditResult((top + len(fresh) - 1, column), replaced)
+
+
+class PlainWrapped(WrappedDocument):
+    """Knows its height; Textual's counts its lines anew for every line that it paints."""
+
+    @property
+    def height(self) -> int:
+        return len(self._offset_to_line_info)
 
 
 def _both(id: str, keys: str, action: str, words: str) -> list[BindingType]:
@@ -116,7 +133,7 @@ class ProseArea(Keyed, TextArea):
     def _set_document(self, text: str, language: str | None) -> None:
         self._highlight_query = None
         self.document = document = PlainDocument(text)
-        self.wrapped_document = WrappedDocument(document, tab_width=self.indent_width)
+        self.wrapped_document = PlainWrapped(document, tab_width=self.indent_width)
         self.navigator = DocumentNavigator(self.wrapped_document)
         self._build_highlight_map()
         self.move_cursor((0, 0))
@@ -128,6 +145,13 @@ class ProseArea(Keyed, TextArea):
     @property
     def _draw_cursor(self) -> bool:
         return not self.has_focus or super()._draw_cursor
+
+    def edit(self, edit: Edit) -> EditResult:
+        """Textual scrolls to the cursor before it knows of a line that the edit has added below."""
+        result = super().edit(edit)
+        if self.is_mounted:
+            self.scroll_cursor_visible()
+        return result
 
     def on_paste(self, event: events.Paste) -> None:
         """Lines of what is pasted may end in the ways of other systems; terminals send a return."""
