@@ -279,7 +279,8 @@ class Store:
             for *row, total in self._of_bodies(f"{BODY}, sum", ids):
                 if body_sum(*row) != total:
                     raise DamagedStory(self.path, f"node {row[0]} is not as it was written")
-                found[row[0]] = Body(*row[1:])
+                body = Body(*row[1:])
+                found[row[0]] = body._replace(seed=body.seed % 2**64) if body.seed is not None else body
         return found
 
     def texts(self, ids: Sequence[int]) -> dict[int, str]:
@@ -300,7 +301,7 @@ class Store:
                 yield from db.execute(f"SELECT {columns} FROM body WHERE id IN ({marks})", chunk)
 
     def put_body(self, node: int, body: Body) -> None:
-        self.put("body", BODY, [(node, *body)], body_sum)
+        self.put("body", BODY, [(node, *body._replace(seed=_signed(body.seed)))], body_sum)
         self.touched.add(node)
 
     def put_unindexed(self, node: int) -> None:
@@ -315,3 +316,8 @@ class Store:
     def recipes(self) -> dict[int, tuple[str, str]]:
         with self.reading() as db:
             return {row[0]: (row[1], row[2]) for row in db.execute("SELECT id, model, sampling FROM recipe")}
+
+
+def _signed(seed: int | None) -> int | None:
+    """``seed`` as SQLite keeps whole numbers; the higher half of those with 64 bits lies below zero there."""
+    return seed if seed is None or seed < 2**63 else seed - 2**64

@@ -152,6 +152,16 @@ def test_everything_about_a_branch_is_kept(story: Story, tmp_path: Path) -> None
     assert not node.marks.visited
 
 
+def test_every_seed_that_may_be_asked_for_is_kept(story: Story) -> None:
+    seeds = [0, 2**63 - 1, 2**63, 2**64 - 1]
+    names = story.begin_branches(ROOT, 4, seeds=seeds)
+    for name in names:
+        story.stream(name, " and")
+    story.close()
+    with Story.open(story.file) as again:
+        assert [again.node(name).seed for name in names] == seeds
+
+
 def test_tokens_that_no_vocabulary_has_cost_no_word(story: Story) -> None:
     [branch] = story.begin_branches(ROOT, 1, vocab="v")
     story.stream(branch, "He ran.", [7])

@@ -88,7 +88,7 @@ MARKS = st.builds(
     deleted=st.booleans(),
 )
 GENERATION = st.builds(
-    Generation, seed=st.none() | st.integers(0, 2**63 - 1), sampling=OBJECTS, model=TEXTS, finish_reason=TEXTS
+    Generation, seed=st.none() | st.integers(0, 2**64 - 1), sampling=OBJECTS, model=TEXTS, finish_reason=TEXTS
 )
 
 

@@ -104,7 +104,7 @@ def _check_numbers(story: StoryDraft, name: str) -> None:
         for place, number, low, high in (
             ("order", node.order, -_MOST, _MOST),
             ("number", node.number, 1, 2**31 - 1),
-            ("generation.seed", seed, -(2**63), 2**63 - 1),
+            ("generation.seed", seed, -(2**63), 2**64 - 1),
             ("marks.rating", node.marks.rating, -1, 1),
         ):
             if number is not None and not low <= number <= high:
