@@ -49,7 +49,7 @@ def test_every_setting_of_an_engine_elsewhere_reaches_it() -> None:
     assert options.urls == ("http://a:1", "http://b:2", "http://c:3")
     plain = RemoteOptions(())
     untouched = {f.name for f in fields(plain) if getattr(options, f.name) == getattr(plain, f.name)}
-    times = {"connect_seconds", "silent_seconds", "first_wait", "longest_wait"}
+    times = {"connect_seconds", "silent_seconds", "quiet_seconds", "first_wait", "longest_wait"}
     assert untouched == {"max_requests", "retries", *times}
 
 

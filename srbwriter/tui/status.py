@@ -55,10 +55,10 @@ class Watch:
         return time_left(now - self._at, (share - self._from) / (1 - self._from)) if share < 1 else ""
 
 
-def progress(words: str, share: float, time_left: str) -> str:
-    """The line of a long work: what it is, how far, how long it will take, and the way out."""
-    parts = f"{words} {bar(share)} {share:4.0%}", time_left, "esc stops"
-    return "  ·  ".join(part for part in parts if part)
+def progress(words: str, share: float, time_left: str) -> tuple[str, ...]:
+    """The parts of the line of a long work: what it is, how far, and the way out; how long it will take."""
+    line = f"{words} {bar(share)} {share:4.0%}  ·  esc stops"
+    return (line, time_left) if time_left else (line,)
 
 
 def title(session: Session) -> str:
@@ -67,23 +67,25 @@ def title(session: Session) -> str:
     return name if cell_len(name) <= _TITLE_CELLS else f"{set_cell_size(name, _TITLE_CELLS - 1).rstrip()}…"
 
 
-def left(session: Session, load: Watch, work: str = "", on_branch: bool = False) -> tuple[str, ...]:
+def left(
+    session: Session, load: Watch, work: tuple[str, ...] = (), on_branch: bool = False
+) -> tuple[str, ...]:
     """Title, model, context and speed, most wanted first; while something takes long, how far that is.
 
-    ``load`` watches the load of the model; ``work`` is the line of what the writer asked for beside it. Who
+    ``load`` watches the load of the model; ``work`` are the parts of what the writer asked for beside it. Who
     is ``on_branch`` is told first what no branch shows.
     """
     if work:
-        return (work,)
+        return work
     if words := session.exploring.words:
         return (f"{words}  ·  esc stops",)
     if session.engine_state in ("INIT", "LOADING"):
         share = session.load_progress
-        return (progress("loading the model", share, load.left(share)),)
+        return progress("loading the model", share, load.left(share))
     if session.engine_state == "FAILED":
         return (f"no model: {session.engine_error}",)
     if (reading := _reading(session)) is not None:
-        return (reading,)
+        return reading
     if trouble := _trouble(session):
         return (trouble,)
     parts = [title(session), session.model.name if session.model is not None else "no model"]
@@ -155,7 +157,7 @@ def _failed(session: Session) -> list[str]:
     return [f"{which} failed: {failed[0].error}"]
 
 
-def _reading(session: Session) -> str | None:
+def _reading(session: Session) -> tuple[str, ...] | None:
     """How far the prompt is, while it is being evaluated, and how long that will take."""
     current = session.round
     generation = current.generation if current is not None else None

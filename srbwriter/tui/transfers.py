@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from srbwriter.tui.write_screen import WriteScreen
 
 _END_SECONDS = 5.0  # a killed process and its traces are gone long before
-_NAME = 32  # characters of a file's name that the line has room for
+_NAME = 14  # characters of a file's name, at least
+_BESIDE = 66  # cells of the line that are needed for the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +63,15 @@ class Transfers:
         self._stopping = self._warned = False
         self._screen.flush_slowly()
 
-    def line(self) -> str:
-        """What the status line says of it; empty if there is nothing to say."""
+    def told(self) -> tuple[str, ...]:
+        """What the status line says of it, in parts; none if there is nothing to say."""
         work = self._work
         if work is None:
-            return ""
+            return ()
         if self._stopping:
-            return f"stopping the {work.verb}"
-        name = work.name if len(work.name) <= _NAME else f"{work.name[: _NAME - 1]}…"
+            return (f"stopping the {work.verb}",)
+        most = max(_NAME, self._screen.size.width - _BESIDE)
+        name = work.name if len(work.name) <= most else f"{work.name[: most - 1]}…"
         share = work.aside.share
         return status.progress(f"{work.verb}ing {name}", share, status.time_left(work.aside.seconds, share))
 

@@ -348,7 +348,7 @@ class WriteScreen(Screen[None]):
 
     def _stops(self, on_branch: bool) -> bool:
         """True while there is something that stepping back would stop."""
-        work = self.session.engine_state in ("INIT", "LOADING") or bool(self.transfers.line())
+        work = self.session.engine_state in ("INIT", "LOADING") or bool(self.transfers.told())
         return work or (on_branch and self.writing)
 
     def write(self) -> None:
@@ -444,7 +444,7 @@ class WriteScreen(Screen[None]):
     def flush_slowly(self) -> None:
         self.transfers.watch()
         self._tell_focus()
-        work, on_branch = self.transfers.line(), isinstance(self.focused, BranchPane)
+        work, on_branch = self.transfers.told(), isinstance(self.focused, BranchPane)
         self.status_line.left = status.left(self.session, self._load_watch, work, on_branch)
         self._watch_exploring()
         self._show_saved()
