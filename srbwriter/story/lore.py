@@ -24,7 +24,7 @@ SEARCH_SECONDS = 0.05
 """Longest time for one regular expression."""
 
 SCAN_SECONDS = 0.5
-"""Longest time for all regular expressions of one scan."""
+"""Longest time of the processor for all regular expressions of one scan."""
 
 MAX_PATTERN = 1000
 """Longest pattern, in characters, that is compiled at all."""
@@ -192,7 +192,7 @@ class _Matcher:
             return False
         if self._seconds_left <= 0:
             return self._skip(entry, key, "the time for all lorebook keys of this scan was used up")
-        started = time.monotonic()
+        started = time.thread_time()  # a busy machine costs no entry
         try:
             pattern = compile_key(key, entry.case_sensitive, entry.whole_words)
             limit = min(SEARCH_SECONDS, self._seconds_left)
@@ -202,7 +202,7 @@ class _Matcher:
         except LoreKeyError as error:
             return self._skip(entry, key, str(error))
         finally:
-            self._seconds_left -= time.monotonic() - started
+            self._seconds_left -= time.thread_time() - started
 
     def _skip(self, entry: LoreEntry, key: str, reason: str) -> bool:
         self.problems.append(LoreProblem(entry.id, key, reason))
