@@ -145,10 +145,11 @@ class CostTable:
         return sizes if seconds < (self._at_once(rows) or 0.0) * _WORTH_IT else (rows,)
 
     def copying_is_cheaper(self, tokens: int) -> bool:
-        """Whether ``tokens`` come back to the cells sooner by a copy than by evaluating them."""
-        if not self.copy_in or not self.prompt:
+        """Whether ``tokens`` come back to the cells sooner by a copy than by evaluating (a step at least)."""
+        if not self.copy_in or not self.prompt or not self.steady:
             return True
-        return self.copy_in * (1 if self.whole else tokens) < self.prompt * tokens
+        evaluating = max(self.prompt * tokens, self.seconds(1) or 0.0)
+        return self.copy_in * (1 if self.whole else tokens) < evaluating
 
     # ---- inside
 

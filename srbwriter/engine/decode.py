@@ -54,7 +54,7 @@ class ChunkBudget:
     def __init__(self, seconds: float, most: int) -> None:
         self.seconds, self.most = seconds, most
         self.per_token = 0.0  # seconds; 0 while unknown
-        self._row_step = 0.0
+        self.row_step = 0.0  # seconds of a step in which branches write
 
     def size(self, writing: bool, abortable: bool) -> int:
         """Tokens for the next chunk. Nobody is kept waiting when no branch writes, so then more."""
@@ -65,9 +65,9 @@ class ChunkBudget:
 
     def learn(self, seconds: float, prompt_rows: int, branch_rows: int) -> None:
         if not prompt_rows:
-            self._row_step = _mean(self._row_step, seconds)
+            self.row_step = _mean(self.row_step, seconds)
         elif prompt_rows >= 8:
-            alone = seconds - (self._row_step if branch_rows else 0.0)
+            alone = seconds - (self.row_step if branch_rows else 0.0)
             self.per_token = _mean(self.per_token, max(alone, seconds * 0.1) / prompt_rows)
 
 

@@ -47,6 +47,7 @@ class Traffic:
 
     saved_tokens: int = 0
     restored_tokens: int = 0
+    copies: int = 0  # that came back
     byte_seconds: float = 0.0  # the least that a byte took to come back; busy machines take longer
     damaged: int = 0  # states that could not be read back
     evaluated_again: dict[str, int] = field(default_factory=dict[str, int])  # tokens, by reason
@@ -59,6 +60,7 @@ class Traffic:
 _SLOWEST = 1e-8
 """Seconds that a byte takes at most. One that took longer waited for a busy machine; and what is thought too
 dear is not tried again, so that nobody would learn better."""
+_TRIED = 4  # copies of which one was in no haste, hopefully
 
 
 class Storage:
@@ -79,6 +81,7 @@ class Storage:
         self.traffic = Traffic()
         self.costs: CostTable | None = None  # as measured at the load; otherwise rates are learnt
         self.token_seconds = 0.0  # that evaluating a token takes; 0 while that is unknown
+        self.step_seconds = 0.0  # that a step takes in which branches write
 
     # ---- out of the cells
 
@@ -123,15 +126,15 @@ class Storage:
     # ---- back
 
     def cheaper_to_evaluate(self, nodes: Sequence[Node]) -> bool:
-        """Whether evaluating what ``nodes`` hold takes less time than bringing it back would."""
+        """Whether evaluating what ``nodes`` hold (a step at least) takes less time than bringing it back."""
         tokens = sum(len(n.tokens) for n in nodes)
         if self.costs is not None:
             return not self.costs.copying_is_cheaper(tokens)
-        if not self.token_seconds:
+        if not self.token_seconds or self.traffic.copies < _TRIED:
             return False
         pieces = {id(n.piece): n.piece for n in nodes if n.piece is not None}
         size = sum(piece.size for piece in pieces.values())
-        return tokens * self.token_seconds < size * self.traffic.byte_seconds
+        return max(tokens * self.token_seconds, self.step_seconds) < size * self.traffic.byte_seconds
 
     def restore(self, seq: int, node: Node) -> bool:
         """Bring the state of one stored node back into cells, for ``seq``.
@@ -154,6 +157,7 @@ class Storage:
             return False
         traffic = self.traffic
         took = (time.perf_counter() - started) / piece.size
+        traffic.copies += 1
         traffic.byte_seconds = min(traffic.byte_seconds or _SLOWEST, took)
         traffic.restored_tokens += node.end - first
         return True

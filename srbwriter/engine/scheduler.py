@@ -347,7 +347,8 @@ class Scheduler:
         """A decode went well."""
         prompt, branches = plan.prompt_rows, len(plan.rows)
         self.budget.learn(seconds, prompt, branches)
-        self.cache.storage.token_seconds = self.budget.per_token
+        storage = self.cache.storage
+        storage.token_seconds, storage.step_seconds = self.budget.per_token, self.budget.row_step
         counters = self.counters
         counters.decodes += 1
         counters.prompt_rows += prompt

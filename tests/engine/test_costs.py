@@ -94,6 +94,9 @@ def test_a_copy_is_weighed_against_evaluating() -> None:
     state = replace(dear, whole=True)  # one state, however many tokens it stands for
     assert state.copying_is_cheaper(100)
     assert not state.copying_is_cheaper(5)
+    step = table((1, 20.0), prompt=1e-3, copy_in=1e-2)
+    assert step.copying_is_cheaper(1) and not step.copying_is_cheaper(2), "evaluating takes a step at least"
+    assert replace(dear, steady=False).copying_is_cheaper(100), "measured on a busy machine"
 
 
 def test_an_empty_table_says_that_it_knows_nothing() -> None:
