@@ -73,7 +73,7 @@ def test_what_went_wrong_elsewhere_is_said_beside_the_text_that_came(terminal: T
         terminal.press(CTRL_N)
         terminal.wait_for("4 branches failed: ")
         terminal.wait_for("the context has 7 tokens")
-        assert terminal.screen.count("! failed") == 4
+        terminal.wait(lambda screen: screen.count("! failed") == 4, "what four heads say")
         server.always = None
         terminal.press(ESC, b"e")
         terminal.wait_for("3 branches failed: ")

@@ -41,8 +41,8 @@ def test_the_tree_obeys_keys_of_the_writers_own(terminal: Terminal) -> None:
     own_keys(terminal, {"tree_bookmark": "k", "tree_up": "w", "split_here": "x", "close_dialog": "f7"})
     file = with_branches(terminal)
     terminal.press(b"1", F3)
-    screen = terminal.wait_for("k bookmark")
-    assert "F7 goes back" in screen and "⏎ go there" in screen
+    told = ("k bookmark", "F7 goes back", "⏎ go there")
+    terminal.wait(lambda screen: all(words in screen for words in told), "the keys of the tree")
     terminal.press(b"k")  # no movement any more
     terminal.wait(lambda _: bookmarked(file) == 1, "a bookmark")
     terminal.press(b"k", b"w", b"w", b"k")
@@ -140,7 +140,9 @@ def test_help_of_a_screen_begins_with_its_own_keys(terminal: Terminal) -> None:
 def test_keys_that_contradict_each_other_are_said_in_words(terminal: Terminal) -> None:
     own_keys(terminal, {"tree_bin": "b", "tree_note": "y", "tree_title": "y", "pick": "k"})
     terminal.start(make_story(terminal.folder))
-    screen = " ".join(terminal.wait_for("No key is left").split())
-    assert "y is given to tree_note and to tree_title (In the tree): it does the first." in screen
-    assert "No key is left for kill, tree_bookmark" in screen
+    told = (
+        "y is given to tree_note and to tree_title (In the tree): it does the first.",
+        "No key is left for kill, tree_bookmark",
+    )
+    terminal.wait(lambda screen: all(words in " ".join(screen.split()) for words in told), "what is wrong")
     terminal.press(TAB, BACKSPACE)
