@@ -221,12 +221,8 @@ class Cache:
                 self.tree.touch(self.tree.tip[one])
             if self.free_sequence(covering, unused=ahead):
                 start, stored = self._start(goal, most)  # the tree may have changed under it
-            else:
-                seq = (
-                    None if ahead else self._claim(start)
-                )  # an anchor is kept for others while there are ids
-                if seq is None:
-                    return False
+            elif ahead or (seq := self._claim(start)) is None:  # an anchor is kept while there are ids
+                return False
         if seq is None:
             seq = self._free.pop()
         self._ahead(seq, ahead)

@@ -66,7 +66,9 @@ class Siblings:
         if count >= DEPTH:
             return True
         for other in self._request.branches:
-            theirs = _begun(other.buffer)
+            theirs = other.buffer.ids
+            if len(theirs) <= count:
+                theirs = _begun(other.buffer)
             if other is not active and (len(theirs) > count or other.branch.live):
                 common = min(count, len(theirs))
                 if mine[:common] == theirs[:common]:
@@ -145,8 +147,10 @@ class Siblings:
 
 def _begun(buffer: Buffer) -> list[int]:
     """The first tokens of a take, with the one behind them that ended it, where that is known."""
-    count = len(buffer.ids)
-    return [*buffer.ids[:DEPTH], *(drawn.token for drawn in buffer.drawn if drawn.position == count)]
+    count, begun = len(buffer.ids), buffer.ids[:DEPTH]
+    if buffer.drawn and buffer.drawn[-1].position == count:  # in order of their places
+        begun += [drawn.token for drawn in buffer.drawn if drawn.position == count]
+    return begun
 
 
 def _chance(seed: int, *place: int) -> float:

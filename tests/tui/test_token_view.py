@@ -18,16 +18,22 @@ async def looked(bench: Bench, view: TokenView, count: int) -> None:
         await bench.pilot.pause()
 
 
+async def tokens_of_the_first(bench: Bench) -> TokenView:
+    """The list of the tokens of a branch that has ended, once all of them stand there."""
+    await started(bench)
+    bench.session.stop_all()
+    await bench.settle()
+    await bench.press("full_stop")
+    view: TokenView = await opened(bench, TokenView)
+    await looked(bench, view, len(bench.session.round.branches[0].buffer.ids))
+    return view
+
+
 async def test_a_ban_leaves_the_cursor_in_its_place_however_slowly_it_is_written_anew(
     open_bench: OpenBench,
 ) -> None:
     async with open_bench() as bench:
-        await started(bench)
-        bench.session.stop_all()
-        await bench.settle()
-        await bench.press("full_stop")
-        view: TokenView = await opened(bench, TokenView)
-        await looked(bench, view, len(bench.session.round.branches[0].buffer.ids))
+        view = await tokens_of_the_first(bench)
         await bench.press("home", "right", "right", "right")
         await bench.press("b")
         branch = bench.session.round.branches[0]
@@ -41,12 +47,7 @@ async def test_a_ban_leaves_the_cursor_in_its_place_however_slowly_it_is_written
 
 async def test_the_chosen_token_is_in_view_where_there_is_room_for_few(open_bench: OpenBench) -> None:
     async with open_bench(size=(42, 12)) as bench:
-        await started(bench)
-        bench.session.stop_all()
-        await bench.settle()
-        await bench.press("full_stop")
-        view: TokenView = await opened(bench, TokenView)
-        await looked(bench, view, len(bench.session.round.branches[0].buffer.ids))
+        view = await tokens_of_the_first(bench)
         bench.engine_until(lambda: view._others() is not None)
         for _ in range(12):
             await bench.press("down")
