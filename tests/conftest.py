@@ -56,6 +56,19 @@ def pytest_configure(config: pytest.Config) -> None:
         sys.dont_write_bytecode = False
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register ``--full``."""
+    parser.addoption("--full", action="store_true", help="also run the tests marked full, which take minutes")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip the tests marked ``full`` unless ``--full`` is given."""
+    if not config.getoption("--full"):
+        for item in items:
+            if item.get_closest_marker("full"):
+                item.add_marker(pytest.mark.skip(reason="takes minutes: run it with --full"))
+
+
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """One more than there are cores: a third of the time tests wait for programs, timers and sockets.
 
