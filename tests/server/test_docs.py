@@ -35,6 +35,7 @@ def commands() -> list[str]:
     return [line for block in blocks for line in block.splitlines() if line.strip()]
 
 
+@pytest.mark.needs("bash", "curl")
 def test_every_line_runs_and_answers_what_it_says(url: str, tmp_path: Path) -> None:
     lines = [line for line in commands() if "curl" in line]
     script = ["set -uo pipefail", "curl() { command curl -sS -m 60 -w '%{stderr}%{http_code}\\n' \"$@\"; }"]

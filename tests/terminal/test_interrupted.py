@@ -8,9 +8,9 @@ from functools import partial
 
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
-    FULL,
     OPENING,
     Loss,
+    few_or_all,
     loss,
     make_story,
     report,
@@ -47,8 +47,9 @@ def interrupted(new_terminal: NewTerminal, place: str, way: signal.Signals | str
     return loss(name, typed, find(terminal, file), moment)
 
 
-def test_nothing_is_lost_when_the_system_ends_the_program(new_terminal: NewTerminal) -> None:
-    ends = EVERY if FULL else USUAL
+@few_or_all
+def test_nothing_is_lost_when_the_system_ends_the_program(new_terminal: NewTerminal, full: bool) -> None:
+    ends = EVERY if full else USUAL
     losses = two_at_once([partial(interrupted, new_terminal, place, way) for place, way in ends])
     report("ended by the system while typing", losses)
     assert not [str(found) for found in losses if found.kept < found.typed]
