@@ -23,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from srbwriter.engine.engine import Engine
 from srbwriter.engine.generation import Branch, Generation
 from srbwriter.engine.types import EngineOptions, FinishReason, Priority, Request, Stop, TokenRun
+from tests.sizes import examples
 
 from .support import Reference, assert_same_logits, exact_model, seeded, toy_model
 from .toy_models import make_gemma, make_jamba, make_mamba
@@ -270,15 +271,15 @@ TestSliding = SlidingMachine.TestCase
 TestHybrid = HybridMachine.TestCase
 TestRecurrent = RecurrentMachine.TestCase
 TestEngine.settings = settings(
-    max_examples=40,
+    max_examples=examples(40),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.target),
 )
 TestSpilling.settings = TestSpillingSliding.settings = TestSpillingHybrid.settings = settings(
-    TestEngine.settings, max_examples=16
+    TestEngine.settings, max_examples=examples(16)
 )
 TestSliding.settings = TestHybrid.settings = TestRecurrent.settings = settings(
-    TestEngine.settings, max_examples=24
+    TestEngine.settings, max_examples=examples(24)
 )

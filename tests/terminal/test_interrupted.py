@@ -6,11 +6,11 @@ import random
 import signal
 from functools import partial
 
+from tests.sizes import few_or_all
 from tests.terminal.conftest import NewTerminal
 from tests.terminal.support import (
     OPENING,
     Loss,
-    few_or_all,
     loss,
     make_story,
     report,
@@ -23,7 +23,7 @@ from tests.terminal.test_steady_typing import PLACES, start
 
 HANG_UP = "hang up"
 WAYS = [signal.SIGTERM, signal.SIGHUP, HANG_UP]
-USUAL = [("story", HANG_UP), ("sheet", signal.SIGHUP), ("note", HANG_UP), ("branch", signal.SIGTERM)]
+USUAL = [("story", HANG_UP), ("branch", signal.SIGTERM)]
 EVERY = [(place, way) for place in PLACES for way in WAYS]
 
 
