@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,20 +97,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also run the tests marked full, which take minutes")
 
 
-@pytest.hookimpl(trylast=True)  # the folders below mark their tests first
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip tests marked ``full`` without ``--full``, and tests that need a program which is missing."""
-    full = config.getoption("--full")
-    which = cache(shutil.which)
-    for item in items:
-        needed = [program for marker in item.iter_markers("needs") for program in marker.args]
-        reasons: list[str] = []
-        if missing := [program for program in needed if not which(program)]:
-            reasons.append(f"not installed: {', '.join(missing)}")
-        if not full and item.get_closest_marker("full"):
-            reasons.append("takes minutes: run it with --full")
-        if reasons:
-            item.add_marker(pytest.mark.skip(reason="; ".join(reasons)))
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test marked ``full`` without ``--full``, and one that needs a program which is missing.
+
+    All are skipped in one place, so that the last lines of pytest name each reason once.
+    """
+    reasons: list[str] = []
+    needed = [program for marker in item.iter_markers("needs") for program in marker.args]
+    if missing := [program for program in needed if not shutil.which(program)]:
+        reasons.append(f"not installed: {', '.join(missing)}")
+    if item.get_closest_marker("full") and not item.config.getoption("--full"):
+        reasons.append("takes minutes: run it with --full")
+    if reasons:
+        pytest.skip("; ".join(reasons))
 
 
 setup_failures: Counter[tuple[pytest.FixtureDef[Any], str]] = Counter()

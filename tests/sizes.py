@@ -23,5 +23,13 @@ def examples(most: int) -> int:
 
 
 def some_of(cases: Iterable[Any], plain: Collection[Any]) -> list[Any]:
-    """Return ``cases`` as parameters; those that are not in ``plain`` run with ``--full`` only."""
-    return [case if case in plain else pytest.param(case, marks=pytest.mark.full) for case in cases]
+    """Return ``cases`` as parameters; those that are not in ``plain`` run with ``--full`` only.
+
+    A tuple is a case of several arguments.
+    """
+    return [
+        case
+        if case in plain
+        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.full)
+        for case in cases
+    ]
