@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from srbwriter import paths
-from srbwriter.config.keys import Key
+from srbwriter.config.keys import RETIRED, Key
 from srbwriter.config.kinds import PATH
 
 T = TypeVar("T")
@@ -23,6 +23,7 @@ CONFIG_VARIABLE = "SRBWRITER_CONFIG"
 """Names another file than the one in the config folder."""
 
 _PREFIX = "SRBWRITER_"
+_RETIRED = {row.name: row for row in RETIRED if row.name}
 
 
 class ConfigError(Exception):
@@ -137,13 +138,14 @@ def load(
         ConfigError: the writer's file or a variable says what no key takes, or a named file cannot be read.
     """
     remembered, complaints = read_overlay(table)
-    written = dict(_read_file(table, environment, file))
+    retired: list[str] = []
+    written = dict(_read_file(table, environment, file, retired))
     variables, unknown = _read_environment(table, environment)
     ranked: tuple[tuple[Source, Mapping[str, Any]], ...] = (
         ("remembered", remembered), ("file", written), ("environment", variables), ("flag", flags)
     )  # fmt: skip
     found = {name: Setting(value, source) for source, values in ranked for name, value in values.items()}
-    return Settings(table, found, (*complaints, *unknown))
+    return Settings(table, found, (*complaints, *retired, *unknown))
 
 
 def read_overlay(table: Table) -> tuple[dict[str, Any], list[str]]:
@@ -158,6 +160,8 @@ def read_overlay(table: Table) -> tuple[dict[str, Any], list[str]]:
     values: dict[str, Any] = {}
     complaints: list[str] = []
     for name, value in _leaves(document):
+        if name in _RETIRED:
+            continue  # nobody wrote it by hand
         try:
             values[name] = _checked(table, str(file), name, value)
         except ConfigError as error:
@@ -190,7 +194,9 @@ def _plain(value: Any) -> Any:
     return list(cast("tuple[Any, ...]", value)) if isinstance(value, tuple) else value
 
 
-def _read_file(table: Table, environment: Mapping[str, str], named: Path | None) -> Iterator[tuple[str, Any]]:
+def _read_file(
+    table: Table, environment: Mapping[str, str], named: Path | None, notices: list[str]
+) -> Iterator[tuple[str, Any]]:
     if named is None and environment.get(CONFIG_VARIABLE):
         named = paths.expanded(environment[CONFIG_VARIABLE])
     file = named or paths.config_file()
@@ -201,6 +207,9 @@ def _read_file(table: Table, environment: Mapping[str, str], named: Path | None)
             return
         raise ConfigError(f"{file}: there is no such file") from None
     for name, value in _leaves(document):
+        if name in _RETIRED:
+            notices.append(f"{file}: {name}: {_RETIRED[name].notice}")
+            continue
         checked = _checked(table, str(file), name, value)
         # A relative path in a file means beside the file, wherever the program was started.
         yield name, file.parent / checked if table[name].kind is PATH else checked
@@ -238,7 +247,7 @@ def _checked(table: Table, place: str, name: str, value: object) -> Any:
 
 
 def _read_environment(table: Table, environment: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
-    """Values of our variables, and a complaint for each that starts like ours and is none."""
+    """Values of our variables, and a complaint for each that starts like ours and is none, or is retired."""
     by_variable = table.by_variable(environment)
     values: dict[str, Any] = {}
     unknown: list[str] = []
@@ -246,6 +255,10 @@ def _read_environment(table: Table, environment: Mapping[str, str]) -> tuple[dic
         if not variable.startswith(_PREFIX) or variable == CONFIG_VARIABLE:
             continue
         key = by_variable.get(variable)
+        retired = next((row for row in _RETIRED.values() if row.env == variable), None)
+        if retired is not None:
+            unknown.append(f"environment variable {variable}: {retired.notice}")
+            continue
         if key is None:
             unknown.append(str(UnknownKey("environment", variable, _most_like(variable, by_variable))))
             continue
