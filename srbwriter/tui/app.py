@@ -11,13 +11,15 @@ import math
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual import events
 from textual.app import App as TextualApp
+from textual.driver import Driver
+from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.theme import Theme
@@ -28,6 +30,7 @@ from srbwriter.session.ahead import budget_of
 from srbwriter.session.sampling import RememberedKnobs
 from srbwriter.story import StoryError, library
 from srbwriter.tui import colours, commands, options, spelling, themes
+from srbwriter.tui.driver import TerminalDriver
 from srbwriter.tui.keyboard import Keyboard
 from srbwriter.tui.messages import Messages, Shows
 from srbwriter.tui.options import Preferences
@@ -218,6 +221,11 @@ class App(TextualApp[None]):
 
     # ---- life
 
+    def get_driver_class(self) -> type[Driver]:
+        """Return Textual's choice, with our own driver in place of the one for Linux and macOS."""
+        found = super().get_driver_class()
+        return TerminalDriver if found is LinuxDriver else found
+
     async def action_quit(self) -> None:
         """Textual's own way out: the writer's last words come first."""
         self.write_screen.run("quit")
@@ -251,8 +259,8 @@ class App(TextualApp[None]):
         for number in (signal.SIGTERM, signal.SIGHUP):
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, self._end, number)
-        if callable(stop := signal.getsignal(signal.SIGTSTP)):  # Textual's, which lets go of the terminal
-            loop.add_signal_handler(signal.SIGTSTP, self._pause, lambda: stop(signal.SIGTSTP, None))
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.before_stop = self._keep_before_stop
         if os.name == "posix" and os.isatty(0):
             self.set_interval(_LOOK_SECONDS, self._notice_hang_up)
 
@@ -261,11 +269,10 @@ class App(TextualApp[None]):
         if not os.isatty(0):
             self._end(signal.SIGHUP)
 
-    def _pause(self, stop: Callable[[], object]) -> None:
-        """The shell stops the program; nobody knows when it goes on, or whether it does."""
+    def _keep_before_stop(self) -> None:
+        """Save everything: nobody knows when a stopped program goes on, or whether it does."""
         with contextlib.suppress(StoryError):
             self.session.keep()
-        stop()
 
     def _end(self, number: int) -> None:
         for keep in (self.session.keep, self.knobs.keep):
