@@ -80,6 +80,7 @@ class App(TextualApp[None]):
         self.knobs.recall()
         self._apply_keys()
         self._form: colours.Form | None = None
+        self._theme_missed = ""  # the theme that is wanted and is not there, once it has been said
         self.load_themes()
         self._watcher = themes.Watcher()
         self.write_screen = WriteScreen(session, self)
@@ -125,9 +126,7 @@ class App(TextualApp[None]):
         self.session.look_ahead.budget = budget_of(self.preferences)
         self.animation_level = "none" if self.preferences[options.REDUCED_MOTION] else "full"
         self._apply_keys()
-        wanted = self.preferences[options.THEME]
-        if wanted in self.available_themes:
-            self.theme = wanted
+        self._apply_theme()
         if self.preferences[options.SPELLING] != self.write_screen.editor.spelling:
             self.run_worker(self._apply_spelling, thread=True, exclusive=True, group="spelling")
         if self.write_screen.is_mounted:
@@ -154,6 +153,15 @@ class App(TextualApp[None]):
         """Read all themes; a bad one is said in one line and left out."""
         found, self.complaints = themes.load_all()
         self._add_themes(found)
+
+    def _apply_theme(self) -> None:
+        """Show the theme that the writer wants, or else the default one and say why."""
+        wanted = self.preferences[options.THEME]
+        found = wanted in self.available_themes
+        self.theme = wanted if found else themes.DEFAULT
+        if not found and wanted != self._theme_missed:
+            self.notes.append(themes.explain_missing(wanted, self.complaints))
+        self._theme_missed = "" if found else wanted
 
     def _add_themes(self, found: list[Theme]) -> None:
         for theme in found:
@@ -182,6 +190,8 @@ class App(TextualApp[None]):
         if self.theme in {theme.name for theme in found}:
             self._watch_theme(self.theme)
             self.refresh_css(animate=False)
+        if self._theme_missed:
+            self._apply_theme()
 
     # ---- stories
 
@@ -247,7 +257,8 @@ class App(TextualApp[None]):
         self.push_screen(self.write_screen)
         self.set_interval(_LOOK_SECONDS, self.reload_changed_themes)
         for complaint in self.complaints:
-            self.notify(complaint, severity="warning")
+            if not any(complaint in note for note in self.notes):
+                self.notify(complaint, severity="warning")
         self._tell_notes()
         self._obey_signals()
 
