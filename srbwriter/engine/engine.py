@@ -467,7 +467,7 @@ class Engine:
         return int(self.call(lambda: self._cache.held(ids)))
 
     def save_session(self, path: str | os.PathLike[str], ids: Sequence[int]) -> tuple[int, int]:
-        """Write what the cache holds of ``ids`` to a file; tokens and bytes written.
+        """Write ``ids`` to a file, with the state of those that the cache holds; tokens and bytes written.
 
         Raises OSError, or InvalidRequest when nothing is held of them.
         """
@@ -475,11 +475,12 @@ class Engine:
         held, parts = self.call(lambda: self._cache.states_of(ids), timeout=None)
         if not parts:
             raise InvalidRequest("session", "nothing of this text is in the cache")
-        wanted = min(len(held), len(ids))
-        return wanted, write_session(Path(path), self._session_key, held, parts, wanted)
+        # A branch's last token has been drawn but not evaluated: it has no state, and is text all the same.
+        path_ids = [*held, *ids[len(held) :]]
+        return len(ids), write_session(Path(path), self._session_key, path_ids, parts, len(ids))
 
     def load_session(self, path: str | os.PathLike[str]) -> list[int]:
-        """Take back what :meth:`save_session` wrote; its token ids, which need not be evaluated now.
+        """Take back what :meth:`save_session` wrote; its token ids. Those with a state are not evaluated.
 
         Raises OSError, or InvalidRequest for a file that is damaged or another model's.
         """
