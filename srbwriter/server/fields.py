@@ -174,8 +174,13 @@ def by_its_spelling(error: ApiError, sent: Mapping[str, Any]) -> ApiError:
     return error
 
 
-_IN_ONE_DIALECT = {"next_ids": ("ids",), "prompt": ("input", "content")}
-"""Other names of a field that hold for some paths only, and so are no spellings of it."""
+_IN_ONE_DIALECT = {
+    "next_ids": ("ids",), "prompt": ("input", "content"),
+    "grammar": ("ebnf", "structured_outputs"),
+    "json_schema": ("response_format", "structured_outputs"),
+    "regex": ("regex_pattern", "guided_choice", "structured_outputs"),
+}  # fmt: skip
+"""Other names of a field that hold for some paths only or wrap it, and so are no spellings of it."""
 
 
 def is_integer(value: Any) -> bool:
