@@ -120,9 +120,7 @@ def _range(p: Parameter) -> str:
 
 
 def _gone() -> str:
-    rows = [
-        f"| {_code(gone.names)} | {gone.treatment} | {_passing(gone)} | {gone.why} |\n" for gone in GONE
-    ]
+    rows = [f"| {_code(gone.names)} | {gone.treatment} | {_passing(gone)} | {gone.why} |\n" for gone in GONE]
     return "| Names | What happens | Passes | Why |\n|---|---|---|---|\n" + "".join(rows)
 
 
