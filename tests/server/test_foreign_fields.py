@@ -13,6 +13,7 @@ from srbwriter.demo import bundled_model
 from srbwriter.engine import Engine
 from srbwriter.engine.compat import GONE
 from srbwriter.engine.types import EngineOptions
+from srbwriter.server.dialects import ENDPOINTS
 from tests.fakes.engine import FakeEngine
 
 from .conftest import Serve, serving
@@ -158,3 +159,22 @@ def test_what_the_server_says_of_its_settings_can_be_sent_back(serve: Serve, eng
         again = http.post("/completion", json={**first, "prompt": "Once"}).json()["generation_settings"]
     assert again == first
     assert json.loads(json.dumps(default["params"])) == default["params"]
+
+
+def test_a_field_that_is_missing_is_named_in_every_dialect(real: httpx.Client) -> None:
+    rows = [row for row in ENDPOINTS if row.body and row.body.get("required") and "{" not in row.paths[0]]
+    assert len(rows) > 20
+    for row in rows:
+        assert row.body
+        for path in row.paths:
+            answer = real.request(row.method, path, json={"model": None, "temperature": 1})
+            if path.endswith(("rerank", "reranking")):
+                assert answer.status_code in (400, 501), path
+            else:
+                assert answer.status_code == 400, (path, answer.text)
+                assert f"`{row.body['required'][0]}` is missing" in answer.text, path
+    real.get("/health").raise_for_status()
+    id = real.post("/srb/v1/requests", json={"prompt": "Once", "n": 1, "max_tokens": 1}).json()["id"]
+    for verb, field in (("branches/0/append", "text"), ("unexplored", "token")):
+        answer = real.post(f"/srb/v1/requests/{id}/{verb}", json={})
+        assert answer.json() == {"error": f"`{field}` is missing"}
