@@ -597,7 +597,7 @@ List, make and restore copies of a story. Restoring makes another story and chan
             "story", metavar="STORY", help="title, name or file of a story, or of a copy itself"
         )
         restored.add_argument(
-            "number", metavar="NUMBER", nargs="?", type=int, default=1,
+            "number", metavar="NUMBER", nargs="?", type=_number, default=1,
             help="number in its list; 1 is the newest",
         )  # fmt: skip
         restored.add_argument(
@@ -614,6 +614,12 @@ List, make and restore copies of a story. Restoring makes another story and chan
             case _:
                 _list_copies(arguments)
         return Exit.OK
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of the list")
+    return int(text)
 
 
 def _list_copies(arguments: argparse.Namespace) -> None:
