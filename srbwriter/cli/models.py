@@ -153,6 +153,8 @@ def _info(arguments: argparse.Namespace, settings: Settings) -> None:
     if name is None and launch.elsewhere(settings):
         _connection(settings)
         return
+    if name is None and (error := launch.missing_model(settings)) is not None:
+        raise error
     file = launch.model_path(settings) if name is None else _named(name)
     show(file, settings, as_json=arguments.json)
 

@@ -89,6 +89,12 @@ class Key(Generic[T_co]):
         """Read a parsed TOML value. Raises ValueError."""
         return self._checked(self.kind.from_toml(value))
 
+    def complaint(self, value: object) -> str:
+        """Say that ``value`` is not taken: the value, what was expected, and the nearest word."""
+        shown = str(value).lower() if isinstance(value, bool) else repr(value)
+        near = self.kind.nearest(str(value))
+        return f"{shown}: expected {self.expected}" + (f"; did you mean {near}?" if near else "")
+
     def _checked(self, value: Any) -> Any:
         if isinstance(value, int | float) and not isinstance(value, bool):
             if self.minimum is not None and value < self.minimum:
