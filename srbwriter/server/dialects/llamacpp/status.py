@@ -106,7 +106,7 @@ async def unload(context: Context) -> Response:
 
 
 async def _named(context: Context) -> str:
-    name = Fields(await context.json()).text("model")
+    name = Fields(await context.json()).need_text("model")
     if not name:
         raise bad("model", "Field 'model': expected the name of a model")
     return name
