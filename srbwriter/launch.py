@@ -269,14 +269,12 @@ def engine_options(settings: Settings) -> EngineOptions:
         host_bytes=None if cache_ram is None else cache_ram << 20,
         disk_dir=str(paths.states_dir()) if settings[keys.CACHE_DISK] else None,
         disk_bytes=settings[keys.CACHE_DISK] << 20,
-        measure=True,
         seed=settings[keys.SEED],
         max_branches=settings[keys.MAX_N],
         lora=lora,
         control_vectors=scaled_files(settings[keys.CONTROL_VECTORS]),
         control_vector_layers=settings[keys.CONTROL_VECTOR_LAYERS],
         pooling=settings[keys.POOLING] or "",
-        load_anyway=settings[keys.LOAD_ANYWAY],
         strict=settings[keys.STRICT],
     )
 

@@ -6,23 +6,54 @@ import gc
 import os
 import shutil
 import signal
+import site
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from srbwriter.demo import bundled_model
-
 if TYPE_CHECKING:
-    from srbwriter.engine import Engine
+    from srbwriter.engine import Engine  # imported after HOME has been replaced
 
 
 # Threads that wait for each other while other tests hold the cores do not spin meanwhile.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# Stories are saved thousands of times, and each save waits for the disk; memory keeps nobody waiting.
+MEMORY = Path("/dev/shm")
+if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30:
+    os.environ["TMPDIR"] = str(MEMORY)
+    tempfile.tempdir = None  # looked up anew
+
+# Variables that name the person's folders, settings, caches and tokens.
+PERSONAL = ("SRBWRITER_", "XDG_", "NPM_CONFIG_", "HF_", "HUGGINGFACE_")
+
+
+def personal_variables() -> list[str]:
+    """Return the names of the environment variables that would lead a test to the person's files."""
+    return [name for name in os.environ if name.upper().startswith(PERSONAL)]
+
+
+def replace_home() -> Path:
+    """Make HOME a new folder for this process and all that it starts.
+
+    Each test has a home of its own (:func:`home`); this one is for what is imported and started before
+    the first test and for fixtures of a module or of the whole run.
+    """
+    os.environ["PYTHONUSERBASE"] = site.getuserbase()  # packages installed with --user are still found
+    for variable in personal_variables():
+        del os.environ[variable]
+    os.environ["HOME"] = folder = tempfile.mkdtemp(prefix="srbwriter-home-")
+    return Path(folder)
+
+
+HOME = replace_home()
 
 # How long an example takes says something about the machine, not about the program.
 settings.register_profile(
@@ -32,12 +63,6 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("srbwriter")
-
-# Stories are saved thousands of times, and each save waits for the disk; memory keeps nobody waiting.
-MEMORY = Path("/dev/shm")
-if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4 * 2**30:
-    os.environ["TMPDIR"] = str(MEMORY)
-    tempfile.tempdir = None  # looked up anew
 
 # A worker has one core; threads of llama.cpp that wait for one wait for each other in a loop. A test that is
 # about threads has a process of its own (engine/guards).
@@ -56,17 +81,56 @@ def pytest_configure(config: pytest.Config) -> None:
         sys.dont_write_bytecode = False
 
 
+def pytest_unconfigure() -> None:
+    """Delete the folder that was HOME."""
+    shutil.rmtree(HOME, ignore_errors=True)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Register ``--full``."""
     parser.addoption("--full", action="store_true", help="also run the tests marked full, which take minutes")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip the tests marked ``full`` unless ``--full`` is given."""
-    if not config.getoption("--full"):
-        for item in items:
-            if item.get_closest_marker("full"):
-                item.add_marker(pytest.mark.skip(reason="takes minutes: run it with --full"))
+    """Skip tests marked ``full`` without ``--full``, and tests that need a program which is missing."""
+    full = config.getoption("--full")
+    which = cache(shutil.which)
+    for item in items:
+        needed = [program for marker in item.iter_markers("needs") for program in marker.args]
+        reasons: list[str] = []
+        if missing := [program for program in needed if not which(program)]:
+            reasons.append(f"not installed: {', '.join(missing)}")
+        if not full and item.get_closest_marker("full"):
+            reasons.append("takes minutes: run it with --full")
+        if reasons:
+            item.add_marker(pytest.mark.skip(reason="; ".join(reasons)))
+
+
+setup_failures: Counter[tuple[pytest.FixtureDef[Any], str]] = Counter()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Set a fixture of a module or of the whole run up again for the next test if it failed.
+
+    pytest keeps the error and raises it for each test that uses the fixture, so that a machine that was
+    busy for a moment makes hundreds of errors. A fixture that fails twice is broken: the remaining tests
+    that use it are skipped, and the two errors stand out.
+    """
+    try:
+        return (yield)
+    except (Exception, pytest.fail.Exception):
+        if fixturedef.scope != "function" and fixturedef.cached_result is not None:
+            key = fixturedef.cached_result[1]
+            setup_failures[fixturedef, repr(key)] += 1
+            if setup_failures[fixturedef, repr(key)] == 1:
+                fixturedef.finish(request)  # type: ignore[arg-type]
+            else:
+                reason = f"the fixture {fixturedef.argname!r} failed twice: see the errors"
+                fixturedef.cached_result = (None, key, (pytest.skip.Exception(reason), None))
+        raise
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
@@ -91,7 +155,7 @@ def pytest_collection_finish() -> None:
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home of its own for each test: empty, without a setting or a file of the person's."""
     folder = tmp_path_factory.mktemp("home")
-    for variable in [name for name in os.environ if name.startswith(("SRBWRITER_", "XDG_"))]:
+    for variable in personal_variables():
         monkeypatch.delenv(variable)
     monkeypatch.setenv("HOME", str(folder))
     return folder
@@ -118,6 +182,7 @@ def evaluated_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
     """The engine on the bundled model, shared by the whole run."""
+    from srbwriter.demo import bundled_model
     from srbwriter.engine import Engine
     from srbwriter.engine.types import EngineOptions
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, cast
 
 from srbwriter.cli.exits import Exit
 from srbwriter.config import Key, Table, keys
-from srbwriter.config.keys import SECTIONS
+from srbwriter.config.keys import RETIRED, SECTIONS
 from srbwriter.config.kinds import ADDRESSES, SWITCH, TEXTS, most_like
 
 REFUSED = {
@@ -252,6 +252,12 @@ def add_keys(
                 const=remark.sentence,
                 help=_HIDDEN,
             )
+    for retired in RETIRED:
+        if retired.section in sections:
+            target.add_argument(
+                *retired.flags, dest="remarks", action=_Remark, nargs=retired.values, const=retired.notice,
+                default=argparse.SUPPRESS, help=_HIDDEN,
+            )  # fmt: skip
     for flags, reason in REFUSED.items():
         target.add_argument(*flags, nargs="?", action=_Refuse, help=_HIDDEN, const=reason)
 
@@ -344,7 +350,7 @@ class _Remark(argparse.Action):
     """Gathers what is to be said about flags without effect."""
 
     def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
-        namespace.remarks = (*namespace.remarks, f"{option}: {self.const}")
+        namespace.remarks = (*getattr(namespace, "remarks", ()), f"{option}: {self.const}")
 
 
 class _Refuse(argparse.Action):

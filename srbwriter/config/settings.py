@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from srbwriter import paths
 from srbwriter.config.document import Document
-from srbwriter.config.keys import Key
+from srbwriter.config.keys import RETIRED, Key
 from srbwriter.config.kinds import PATH, most_like
 
 T = TypeVar("T")
@@ -28,6 +28,8 @@ CONFIG_VARIABLE = f"{_PREFIX}CONFIG"
 
 OF_CLIENTS = frozenset({f"{_PREFIX}URL", f"{_PREFIX}KEY"})
 """Variables of programs that talk to a server of ours, such as those in ``examples/``; no settings."""
+
+_RETIRED = {row.name: row for row in RETIRED if row.name}
 
 
 class ConfigError(Exception):
@@ -154,7 +156,7 @@ def load(
     if reader.problems:
         raise ConfigError(*reader.problems)
     found |= {name: Setting(value, "flag", _flag(table, name)) for name, value in flags.items()}
-    return Settings(table, found, tuple(complaints))
+    return Settings(table, found, (*complaints, *reader.notices))
 
 
 def _flag(table: Table, name: str) -> str:
@@ -177,10 +179,11 @@ def _read_remembered(table: Table) -> tuple[dict[str, Setting], list[str]]:
 
 
 class _Reader:
-    """Reads files and variables, and collects what is wrong with them in ``problems``."""
+    """Reads files and variables. Collects errors in ``problems``, and retired settings in ``notices``."""
 
     def __init__(self, table: Table, problems: list[str]) -> None:
         self._table, self.problems = table, problems
+        self.notices: list[str] = []
 
     def file(self, environment: Mapping[str, str], named: Path | None) -> dict[str, Setting]:
         """Read the writer's file, or the one that was named instead, which must exist."""
@@ -213,6 +216,9 @@ class _Reader:
         found: dict[str, Setting] = {}
         for name, value in document:
             place = document.place(name)
+            if name in _RETIRED:
+                self.notices.append(f"{place}: {name}: {_RETIRED[name].notice}")
+                continue
             if name not in self._table:
                 near = self._table.nearest(name)
                 self._unknown(f"{place}: unknown key {name}", near and near.name)
@@ -227,9 +233,13 @@ class _Reader:
     def environment(self, environment: Mapping[str, str]) -> dict[str, Setting]:
         """Read the variables that begin with our prefix."""
         by_variable = self._table.by_variable(environment)
+        retired = {row.env: row for row in _RETIRED.values()}
         found: dict[str, Setting] = {}
         for variable, text in environment.items():
             if not variable.startswith(_PREFIX) or variable == CONFIG_VARIABLE or variable in OF_CLIENTS:
+                continue
+            if variable in retired:
+                self.notices.append(f"{variable}: {retired[variable].notice}")
                 continue
             key = by_variable.get(variable)
             if key is None:

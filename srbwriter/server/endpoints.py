@@ -337,7 +337,7 @@ _ERRORS = {
     "401": "a key is needed",
     "403": "the Host or Origin header is not allowed",
     "404": "there is no such thing",
-    "409": "the model that is to be unloaded answers requests",
+    "409": "the model that is to be unloaded, or the slot that is to be restored, is in use",
     "413": "the body is too large",
     "429": "too many requests are being answered",
     "501": "this server or its model cannot do that",

@@ -23,12 +23,19 @@ from typing import Any, NamedTuple
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from srbwriter.paths import expanded
 from srbwriter.server.app import build_app
 from srbwriter.server.lines import House
 from srbwriter.server.models import Loader, Offer
 from srbwriter.server.notifier import Notifier
 from srbwriter.server.services import Services
-from srbwriter.server.settings import ServerError, ServerSettings, check_exposure, line_places
+from srbwriter.server.settings import (
+    ServerError,
+    ServerSettings,
+    check_exposure,
+    is_socket_file,
+    line_places,
+)
 
 _WORDS = b"the head of the request did not come in time"
 _HEAD = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: "
@@ -220,7 +227,8 @@ def start_in_thread(loader: Loader, settings: ServerSettings, offers: Sequence[O
     Raises ServerError when the address cannot be used.
     """
     prepared = _prepare(loader, settings, offers)
-    port = 0 if settings.unix_socket else prepared.listeners[0].getsockname()[1]
+    ports = [one.getsockname()[1] for one in prepared.listeners if _file_of(one) is None]
+    port = ports[0] if ports else 0
     thread = threading.Thread(target=lambda: _work(prepared), name="srbwriter-http", daemon=True)
     thread.start()
     return ServerHandle(prepared.server, thread, prepared.url, port, prepared.addresses)
@@ -312,8 +320,8 @@ def _prepare_with(
     listeners = _listen(settings)
     for listener in listeners:
         listener.table = table
-    scheme = "" if settings.unix_socket else "https://" if settings.ssl_cert_file else "http://"
-    urls = [f"{scheme}{_address(listener)}" for listener in listeners]
+    scheme = "https://" if settings.ssl_cert_file else "http://"
+    urls = [f"{'' if _file_of(listener) else scheme}{_address(listener)}" for listener in listeners]
     return _Prepared(_Server(config), [*listeners], lines, " and ".join(urls), tuple(map(_address, lines)))
 
 
@@ -335,12 +343,17 @@ def _listen(settings: ServerSettings) -> list[Listener]:
     if settings.unix_socket is not None:
         return [_listen_unix(settings.unix_socket)]
     listeners: list[Listener] = []
-    ports = (settings.port,) if settings.ws_port is None else (settings.port, settings.ws_port)
+    places = [(settings.host, settings.port)]
+    if settings.ws_port is not None:
+        places.append((tuple(host for host in settings.host if not is_socket_file(host)), settings.ws_port))
     try:
-        for port in ports:
-            for host in settings.host:
-                listeners.append(_listen_tcp(host, port))
-                port = port or listeners[-1].getsockname()[1]
+        for hosts, port in places:
+            for host in hosts:
+                if is_socket_file(host):
+                    listeners.append(_listen_unix(expanded(host)))
+                else:
+                    listeners.append(_listen_tcp(host, port))
+                    port = port or listeners[-1].getsockname()[1]
     except ServerError:
         for listener in listeners:
             listener.close()

@@ -62,7 +62,6 @@ def read(*arguments: str, sections: Sequence[str] = tuple(SECTIONS)) -> tuple[di
         ("--control-vector-scaled a.gguf 0.8", "model.control_vectors", ("a.gguf:0.8",)),
         ("--control-vector-layer-range 4 20", "model.control_vector_layers", (4, 20)),
         ("--pooling mean", "model.pooling", "mean"),
-        ("--load-anyway", "model.load_anyway", True),
         ("-fa on", "model.flash_attn", "on"),
         ("-ctk q8_0", "model.cache_type_k", "q8_0"),
         ("--cache-type-v q4_0", "model.cache_type_v", "q4_0"),

@@ -217,6 +217,21 @@ def test_names_of_keys_are_taken(home: Path, name: str) -> None:
     assert load(TABLE, {}, {}).section("keys")["kill"] == name
 
 
+@pytest.mark.parametrize("row", [row for row in keys.RETIRED if row.name], ids=lambda row: row.name)
+def test_a_retired_setting_is_taken_with_one_notice(home: Path, row: keys.Retired) -> None:
+    section, name = row.name.split(".")
+    document = f"[{section}]\n{name} = [1]\n[generation]\nn = 3\n"
+    write_config(document)
+    paths.overlay_file().parent.mkdir(parents=True)
+    paths.overlay_file().write_text(document, "utf-8")
+    settings = load(TABLE, {}, {})
+    (notice,) = settings.warnings
+    assert row.name in notice and str(paths.config_file()) in notice and settings[keys.N] == 3
+    write_config("")
+    (notice,) = load(TABLE, {}, {row.env: "whatever"}).warnings
+    assert row.env in notice and "no effect" in notice
+
+
 @pytest.mark.parametrize("damage", [b"\xff", b"[generation", b"[generation]\nnn = 1\n", b"generation = 3\n"])
 def test_a_damaged_overlay_is_a_warning(home: Path, damage: bytes) -> None:
     paths.overlay_file().parent.mkdir(parents=True)

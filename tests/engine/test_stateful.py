@@ -49,8 +49,6 @@ def shared(model: Path, toy: bool) -> tuple[Engine, Reference]:
     engine = Engine.load(model, options, thread=False)
     engine._scheduler.budget.size = lambda writing, abortable: 24  # type: ignore[method-assign]
     engine._scheduler.queue.second_thoughts = 0.0  # so that nothing depends on the clock
-    engine._cache.storage.cheaper_to_evaluate = lambda nodes: False  # type: ignore[method-assign]
-    # what it learns from the clock would make a life differ from its replay
     return engine, Reference(engine, cells=engine.n_ctx)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,13 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
 from srbwriter.story import Story
 from tests.terminal.terminal import CTRL_N, TAB, Key, Terminal
 
 Result = TypeVar("Result")
 
-FULL = os.environ.get("TERMINAL_TESTS") == "full"
-"""Whether there is time for every moment: ``TERMINAL_TESTS=full pytest tests/terminal -s``."""
+few_or_all = pytest.mark.parametrize(
+    "full", [pytest.param(False, id="few"), pytest.param(True, id="all", marks=pytest.mark.full)]
+)
+"""A test at a few moments, and once more at every one with ``pytest --full``."""
 
 OPENING = "It rained. "
 

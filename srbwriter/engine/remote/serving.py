@@ -382,7 +382,7 @@ class Service:
         while True:
             now = time.monotonic()
             until = max(stretch.heard + quiet, now + quiet / 2)
-            await asyncio.sleep(max(min(until, stretch.alive + patience) - now, 0.0))
+            await asyncio.sleep(max(min(until, stretch.alive + patience) - now, 0.01))
             if time.monotonic() - stretch.heard < quiet:
                 continue
             look = await peer.look_in()
