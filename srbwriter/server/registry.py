@@ -18,6 +18,7 @@ from srbwriter.server.settings import Client
 from srbwriter.server.work import PER_BYTE, PER_ENTRY
 
 from .errors import ApiError, Dialect
+from .sharing import Scope
 
 
 @dataclass(slots=True)
@@ -264,6 +265,7 @@ class Slot:
         self.id = id
         self.client = ""  # whose branch had the number last
         self.pinned: tuple[int, ...] = ()  # token ids
+        self.scope = Scope()  # where the cache holds them
         self._branch: weakref.ref[Branch] | None = None
 
     @property
@@ -284,9 +286,11 @@ class Slot:
 
     def give(self, branch: Branch, client: str) -> None:
         self._branch, self.client = weakref.ref(branch), client
+        request = branch.generation.request
+        self.scope = Scope(request.cache_salt, request.common)
 
     def clear(self) -> None:
-        self._branch, self.client, self.pinned = None, "", ()
+        self._branch, self.client, self.pinned, self.scope = None, "", (), Scope()
 
 
 class Slots:

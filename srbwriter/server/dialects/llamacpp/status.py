@@ -144,7 +144,9 @@ async def slot_action(context: Context) -> Response:
     if not BARE_NAME.fullmatch(name):
         raise bad("filename", "Invalid filename")
     return json_response(
-        await context.services.keep_session(slot, action, context.settings.slot_save_path / name)
+        await context.services.keep_session(
+            slot, action, context.settings.slot_save_path / name, context.client
+        )
     )
 
 
