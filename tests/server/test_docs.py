@@ -98,6 +98,7 @@ def ran(url: str, tmp_path_factory: pytest.TempPathFactory) -> list[Answer]:
     return found
 
 
+@pytest.mark.needs("bash", "curl")
 def test_every_line_is_answered_as_it_says(ran: list[Answer]) -> None:
     for answer in ran:
         wanted = match[1] if (match := re.search(r"# (\d{3})$", answer.line)) else "20[0-9]"
@@ -120,6 +121,7 @@ def name_of(row: Endpoint) -> str:
     return f"{row.method} {row.paths[0]}"
 
 
+@pytest.mark.needs("bash", "curl")
 def test_answers_are_as_described(url: str, ran: list[Answer]) -> None:
     """Every SRB and OpenAI answer, and every error, has the schema that ``/openapi.json`` says."""
     components = httpx.get(f"{url}/openapi.json").json()["components"]
@@ -182,6 +184,7 @@ def alike(told: Any, value: Any) -> bool:
     return type(told) is type(value) or (isinstance(told, numbers) and isinstance(value, numbers))
 
 
+@pytest.mark.needs("bash", "curl")
 def test_documented_answers_are_the_servers(ran: list[Answer]) -> None:
     """One for each SRB and OpenAI route at least."""
     answers = {answer.line: answer for answer in ran}
