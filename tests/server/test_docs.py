@@ -15,14 +15,20 @@ import httpx
 import jsonschema_rs
 import pytest
 
+from srbwriter.config.keys import MAX_N
 from srbwriter.demo import bundled_model
-from srbwriter.engine import Engine
+from srbwriter.engine import Engine, limits
 from srbwriter.engine.compat import GONE
+from srbwriter.engine.queue import SECOND_THOUGHTS
 from srbwriter.server import Loaded, ServerSettings, app, start_in_thread
 from srbwriter.server.dialects import ENDPOINTS
 from srbwriter.server.dialects.openai import params as openai
+from srbwriter.server.dialects.srb import instruments, tokens
+from srbwriter.server.dialects.srb.completions import DEFAULT_STOP
 from srbwriter.server.endpoints import Endpoint
 from srbwriter.server.schemas import ERROR_OF
+from srbwriter.server.tools import MOST_TOOLS
+from srbwriter.server.work import MOST_SECONDS
 
 DOCUMENT, DIALECTS = (Path(__file__).parents[2] / "docs" / name for name in ("http-api.md", "dialects.md"))
 HOME = "http://localhost:9090"
@@ -225,3 +231,35 @@ def test_the_table_of_extras_is_the_programs_own() -> None:
     for title, names in rows.items():
         row = next(line for line in text.splitlines() if line.startswith(f"| {title} |"))
         assert re.findall(r"`(\w+)`", row) == list(names)
+
+
+def spaced(number: int) -> str:
+    return f"{number:,}".replace(",", " ") if number > 9999 else str(number)
+
+
+SETTINGS = ServerSettings()
+FIGURES = (
+    f"the head did not come within {SETTINGS.head_seconds:.0f} seconds, or the body within "
+    f"{SETTINGS.body_seconds:.0f}; it is larger than {SETTINGS.max_body >> 20} MiB",
+    f"(`--max-n`, {MAX_N.maximum} at most), {limits.LOGPROBS} likeliest tokens, {limits.STOPS} stop texts of "
+    f"{limits.STOP_CHARS} characters and {spaced(limits.STOPS_CHARS)} in all, "
+    f"{spaced(limits.BIASES)} biases, {limits.BREAKERS} breakers of {limits.BREAKER_CHARS} characters, "
+    f"grammars, schemas and regular expressions of {spaced(limits.CONSTRAINT_CHARS)} characters, {limits.PROMPTS} prompts of "
+    f"{spaced(limits.PROMPT_CHARS)} characters or a million ids each, {limits.MESSAGES} messages, "
+    f"{MOST_TOOLS} tools, JSON nested {limits.DEPTH} deep and of {spaced(limits.CONTAINERS)} lists and "
+    f"objects and {spaced(limits.NUMBERS)} numbers, and {limits.BRANCHES} branches",
+    f"after {DEFAULT_STOP.max_tokens} tokens, and there are `--n` branches",
+    f"likeliest next tokens ({tokens.USUAL}, if it is not said)",
+    f"At most {instruments.MOST} questions, of all branches together; they are put {instruments.AT_ONCE} at",
+    f"or up to {limits.TEXTS} of either",
+    f"addressable for {SETTINGS.keep_seconds / 60:.0f} minutes, within {SETTINGS.keep_requests} requests and",
+    f"Work of more than {MOST_SECONDS * 1000:.0f} ms of processor time",
+    f"At most {SETTINGS.max_requests} requests are answered at once",
+    f"a request begins a moment later ({SECOND_THOUGHTS} s)",
+)
+
+
+def test_figures_are_the_programs_own() -> None:
+    assert limits.TOKENS == limits.PROMPT_IDS == 1_000_000  # in words there
+    text = " ".join(DOCUMENT.read_text("utf-8").split())
+    assert [figure for figure in FIGURES if figure not in text] == []
