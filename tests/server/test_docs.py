@@ -244,8 +244,8 @@ FIGURES = (
     f"(`--max-n`, {MAX_N.maximum} at most), {limits.LOGPROBS} likeliest tokens, {limits.STOPS} stop texts of "
     f"{limits.STOP_CHARS} characters and {spaced(limits.STOPS_CHARS)} in all, "
     f"{spaced(limits.BIASES)} biases, {limits.BREAKERS} breakers of {limits.BREAKER_CHARS} characters, "
-    f"grammars, schemas and regular expressions of {spaced(limits.CONSTRAINT_CHARS)} characters, {limits.PROMPTS} prompts of "
-    f"{spaced(limits.PROMPT_CHARS)} characters or a million ids each, {limits.MESSAGES} messages, "
+    f"grammars, schemas and regular expressions of {spaced(limits.CONSTRAINT_CHARS)} characters, "
+    f"{limits.PROMPTS} prompts of {spaced(limits.PROMPT_CHARS)} characters or a million ids each, {limits.MESSAGES} messages, "
     f"{MOST_TOOLS} tools, JSON nested {limits.DEPTH} deep and of {spaced(limits.CONTAINERS)} lists and "
     f"objects and {spaced(limits.NUMBERS)} numbers, and {limits.BRANCHES} branches",
     f"after {DEFAULT_STOP.max_tokens} tokens, and there are `--n` branches",
